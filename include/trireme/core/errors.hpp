@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+namespace trireme {
+
+// What may go wrong after the compiler has agreed. Every message names the thing, the rule and the remedy.
+
+/// An option, flag or argument that breaks a rule: a batch of 0, more devices than samples, a batch above the plan.
+class usage_error : public std::invalid_argument {
+    using std::invalid_argument::invalid_argument;
+};
+
+/// A file that is missing or does not hold what its format promises. `offset` is the byte at which reading stopped.
+class data_error : public std::runtime_error {
+public:
+    data_error(std::string path, std::uint64_t offset, std::string const& what)
+        : std::runtime_error(path + ", byte " + std::to_string(offset) + ": " + what), path_(std::move(path)),
+          offset_(offset) {}
+
+    std::string const& path() const noexcept { return path_; }
+    std::uint64_t offset() const noexcept { return offset_; }
+
+private:
+    std::string path_;
+    std::uint64_t offset_;
+};
+
+/// A wait that outlived its deadline. `device` is the one that did not arrive, found by following who waits for whom.
+class deadline_error : public std::runtime_error {
+public:
+    deadline_error(int device, std::string const& what) : std::runtime_error(what), device_(device) {}
+    int device() const noexcept { return device_; }
+
+private:
+    int device_;
+};
+
+/// The first exception thrown on a device of a group; `cause` is the exception itself. The other devices were stopped.
+class device_error : public std::runtime_error {
+public:
+    device_error(int device, std::exception_ptr cause, std::string const& what)
+        : std::runtime_error("device " + std::to_string(device) + ": " + what), device_(device),
+          cause_(std::move(cause)) {}
+
+    int device() const noexcept { return device_; }
+    std::exception_ptr cause() const noexcept { return cause_; }
+
+private:
+    int device_;
+    std::exception_ptr cause_;
+};
+
+/// Thrown on a device that waits for a group which has been stopped. It never reaches the caller: the reason does.
+class group_stopped : public std::exception {
+public:
+    char const* what() const noexcept override { return "the group was stopped by another device"; }
+};
+
+} // namespace trireme

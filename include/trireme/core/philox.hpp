@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace trireme {
+
+/// Philox4x32-10: a counter-based random number generator. The same (key, counter) gives the same four words on every
+/// device, in any order, so that a random number belongs to a (seed, step, shard, layer) and never to a thread.
+///
+/// Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+/// Cost: 10 rounds of two 32x32->64 bit multiplications for 128 random bits.
+struct philox {
+    using counter = std::array<std::uint32_t, 4>;
+    using key = std::array<std::uint32_t, 2>;
+
+    static constexpr counter block(key k, counter c) noexcept {
+        for (int round = 0; round < 10; ++round) {
+            auto const a = std::uint64_t{0xD2511F53} * c[0];
+            auto const b = std::uint64_t{0xCD9E8D57} * c[2];
+            c = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<std::uint32_t>(b),
+                 static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ k[1], static_cast<std::uint32_t>(a)};
+            k = {k[0] + 0x9E3779B9, k[1] + 0xBB67AE85};
+        }
+        return c;
+    }
+};
+
+/// What a stream of random numbers is for. Two purposes never share a number.
+enum class random_purpose : std::uint32_t { parameters = 1, sample_order = 2, dropout = 3, user = 64 };
+
+/// An indexed stream of random numbers: element i is a pure function of (seed, purpose, a, b, i).
+/// `a` and `b` are the stream's coordinates: layer and tensor for parameters, epoch for the order of samples.
+class random_stream {
+public:
+    constexpr random_stream(std::uint64_t seed, random_purpose purpose, std::uint32_t a = 0,
+                            std::uint16_t b = 0) noexcept
+        : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}, a_(a),
+          purpose_(static_cast<std::uint32_t>(purpose) << 16 | b) {}
+
+    /// 32 uniform random bits.
+    constexpr std::uint32_t bits(std::uint64_t i) const noexcept {
+        auto const block = i / 4;
+        return philox::block(key_, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), a_,
+                                    purpose_})[i % 4];
+    }
+
+    /// Uniform in (0, 1), never 0 and never 1; 24 bits, exact in float.
+    constexpr double uniform(std::uint64_t i) const noexcept { return ((bits(i) >> 8) + 0.5) / 16777216.0; }
+
+    /// Uniform in [0, bound) without bias beyond bound / 2^32 (Lemire's multiply-shift without rejection).
+    constexpr std::uint32_t below(std::uint64_t i, std::uint32_t bound) const noexcept {
+        return static_cast<std::uint32_t>((std::uint64_t{bits(i)} * bound) >> 32);
+    }
+
+private:
+    philox::key key_;
+    std::uint32_t a_;
+    std::uint32_t purpose_;
+};
+
+} // namespace trireme
