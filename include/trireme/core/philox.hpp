@@ -47,7 +47,7 @@ public:
                                     purpose_})[i % 4];
     }
 
-    /// Uniform in (0, 1), never 0 and never 1; 24 bits, exact in float.
+    /// Uniform in (0, 1), never 0 and never 1, on a grid of 2^24 values.
     constexpr double uniform(std::uint64_t i) const noexcept { return ((bits(i) >> 8) + 0.5) / 16777216.0; }
 
     /// Uniform in [0, bound) without bias beyond bound / 2^32 (Lemire's multiply-shift without rejection).

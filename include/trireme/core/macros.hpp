@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+/// The only macros of the library. None of them selects a backend.
+
+/// Functors that host and device code share.
+#if defined(__CUDACC__)
+#define TRIREME_HOST_DEVICE __host__ __device__
+#else
+#define TRIREME_HOST_DEVICE
+#endif
+
+/// Kernels and updates are outlined once per geometry and dtype: the same machine code runs in every layout of devices
+/// (without which bits would differ), and compile time does not grow with the number of layers.
+#define TRIREME_NOINLINE [[gnu::noinline]]
+#define TRIREME_RESTRICT __restrict__
+
+/// The reproducible policies need IEEE arithmetic: no reassociation, no flush of denormals chosen by the compiler.
+#if defined(__FAST_MATH__)
+#define TRIREME_FAST_MATH 1
+#else
+#define TRIREME_FAST_MATH 0
+#endif

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/host/isa.hpp>
+#include <trireme/device/host/memory.hpp>
+
+namespace trireme {
+
+/// The processor this program runs on. One device is one thread of control with its own replica of the model; device 0
+/// is the caller's own thread.
+struct host {
+    using memory = host_memory;
+    static constexpr char const* name = "host";
+};
+
+} // namespace trireme

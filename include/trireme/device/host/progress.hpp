@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/units.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstdint>
+#include <ctime>
+#include <thread>
+
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace trireme {
+
+/// How long a wait spins and yields before it sleeps. A spin answers in 0.2 us, a wake through the kernel in 30 us; but a
+/// spinning thread that holds the core its peer needs only delays both.
+struct patience {
+    int spins = 2000;
+    int yields = 200;
+
+    /// For `threads` that wait for one another on the processors this process may use.
+    static patience for_threads(int threads) noexcept { return threads <= processors() ? patience{} : patience{20, 4}; }
+
+    static int processors() noexcept {
+#if defined(__linux__)
+        cpu_set_t set;
+        if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+        return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    }
+};
+
+/// A count of completed steps: one thread advances it, any thread waits for it, with a deadline.
+///
+/// Counts wrap around; two that are compared must lie within 2^31 of each other. What was written before `advance_to(n)`
+/// is visible after a wait for n has returned.
+class alignas(2 * cache_line) progress {
+public:
+    std::uint32_t count() const noexcept { return count_.load(std::memory_order_acquire); }
+    bool reached(std::uint32_t target) const noexcept { return static_cast<std::int32_t>(count() - target) >= 0; }
+
+    void advance_to(std::uint32_t target) noexcept {
+        // Sequential consistency orders this store before the load of sleepers_; a waiter does the opposite.
+        count_.store(target, std::memory_order_seq_cst);
+        wake();
+    }
+
+    /// Wakes everyone who sleeps here, so that they look at their `stop` condition again.
+    void wake() noexcept {
+        if (sleepers_.load(std::memory_order_seq_cst) != 0) wake_all();
+    }
+
+    enum class outcome { reached, stopped, late };
+
+    /// Waits until the count reaches `target`, `stop` becomes true, or `limit` has passed. `before_sleep` is called once
+    /// before the first sleep: the place to say who is waited for.
+    template<class BeforeSleep>
+    outcome wait(std::uint32_t target, std::atomic<bool> const& stop, deadline const& limit, patience p,
+                 BeforeSleep&& before_sleep) noexcept {
+        for (int i = 0; i < p.spins; ++i) {
+            if (reached(target)) return outcome::reached;
+            relax();
+        }
+        for (int i = 0; i < p.yields; ++i) {
+            if (reached(target)) return outcome::reached;
+            std::this_thread::yield();
+        }
+        before_sleep();
+        auto result = outcome::late;
+        sleepers_.fetch_add(1, std::memory_order_seq_cst);
+        for (;;) {
+            auto const seen = count_.load(std::memory_order_seq_cst);
+            if (static_cast<std::int32_t>(seen - target) >= 0) {
+                result = outcome::reached;
+                break;
+            }
+            if (stop.load(std::memory_order_seq_cst)) {
+                result = outcome::stopped;
+                break;
+            }
+            if (limit.passed()) break;
+            sleep_while(seen, limit);
+        }
+        sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+        return result;
+    }
+
+private:
+    static void relax() noexcept {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+
+#if defined(__linux__)
+    static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+
+    void wake_all() noexcept {
+        syscall(SYS_futex, static_cast<void*>(&count_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+    }
+
+    /// Never longer than 100 ms at a time: a wake that a stopped group could not deliver is noticed soon all the same.
+    void sleep_while(std::uint32_t seen, deadline const& limit) noexcept {
+        using namespace std::chrono;
+        auto const left = std::clamp<nanoseconds>(limit.left(), microseconds(1), milliseconds(100));
+        timespec ts{};
+        ts.tv_nsec = static_cast<long>(left.count());
+        syscall(SYS_futex, static_cast<void*>(&count_), FUTEX_WAIT_PRIVATE, seen, &ts, nullptr, 0);
+    }
+#else
+    void wake_all() noexcept {}
+    void sleep_while(std::uint32_t, deadline const&) noexcept { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+#endif
+
+    std::atomic<std::uint32_t> count_{0};
+    std::atomic<std::uint32_t> sleepers_{0};
+};
+
+} // namespace trireme
