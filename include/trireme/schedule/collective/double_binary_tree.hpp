@@ -63,9 +63,6 @@ private:
         return two_ranks(p.left, p.right, n);
     }
 
-    static constexpr int up_step(int tree, int piece) noexcept { return 2 * piece + tree; }
-    static constexpr int down_step(int tree, int piece) noexcept { return 2 * pieces + 2 * piece + tree; }
-
     static constexpr collective_step step(int n, int rank, int s) noexcept {
         int const tree = s % 2;
         int const piece = s / 2 % pieces;
@@ -79,14 +76,12 @@ private:
             for (int i = 0; i < below.count; ++i) leaves = leaves && in_tree(tree, n, below.at(i, n)).leaf();
             return {step_kind::reduce, chunk, below, leaves ? s : s + 1};
         }
-        if (s < 4 * pieces) { // down: the root is finished once it has added, the others once they have copied
+        if (s < 4 * pieces) { // down: the parent has this chunk once it has been through this step itself
             if (here.parent < 0) return {};
-            bool const from_root = in_tree(tree, n, here.parent).parent < 0;
-            return {step_kind::copy, chunk, one_rank(here.parent),
-                    (from_root ? up_step(tree, piece) : down_step(tree, piece)) + 1};
+            return {step_kind::copy, chunk, one_rank(here.parent), s + 1};
         }
         if (here.leaf()) return {};
-        return {step_kind::wait, 0, below, down_step(tree, pieces - 1) + 1}; // until the children have read
+        return {step_kind::wait, 0, below, 4 * pieces - 1 + tree}; // until the children have read
     }
 };
 

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/device/host/isa.hpp>
+#include <trireme/group/communicator.hpp>
+#include <trireme/schedule/collective/schedule.hpp>
+#include <trireme/schedule/cost.hpp>
+#include <trireme/schedule/fixed_tree.hpp>
+
+#include <cstddef>
+#include <cstring>
+
+namespace trireme::inline TRIREME_ISA {
+
+namespace detail {
+
+template<class T>
+TRIREME_NOINLINE void add_into(T* TRIREME_RESTRICT sum, T const* TRIREME_RESTRICT term, std::size_t n) noexcept {
+    for (std::size_t i = 0; i < n; ++i) sum[i] += term[i];
+}
+
+} // namespace detail
+
+/// How `reduce` steps add: one source after the other into the own chunk.
+struct add_in_order {
+    template<class T, pull_communicator C>
+    static void reduce(C& comm, arena const& a, collective_step const& step, range chunk) {
+        auto* const own = static_cast<T*>(a.data) + chunk.begin;
+        for (int k = 0; k < step.sources.count; ++k) {
+            detail::add_into(own, comm.template peer<T>(a, step.sources.at(k, comm.size())) + chunk.begin, chunk.size());
+            comm.count(chunk.size() * sizeof(T));
+        }
+    }
+};
+
+/// How `reduce` steps add under `reproducible<fixed_tree, V>`: all blocks of all ranks (an arena holds a rank's blocks
+/// one behind the other, `elements` apart) are added in the tree of schedule/fixed_tree.hpp. For the `direct` schedule,
+/// where one step reduces a chunk from everybody.
+class add_in_fixed_tree {
+public:
+    constexpr add_in_fixed_tree(std::size_t shards, std::size_t elements) : shards_(shards), elements_(elements) {}
+
+    template<class T, pull_communicator C>
+    void reduce(C& comm, arena const& a, collective_step const&, range chunk) const {
+        constexpr std::size_t piece = 256; // elements; the whole stack of partial sums stays in the first-level cache
+        alignas(cache_line) T sums[16][piece];
+        auto* const own = static_cast<T*>(a.data) + chunk.begin;
+        for (std::size_t at = 0; at < chunk.size(); at += piece) {
+            auto const n = chunk.size() - at < piece ? chunk.size() - at : piece;
+            fixed_tree::stack tree;
+            auto const merge = [&](std::size_t i, std::size_t j) { detail::add_into(sums[i], sums[j], n); };
+            for (int r = 0; r < comm.size(); ++r) {
+                auto const blocks = fixed_tree::blocks(shards_of(r, comm.size(), shards_));
+                auto const* const theirs = comm.template peer<T>(a, r) + chunk.begin + at;
+                for (std::size_t b = 0; b < blocks.depth(); ++b) {
+                    std::memcpy(sums[tree.depth()], theirs + b * elements_, n * sizeof(T));
+                    tree.push(blocks.block(b), merge);
+                }
+                if (at == 0 && r != comm.rank())
+                    for (std::size_t b = 0; b < blocks.depth(); ++b) comm.count(chunk.size() * sizeof(T));
+            }
+            tree.finish(merge);
+            std::memcpy(own + at, sums[0], n * sizeof(T));
+        }
+    }
+
+private:
+    std::size_t shards_;
+    std::size_t elements_;
+};
+
+/// Adds the first `elements` of type T in every rank's arena `a`, in place: afterwards all ranks hold the same sum. Every
+/// rank of the group calls it with the same arguments. Executes `s`, which must have been proved, by pulling.
+///
+/// Throws deadline_error if a peer does not arrive, group_stopped if one has failed; the arena then holds partial sums.
+/// Cost: traffic_of(s, rank, elements, sizeof(T)) read from peers; no allocation.
+template<class T, pull_communicator C, class Add = add_in_order>
+void all_reduce(C& comm, schedule const& s, arena const& a, std::size_t elements, Add const& add = {}) {
+    comm.enter();
+    for (int i = 0; i < s.steps; ++i) {
+        auto const step = s.at(comm.rank(), i);
+        auto const chunk = chunk_range(elements, step.chunk, s.chunks, sizeof(T));
+        if (step.kind != step_kind::idle)
+            for (int k = 0; k < step.sources.count; ++k)
+                comm.wait_for(step.sources.at(k, comm.size()), step.after, {"all_reduce", s.name, i});
+        if (step.kind == step_kind::reduce) add.template reduce<T>(comm, a, step, chunk);
+        if (step.kind == step_kind::copy) {
+            auto const* const theirs = comm.template peer<T>(a, step.sources.first) + chunk.begin;
+            std::memcpy(static_cast<T*>(a.data) + chunk.begin, theirs, chunk.size() * sizeof(T));
+            comm.count(chunk.size() * sizeof(T));
+        }
+        comm.complete(i);
+    }
+    comm.leave(s.steps);
+}
+
+} // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cstddef>
+
+namespace trireme {
+
+// What kernels are instantiated by: sizes known to the compiler, nothing about devices, batches or positions.
+// Letters: C input channels, H x W input image, O output channels, K kernel side, P padding, S stride.
+
+template<std::size_t C, std::size_t H, std::size_t W, std::size_t O, std::size_t K, std::size_t P, std::size_t S>
+struct conv2d_geometry {
+    static constexpr std::size_t channels = C, height = H, width = W;
+    static constexpr std::size_t out_channels = O, kernel = K, padding = P, stride = S;
+    static constexpr std::size_t out_height = (H + 2 * P - K) / S + 1;
+    static constexpr std::size_t out_width = (W + 2 * P - K) / S + 1;
+};
+
+template<std::size_t C, std::size_t H, std::size_t W, std::size_t K, std::size_t S>
+struct pool2d_geometry {
+    static constexpr std::size_t channels = C, height = H, width = W;
+    static constexpr std::size_t kernel = K, stride = S;
+    static constexpr std::size_t out_height = (H - K) / S + 1;
+    static constexpr std::size_t out_width = (W - K) / S + 1;
+};
+
+template<std::size_t In, std::size_t Out>
+struct linear_geometry {
+    static constexpr std::size_t inputs = In, outputs = Out;
+};
+
+} // namespace trireme

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/host/isa.hpp>
+
+#include <cstddef>
+
+namespace trireme::inline TRIREME_ISA {
+
+// Kernel policies of the host. A layer calls `conv2d_forward<Geometry, Lanes>(Policy{}, ...)`; overload resolution finds
+// the policy's kernel in this namespace, so a layer names no policy and a policy needs no list of layers.
+//
+// One granule of `Lanes` samples is one call: value i of sample `lane` stands at [i * Lanes + lane]. Weights are in
+// PyTorch's layout (output, input, kernel height, kernel width), without lanes. A granule is always full.
+
+/// The default: plain vector code, one sample per lane, specialised on the known shapes. No dependency.
+struct portable {
+    static constexpr char const* name = "portable";
+    template<class T>
+    static constexpr std::size_t lanes = vector_bytes / sizeof(T);
+};
+
+/// The oracle: the textbook loops, one sample at a time in the order of the formulas. Slow; for tests and for reading.
+struct reference {
+    static constexpr char const* name = "reference";
+    template<class T>
+    static constexpr std::size_t lanes = 1;
+};
+
+/// Trainer policy: which kernels a device runs. `kernels<portable>` is the default.
+template<class Policy>
+struct kernels {
+    using policy = Policy;
+};
+
+} // namespace trireme::inline TRIREME_ISA

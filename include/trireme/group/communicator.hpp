@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/units.hpp>
+#include <trireme/schedule/cost.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme {
+
+/// Names a piece of memory that every rank of a group has allocated in the same call. `id` counts those calls.
+struct arena {
+    int id = -1;
+    void* data = nullptr;
+    std::size_t bytes = 0;
+};
+
+/// What a rank is doing, for the message of a wait that came too late.
+struct operation {
+    char const* name = "";     ///< "all_reduce"
+    char const* strategy = ""; ///< "ring"
+    int step = 0;              ///< of the schedule
+};
+
+/// One rank's handle on a group. Storage comes from here, because the transport decides what a peer can reach: the heap
+/// for threads, a shared window for processes of one machine, registered memory for network cards.
+template<class C>
+concept communicator = requires(C& c, C const& cc, std::size_t bytes) {
+    { cc.rank() } -> std::convertible_to<int>;
+    { cc.size() } -> std::convertible_to<int>;
+    { c.allocate(bytes) } -> std::same_as<arena>;
+    { cc.pulled() } -> std::convertible_to<traffic>;
+};
+
+/// A communicator whose ranks can read each other's arenas. A collective is `enter`, then for every step of its schedule
+/// `wait_for` its sources, read them through `peer`, `count` what was read and `complete` the step; then `leave`.
+template<class C>
+concept pull_communicator =
+    communicator<C> && requires(C& c, C const& cc, arena const& a, int i, operation const& o, bytes_t b) {
+        { cc.template peer<float>(a, i) } -> std::same_as<float const*>;
+        c.enter();
+        c.wait_for(i, i, o);
+        c.complete(i);
+        c.leave(i);
+        c.count(b);
+    };
+
+} // namespace trireme

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/group/transport/threads/communicator.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace trireme::threads {
+
+/// A group of devices that are threads of this process: SPMD, the same function on every rank. The caller's thread is
+/// rank 0; the others are started once and live as long as the group.
+///
+/// A function that throws on one rank stops all of them; `run` then throws a device_error that names the rank. A rank
+/// that does not come back by the deadline is named by a deadline_error and left behind: it keeps what it uses alive,
+/// and ends by itself when it wakes. A group that has been stopped stays stopped.
+class group {
+public:
+    /// A job: what it works on, kept alive while any rank is in it, and the function.
+    struct job {
+        std::shared_ptr<void> context;
+        void (*function)(void* context, communicator& c) = nullptr;
+    };
+
+    explicit group(int ranks, std::chrono::duration<double> wait_limit = std::chrono::seconds(30))
+        : shared_(std::make_shared<shared>(checked(ranks), wait_limit)) {
+        threads_.reserve(static_cast<std::size_t>(ranks - 1));
+        try {
+            for (int r = 1; r < ranks; ++r) threads_.emplace_back([s = shared_, r] { work(*s, r); });
+        } catch (...) { // the system refused a thread: the ones that run are sent home
+            finish();
+            throw;
+        }
+    }
+    group(group const&) = delete;
+    group& operator=(group const&) = delete;
+    ~group() { finish(); }
+
+    int size() const noexcept { return shared_->state->size(); }
+    bool stopped() const noexcept { return shared_->state->stopped().load(); }
+
+    /// Runs `f(communicator&)` on every rank and returns when all have finished.
+    template<class F>
+    void run(F f) {
+        auto context = std::make_shared<F>(std::move(f));
+        run(job{std::move(context), [](void* p, communicator& c) { (*static_cast<F*>(p))(c); }});
+    }
+
+    /// The same without an allocation.
+    void run(job j) {
+        if (stopped())
+            throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
+        auto& state = *shared_->state;
+        shared_->current = std::move(j);
+        ++jobs_;
+        for (int r = 1; r < size(); ++r) state.slot(r).issued.advance_to(jobs_);
+        perform(*shared_, 0);
+        for (int r = 1; r < size(); ++r) await(r);
+        if (stopped()) state.rethrow();
+        shared_->current = {};
+    }
+
+    /// Rank r's communicator, for use between runs: counters, arenas.
+    communicator& at(int rank) noexcept { return shared_->ranks[static_cast<std::size_t>(rank)]; }
+
+private:
+    struct shared {
+        shared(int size, std::chrono::duration<double> wait_limit)
+            : state(std::make_shared<shared_state>(size, wait_limit)) {
+            ranks.reserve(static_cast<std::size_t>(size));
+            for (int r = 0; r < size; ++r) ranks.emplace_back(state, r);
+        }
+        std::shared_ptr<shared_state> state;
+        std::vector<communicator> ranks;
+        job current;
+        std::atomic<bool> quit{false};
+    };
+
+    /// After a rank has failed the others come back soon; one that is stuck is not waited for longer than this.
+    static constexpr std::chrono::duration<double> grace = std::chrono::milliseconds(500);
+
+    static int checked(int ranks) {
+        if (ranks < 1) throw usage_error("a group needs at least one device, not " + std::to_string(ranks));
+        return ranks;
+    }
+
+    /// Waits for rank r to come back from the current job.
+    void await(int r) {
+        auto& state = *shared_->state;
+        auto& finished = state.slot(r).finished;
+        auto how = finished.wait(jobs_, state.stopped(), deadline::in(state.wait_limit), state.waiting, [] {});
+        std::atomic<bool> const never{false};
+        if (how == progress::outcome::stopped)
+            finished.wait(jobs_, never, deadline::in(std::min(grace, state.wait_limit)), state.waiting, [] {});
+        else if (how == progress::outcome::late)
+            state.stop(r, std::make_exception_ptr(deadline_error(
+                              r, "device " + std::to_string(r) + " did not finish within the deadline after device 0 "
+                                                                 "had; if it is only slow, raise the option `deadline`")));
+    }
+
+    static void perform(shared& s, int rank) noexcept {
+        try {
+            auto const j = s.current; // keeps the context alive while this rank is in it
+            j.function(j.context.get(), s.ranks[static_cast<std::size_t>(rank)]);
+        } catch (group_stopped const&) { // somebody else has said why
+        } catch (deadline_error const& e) {
+            s.state->stop(e.device(), std::current_exception());
+        } catch (...) {
+            s.state->stop(rank, std::current_exception());
+        }
+    }
+
+    static void work(shared& s, int rank) {
+        auto& slot = s.state->slot(rank);
+        auto const rest = std::chrono::hours(24 * 365); // between jobs a rank may sleep as long as it likes
+        for (std::uint32_t next = 1;; ++next) {
+            while (slot.issued.wait(next, s.quit, deadline::in(rest), s.state->waiting, [] {}) ==
+                   progress::outcome::late) {
+            }
+            if (!slot.issued.reached(next)) return;
+            perform(s, rank);
+            slot.finished.advance_to(next);
+        }
+    }
+
+    /// Joins the ranks that have come back; leaves a stuck one to itself.
+    void finish() noexcept {
+        auto& state = *shared_->state;
+        shared_->quit.store(true);
+        for (std::size_t i = 0; i < threads_.size(); ++i) {
+            auto& slot = state.slot(static_cast<int>(i) + 1);
+            slot.issued.wake();
+            if (slot.finished.reached(jobs_))
+                threads_[i].join();
+            else
+                threads_[i].detach();
+        }
+    }
+
+    std::shared_ptr<shared> shared_;
+    std::vector<std::thread> threads_;
+    std::uint32_t jobs_ = 0;
+};
+
+} // namespace trireme::threads
