@@ -12,16 +12,16 @@
 #include <cstddef>
 #include <cstring>
 
-namespace trireme::inline TRIREME_ISA {
-
-namespace detail {
+namespace trireme::detail::inline TRIREME_ISA {
 
 template<class T>
 TRIREME_NOINLINE void add_into(T* TRIREME_RESTRICT sum, T const* TRIREME_RESTRICT term, std::size_t n) noexcept {
     for (std::size_t i = 0; i < n; ++i) sum[i] += term[i];
 }
 
-} // namespace detail
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
 
 /// How `reduce` steps add: one source after the other into the own chunk.
 struct add_in_order {

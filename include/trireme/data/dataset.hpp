@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "trireme/core/errors.hpp"
+#include <trireme/core/errors.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -44,8 +44,8 @@ public:
         // Divided, not multiplied: size * height * width may pass 2^64.
         if (height == 0 || width == 0 || pixels.size() % labels.size() != 0 ||
             pixels.size() / labels.size() % height != 0 || pixels.size() / labels.size() / height != width) {
-            throw usage_error(std::to_string(labels.size()) + " labels and images of " + std::to_string(height) + " x " +
-                              std::to_string(width) + " do not fit " + std::to_string(pixels.size()) +
+            throw usage_error(std::to_string(labels.size()) + " labels and images of " + std::to_string(height) +
+                              " x " + std::to_string(width) + " do not fit " + std::to_string(pixels.size()) +
                               " bytes of pixels; pass labels x height x width bytes, none of the three 0");
         }
         for (std::size_t i = 0; i < labels.size(); ++i) {

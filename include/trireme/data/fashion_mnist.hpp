@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "trireme/core/errors.hpp"
-#include "trireme/data/dataset.hpp"
-#include "trireme/data/idx.hpp"
+#include <trireme/core/errors.hpp>
+#include <trireme/data/dataset.hpp>
+#include <trireme/data/idx.hpp>
 
 #include <cstddef>
 #include <cstdlib>
@@ -64,8 +64,8 @@ inline std::string find_file(std::string const& directory, std::string const& st
 }
 
 inline labelled_images load_part(std::string const& directory, std::string const& part) {
-    return read_idx(find_file(directory, part + "-images", "idx3-ubyte"), find_file(directory, part + "-labels", "idx1-ubyte"),
-                    classes, wanted);
+    return read_idx(find_file(directory, part + "-images", "idx3-ubyte"),
+                    find_file(directory, part + "-labels", "idx1-ubyte"), classes, wanted);
 }
 
 } // namespace detail

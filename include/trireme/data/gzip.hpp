@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "trireme/core/errors.hpp"
+#include <trireme/core/errors.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -35,7 +35,9 @@ public:
     explicit gzip_file(std::string path) : path_(std::move(path)), buffer_(64 * 1024) {
         // O_NONBLOCK: opening a FIFO must not wait for a writer before we can see that it is one.
         file_.number = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-        if (file_.number < 0) fail("the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
+        if (file_.number < 0) {
+            fail("the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
+        }
         struct ::stat about = {};
         if (::fstat(file_.number, &about) != 0) fail("the file cannot be examined: " + reason(errno));
         if (!S_ISREG(about.st_mode)) {
@@ -201,8 +203,8 @@ private:
             if (state == Z_MEM_ERROR) throw std::bad_alloc();
             if (state != Z_OK && state != Z_STREAM_END) {
                 offset_ += got;
-                fail(std::string("the gzip stream is damaged (") + (stream.msg != nullptr ? stream.msg : "no progress") +
-                     "): fetch the file again");
+                fail(std::string("the gzip stream is damaged (") +
+                     (stream.msg != nullptr ? stream.msg : "no progress") + "): fetch the file again");
             }
             between_members_ = state == Z_STREAM_END;
             if (got != 0) return got;

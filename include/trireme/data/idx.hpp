@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "trireme/core/errors.hpp"
-#include "trireme/data/dataset.hpp"
-#include "trireme/data/gzip.hpp"
+#include <trireme/core/errors.hpp>
+#include <trireme/data/dataset.hpp>
+#include <trireme/data/gzip.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -56,8 +56,8 @@ inline void expect_idx_magic(gzip_file& file, std::uint32_t wanted) {
     auto const images = wanted == idx_magic_images;
     auto const swapped = magic == (images ? idx_magic_labels : idx_magic_images);
     throw data_error(file.path(), 0,
-                     std::string("an IDX file of ") + (images ? "images" : "labels") + " begins with " + idx_hex(wanted) +
-                         ", and this one with " + idx_hex(magic) +
+                     std::string("an IDX file of ") + (images ? "images" : "labels") + " begins with " +
+                         idx_hex(wanted) + ", and this one with " + idx_hex(magic) +
                          (swapped ? ", which is the other kind: swap the files of images and labels"
                                   : "; pass an IDX file of unsigned bytes, plain or gzip"));
 }
@@ -67,13 +67,13 @@ inline std::uint32_t read_idx_extent(gzip_file& file, char const* thing, std::si
     auto const at = file.offset();
     auto const extent = read_idx_word(file);
     if (extent == 0) {
-        throw data_error(file.path(), at, std::string("the number of ") + thing +
-                                              " is 0, and must be at least 1: fetch the file again");
+        throw data_error(file.path(), at,
+                         std::string("the number of ") + thing + " is 0, and must be at least 1: fetch the file again");
     }
     if (wanted != 0 && extent != wanted) {
-        throw data_error(file.path(), at, std::string("the number of ") + thing + " is " + std::to_string(extent) +
-                                              ", and must be " + std::to_string(wanted) +
-                                              " here: pass the files of this data set");
+        throw data_error(file.path(), at,
+                         std::string("the number of ") + thing + " is " + std::to_string(extent) + ", and must be " +
+                             std::to_string(wanted) + " here: pass the files of this data set");
     }
     return extent;
 }
@@ -112,16 +112,18 @@ inline std::vector<std::uint8_t> read_idx_labels(std::string const& path, std::s
     auto const found = detail::read_idx_extent(file, "labels");
     auto const start = file.offset();
     if (count != 0 && found != count) {
-        throw data_error(path, 4, "there are " + std::to_string(found) + " labels for " + std::to_string(count) +
-                                      " images, and each image needs one: pass two files that belong together");
+        throw data_error(path, 4,
+                         "there are " + std::to_string(found) + " labels for " + std::to_string(count) +
+                             " images, and each image needs one: pass two files that belong together");
     }
     auto labels = file.read(std::uint64_t{found}, "the labels");
     file.expect_end("the labels");
     for (std::size_t i = 0; i < labels.size(); ++i) {
         if (labels[i] >= classes) {
-            throw data_error(path, start + i, "label " + std::to_string(i) + " is " + std::to_string(labels[i]) +
-                                                  ", and labels lie in [0, " + std::to_string(classes) +
-                                                  "): fetch the file again, or pass the right number of classes");
+            throw data_error(path, start + i,
+                             "label " + std::to_string(i) + " is " + std::to_string(labels[i]) +
+                                 ", and labels lie in [0, " + std::to_string(classes) +
+                                 "): fetch the file again, or pass the right number of classes");
         }
     }
     return labels;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "trireme/core/errors.hpp"
-#include "trireme/core/philox.hpp"
+#include <trireme/core/errors.hpp>
+#include <trireme/core/philox.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cstdint>
+
+namespace trireme {
+
+/// Places in a step where a test may make a device fail.
+enum class fault_point : std::uint8_t { forward, backward, reduce, update };
+
+/// The default: nothing, and no code.
+struct no_faults {
+    static constexpr void at(fault_point, int /*device*/, std::uint64_t /*step*/) noexcept {}
+};
+
+/// Trainer policy for tests: `Faults::at(point, device, step)` is called at every fault point and may throw or sleep.
+template<class Faults>
+struct with_faults {
+    using faults = Faults;
+};
+
+} // namespace trireme

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/host/lanes.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme::inline TRIREME_ISA {
+
+namespace detail {
+
+// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2. ln 2 is split in two so that n * ln2_high is exact.
+// Beyond [least, most] the result is 0 or infinity. Adding `rounder` leaves n in the lowest bits of the sum.
+template<class T>
+struct exp_constants;
+
+template<>
+struct exp_constants<float> {
+    using bits = std::uint32_t;
+    static constexpr bits rounder_bits = 0x4B400000, bias = 127, mantissa = 23;
+    static constexpr float rounder = 12582912.0f, least = -104.0f, most = 89.0f;
+    static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+    // minimax, highest power first; the last two terms, r + 1, are exact
+    static constexpr std::size_t terms = 6;
+    static constexpr float polynomial[terms] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                                                4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+};
+
+template<>
+struct exp_constants<double> {
+    using bits = std::uint64_t;
+    static constexpr bits rounder_bits = 0x4338000000000000, bias = 1023, mantissa = 52;
+    static constexpr double rounder = 6755399441055744.0, least = -746.0, most = 710.0;
+    static constexpr double ln2_high = 6.93145751953125e-1, ln2_low = 1.42860682030941723212e-6;
+    // Taylor: the first term left out is below 2^-57
+    static constexpr std::size_t terms = 12;
+    static constexpr double polynomial[terms] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
+                                                 1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,
+                                                 1.0 / 120,        1.0 / 24,        1.0 / 6,        1.0 / 2};
+};
+
+} // namespace detail
+
+/// exp of every lane: at most 2 ulp from the true value over the whole range, denormal results included; overflow gives
+/// infinity, underflow 0, NaN NaN.
+///
+/// Source: S. L. Moshier, Cephes Mathematical Library (expf: range reduction and polynomial), with the power of two
+/// applied in two steps so that denormal results are rounded and not lost.
+template<class T, std::size_t N>
+[[gnu::always_inline]] inline lane_vector<T, N> exponential(lane_vector<T, N> x) noexcept {
+    using constants = detail::exp_constants<T>;
+    using bits = typename constants::bits;
+    using vector = lane_vector<T, N>;
+    using integers = lane_vector<bits, N>;
+    auto const least = vector::all(constants::least), most = vector::all(constants::most);
+    x = vector::select(x < least, least, x); // a NaN passes both
+    x = vector::select(x > most, most, x);
+
+    auto const rounder = vector::all(constants::rounder);
+    auto const shifted = multiply_add(x, vector::all(T(1.44269504088896340736)), rounder);
+    auto const n = shifted - rounder;
+    auto r = multiply_add(n, vector::all(-constants::ln2_high), x);
+    r = multiply_add(n, vector::all(-constants::ln2_low), r);
+
+    auto p = vector::all(constants::polynomial[0]);
+#pragma GCC unroll 16
+    for (std::size_t i = 1; i < constants::terms; ++i) p = multiply_add(p, r, vector::all(constants::polynomial[i]));
+    p = multiply_add(p, r * r, r) + vector::all(1);
+
+    // 2^n = 2^half * 2^rest; each exponent field holds its share of n + 2 * bias
+    integers const sum = bits_as<bits>(shifted) + integers::all(2 * constants::bias - constants::rounder_bits);
+    integers const half{sum.value >> 1};
+    integers const rest = sum - half;
+    integers const first{half.value << constants::mantissa}, second{rest.value << constants::mantissa};
+    return p * bits_as<T>(first) * bits_as<T>(second);
+}
+
+} // namespace trireme::inline TRIREME_ISA

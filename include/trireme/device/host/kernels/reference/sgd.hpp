@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/device/host/kernels.hpp>
+
+#include <cstddef>
+
+namespace trireme::inline TRIREME_ISA {
+
+/// w -= rate * d, d = g + decay * w; n values.
+template<class T>
+TRIREME_NOINLINE void sgd_update(reference, T* w, T const* g, std::size_t n, T rate, T decay) noexcept {
+    for (std::size_t i = 0; i < n; ++i) {
+        T const d = g[i] + decay * w[i];
+        w[i] -= rate * d;
+    }
+}
+
+/// v = momentum * v + d, w -= rate * v, d = g + decay * w; n values.
+template<class T>
+TRIREME_NOINLINE void sgd_momentum_update(reference, T* w, T* velocity, T const* g, std::size_t n, T rate, T momentum,
+                                          T decay) noexcept {
+    for (std::size_t i = 0; i < n; ++i) {
+        T const d = g[i] + decay * w[i];
+        velocity[i] = momentum * velocity[i] + d;
+        w[i] -= rate * velocity[i];
+    }
+}
+
+/// v = momentum * v + d, w -= rate * (d + momentum * v), d = g + decay * w; n values.
+/// Source: PyTorch's torch.optim.SGD(nesterov=True), which is Sutskever et al. 2013 in shifted variables.
+template<class T>
+TRIREME_NOINLINE void sgd_nesterov_update(reference, T* w, T* velocity, T const* g, std::size_t n, T rate, T momentum,
+                                          T decay) noexcept {
+    for (std::size_t i = 0; i < n; ++i) {
+        T const d = g[i] + decay * w[i];
+        velocity[i] = momentum * velocity[i] + d;
+        w[i] -= rate * (d + momentum * velocity[i]);
+    }
+}
+
+} // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/host/isa.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+namespace trireme::inline TRIREME_ISA {
+
+namespace detail {
+template<class T, std::size_t N>
+struct lane_register {
+    typedef T type __attribute__((vector_size(N * sizeof(T)))); // an alias declaration loses the attribute in clang 14
+};
+template<class T>
+struct lane_register<T, 1> {
+    using type = T;
+};
+} // namespace detail
+
+/// N numbers in one register, N a power of two and never more than a register holds: wider types would be split by the
+/// compiler through memory, and could not be passed in registers. Everything here disappears by inlining.
+template<class T, std::size_t N>
+struct lane_vector {
+    static_assert(N != 0 && (N & (N - 1)) == 0 && N * sizeof(T) <= 64);
+    using register_type = typename detail::lane_register<T, N>::type;
+    static constexpr std::size_t size = N;
+
+    register_type value;
+
+    [[gnu::always_inline]] static lane_vector all(T x) noexcept { return {register_type{} + x}; }
+
+    /// Any alignment.
+    [[gnu::always_inline]] static lane_vector load(T const* from) noexcept {
+        lane_vector r;
+        std::memcpy(&r.value, from, sizeof r.value);
+        return r;
+    }
+    [[gnu::always_inline]] void store(T* to) const noexcept { std::memcpy(to, &value, sizeof value); }
+
+    /// The first `count` numbers, at most N, with zeros behind them: the end of an array runs through the same
+    /// arithmetic as its middle, so that a number's place in the array never changes its bits.
+    [[gnu::always_inline]] static lane_vector load(T const* from, std::size_t count) noexcept {
+        if (count >= N) return load(from);
+        T some[N] = {};
+        for (std::size_t i = 0; i < count; ++i) some[i] = from[i];
+        return load(some);
+    }
+    [[gnu::always_inline]] void store(T* to, std::size_t count) const noexcept {
+        if (count >= N) return store(to);
+        T some[N];
+        store(some);
+        for (std::size_t i = 0; i < count; ++i) to[i] = some[i];
+    }
+
+    [[gnu::always_inline]] friend lane_vector operator+(lane_vector a, lane_vector b) noexcept {
+        return {a.value + b.value};
+    }
+    [[gnu::always_inline]] friend lane_vector operator-(lane_vector a, lane_vector b) noexcept {
+        return {a.value - b.value};
+    }
+    [[gnu::always_inline]] friend lane_vector operator*(lane_vector a, lane_vector b) noexcept {
+        return {a.value * b.value};
+    }
+    [[gnu::always_inline]] friend lane_vector operator/(lane_vector a, lane_vector b) noexcept {
+        return {a.value / b.value};
+    }
+    [[gnu::always_inline]] friend lane_vector operator-(lane_vector a) noexcept { return {-a.value}; }
+
+    /// a * b + c. One expression, because clang fuses only within one; whether it is fused is the compiler's choice.
+    [[gnu::always_inline]] friend lane_vector multiply_add(lane_vector a, lane_vector b, lane_vector c) noexcept {
+        return {a.value * b.value + c.value};
+    }
+
+    // Comparisons give a mask for select; a NaN compares as in scalar code.
+    [[gnu::always_inline]] friend auto operator<(lane_vector a, lane_vector b) noexcept { return a.value < b.value; }
+    [[gnu::always_inline]] friend auto operator>(lane_vector a, lane_vector b) noexcept { return a.value > b.value; }
+    [[gnu::always_inline]] friend auto operator<=(lane_vector a, lane_vector b) noexcept { return a.value <= b.value; }
+    [[gnu::always_inline]] friend auto operator==(lane_vector a, lane_vector b) noexcept { return a.value == b.value; }
+    [[gnu::always_inline]] friend auto operator!=(lane_vector a, lane_vector b) noexcept { return a.value != b.value; }
+
+    template<class Mask>
+    [[gnu::always_inline]] static lane_vector select(Mask mask, lane_vector yes, lane_vector no) noexcept {
+        return {mask ? yes.value : no.value};
+    }
+
+    /// The sum of all lanes in one fixed order: halves are added until one number is left, so lane i meets i + N/2.
+    [[gnu::always_inline]] T sum() const noexcept {
+        if constexpr (N == 1) {
+            return value;
+        } else {
+            lane_vector<T, N / 2> low, high;
+            std::memcpy(&low.value, &value, sizeof low.value);
+            std::memcpy(&high.value, reinterpret_cast<char const*>(&value) + sizeof low.value, sizeof high.value);
+            return (low + high).sum();
+        }
+    }
+};
+
+/// The same bits as another type of the same size.
+template<class To, class T, std::size_t N>
+[[gnu::always_inline]] inline lane_vector<To, N> bits_as(lane_vector<T, N> from) noexcept {
+    static_assert(sizeof(To) == sizeof(T));
+    lane_vector<To, N> to;
+    std::memcpy(&to.value, &from.value, sizeof to.value);
+    return to;
+}
+
+/// How many samples of a granule of `Lanes` share a register: all, or the largest power of two that divides them and
+/// fits. A wider granule takes several registers.
+template<class T, std::size_t Lanes>
+inline constexpr std::size_t register_lanes = [] {
+    std::size_t width = vector_bytes / sizeof(T);
+    while (Lanes % width != 0) width /= 2;
+    return width;
+}();
+
+/// Numbers of one register, for elementwise work where lanes do not matter.
+template<class T>
+inline constexpr std::size_t full_register = vector_bytes / sizeof(T);
+
+/// Registers that an inner loop may keep sums in: three quarters of those the instruction set has.
+inline constexpr std::size_t accumulators = vector_bytes == 64 ? 24 : 12;
+
+/// The block length that cuts n things into the fewest blocks of at most `most`, as equal as possible.
+constexpr std::size_t even_block(std::size_t n, std::size_t most) noexcept {
+    auto const blocks = (n + most - 1) / most;
+    return blocks == 0 ? 1 : (n + blocks - 1) / blocks;
+}
+
+/// Walks [First, Last) in even blocks of at most `Most`: f(length, begin), the length a std::integral_constant so that
+/// a block's sums stay in registers.
+template<std::size_t First, std::size_t Last, std::size_t Most, class F>
+[[gnu::always_inline]] inline void for_blocks(F const& f) noexcept {
+    if constexpr (First < Last) {
+        constexpr std::size_t length = even_block(Last - First, Most), rest = (Last - First) % length;
+        std::size_t begin = First;
+        for (; begin + length <= Last; begin += length) f(std::integral_constant<std::size_t, length>{}, begin);
+        if constexpr (rest != 0) f(std::integral_constant<std::size_t, rest>{}, begin);
+    }
+}
+
+} // namespace trireme::inline TRIREME_ISA

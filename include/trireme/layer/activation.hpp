@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/activation_functions.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <type_traits>
+
+namespace trireme {
+
+/// An elementwise layer made of a functor with `value(x)` and `slope(x, y)`, the derivative given x and y = value(x).
+/// Any shape; no parameters. FLOPs count one operation per value and function, the transcendental ones included.
+template<class Function, bool SlopeReadsInput, bool SlopeReadsOutput>
+struct activation {
+    static constexpr layer_description describe(shape in) noexcept {
+        layer_description d;
+        d.output = in;
+        d.forward_flops = in.size();
+        d.backward_input_flops = 2 * in.size();
+        d.backward_reads_input = SlopeReadsInput;
+        d.backward_reads_output = SlopeReadsOutput;
+        return d;
+    }
+
+    static void forward(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        activation_forward<Function>(typename io_t::kernels{}, io.x.data, io.y.data, io.x.size());
+    }
+    static void backward_input(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        activation_backward_input<Function>(typename io_t::kernels{}, io.x.data, io.y.data, io.dy.data, io.dx.data,
+                                            io.x.size());
+    }
+};
+
+/// 1 / (1 + exp(-x)). Its slope is y (1 - y), so that the input is not kept.
+struct sigmoid : activation<sigmoid_function, false, true> {};
+
+/// tanh(x). Its slope is 1 - y^2, so that the input is not kept.
+struct hyperbolic_tangent : activation<hyperbolic_tangent_function, false, true> {};
+
+/// max(x, 0). Its slope is 1 where y > 0, so that the input is not kept.
+struct relu : activation<relu_function, false, true> {};
+
+} // namespace trireme

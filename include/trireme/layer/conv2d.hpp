@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/geometry.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <type_traits>
+
+namespace trireme {
+
+/// Side of a square window, zeros around the image, and the window's step. Options of convolutions and pooling.
+template<std::size_t N>
+struct kernel {
+    static constexpr std::size_t value = N;
+};
+template<std::size_t N>
+struct padding {
+    static constexpr std::size_t value = N;
+};
+template<std::size_t N>
+struct stride {
+    static constexpr std::size_t value = N;
+};
+
+template<class... Where>
+struct conv2d_input_rule {
+    static_assert(rule_holds<Where...>, "TRI0010: conv2d needs an image (channels, height, width): put it before flatten "
+                                        "and linear, or give the network a three-dimensional input");
+};
+template<class... Where>
+struct conv2d_kernel_rule {
+    static_assert(rule_holds<Where...>, "TRI0011: conv2d's kernel is larger than its padded input: use a smaller kernel, "
+                                        "more padding, or fewer pooling layers before it");
+};
+
+namespace detail {
+
+template<template<std::size_t> class Option, std::size_t Default, class... Options>
+struct option_value {
+    static constexpr std::size_t value = Default;
+};
+template<template<std::size_t> class Option, std::size_t Default, std::size_t N, class... Rest>
+struct option_value<Option, Default, Option<N>, Rest...> {
+    static constexpr std::size_t value = N;
+};
+template<template<std::size_t> class Option, std::size_t Default, class First, class... Rest>
+struct option_value<Option, Default, First, Rest...> : option_value<Option, Default, Rest...> {};
+
+} // namespace detail
+
+/// Two-dimensional convolution (cross-correlation, as in all deep learning libraries) with bias.
+///
+/// Input (C, H, W), output (Channels, (H + 2 P - K) / S + 1, (W + 2 P - K) / S + 1).
+/// Parameters: weight (Channels, C, K, K), bias (Channels), PyTorch's layout. Options: `padding<P>`, `stride<S>`.
+template<std::size_t Channels, class Kernel, class... Options>
+struct conv2d {
+    static constexpr std::size_t side = Kernel::value;
+    static constexpr std::size_t pad = detail::option_value<padding, 0, Options...>::value;
+    static constexpr std::size_t step = detail::option_value<stride, 1, Options...>::value;
+    static_assert(Channels > 0 && side > 0 && step > 0, "TRI0013: conv2d needs at least one channel, kernel and stride");
+
+    static constexpr layer_description describe(shape in) noexcept {
+        if (in.rank != 3 || in.extent[1] + 2 * pad < side || in.extent[2] + 2 * pad < side) return refused(in);
+        layer_description d;
+        auto const rows = (in.extent[1] + 2 * pad - side) / step + 1;
+        auto const columns = (in.extent[2] + 2 * pad - side) / step + 1;
+        auto const taps = in.extent[0] * side * side;
+        d.output = make_shape(Channels, rows, columns);
+        d.forward_flops = 2 * d.output.size() * taps;
+        d.backward_input_flops = d.forward_flops;
+        d.backward_weights_flops = d.forward_flops;
+        d.parameter_count = 2;
+        d.parameters[0] = {"weight", make_shape(Channels, in.extent[0], side, side), taps, Channels * side * side,
+                           initial::weights};
+        d.parameters[1] = {"bias", make_shape(Channels), taps, Channels, initial::zeros};
+        d.backward_reads_output = false;
+        return d;
+    }
+
+    static void forward(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        conv2d_forward<geometry<typename io_t::input>, io_t::lanes>(typename io_t::kernels{}, io.x.data, io.parameter(0),
+                                                                    io.parameter(1), io.y.data);
+    }
+    static void backward_input(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        conv2d_backward_input<geometry<typename io_t::input>, io_t::lanes>(typename io_t::kernels{}, io.parameter(0),
+                                                                           io.dy.data, io.dx.data);
+    }
+    static void backward_weights(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        conv2d_backward_weights<geometry<typename io_t::input>, io_t::lanes>(
+            typename io_t::kernels{}, io.x.data, io.dy.data, io.gradient(0), io.gradient(1));
+    }
+
+    template<class Where, class In>
+    using refusal = std::conditional_t<
+        In::rank != 3, conv2d_input_rule<Where, wants<rank<3>>, gets<rank<In::rank>>>,
+        conv2d_kernel_rule<Where, wants<at_most<(In::shape.extent[1] < In::shape.extent[2] ? In::shape.extent[1]
+                                                                                          : In::shape.extent[2]) +
+                                                2 * pad>>,
+                           gets<kernel<side>>>>;
+
+private:
+    template<class In>
+    using geometry = conv2d_geometry<In::shape.extent[0], In::shape.extent[1], In::shape.extent[2], Channels, side, pad,
+                                     step>;
+};
+
+} // namespace trireme

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/layer/activation_plan.hpp>
+#include <trireme/layer/network.hpp>
+
+#include <cstddef>
+#include <utility>
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// The parameter tensors of one layer, found from where the layer's first one begins.
+template<class Layer, class In, class T>
+struct layer_tensors {
+    static constexpr layer_description description = Layer::describe(In::shape);
+    T* at[max_parameter_tensors] = {};
+
+    explicit layer_tensors(T* first) noexcept {
+        for (int k = 0; k < description.parameter_count; ++k) {
+            at[k] = first;
+            first += description.parameters[k].shape.size();
+        }
+    }
+};
+
+// Outlined once per layer kind, shape, dtype and lane count; where a layer stands in its network is a run-time value.
+
+template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
+TRIREME_NOINLINE void run_forward(T const* x, T* y, T const* first_parameter) {
+    layer_tensors<Layer, In, T const> const tensors(first_parameter);
+    forward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, tensors.at};
+    Layer::forward(io);
+}
+
+template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
+TRIREME_NOINLINE void run_backward_input(T const* x, T const* y, T const* dy, T* dx, T const* first_parameter) {
+    layer_tensors<Layer, In, T const> const tensors(first_parameter);
+    backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {dx}, tensors.at, nullptr};
+    Layer::backward_input(io);
+}
+
+template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
+TRIREME_NOINLINE void run_backward_weights(T const* x, T const* y, T const* dy, T const* first_parameter,
+                                           T* first_gradient) {
+    layer_tensors<Layer, In, T const> const tensors(first_parameter);
+    layer_tensors<Layer, In, T> const gradients(first_gradient);
+    backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {}, tensors.at, gradients.at};
+    Layer::backward_weights(io);
+}
+
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
+
+/// One granule's way through a network: a straight line of calls, one per layer, on an activation arena laid out by
+/// plan_activations. Nothing is allocated, nothing is looked up.
+template<class Network, class Kernels, class T>
+class granule_pass {
+public:
+    static constexpr std::size_t lanes = Kernels::template lanes<T>;
+    static constexpr activation_plan<Network::depth> plan = plan_activations<Network>(lanes, sizeof(T));
+
+    explicit granule_pass(T* arena) noexcept : arena_(arena) {}
+
+    /// Where the caller puts the samples, and where it finds logits and leaves their gradient.
+    T* input() const noexcept { return arena_ + plan.value[0]; }
+    T const* output() const noexcept { return arena_ + plan.value[Network::depth]; }
+    T* output_gradient() const noexcept { return arena_ + plan.gradient[Network::depth]; }
+
+    void forward(T const* parameters) const {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            int const in_order[] = {0, (forward_through<I>(parameters), 0)...};
+            (void)in_order;
+        }(std::make_index_sequence<Network::depth>{});
+    }
+
+    /// Adds the granule's gradients to `gradients`; needs the forward pass just made.
+    void backward(T const* parameters, T* gradients) const {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            int const in_order[] = {0, (backward_through<Network::depth - 1 - I>(parameters, gradients), 0)...};
+            (void)in_order;
+        }(std::make_index_sequence<Network::depth - Network::first_trainable>{});
+    }
+
+private:
+    template<std::size_t I>
+    using layer_t = typename Network::template layer_type<I>;
+    template<std::size_t I>
+    using in_t = typename Network::template input_of<I>;
+
+    T* value(std::size_t i) const noexcept { return arena_ + plan.value[i]; }
+    T* gradient(std::size_t i) const noexcept { return arena_ + plan.gradient[i]; }
+
+    template<std::size_t I>
+    void forward_through(T const* parameters) const {
+        if constexpr (!Network::row(I).description.view)
+            detail::run_forward<layer_t<I>, in_t<I>, in_t<I + 1>, lanes, Kernels, T>(
+                value(I), value(I + 1), parameters + Network::row(I).first_parameter);
+    }
+
+    template<std::size_t I>
+    void backward_through(T const* parameters, T* gradients) const {
+        constexpr auto const& row = Network::row(I);
+        if constexpr (row.description.parameter_count > 0)
+            detail::run_backward_weights<layer_t<I>, in_t<I>, in_t<I + 1>, lanes, Kernels, T>(
+                value(I), value(I + 1), gradient(I + 1), parameters + row.first_parameter,
+                gradients + row.first_parameter);
+        if constexpr (!row.description.view && I > Network::first_trainable)
+            detail::run_backward_input<layer_t<I>, in_t<I>, in_t<I + 1>, lanes, Kernels, T>(
+                value(I), value(I + 1), gradient(I + 1), gradient(I), parameters + row.first_parameter);
+    }
+
+    T* arena_;
+};
+
+} // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/philox.hpp>
+#include <trireme/layer/network.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numbers>
+
+namespace trireme {
+
+namespace detail {
+
+/// Standard normal number i of a stream, by Box and Muller's transform of two uniform ones.
+inline double normal(random_stream const& r, std::uint64_t i) {
+    auto const radius = std::sqrt(-2.0 * std::log(r.uniform(2 * i)));
+    return radius * std::cos(2.0 * std::numbers::pi * r.uniform(2 * i + 1));
+}
+
+} // namespace detail
+
+/// Xavier (Glorot) initialisation: variance 2 / (fan_in + fan_out). For sigmoid and hyperbolic tangent.
+/// Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
+struct xavier_uniform {
+    static double value(parameter_tensor const& p, random_stream const& r, std::uint64_t i) {
+        return std::sqrt(6.0 / static_cast<double>(p.fan_in + p.fan_out)) * (2.0 * r.uniform(i) - 1.0);
+    }
+};
+struct xavier_normal {
+    static double value(parameter_tensor const& p, random_stream const& r, std::uint64_t i) {
+        return std::sqrt(2.0 / static_cast<double>(p.fan_in + p.fan_out)) * detail::normal(r, i);
+    }
+};
+
+/// He (Kaiming) initialisation: variance 2 / fan_in. For relu.
+/// Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
+struct he_uniform {
+    static double value(parameter_tensor const& p, random_stream const& r, std::uint64_t i) {
+        return std::sqrt(6.0 / static_cast<double>(p.fan_in)) * (2.0 * r.uniform(i) - 1.0);
+    }
+};
+struct he_normal {
+    static double value(parameter_tensor const& p, random_stream const& r, std::uint64_t i) {
+        return std::sqrt(2.0 / static_cast<double>(p.fan_in)) * detail::normal(r, i);
+    }
+};
+
+/// Trainer policy: how weights begin. `initialise<xavier_uniform>` is the default; biases begin at zero.
+template<class Method>
+struct initialise {
+    using method = Method;
+};
+
+/// Fills the parameter arena of `Network`. Element i of tensor k of layer l is a function of (seed, l, k, i) alone.
+template<class Network, class Method, class T>
+void initialise_parameters(T* parameters, std::uint64_t seed) {
+    for (std::size_t l = 0; l < Network::depth; ++l) {
+        auto const& d = Network::row(l).description;
+        T* at = parameters + Network::row(l).first_parameter;
+        for (int k = 0; k < d.parameter_count; ++k) {
+            auto const& p = d.parameters[k];
+            random_stream const r(seed, random_purpose::parameters, static_cast<std::uint32_t>(l),
+                                  static_cast<std::uint16_t>(k));
+            for (std::size_t i = 0; i < p.shape.size(); ++i)
+                *at++ = p.init == initial::weights ? static_cast<T>(Method::value(p, r, i))
+                                                   : static_cast<T>(p.init == initial::ones ? 1 : 0);
+        }
+    }
+}
+
+} // namespace trireme

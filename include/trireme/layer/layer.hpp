@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/extents.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/core/words.hpp>
+#include <trireme/device/host/isa.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme {
+
+/// How a parameter tensor begins: `weights` by the trainer's initialiser (Xavier, He, ...), which uses the fans.
+enum class initial : std::uint8_t { weights, zeros, ones };
+
+/// One parameter tensor: its shape in PyTorch's layout, and how many inputs and outputs each of its elements connects.
+struct parameter_tensor {
+    char const* name = "";
+    trireme::shape shape = {};
+    std::size_t fan_in = 1;
+    std::size_t fan_out = 1;
+    initial init = initial::weights;
+};
+
+inline constexpr int max_parameter_tensors = 4;
+
+/// What a layer answers when it is shown the shape of its input. Everything the compiler, the plan and the network table
+/// know of a layer is in here. FLOPs are per sample; a multiply-add counts as two.
+struct layer_description {
+    trireme::shape output = {};
+    flops_t forward_flops = 0;
+    flops_t backward_input_flops = 0;
+    flops_t backward_weights_flops = 0;
+    int parameter_count = 0;
+    parameter_tensor parameters[max_parameter_tensors] = {};
+    bool backward_reads_input = true;  ///< false frees the input of this layer sooner
+    bool backward_reads_output = true; ///< false frees its output sooner
+    bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
+    bool accepts = true;               ///< false: the layer's `refusal` says why
+
+    constexpr std::size_t parameter_elements() const noexcept {
+        std::size_t sum = 0;
+        for (int i = 0; i < parameter_count; ++i) sum += parameters[i].shape.size();
+        return sum;
+    }
+};
+
+/// A layer that refuses its input: the shapes stay valid so that one mistake is one error.
+constexpr layer_description refused(shape input) noexcept {
+    layer_description d;
+    d.output = input;
+    d.accepts = false;
+    return d;
+}
+
+inline namespace TRIREME_ISA {
+
+/// `Lanes` samples of one shape, value by value: value i of sample `lane` stands at [i * Lanes + lane]. A granule is
+/// always full: where a batch has too few samples, the last one is repeated with weight zero in the loss.
+template<class T, class Extents, std::size_t Lanes>
+struct granule_view {
+    T* data = nullptr;
+
+    static constexpr std::size_t lanes = Lanes;
+    static constexpr shape sample = Extents::shape;
+
+    /// All values of all samples, for elementwise work.
+    static constexpr std::size_t size() noexcept { return Extents::size * Lanes; }
+    constexpr T& operator[](std::size_t i) const noexcept { return data[i]; }
+
+    /// One value of one sample: (lane, i), (lane, row, column) or (lane, channel, row, column).
+    template<std::convertible_to<std::size_t>... I>
+        requires(sizeof...(I) == static_cast<std::size_t>(Extents::rank))
+    constexpr T& operator()(std::size_t lane, I... i) const noexcept {
+        std::size_t const at[] = {static_cast<std::size_t>(i)...};
+        std::size_t offset = 0;
+        for (int d = 0; d < Extents::rank; ++d) offset = offset * sample.extent[d] + at[d];
+        return data[offset * Lanes + lane];
+    }
+};
+
+/// What `forward` works on. x: input, y: output, both views of one granule. `parameter(k)`: the k-th tensor described.
+template<class T, class In, class Out, std::size_t Lanes, class Kernels>
+struct forward_io {
+    using value_type = T;
+    using kernels = Kernels;
+    using input = In;
+    using output = Out;
+    static constexpr std::size_t lanes = Lanes;
+
+    granule_view<T const, In, Lanes> x;
+    granule_view<T, Out, Lanes> y;
+    T const* const* parameters;
+
+    T const* parameter(int k) const noexcept { return parameters[k]; }
+};
+
+/// What `backward_input` and `backward_weights` work on. dy: the loss's gradient by the output; dx: by the input, to be
+/// written; `gradient(k)`: by the k-th parameter tensor, to be *added to*. x and y hold what the forward pass left, if
+/// the description says that they are read.
+template<class T, class In, class Out, std::size_t Lanes, class Kernels>
+struct backward_io {
+    using value_type = T;
+    using kernels = Kernels;
+    using input = In;
+    using output = Out;
+    static constexpr std::size_t lanes = Lanes;
+
+    granule_view<T const, In, Lanes> x;
+    granule_view<T const, Out, Lanes> y;
+    granule_view<T const, Out, Lanes> dy;
+    granule_view<T, In, Lanes> dx;
+    T const* const* parameters;
+    T* const* gradients;
+
+    T const* parameter(int k) const noexcept { return parameters[k]; }
+    T* gradient(int k) const noexcept { return gradients[k]; }
+};
+
+} // namespace TRIREME_ISA
+
+/// A layer is a type with
+///
+///     static constexpr layer_description describe(shape input);
+///     static void forward(auto const& io);          // forward_io: reads x, writes y
+///     static void backward_input(auto const& io);   // backward_io: reads dy, writes dx
+///     static void backward_weights(auto const& io); // backward_io: reads dy, adds to gradient(k); if it has parameters
+///
+/// and, if `describe` refuses some inputs, a rule that says so: `template<class Where, class In> using refusal`.
+/// Layers store nothing: whatever they need is in the views, so the same code runs on any slice of any device.
+template<class L>
+concept layer = requires(shape s) {
+    { L::describe(s) } -> std::same_as<layer_description>;
+};
+
+} // namespace trireme

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/geometry.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <type_traits>
+
+namespace trireme {
+
+template<class... Where>
+struct linear_input_rule {
+    static_assert(rule_holds<Where...>, "TRI0012: linear needs a flat input: insert flatten before it");
+};
+
+/// Fully connected layer: y = W x + b. Input (N), output (Outputs).
+/// Parameters: weight (Outputs, N), bias (Outputs), PyTorch's layout.
+template<std::size_t Outputs>
+struct linear {
+    static_assert(Outputs > 0, "TRI0017: linear needs at least one output");
+
+    static constexpr layer_description describe(shape in) noexcept {
+        if (in.rank != 1) return refused(in);
+        layer_description d;
+        auto const inputs = in.extent[0];
+        d.output = make_shape(Outputs);
+        d.forward_flops = 2 * inputs * Outputs;
+        d.backward_input_flops = d.forward_flops;
+        d.backward_weights_flops = d.forward_flops;
+        d.parameter_count = 2;
+        d.parameters[0] = {"weight", make_shape(Outputs, inputs), inputs, Outputs, initial::weights};
+        d.parameters[1] = {"bias", make_shape(Outputs), inputs, Outputs, initial::zeros};
+        d.backward_reads_output = false;
+        return d;
+    }
+
+    static void forward(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        linear_forward<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(
+            typename io_t::kernels{}, io.x.data, io.parameter(0), io.parameter(1), io.y.data);
+    }
+    static void backward_input(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        linear_backward_input<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(
+            typename io_t::kernels{}, io.parameter(0), io.dy.data, io.dx.data);
+    }
+    static void backward_weights(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        linear_backward_weights<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(
+            typename io_t::kernels{}, io.x.data, io.dy.data, io.gradient(0), io.gradient(1));
+    }
+
+    template<class Where, class In>
+    using refusal = linear_input_rule<Where, wants<rank<1>>, gets<rank<In::rank>>>;
+};
+
+} // namespace trireme

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/geometry.hpp>
+#include <trireme/layer/conv2d.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <type_traits>
+
+namespace trireme {
+
+template<class... Where>
+struct pool2d_input_rule {
+    static_assert(rule_holds<Where...>, "TRI0014: pooling needs an image (channels, height, width): put it before flatten "
+                                        "and linear");
+};
+template<class... Where>
+struct pool2d_kernel_rule {
+    static_assert(rule_holds<Where...>, "TRI0015: the pooling window is larger than its input: use a smaller window, or "
+                                        "fewer pooling layers before it");
+};
+
+namespace detail {
+
+/// What average and maximum pooling share: shapes and rules. Rows and columns beyond the last full window are dropped.
+template<std::size_t Side, class... Options>
+struct pool2d {
+    static constexpr std::size_t step = option_value<stride, Side, Options...>::value;
+    static_assert(Side > 0 && step > 0, "TRI0016: pooling needs a window and a stride of at least one");
+
+    static constexpr layer_description describe(shape in) noexcept {
+        if (in.rank != 3 || in.extent[1] < Side || in.extent[2] < Side) return refused(in);
+        layer_description d;
+        d.output = make_shape(in.extent[0], (in.extent[1] - Side) / step + 1, (in.extent[2] - Side) / step + 1);
+        d.forward_flops = d.output.size() * Side * Side;
+        d.backward_input_flops = d.forward_flops;
+        return d;
+    }
+
+    template<class Where, class In>
+    using refusal = std::conditional_t<
+        In::rank != 3, pool2d_input_rule<Where, wants<rank<3>>, gets<rank<In::rank>>>,
+        pool2d_kernel_rule<Where, wants<at_most<(In::shape.extent[1] < In::shape.extent[2] ? In::shape.extent[1]
+                                                                                          : In::shape.extent[2])>>,
+                           gets<kernel<Side>>>>;
+
+protected:
+    template<class In>
+    using geometry = pool2d_geometry<In::shape.extent[0], In::shape.extent[1], In::shape.extent[2], Side, step>;
+};
+
+} // namespace detail
+
+/// Average over square windows. Input (C, H, W), output (C, (H - Side) / S + 1, (W - Side) / S + 1), S = Side unless
+/// `stride<S>` says otherwise. No parameters; backward needs neither input nor output.
+template<std::size_t Side, class... Options>
+struct avg_pool2d : detail::pool2d<Side, Options...> {
+    static constexpr layer_description describe(shape in) noexcept {
+        auto d = detail::pool2d<Side, Options...>::describe(in);
+        d.backward_reads_input = false;
+        d.backward_reads_output = false;
+        return d;
+    }
+
+    static void forward(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using geometry = typename avg_pool2d::template geometry<typename io_t::input>;
+        avg_pool2d_forward<geometry, io_t::lanes>(typename io_t::kernels{}, io.x.data, io.y.data);
+    }
+    static void backward_input(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using geometry = typename avg_pool2d::template geometry<typename io_t::input>;
+        avg_pool2d_backward_input<geometry, io_t::lanes>(typename io_t::kernels{}, io.dy.data, io.dx.data);
+    }
+};
+
+/// Maximum over square windows; the first of equal values gets the gradient, as in PyTorch. Shapes as avg_pool2d.
+template<std::size_t Side, class... Options>
+struct max_pool2d : detail::pool2d<Side, Options...> {
+    static void forward(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using geometry = typename max_pool2d::template geometry<typename io_t::input>;
+        max_pool2d_forward<geometry, io_t::lanes>(typename io_t::kernels{}, io.x.data, io.y.data);
+    }
+    static void backward_input(auto const& io) noexcept {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using geometry = typename max_pool2d::template geometry<typename io_t::input>;
+        max_pool2d_backward_input<geometry, io_t::lanes>(typename io_t::kernels{}, io.x.data, io.y.data, io.dy.data,
+                                                         io.dx.data);
+    }
+};
+
+} // namespace trireme

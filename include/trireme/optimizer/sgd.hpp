@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/host/kernels.hpp>
+#include <trireme/optimizer/optimizer.hpp>
+
+namespace trireme {
+
+/// Options of a trainer with plain SGD. What the trainer's type fixes (number of devices, strategy, shards) cannot be set.
+template<class Choices>
+struct sgd_options {
+    float learning_rate = 0.1f;
+    float weight_decay = 0.0f; ///< L2: adds weight_decay * w to every gradient, biases included
+    trireme::batch batch = 32; ///< samples per step over all devices; the last batch of an epoch may be smaller
+    std::uint64_t seed = 0;    ///< of the initial weights and of the order of samples
+    std::chrono::duration<double> deadline = std::chrono::seconds(30); ///< of every wait for another device
+    typename Choices::devices devices = {};
+    typename Choices::strategy strategy = {};
+    typename Choices::logical_shards logical_shards = {};
+};
+
+/// The same with momentum.
+template<class Choices>
+struct sgd_momentum_options {
+    float learning_rate = 0.1f;
+    float momentum = 0.9f;
+    float weight_decay = 0.0f;
+    trireme::batch batch = 32;
+    std::uint64_t seed = 0;
+    std::chrono::duration<double> deadline = std::chrono::seconds(30);
+    typename Choices::devices devices = {};
+    typename Choices::strategy strategy = {};
+    typename Choices::logical_shards logical_shards = {};
+};
+
+/// Stochastic gradient descent: w -= learning_rate * d with d = gradient + weight_decay * w. Keeps no state.
+struct sgd {
+    static constexpr char const* name = "sgd";
+    static constexpr std::size_t state_per_parameter = 0;
+    template<class Choices>
+    using options = sgd_options<Choices>;
+
+    template<class Kernels, class T, class Options>
+    static void update(Kernels policy, T* w, T const* gradient, T*, std::size_t n, Options const& o) noexcept {
+        sgd_update(policy, w, gradient, n, static_cast<T>(o.learning_rate), static_cast<T>(o.weight_decay));
+    }
+};
+
+/// SGD with momentum: v = momentum * v + d; w -= learning_rate * v. Keeps one number per parameter.
+/// Source: PyTorch's formulation (the learning rate is not inside v).
+struct sgd_momentum {
+    static constexpr char const* name = "sgd_momentum";
+    static constexpr std::size_t state_per_parameter = 1;
+    template<class Choices>
+    using options = sgd_momentum_options<Choices>;
+
+    template<class Kernels, class T, class Options>
+    static void update(Kernels policy, T* w, T const* gradient, T* velocity, std::size_t n, Options const& o) noexcept {
+        sgd_momentum_update(policy, w, velocity, gradient, n, static_cast<T>(o.learning_rate),
+                            static_cast<T>(o.momentum), static_cast<T>(o.weight_decay));
+    }
+};
+
+/// SGD with Nesterov's momentum: v = momentum * v + d; w -= learning_rate * (d + momentum * v).
+/// Source: Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum", 2013; PyTorch's form.
+struct sgd_nesterov {
+    static constexpr char const* name = "sgd_nesterov";
+    static constexpr std::size_t state_per_parameter = 1;
+    template<class Choices>
+    using options = sgd_momentum_options<Choices>;
+
+    template<class Kernels, class T, class Options>
+    static void update(Kernels policy, T* w, T const* gradient, T* velocity, std::size_t n, Options const& o) noexcept {
+        sgd_nesterov_update(policy, w, velocity, gradient, n, static_cast<T>(o.learning_rate),
+                            static_cast<T>(o.momentum), static_cast<T>(o.weight_decay));
+    }
+};
+
+} // namespace trireme

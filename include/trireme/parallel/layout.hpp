@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/schedule/collective/direct.hpp>
+#include <trireme/schedule/collective/schedule.hpp>
+#include <trireme/schedule/cost.hpp>
+#include <trireme/schedule/fixed_tree.hpp>
+#include <trireme/schedule/verify.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace trireme {
+
+/// A reduction strategy as a value, made from the type: `strategy_choice s = ring{};`
+struct strategy_choice {
+    char const* name = direct::name;
+    schedule (*all_reduce)(int ranks) = &direct::all_reduce;
+
+    constexpr strategy_choice() = default;
+    template<reduction_strategy S>
+    constexpr strategy_choice(S) noexcept : name(S::name), all_reduce(&S::all_reduce) {}
+};
+
+/// How a step's work and its gradients are spread: the value behind `on<mesh<...>>`, `reduce_by<...>` and
+/// `reproducible<fixed_tree, V>`. One engine runs all of them.
+struct data_parallel_layout {
+    int devices = 1;
+    strategy_choice strategy = {};
+    std::size_t logical_shards = 0; ///< 0: one per device, added as the strategy adds; else V of fixed_tree
+
+    constexpr bool reproducible() const noexcept { return logical_shards != 0; }
+    constexpr std::size_t shards() const noexcept {
+        return reproducible() ? logical_shards : static_cast<std::size_t>(devices);
+    }
+    constexpr schedule all_reduce() const { return strategy.all_reduce(devices); }
+
+    /// The shards that a device computes, and the gradient slots it needs for them.
+    constexpr range shards_of_device(int rank) const noexcept { return shards_of(rank, devices, shards()); }
+    constexpr std::size_t gradient_slots(int rank) const noexcept { return fixed_tree::slots(shards_of_device(rank)); }
+
+    /// What `rank` reads from its peers per step to add `elements` numbers.
+    constexpr traffic traffic_of_rank(int rank, std::size_t elements, std::size_t element_bytes) const {
+        auto sum = trireme::traffic_of(all_reduce(), rank, elements, element_bytes);
+        if (!reproducible() || devices == 1) return sum;
+        // a reduction of the fixed tree reads every block of every peer, where a plain one reads one buffer per peer
+        auto const chunk = chunk_range(elements, rank, devices, element_bytes).size() * element_bytes;
+        for (int r = 0; r < devices; ++r) {
+            if (r == rank) continue;
+            auto const blocks = fixed_tree::blocks(shards_of_device(r)).depth();
+            sum.messages += blocks - 1;
+            sum.bytes += (blocks - 1) * chunk;
+        }
+        return sum;
+    }
+};
+
+/// Shards that a fixed tree may have: enough for any machine, and the tree's stack stays small.
+inline constexpr std::size_t max_logical_shards = 4096;
+
+/// The checks that the compiler makes on static layouts, for layouts chosen by options. Throws usage_error.
+inline void check_layout(data_parallel_layout const& l, std::size_t batch) {
+    auto const number = [](auto n) { return std::to_string(n); };
+    if (l.devices < 1) throw usage_error("devices = " + number(l.devices) + ": a trainer needs at least one device");
+    if (batch < 1) throw usage_error("batch = 0: a step needs at least one sample; set the option `batch`");
+    if (batch < static_cast<std::size_t>(l.devices))
+        throw usage_error("batch = " + number(batch) + " on " + number(l.devices) +
+                          " devices: a batch needs at least one sample per device; use at most " + number(batch) +
+                          " devices or a larger batch");
+    if (l.logical_shards > max_logical_shards)
+        throw usage_error("logical_shards = " + number(l.logical_shards) + ": at most " + number(max_logical_shards) +
+                          " are possible");
+    if (l.reproducible() && l.logical_shards < static_cast<std::size_t>(l.devices))
+        throw usage_error("logical_shards = " + number(l.logical_shards) + " on " + number(l.devices) +
+                          " devices: a reproducible step gives every device at least one logical shard; use at most " +
+                          number(l.logical_shards) + " devices or more shards");
+    if (l.reproducible() && l.strategy.all_reduce != &direct::all_reduce)
+        throw usage_error("strategy = " + std::string(l.strategy.name) +
+                          " with logical shards: fixed_tree fixes the order of additions, " + l.strategy.name +
+                          " would choose another; use the strategy direct, or no logical shards");
+    if (auto const v = verify_all_reduce(l.all_reduce()); !v.ok())
+        throw usage_error("strategy " + std::string(l.strategy.name) + " on " + number(l.devices) + " devices " +
+                          describe(v.fault) + " (rank " + number(v.rank) + ", step " + number(v.step) + ", chunk " +
+                          number(v.chunk) + ")");
+}
+
+} // namespace trireme

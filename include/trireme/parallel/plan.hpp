@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/units.hpp>
+#include <trireme/parallel/layout.hpp>
+
+#include <cstddef>
+
+namespace trireme {
+
+/// Bytes that the library owns on one device, by what they are for. Exact: what the transport is asked for, to the byte.
+struct owned_bytes {
+    bytes_t parameters = 0;
+    bytes_t gradients = 0;
+    bytes_t optimizer_state = 0;
+    bytes_t activations = 0; ///< values and gradients of one granule; does not grow with the batch
+    bytes_t control = 0;     ///< counters by which the devices wait for one another
+
+    constexpr bytes_t total() const noexcept {
+        return parameters + gradients + optimizer_state + activations + control;
+    }
+};
+
+/// What a trainer's type says of a program's cost before it runs. A constant expression if the type fixes the layout.
+///
+/// Not counted: the data set, its order (4 bytes per sample), thread stacks, and what libraries take for themselves (the
+/// portable kernels take nothing).
+struct training_plan {
+    // of the network, optimizer and kernels
+    std::size_t parameters = 0;        ///< trainable numbers
+    std::size_t arena_elements = 0;    ///< the same, padded to whole cache lines
+    std::size_t state_per_parameter = 0;
+    std::size_t activation_elements = 0;
+    std::size_t element_bytes = 0;
+    flops_t training_flops = 0; ///< per sample, forward and backward and loss
+    flops_t forward_flops = 0;  ///< per sample
+    bytes_t control_bytes = 0;
+
+    // of the run
+    trireme::batch batch = {};
+    data_parallel_layout layout = {};
+
+    constexpr int devices() const noexcept { return layout.devices; }
+
+    /// Owned memory of device `rank`.
+    constexpr owned_bytes memory(int rank) const {
+        auto const arena = arena_elements * element_bytes;
+        return {arena, arena * layout.gradient_slots(rank), arena * state_per_parameter,
+                activation_elements * element_bytes, control_bytes};
+    }
+
+    /// Owned memory of the device that needs most.
+    constexpr bytes_t bytes_per_device() const {
+        bytes_t most = 0;
+        for (int r = 0; r < layout.devices; ++r)
+            if (memory(r).total() > most) most = memory(r).total();
+        return most;
+    }
+
+    /// What device `rank` reads from the others in one step.
+    constexpr traffic wire(int rank) const { return layout.traffic_of_rank(rank, arena_elements, element_bytes); }
+
+    /// Bytes between devices in one step, over all of them.
+    constexpr bytes_t wire_bytes_per_step() const {
+        bytes_t sum = 0;
+        for (int r = 0; r < layout.devices; ++r) sum += wire(r).bytes;
+        return sum;
+    }
+
+    /// Floating-point operations of the layers and the loss for one full batch, over all devices. Optimizer and reduction
+    /// (a few per parameter) are not in it.
+    constexpr flops_t flops_per_step() const noexcept { return training_flops * batch.samples; }
+};
+
+} // namespace trireme

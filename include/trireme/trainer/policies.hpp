@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/dtype.hpp>
+#include <trireme/core/fault_points.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/core/pack.hpp>
+#include <trireme/core/words.hpp>
+#include <trireme/device/host/device.hpp>
+#include <trireme/device/host/kernels.hpp>
+#include <trireme/group/mesh.hpp>
+#include <trireme/layer/initialise.hpp>
+#include <trireme/parallel/layout.hpp>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace trireme {
+
+// The policies of a trainer: any number, in any order, each at most once.
+
+/// Which devices compute, and along which axes: `on<mesh<host, dp<2>>>`. Default: one host device.
+template<class Mesh>
+struct on {
+    using mesh = Mesh;
+};
+
+/// How devices add their gradients: `reduce_by<ring>`, `reduce_by<double_binary_tree>`, `reduce_by<direct>` (the
+/// default), a strategy of your own, or `reduce_by<chosen_at_run_time>`.
+template<class Strategy>
+struct reduce_by {
+    using strategy = Strategy;
+};
+
+/// The strategy is the option `strategy`, checked when the trainer is constructed: `{.strategy = ring{}}`.
+struct chosen_at_run_time {};
+
+/// The same bits for any number of devices: the batch is cut into V logical shards, whose gradients are added in one
+/// fixed binary tree, by direct exchange. `reproducible<fixed_tree, dynamic>` takes V from the option `logical_shards`, 0
+/// meaning "not reproducible".
+template<class Order, int V>
+struct reproducible {
+    static_assert(std::is_same_v<Order, fixed_tree>, "TRI0028: the first argument of reproducible is fixed_tree");
+    static_assert(V == dynamic || V >= 1, "TRI0029: reproducible needs at least one logical shard");
+    static constexpr int shards = V;
+};
+
+/// The dtype of parameters, gradients and activations: `precision<f32>` (the default) or `precision<f64>`.
+template<class Dtype>
+struct precision {
+    using dtype = Dtype;
+};
+
+enum class policy_kind : int { devices, reduction, reproducibility, kernels, initialisation, precision, faults, none };
+
+template<class P>
+inline constexpr policy_kind kind_of = policy_kind::none;
+template<class M>
+inline constexpr policy_kind kind_of<on<M>> = policy_kind::devices;
+template<class S>
+inline constexpr policy_kind kind_of<reduce_by<S>> = policy_kind::reduction;
+template<class O, int V>
+inline constexpr policy_kind kind_of<reproducible<O, V>> = policy_kind::reproducibility;
+template<class K>
+inline constexpr policy_kind kind_of<kernels<K>> = policy_kind::kernels;
+template<class M>
+inline constexpr policy_kind kind_of<initialise<M>> = policy_kind::initialisation;
+template<class D>
+inline constexpr policy_kind kind_of<precision<D>> = policy_kind::precision;
+template<class F>
+inline constexpr policy_kind kind_of<with_faults<F>> = policy_kind::faults;
+
+// ---- rules -----------------------------------------------------------------------------------------------------------
+
+template<class... Where>
+struct unknown_policy_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
+                  "reproducible<fixed_tree, V>, kernels<policy>, initialise<method>, precision<dtype>, with_faults<F>");
+};
+template<class... Where>
+struct doubled_policy_rule {
+    static_assert(rule_holds<Where...>, "TRI0022: two policies of a trainer answer the same question: keep one of them");
+};
+template<class... Where>
+struct contradictory_policy_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0023: these policies contradict each other: fixed_tree fixes the order of additions, the strategy "
+                  "would choose another. Leave out reduce_by, write reduce_by<direct>, or leave out reproducible");
+};
+template<class... Where>
+struct logical_shards_rule {
+    static_assert(rule_holds<Where...>, "TRI0024: a reproducible trainer gives every device at least one logical shard: "
+                                        "raise V in reproducible<fixed_tree, V>, or use fewer devices");
+};
+template<class... Where>
+struct fast_math_rule {
+    static_assert(rule_holds<Where...>, "TRI0025: reproducible needs IEEE arithmetic: compile without -ffast-math");
+};
+template<class... Where>
+struct strategy_rule {
+    static_assert(rule_holds<Where...>, "TRI0026: this is no reduction strategy: a strategy has `name` and `static "
+                                        "constexpr schedule all_reduce(int ranks)` (schedule/collective/schedule.hpp)");
+};
+
+namespace detail {
+
+/// What a pack of policies says, question by question, with the defaults filled in.
+template<class... P>
+struct policy_set {
+    static constexpr std::size_t count = sizeof...(P);
+
+    /// Where the answer to a question stands, npos if nowhere.
+    static constexpr std::size_t find(policy_kind k) noexcept {
+        constexpr policy_kind kinds[count + 1] = {kind_of<P>..., policy_kind::none};
+        for (std::size_t i = 0; i < count; ++i)
+            if (kinds[i] == k) return i;
+        return npos;
+    }
+    static constexpr std::size_t unknown = find(policy_kind::none);
+
+    /// The second answer to a question that has two, npos if there is none, and the first.
+    static constexpr std::size_t doubled = [] {
+        constexpr policy_kind kinds[count + 1] = {kind_of<P>..., policy_kind::none};
+        for (std::size_t i = 0; i < count; ++i)
+            if (kinds[i] != policy_kind::none && find(kinds[i]) != i) return i;
+        return npos;
+    }();
+    static constexpr std::size_t doubles = [] {
+        constexpr policy_kind kinds[count + 1] = {kind_of<P>..., policy_kind::none};
+        return doubled == npos ? npos : find(kinds[doubled]);
+    }();
+
+    template<policy_kind K, class Default>
+    static constexpr auto answer_or() {
+        if constexpr (find(K) == npos)
+            return pack<Default>{};
+        else
+            return pack<type_at<find(K), P...>>{};
+    }
+};
+
+template<class Pack>
+struct only;
+template<class T>
+struct only<pack<T>> {
+    using type = T;
+};
+template<policy_kind K, class Default, class... P>
+using policy_or = typename only<decltype(policy_set<P...>::template answer_or<K, Default>())>::type;
+
+template<class P>
+inline constexpr int shards_of_policy = 0;
+template<class O, int V>
+inline constexpr int shards_of_policy<reproducible<O, V>> = V;
+
+} // namespace detail
+
+/// The answers that a trainer works with.
+template<class... P>
+struct trainer_policies {
+    using mesh = typename detail::policy_or<policy_kind::devices, on<trireme::mesh<host, dp<1>>>, P...>::mesh;
+    using named_strategy = typename detail::policy_or<policy_kind::reduction, reduce_by<direct>, P...>::strategy;
+    using kernel_policy = typename detail::policy_or<policy_kind::kernels, kernels<portable>, P...>::policy;
+    using initialiser = typename detail::policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
+    using dtype = typename detail::policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
+    using faults = typename detail::policy_or<policy_kind::faults, with_faults<no_faults>, P...>::faults;
+
+    static constexpr int devices = mesh::data_extent;
+    static constexpr int shards =
+        detail::shards_of_policy<detail::policy_or<policy_kind::reproducibility, no_faults, P...>>;
+    static constexpr bool strategy_is_chosen = std::is_same_v<named_strategy, chosen_at_run_time>;
+    static constexpr bool is_strategy = strategy_is_chosen || reduction_strategy<named_strategy>;
+    static constexpr bool strategy_is_named = !strategy_is_chosen && reduction_strategy<named_strategy>;
+    static constexpr bool is_static = devices != dynamic && shards != dynamic && strategy_is_named;
+};
+
+namespace detail {
+
+/// The first rule that a trainer's policies break, as a type; `no_rule` if none. One mistake is one error.
+template<class... P>
+constexpr auto broken_policy_rule() {
+    using set = policy_set<P...>;
+    if constexpr (set::unknown != npos) {
+        return pack<unknown_policy_rule<at_policy<set::unknown, type_at<set::unknown, P...>>>>{};
+    } else if constexpr (set::doubled != npos) {
+        return pack<doubled_policy_rule<at_policy<set::doubles, type_at<set::doubles, P...>>,
+                                        at_policy<set::doubled, type_at<set::doubled, P...>>>>{};
+    } else {
+        using answers = trainer_policies<P...>;
+        using named = typename answers::named_strategy;
+        if constexpr (!answers::mesh::valid)
+            return pack<typename answers::mesh::rule>{};
+        else if constexpr (!answers::is_strategy)
+            return pack<strategy_rule<gets<named>>>{};
+        else if constexpr (answers::shards > 0 && answers::strategy_is_named && !std::is_same_v<named, direct>)
+            return pack<contradictory_policy_rule<reduce_by<named>, reproducible<fixed_tree, answers::shards>>>{};
+        else if constexpr (answers::shards > 0 && answers::devices > answers::shards)
+            return pack<logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::devices)>>,
+                                            gets<words::shards<static_cast<std::size_t>(answers::shards)>>>>{};
+        else if constexpr (answers::shards != 0 && TRIREME_FAST_MATH)
+            return pack<fast_math_rule<reproducible<fixed_tree, answers::shards>>>{};
+        else if constexpr (answers::devices != dynamic && answers::devices <= proved_by_compiler &&
+                           answers::strategy_is_named)
+            return pack<all_reduce_rule<named, answers::devices>>{};
+        else
+            return pack<no_rule>{};
+    }
+}
+
+template<class... P>
+using broken_policy_rule_t = typename only<decltype(broken_policy_rule<P...>())>::type;
+
+} // namespace detail
+} // namespace trireme

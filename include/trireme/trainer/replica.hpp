@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/all_reduce.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/core/fault_points.hpp>
+#include <trireme/data/dataset.hpp>
+#include <trireme/data/gather.hpp>
+#include <trireme/layer/granule_pass.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/plan.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace trireme::inline TRIREME_ISA {
+
+/// What a training program is made of, without the layout: the types that machine code is instantiated by.
+template<class Network, class Loss, class Optimizer, class Kernels, class T>
+struct model {
+    using network = Network;
+    using loss = Loss;
+    using optimizer = Optimizer;
+    using kernels = Kernels;
+    using value_type = T;
+
+    using pass = granule_pass<Network, Kernels, T>;
+    using output = typename Network::output_extents;
+
+    /// Elements of the parameter arena: all parameters, padded to whole cache lines.
+    static constexpr std::size_t arena_elements = round_up(Network::parameters, cache_line / sizeof(T));
+};
+
+/// Seconds that one device has spent, and where.
+struct step_times {
+    double step = 0;
+    double synchronisation = 0; ///< adding gradients, waiting for others included
+    double data = 0;            ///< gathering samples
+};
+
+/// One device's copy of the model and its part of every step. All of its memory comes from its communicator.
+template<class Model, class Communicator>
+class replica {
+public:
+    using T = typename Model::value_type;
+    static constexpr std::size_t lanes = Model::pass::lanes;
+
+    replica(Communicator& comm, data_parallel_layout const& layout)
+        : layout_(layout), reduce_(layout.all_reduce()), shards_(layout.shards_of_device(comm.rank())),
+          parameters_(comm.allocate(Model::arena_elements * sizeof(T))),
+          gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
+          state_(comm.allocate(Model::arena_elements * sizeof(T) * Model::optimizer::state_per_parameter)),
+          activations_(comm.allocate(Model::pass::plan.elements * sizeof(T))) {}
+
+    std::span<T> parameters() const noexcept { return {static_cast<T*>(parameters_.data), Model::network::parameters}; }
+
+    /// One step on the samples `indices` of `images`, the whole batch: this device computes its own shards of it. Writes
+    /// each shard's sum of losses to losses[shard]. Every device of the group calls it with the same arguments.
+    template<class Faults, class Options>
+    void step(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> indices,
+              Options const& options, double* losses) {
+        auto const start = clock::now();
+        auto const number = ++steps_;
+        comm.at_training_step(number);
+        auto const batch_weight = static_cast<T>(1.0 / static_cast<double>(indices.size()));
+        fixed_tree::stack tree;
+        auto const merge = [this](std::size_t i, std::size_t j) {
+            detail::add_into(gradient_slot(i), gradient_slot(j), Model::arena_elements);
+        };
+
+        for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
+            auto* const gradients = gradient_slot(tree.depth());
+            std::memset(gradients, 0, Model::arena_elements * sizeof(T));
+            auto const mine = part(indices.size(), shard, layout_.shards());
+            losses[shard] = 0;
+            for (auto at = mine.begin; at < mine.end; at += lanes) {
+                comm.check_stopped();
+                auto const samples = indices.subspan(at, std::min(lanes, mine.end - at));
+                losses[shard] += granule<Faults>(comm, images, samples, batch_weight, gradients, number);
+            }
+            tree.push({shard, shard + 1}, merge);
+        }
+
+        auto const before_reduce = clock::now();
+        Faults::at(fault_point::reduce, comm.rank(), number);
+        if (comm.size() == 1)
+            tree.finish(merge);
+        else if (layout_.reproducible())
+            all_reduce<T>(comm, reduce_, gradients_, Model::arena_elements,
+                          add_in_fixed_tree(layout_.shards(), Model::arena_elements));
+        else
+            all_reduce<T>(comm, reduce_, gradients_, Model::arena_elements);
+        auto const after_reduce = clock::now();
+
+        Faults::at(fault_point::update, comm.rank(), number);
+        Model::optimizer::update(typename Model::kernels{}, static_cast<T*>(parameters_.data), gradient_slot(0),
+                                 static_cast<T*>(state_.data), Model::arena_elements, options);
+        times_.synchronisation += seconds(before_reduce, after_reduce);
+        times_.step += seconds(start, clock::now());
+    }
+
+    /// Losses and right answers on the samples [begin, end) of `images`; no gradient.
+    struct score {
+        double loss = 0;
+        std::size_t correct = 0;
+    };
+    score evaluate(Communicator& comm, labelled_images const& images, range samples) {
+        score sum;
+        std::uint32_t indices[lanes];
+        int labels[lanes], correct[lanes];
+        T loss[lanes];
+        typename Model::pass const pass(static_cast<T*>(activations_.data));
+        for (auto at = samples.begin; at < samples.end; at += lanes) {
+            comm.check_stopped();
+            auto const n = std::min(lanes, samples.end - at);
+            for (std::size_t i = 0; i < n; ++i) indices[i] = static_cast<std::uint32_t>(at + i);
+            gather_images<lanes>(images, std::span<std::uint32_t const>(indices, n), pixel_scale, pass.input(), labels);
+            pass.forward(static_cast<T const*>(parameters_.data));
+            Model::loss::template evaluate<typename Model::output, lanes>(typename Model::kernels{}, pass.output(), labels,
+                                                                          loss, correct);
+            for (std::size_t i = 0; i < n; ++i) {
+                sum.loss += static_cast<double>(loss[i]);
+                sum.correct += static_cast<std::size_t>(correct[i]);
+            }
+        }
+        return sum;
+    }
+
+    /// Steps begun since construction.
+    std::uint64_t steps() const noexcept { return steps_; }
+
+    step_times const& times() const noexcept { return times_; }
+    void reset_times() noexcept { times_ = {}; }
+
+private:
+    using clock = std::chrono::steady_clock;
+    static constexpr T pixel_scale = T{1} / T{255};
+
+    static double seconds(clock::time_point a, clock::time_point b) {
+        return std::chrono::duration<double>(b - a).count();
+    }
+
+    T* gradient_slot(std::size_t i) const noexcept {
+        return static_cast<T*>(gradients_.data) + i * Model::arena_elements;
+    }
+
+    /// Forward, loss and backward of up to `lanes` samples; returns the sum of their losses.
+    template<class Faults>
+    double granule(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
+                   T batch_weight, T* gradients, std::uint64_t number) {
+        int labels[lanes];
+        T weight[lanes], loss[lanes];
+        auto const* const parameters = static_cast<T const*>(parameters_.data);
+        typename Model::pass const pass(static_cast<T*>(activations_.data));
+
+        auto const start = clock::now();
+        gather_images<lanes>(images, samples, pixel_scale, pass.input(), labels);
+        times_.data += seconds(start, clock::now());
+        for (std::size_t lane = 0; lane < lanes; ++lane) weight[lane] = lane < samples.size() ? batch_weight : T{0};
+
+        Faults::at(fault_point::forward, comm.rank(), number);
+        pass.forward(parameters);
+        Model::loss::template gradient<typename Model::output, lanes>(typename Model::kernels{}, pass.output(), labels,
+                                                                      weight, pass.output_gradient(), loss);
+        Faults::at(fault_point::backward, comm.rank(), number);
+        pass.backward(parameters, gradients);
+
+        double sum = 0;
+        for (std::size_t lane = 0; lane < samples.size(); ++lane) sum += static_cast<double>(loss[lane]);
+        return sum;
+    }
+
+    data_parallel_layout layout_;
+    schedule reduce_;
+    range shards_;
+    arena parameters_;
+    arena gradients_;
+    arena state_;
+    arena activations_;
+    std::uint64_t steps_ = 0;
+    step_times times_;
+};
+
+} // namespace trireme::inline TRIREME_ISA

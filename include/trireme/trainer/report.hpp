@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <iosfwd>
+#include <string>
+
+namespace trireme {
+
+/// What one step did.
+struct step_report {
+    std::uint64_t step = 0; ///< steps taken by this trainer, this one included
+    double loss = 0;        ///< mean over the batch, before the update
+    std::size_t samples = 0;
+};
+
+/// Where an epoch stands, for observers; told after every step, on the caller's thread.
+struct progress_report {
+    int epoch = 0; ///< counted from 1
+    int epochs = 0;
+    std::size_t batch = 0; ///< counted from 1
+    std::size_t batches = 0;
+    double loss = 0;    ///< of this step
+    double seconds = 0; ///< since the epoch began
+    std::size_t samples = 0; ///< done in this epoch
+    std::size_t samples_per_epoch = 0;
+};
+
+/// Mean loss and share of right answers over a set of samples.
+struct evaluation {
+    double loss = 0;
+    double accuracy = 0;
+    std::size_t samples = 0;
+};
+
+/// What one epoch did. Shares are of device 0's time in steps.
+struct epoch_report {
+    int epoch = 0;   ///< counted from 1
+    double loss = 0; ///< mean over the samples of the epoch, each before its step's update
+    bool tested = false;
+    evaluation test = {};
+    double seconds = 0; ///< of training, without the test
+    double samples_per_second = 0;
+    int devices = 1;
+    double sync_share = 0; ///< adding gradients, waiting for other devices included
+    double data_share = 0; ///< gathering samples
+};
+
+inline std::string to_string(epoch_report const& e) {
+    char line[200];
+    auto used = std::snprintf(line, sizeof line, "epoch %d  loss %.4f", e.epoch, e.loss);
+    if (e.tested)
+        used += std::snprintf(line + used, sizeof line - static_cast<std::size_t>(used), "  test accuracy %.4f",
+                              e.test.accuracy);
+    std::snprintf(line + used, sizeof line - static_cast<std::size_t>(used),
+                  "  %.0f samples/s  %d device%s  sync %.1f%%  data %.2f%%", e.samples_per_second, e.devices,
+                  e.devices == 1 ? "" : "s", 100 * e.sync_share, 100 * e.data_share);
+    return line;
+}
+
+template<class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, epoch_report const& e) {
+    return out << to_string(e).c_str();
+}
+
+} // namespace trireme

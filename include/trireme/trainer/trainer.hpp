@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/layer/cross_entropy.hpp>
+#include <trireme/layer/network.hpp>
+#include <trireme/optimizer/optimizer.hpp>
+#include <trireme/parallel/plan.hpp>
+#include <trireme/trainer/engine.hpp>
+#include <trireme/trainer/fit.hpp>
+#include <trireme/trainer/options.hpp>
+#include <trireme/trainer/policies.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace trireme {
+
+template<class... Where>
+struct trainer_network_rule {
+    static_assert(rule_holds<Where...>, "TRI0027: the first argument of trainer is a network<input<...>, layers...>, the "
+                                        "second its loss, the third its optimizer; policies follow");
+};
+
+namespace detail {
+
+/// The first rule that a trainer breaks; the network's own mistakes come first.
+template<class Network, class Loss, class Optimizer, class... Policies>
+constexpr auto broken_trainer_rule() {
+    if constexpr (!is_network<Network> || !optimizer<Optimizer>)
+        return pack<trainer_network_rule<gets<Network>, gets<Loss>, gets<Optimizer>>>{};
+    else if constexpr (!Network::valid)
+        return pack<typename Network::rule>{};
+    else if constexpr (!Loss::accepts(Network::output_extents::shape))
+        return pack<typename Loss::template refusal<typename Network::output_extents>>{};
+    else
+        return pack<broken_policy_rule_t<Policies...>>{};
+}
+
+} // namespace detail
+
+inline namespace TRIREME_ISA {
+
+/// A training program: a network, its loss, its optimizer, and policies in any order, each at most once.
+///
+/// The type is the composition; the object is the run: constructing it starts the devices, allocates everything and
+/// proves what the compiler could not. It is used by one thread. An exception on a device stops all devices and reaches
+/// the caller as a device_error that names it; afterwards the trainer refuses to work.
+template<class Network, class Loss, class Optimizer, class... Policies>
+class trainer {
+public:
+    using rule = typename detail::only<decltype(detail::broken_trainer_rule<Network, Loss, Optimizer, Policies...>())>::type;
+    static constexpr rule checked{};
+
+    using policies = trainer_policies<Policies...>;
+    using value_type = typename policies::dtype::value_type;
+    using network_type = Network;
+    using options = typename Optimizer::template options<option_fields<policies>>;
+
+private:
+    using model_type = model<Network, Loss, Optimizer, typename policies::kernel_policy, value_type>;
+    using engine_type = engine<model_type, options, typename policies::initialiser, typename policies::faults>;
+
+public:
+    /// The layout that a set of options means; a constant for a static type.
+    static constexpr data_parallel_layout layout_of(options const& o) {
+        return {o.devices.value, o.strategy.value, o.logical_shards.value};
+    }
+
+    /// What a program of this type costs: memory per device, bytes on the wire, operations. A constant expression.
+    static constexpr training_plan plan(batch b)
+        requires(policies::is_static)
+    {
+        return plan(b, data_parallel_layout{policies::devices, strategy_choice(typename policies::named_strategy{}),
+                                            static_cast<std::size_t>(policies::shards)});
+    }
+    /// The same for a layout chosen when the program runs.
+    static constexpr training_plan plan(batch b, data_parallel_layout const& layout) {
+        training_plan p;
+        p.parameters = Network::parameters;
+        p.arena_elements = model_type::arena_elements;
+        p.state_per_parameter = Optimizer::state_per_parameter;
+        p.activation_elements = model_type::pass::plan.elements;
+        p.element_bytes = sizeof(value_type);
+        p.forward_flops = Network::forward_flops;
+        p.training_flops = Network::training_flops + Loss::flops(Network::output_extents::shape);
+        p.control_bytes = threads::communicator::control_bytes;
+        p.batch = b;
+        p.layout = layout;
+        return p;
+    }
+
+    /// Throws usage_error if the options break a rule. Starts devices() - 1 threads.
+    explicit trainer(options const& o = {}) : trainer(o, layout_of(o)) {}
+
+    int devices() const noexcept { return engine_->layout.devices; }
+    training_plan plan() const { return plan(engine_->options.batch, engine_->layout); }
+
+    /// One step on all of `samples`, however many (at least one): mean gradient, one update.
+    step_report step(labelled_images const& samples) {
+        engine_->use(samples);
+        auto& indices = engine_->indices;
+        if (indices.size() != samples.size()) {
+            indices.resize(samples.size());
+            for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::uint32_t>(i);
+        }
+        run([](engine_type& e, threads::communicator& c) { e.step(c, e.indices); });
+        auto const number = engine_->at(0).steps();
+        return {number, engine_->mean_loss(number, samples.size()), samples.size()};
+    }
+
+    /// Mean loss and accuracy on all of `samples`; the weights stay as they are.
+    evaluation evaluate(labelled_images const& samples) {
+        engine_->use(samples);
+        run([](engine_type& e, threads::communicator& c) { e.evaluate(c); });
+        return engine_->evaluated();
+    }
+
+    /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`. Each
+    /// epoch visits every sample of data.train once, in an order shuffled from the seed, and ends with a test on
+    /// data.test if that is not empty. `observe(progress_report const&)` is called after every step.
+    template<class Observer = no_observer>
+    epoch_range<trainer, Observer> fit(dataset data, fit_options const& o, Observer observe = {}) {
+        return {*this, std::move(data), o, std::move(observe)};
+    }
+
+    /// Trains one epoch, the `epoch`-th of `epochs` of this fit. What `fit` calls. The order of samples follows from the
+    /// seed and from how many epochs this trainer has trained before, so that two fits in a row are one longer fit.
+    template<class Observer>
+    epoch_report train_epoch(labelled_images const& samples, int epoch, int epochs, Observer& observe) {
+        using clock = std::chrono::steady_clock;
+        auto& e = *engine_;
+        if (samples.size() < static_cast<std::size_t>(devices()))
+            throw usage_error("the data set has " + std::to_string(samples.size()) + " samples for " +
+                              std::to_string(devices()) + " devices: it needs at least one per device");
+        e.use(samples);
+        if (e.order.size() != samples.size()) e.order = epoch_order(samples.size(), e.options.seed);
+        e.order.shuffle(e.epochs++);
+        e.loss_sum = 0;
+        e.at(0).reset_times();
+
+        auto const start = clock::now();
+        auto const since = [&] { return std::chrono::duration<double>(clock::now() - start).count(); };
+        auto const batch = e.options.batch.samples;
+        auto tell = [&](std::size_t b, double loss) {
+            observe(progress_report{epoch, epochs, b + 1, e.order.batches(batch), loss, since(),
+                                    std::min((b + 1) * batch, samples.size()), samples.size()});
+        };
+        e.observer_state = &tell;
+        e.observer = [](void* state, std::size_t b, double loss) { (*static_cast<decltype(tell)*>(state))(b, loss); };
+        run([](engine_type& en, threads::communicator& c) { en.epoch(c); });
+        e.observer = nullptr;
+
+        epoch_report r;
+        auto const& times = e.at(0).times();
+        r.epoch = epoch;
+        r.loss = e.loss_sum / static_cast<double>(samples.size());
+        r.seconds = since();
+        r.samples_per_second = static_cast<double>(samples.size()) / r.seconds;
+        r.devices = devices();
+        r.sync_share = times.synchronisation / times.step;
+        r.data_share = times.data / times.step;
+        return r;
+    }
+
+    /// The parameters of device `rank`, in canonical coordinates: layer by layer, tensor by tensor. All devices hold the
+    /// same; the view is valid until the next step.
+    std::span<value_type const> parameters(int rank = 0) const { return engine_->at(rank).parameters(); }
+
+    /// Sets the parameters of all devices.
+    void load_parameters(std::span<value_type const> values) {
+        if (values.size() != Network::parameters)
+            throw usage_error("load_parameters was given " + std::to_string(values.size()) + " values, the network has " +
+                              std::to_string(Network::parameters) + " parameters");
+        for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), engine_->at(r).parameters().begin());
+    }
+
+    void learning_rate(float rate) noexcept { engine_->options.learning_rate = rate; }
+
+    /// What device `rank` has read from its peers since construction, as the transport counted it.
+    traffic wire(int rank) const noexcept { return group_.at(rank).pulled(); }
+
+private:
+    trainer(options const& o, data_parallel_layout const& layout)
+        : engine_((check_layout(layout, o.batch.samples), std::make_shared<engine_type>(o, layout))),
+          group_(layout.devices, o.deadline) {
+        run([](engine_type& e, threads::communicator& c) { e.construct(c); });
+    }
+
+    /// Runs a function of (engine, communicator) without captures on every device. Allocates nothing.
+    template<class Job>
+    void run(Job) {
+        if (group_.stopped())
+            throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
+        group_.run({engine_, [](void* e, threads::communicator& c) { Job{}(*static_cast<engine_type*>(e), c); }});
+    }
+
+    std::shared_ptr<engine_type> engine_;
+    mutable threads::group group_;
+};
+
+/// A trainer whose devices all hold the whole model and share the batch.
+template<class Network, class Loss, class Optimizer, class... Policies>
+using data_parallel_trainer = trainer<Network, Loss, Optimizer, Policies...>;
+
+} // namespace TRIREME_ISA
+} // namespace trireme

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+/// Everything for the host. CUDA, MPI and oneDNN are separate includes.
+
+#include <trireme/collective/all_reduce.hpp>
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/dtype.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/core/extents.hpp>
+#include <trireme/core/philox.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/core/version.hpp>
+#include <trireme/data/fashion_mnist.hpp>
+#include <trireme/data/gather.hpp>
+#include <trireme/data/sampler.hpp>
+#include <trireme/device/host/device.hpp>
+#include <trireme/device/host/kernels.hpp>
+#include <trireme/device/host/kernels/portable/activation.hpp>
+#include <trireme/device/host/kernels/portable/conv2d.hpp>
+#include <trireme/device/host/kernels/portable/linear.hpp>
+#include <trireme/device/host/kernels/portable/pool2d.hpp>
+#include <trireme/device/host/kernels/portable/sgd.hpp>
+#include <trireme/device/host/kernels/portable/softmax_cross_entropy.hpp>
+#include <trireme/group/mesh.hpp>
+#include <trireme/group/transport/threads/group.hpp>
+#include <trireme/layer/activation.hpp>
+#include <trireme/layer/conv2d.hpp>
+#include <trireme/layer/cross_entropy.hpp>
+#include <trireme/layer/flatten.hpp>
+#include <trireme/layer/gradient_check.hpp>
+#include <trireme/layer/initialise.hpp>
+#include <trireme/layer/linear.hpp>
+#include <trireme/layer/network.hpp>
+#include <trireme/layer/pool2d.hpp>
+#include <trireme/layer/summary.hpp>
+#include <trireme/optimizer/sgd.hpp>
+#include <trireme/parallel/plan.hpp>
+#include <trireme/schedule/collective/direct.hpp>
+#include <trireme/schedule/collective/double_binary_tree.hpp>
+#include <trireme/schedule/collective/ring.hpp>
+#include <trireme/schedule/cost.hpp>
+#include <trireme/schedule/verify.hpp>
+#include <trireme/trainer/trainer.hpp>
+
+#include <iostream> // programs print what the trainer reports

@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Makes the golden values in this folder: what PyTorch computes for nets, layers and updates that Trireme also has.
+
+Rerun (writes the *.hpp beside this file, prints how far float32 lies from float64; half a minute on one core):
+
+    python3 -m venv /tmp/golden
+    /tmp/golden/bin/pip install torch numpy
+    /tmp/golden/bin/python tests/golden/make_golden.py [--data /usr/share/datasets/fashion-mnist] [--out tests/golden]
+
+The committed files were made with torch 2.15.0 (the wheel 2.15.0+cu132, CPU only), numpy 2.4.6 and Python 3.11.7.
+The images are those of the Debian package dataset-fashion-mnist. float64 values should come back to about 1e-13
+anywhere; float32 values depend on which kernels PyTorch picks for the processor, and on another one may differ by as
+much as the deviations printed here.
+
+Files
+    lenet_*.hpp   one per training run: the loss of every step, taken before that step's update.
+    layers.hpp    output and gradients of single layers, float64.
+    sgd.hpp       five updates of a vector of four values for each kind of SGD, float64.
+
+No weights and no data are stored. Both sides make them from splitmix64: element i (row-major, PyTorch's layout) of
+tensor t is
+    u     = splitmix64(t * 2^32 + i) >> 40                             24 bits
+    value = float32((u / 2^23 - 1) * bound)                            computed in float64, rounded once
+Parameters of a net count t = 0, 1, 2, ... over weight, bias of each layer that has them, in order. Their bound is
+sqrt(6 / (fan_in + fan_out)) for a weight, fans of a convolution being channels * kernel area, and 0.05 for a bias.
+Everything else has bound 1 and a tensor number named in the file that uses it.
+
+Training images are taken in file order, unshuffled, each step continuing where the last one stopped; a pixel is
+float32(byte) * float32(1 / 255), a product and not a quotient. The loss is the batch's mean cross-entropy. The runs
+in float64 start from the same float32 weights and pixels.
+"""
+
+import argparse
+import datetime
+import gzip
+import math
+import pathlib
+
+import numpy as np
+import torch
+from torch import nn
+
+BIAS_BOUND = 0.05
+IMAGE_SIDE = 28
+
+# One training run each. `sizes` are the batch sizes, step by step. Max pooling and ReLU choose: where two values almost
+# tie, float32 chooses otherwise than float64 and the runs part by a jump, the further the larger the learning rate.
+# The rates of those two runs are low enough to leave float32, in any order of summation tried, within 2e-5 of float64.
+RUNS = {
+    "lenet_sigmoid": dict(
+        act=nn.Sigmoid, pool=nn.AvgPool2d, sizes=[256] * 50, lr=0.9, momentum=0.0, nesterov=False, weight_decay=0.0),
+    "lenet_tanh_max": dict(
+        act=nn.Tanh, pool=nn.MaxPool2d, sizes=[256] * 50, lr=0.01, momentum=0.9, nesterov=False, weight_decay=0.0),
+    "lenet_relu_nesterov": dict(
+        act=nn.ReLU, pool=nn.MaxPool2d, sizes=[256] * 50, lr=0.0005, momentum=0.9, nesterov=True, weight_decay=1e-3),
+    "lenet_sigmoid_wd": dict(
+        act=nn.Sigmoid, pool=nn.AvgPool2d,
+        sizes=[256, 96, 1, 7, 255, 256, 2, 128, 3, 250, 64, 256, 5, 33, 256, 100, 1, 17, 192, 256],
+        lr=0.9, momentum=0.0, nesterov=False, weight_decay=1e-3),
+}
+
+
+# ---- numbers both sides can make ------------------------------------------------------------------------------------
+
+
+def splitmix64(x):
+    """The finaliser of SplitMix64, elementwise over an array of uint64 (which wraps, as wanted)."""
+    z = x + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def hashed(t, shape, bound=1.0):
+    """Tensor number t as a float32 tensor."""
+    i = np.arange(math.prod(shape), dtype=np.uint64)
+    u = splitmix64(np.uint64(t << 32) + i) >> np.uint64(40)
+    values = (u.astype(np.float64) / 2.0**23 - 1.0) * bound
+    return torch.from_numpy(values.astype(np.float32)).reshape(shape)
+
+
+def set_parameters(net):
+    """Fills every parameter by the rule at the top of this file."""
+    t = 0
+    for layer in net.modules():
+        if not isinstance(layer, (nn.Conv2d, nn.Linear)):
+            continue
+        area = math.prod(layer.kernel_size) if isinstance(layer, nn.Conv2d) else 1
+        fans = (layer.weight.shape[0] + layer.weight.shape[1]) * area
+        with torch.no_grad():
+            layer.weight.copy_(hashed(t, layer.weight.shape, math.sqrt(6.0 / fans)))
+            layer.bias.copy_(hashed(t + 1, layer.bias.shape, BIAS_BOUND))
+        t += 2
+    return net
+
+
+def load_fashion_mnist(folder):
+    """The training set: float32 images of N x 1 x 28 x 28 and int64 labels."""
+    def body(name, header):
+        with gzip.open(folder / name, "rb") as file:
+            return np.frombuffer(file.read(), dtype=np.uint8, offset=header)
+
+    pixels = body("train-images-idx3-ubyte.gz", 16).astype(np.float32) * np.float32(1.0 / 255.0)
+    labels = body("train-labels-idx1-ubyte.gz", 8).astype(np.int64)
+    return torch.from_numpy(pixels).reshape(-1, 1, IMAGE_SIDE, IMAGE_SIDE), torch.from_numpy(labels)
+
+
+# ---- training runs --------------------------------------------------------------------------------------------------
+
+
+def lenet(act, pool):
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), act(), pool(2, 2),
+        nn.Conv2d(6, 16, 5), act(), pool(2, 2), nn.Flatten(),
+        nn.Linear(16 * 5 * 5, 120), act(), nn.Linear(120, 84), act(), nn.Linear(84, 10))
+
+
+def train(run, data, dtype):
+    """The losses of one run, each before its step's update."""
+    images, labels = data
+    net = set_parameters(lenet(run["act"], run["pool"])).to(dtype)
+    sgd = torch.optim.SGD(net.parameters(), lr=run["lr"], momentum=run["momentum"], nesterov=run["nesterov"],
+                          weight_decay=run["weight_decay"])
+    criterion = nn.CrossEntropyLoss()
+    losses, first = [], 0
+    for size in run["sizes"]:
+        batch = slice(first, first + size)
+        first += size
+        sgd.zero_grad()
+        loss = criterion(net(images[batch].to(dtype)), labels[batch])
+        loss.backward()
+        sgd.step()
+        losses.append(loss.item())
+    return losses
+
+
+# ---- single layers --------------------------------------------------------------------------------------------------
+
+# name, layer, shape of the input with its batch of 3. The place in the list is the case number.
+LAYERS = [
+    ("conv2d_k3_p1_s2", lambda: nn.Conv2d(3, 4, 3, padding=1, stride=2), (3, 3, 7, 6)),
+    ("conv2d_k5_p2_s1", lambda: nn.Conv2d(3, 4, 5, padding=2, stride=1), (3, 3, 7, 6)),
+    ("avg_pool2d_k2_s2", lambda: nn.AvgPool2d(2, 2), (3, 2, 5, 6)),
+    ("max_pool2d_k2_s2", lambda: nn.MaxPool2d(2, 2), (3, 2, 5, 6)),
+    ("max_pool2d_k3_s2", lambda: nn.MaxPool2d(3, 2), (3, 2, 7, 6)),
+    ("sigmoid", nn.Sigmoid, (3, 8)),
+    ("tanh", nn.Tanh, (3, 8)),
+    ("relu", nn.ReLU, (3, 8)),
+    ("linear", lambda: nn.Linear(7, 5), (3, 7)),
+    ("cross_entropy", nn.CrossEntropyLoss, (3, 10)),
+]
+CROSS_ENTROPY_LABELS = [3, 0, 9]
+
+
+def layer_values(case, make, shape):
+    """Output and gradients of one layer in float64, as a dict of name to tensor."""
+    layer = set_parameters(make()).double()
+    x = hashed(100 + case, shape).double().requires_grad_()
+    if isinstance(layer, nn.CrossEntropyLoss):
+        y = layer(x, torch.tensor(CROSS_ENTROPY_LABELS))
+        y.backward()
+    else:
+        y = layer(x)
+        y.backward(hashed(200 + case, y.shape).double())
+    values = {"y": y.detach(), "dx": x.grad}
+    for name, parameter in layer.named_parameters():
+        values["d" + name] = parameter.grad
+    return values
+
+
+# ---- updates --------------------------------------------------------------------------------------------------------
+
+SGD_LR, SGD_UPDATES, SGD_LENGTH = 0.1, 5, 4
+SGD_KINDS = [
+    ("plain", dict(momentum=0.0, nesterov=False, weight_decay=0.0)),
+    ("plain_wd", dict(momentum=0.0, nesterov=False, weight_decay=0.01)),
+    ("momentum", dict(momentum=0.9, nesterov=False, weight_decay=0.0)),
+    ("momentum_wd", dict(momentum=0.9, nesterov=False, weight_decay=0.01)),
+    ("nesterov", dict(momentum=0.9, nesterov=True, weight_decay=0.0)),
+    ("nesterov_wd", dict(momentum=0.9, nesterov=True, weight_decay=0.01)),
+]
+
+
+def sgd_values(options):
+    """The vector after each of the updates, float64."""
+    w = hashed(300, (SGD_LENGTH,)).double().requires_grad_()
+    sgd = torch.optim.SGD([w], lr=SGD_LR, dampening=0.0, **options)
+    after = []
+    for update in range(SGD_UPDATES):
+        w.grad = hashed(301 + update, (SGD_LENGTH,)).double()
+        sgd.step()
+        after.append(w.detach().clone())
+    return torch.stack(after)
+
+
+# ---- C++ text -------------------------------------------------------------------------------------------------------
+
+
+def number(value):
+    text = format(float(value), ".17g")
+    return text if any(c in text for c in ".en") else text + ".0"
+
+
+def listing(items):
+    """The items of an array, wrapped."""
+    lines, line = [], "   "
+    for k, item in enumerate(items):
+        item = item + ("," if k + 1 < len(items) else "")
+        if len(line) + 1 + len(item) > 116:
+            lines.append(line)
+            line = "   "
+        line += " " + item
+    return "\n".join(lines + [line])
+
+
+def doubles(name, values):
+    values = torch.as_tensor(values, dtype=torch.float64).reshape(-1).tolist()
+    return f"inline constexpr double {name}[{len(values)}] = {{\n{listing([number(v) for v in values])}}};\n"
+
+
+def ints(name, values):
+    return f"inline constexpr int {name}[{len(values)}] = {{\n{listing([str(v) for v in values])}}};\n"
+
+
+def header(notes, space, body):
+    made = f"Made by make_golden.py with torch {torch.__version__} on {datetime.date.today().isoformat()}; do not edit."
+    lines = ["SPDX-FileCopyrightText: The Trireme authors",
+             "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"]
+    text = "".join(f"// {line}\n" for line in lines) + "#pragma once\n\n"
+    text += f"// {made}\n" + "".join(f"// {line}\n" for line in notes)
+    text += f"\n// clang-format off\nnamespace {space} {{\n\n{body}\n}} // namespace {space}\n// clang-format on\n"
+    return text
+
+
+def run_header(name, run, loss64, loss32):
+    act, pool = run["act"].__name__, run["pool"].__name__
+    notes = [
+        f"LeNet with {act} and {pool}(2, 2): conv 6@5x5 pad 2, conv 16@5x5, linear 120, 84, 10. Step k uses the next",
+        "batch_sizes[k] Fashion-MNIST training images in file order; its loss is taken before its update.",
+        "loss_f64: PyTorch in float64 from the float32 weights and pixels. loss_f32: PyTorch in float32.",
+    ]
+    body = f"inline constexpr int steps = {len(loss64)};\n"
+    for key in ("lr", "momentum", "weight_decay"):
+        body += f"inline constexpr double {key} = {number(run[key])};\n"
+    body += f"inline constexpr bool nesterov = {str(run['nesterov']).lower()};\n\n"
+    body += ints("batch_sizes", run["sizes"]) + "\n"
+    body += doubles("loss_f64", loss64) + "\n" + doubles("loss_f32", loss32)
+    return header(notes, f"trireme_golden::{name}", body)
+
+
+def layers_header():
+    notes = [
+        "Single layers in float64, a batch of 3. x is hash tensor 100 + case_number, the gradient of the output y is",
+        "hash tensor 200 + case_number, both with bound 1 (cross_entropy: y is the mean loss, its gradient is 1). Weight",
+        "and bias are hash tensors 0 and 1 with a parameter's usual bounds. Arrays are flat, row-major: y, dx, dweight,",
+        "dbias.",
+    ]
+    parts = []
+    for case, (name, make, shape) in enumerate(LAYERS):
+        part = f"namespace {name} {{\ninline constexpr int case_number = {case};\n"
+        part += ints("x_shape", list(shape))
+        if name == "cross_entropy":
+            part += ints("labels", CROSS_ENTROPY_LABELS)
+        values = layer_values(case, make, shape)
+        if values["y"].dim() > 0:
+            part += ints("y_shape", list(values["y"].shape))
+        for key, value in values.items():
+            part += doubles(key, value)
+        parts.append(part + f"}} // namespace {name}\n")
+    return header(notes, "trireme_golden::layers", "\n".join(parts))
+
+
+def sgd_header():
+    notes = [
+        f"torch.optim.SGD in float64 with dampening 0 and lr {SGD_LR}: {SGD_UPDATES} updates of {SGD_LENGTH} values.",
+        "The start is hash tensor 300, the gradient of update k (from 0) is hash tensor 301 + k, all with bound 1. w",
+        "holds the vector after each update, one row per update.",
+    ]
+    parts = [f"inline constexpr double lr = {number(SGD_LR)};\ninline constexpr int updates = {SGD_UPDATES};\n"
+             f"inline constexpr int length = {SGD_LENGTH};\n"]
+    for name, options in SGD_KINDS:
+        part = f"namespace {name} {{\n"
+        for key in ("momentum", "weight_decay"):
+            part += f"inline constexpr double {key} = {number(options[key])};\n"
+        part += f"inline constexpr bool nesterov = {str(options['nesterov']).lower()};\n"
+        parts.append(part + doubles("w", sgd_values(options)) + f"}} // namespace {name}\n")
+    return header(notes, "trireme_golden::sgd", "\n".join(parts))
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes the golden values of the C++ tests.")
+    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent)
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+
+    (options.out / "layers.hpp").write_text(layers_header())
+    (options.out / "sgd.hpp").write_text(sgd_header())
+    data = load_fashion_mnist(options.data)
+    for name, run in RUNS.items():
+        loss64, loss32 = train(run, data, torch.float64), train(run, data, torch.float32)
+        (options.out / f"{name}.hpp").write_text(run_header(name, run, loss64, loss32))
+        apart = [abs(b - a) / abs(a) for a, b in zip(loss64, loss32)]
+        worst = max(range(len(apart)), key=apart.__getitem__)
+        print(f"{name}: loss {loss64[0]:.6f} -> {loss64[-1]:.6f}, least {min(loss64):.6f}; "
+              f"float32 off by at most {apart[worst]:.2e} relative (step {worst}), {apart[-1]:.2e} at the last step")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every public header compiles alone and included twice; all together compile among hostile macros and link twice.
+
+alone.py SOURCE_ROOT WORK_FOLDER -- COMPILER [FLAGS]
+What has compiled is remembered in WORK_FOLDER by the contents of the headers, so a second run is quick.
+"""
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import rules
+
+# Names that other headers define as macros (<complex.h>, <termios.h>, <sys/sysmacros.h>, X11's, Windows'): a header of
+# ours that used one as a name would break for whoever includes those first.
+TRAPS = '''I small near far interface B0 B50 major minor makedev unix linux ERROR DEBUG None Bool Status Success Always
+OPTIONAL IN OUT TRUE FALSE CONST STRICT PI'''.split()
+
+
+def compile_and_link(command, folder, name, text, extra):
+    source = folder / f'{name}.cpp'
+    source.write_text(text, encoding='utf-8')
+    done = subprocess.run(command + extra + [str(source)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors='replace', env={**os.environ, 'LC_ALL': 'C'})
+    return '' if done.returncode == 0 else done.stdout
+
+
+def main():
+    split = sys.argv.index('--')
+    root, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:split])
+    command = sys.argv[split + 1:]
+    folder.mkdir(parents=True, exist_ok=True)
+    top = root / 'include'
+    headers = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))
+               if not path.relative_to(top).as_posix().startswith(rules.APART)}
+    texts = {name: f'#include <{name}>\n#include <{name}>\n' for name in headers}
+
+    system = sorted({target for path in headers.values() for _, mark, target in rules.includes(path)
+                     if mark == '<' and not target.startswith('trireme/')})
+    ours = ''.join(f'#include <{name}>\n' for name in headers)
+    texts['together'] = (''.join(f'#if __has_include(<{name}>)\n#include <{name}>\n#endif\n' for name in system)
+                         + ''.join(f'#undef {trap}\n#define {trap} the macro {trap} of another header\n' for trap in TRAPS)
+                         + ours + 'int main() {}\n')
+    version = subprocess.run(command[:1] + ['--version'], stdout=subprocess.PIPE).stdout
+
+    def attempt(name):
+        key = hashlib.sha256(repr((command, version, texts[name])).encode())
+        for other in sorted(rules.reached(headers, name)) if name in headers else headers:
+            key.update(headers[other].read_bytes())
+        stem = re.sub(r'\W', '_', name)
+        stamp = folder / f'{stem}.passed'
+        if stamp.exists() and stamp.read_text() == key.hexdigest():
+            return name, ''
+        if name in headers:
+            output = compile_and_link(command, folder, stem, texts[name], ['-fsyntax-only'])
+        else:
+            other = folder / 'together_again.cpp'
+            other.write_text(ours, encoding='utf-8')
+            output = compile_and_link(command, folder, stem, texts[name],
+                                      [str(other), '-o', str(folder / 'together'), '-pthread', '-lz'])
+        if not output:
+            stamp.write_text(key.hexdigest())
+        return name, output
+
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as workers:
+        for name, output in workers.map(attempt, texts):
+            failed += bool(output)
+            if output:
+                print(f'{name}: does not compile alone:\n{output[:4000]}' if name in headers
+                      else f'all headers together, among macros of other headers:\n{output[:4000]}')
+    print(f'{len(texts) - failed} passed, {failed} failed')
+    return 1 if failed else 0
+
+
+sys.exit(main())

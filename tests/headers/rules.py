@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The rules of the house that no compiler checks: who may include whom, and how a header looks.
+
+rules.py SOURCE_ROOT
+"""
+import pathlib
+import re
+import sys
+
+# A floor may use the floors named here, and what those may use. core uses only the standard library.
+FLOORS = {
+    'core': [],
+    'schedule': ['core'],
+    'device': ['core'],
+    'group': ['device'],
+    'collective': ['schedule', 'group'],
+    'layer': ['device'],
+    'optimizer': ['device'],
+    'parallel': ['collective', 'layer', 'optimizer'],
+    'data': ['device'],
+    'trainer': ['parallel', 'data'],
+    'simulate': ['schedule', 'parallel'],
+}
+UMBRELLA = 'trireme/trireme.hpp'
+# What the umbrella leaves out, because it needs more than the host's compiler.
+APART = ('trireme/device/cuda/', 'trireme/group/transport/mpi', 'trireme/group/transport/nccl')
+LICENCE = ['// SPDX-FileCopyrightText: The Trireme authors', '// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception']
+MOST_LINES = 600
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def floors_of(folder):
+    """The folder and every floor below it."""
+    below = {folder}
+    for floor in FLOORS[folder]:
+        below |= floors_of(floor)
+    return below
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
+        if found := INCLUDE.match(line):
+            yield number, found[1], found[2]
+
+
+def check_text(path, name):
+    raw = path.read_bytes()
+    try:
+        lines = raw.decode('ascii').splitlines()
+    except UnicodeDecodeError as error:
+        yield f'{name}: byte {error.start} is not ASCII'
+        return
+    if lines[:2] != LICENCE:
+        yield f'{name}:1: the first two lines must be the two SPDX lines'
+    if path.suffix == '.hpp' and '#pragma once' not in lines[:3]:
+        yield f'{name}:3: #pragma once must follow the SPDX lines'
+    if len(lines) > MOST_LINES and '/golden/' not in name: # golden values are written by a script
+        yield f'{name}: {len(lines)} lines, at most {MOST_LINES}'
+    for number, line in enumerate(lines, 1):
+        if '\t' in line:
+            yield f'{name}:{number}: a tab'
+        if line != line.rstrip():
+            yield f'{name}:{number}: space at the end of the line'
+    if not raw.endswith(b'\n'):
+        yield f'{name}:{len(lines)}: no newline at the end'
+
+
+def check_directions(path, name, headers):
+    parts = name.split('/')
+    folder = parts[1] if len(parts) > 2 else None
+    if folder is None and name != UMBRELLA:
+        yield f'{name}: only {UMBRELLA} lies outside the folders'
+        return
+    if folder is not None and folder not in FLOORS:
+        yield f'{name}: {folder} is no floor of the house; it has {", ".join(FLOORS)}'
+        return
+    for number, mark, target in includes(path):
+        at = f'{name}:{number}'
+        if not target.startswith('trireme/'):
+            if mark == '"':
+                yield f'{at}: write "trireme/..." in full, not "{target}"'
+            continue
+        if target not in headers:
+            yield f'{at}: {target} does not exist'
+        elif target == UMBRELLA:
+            yield f'{at}: no header may include the umbrella'
+        elif folder is not None and target.split('/')[1] not in floors_of(folder):
+            yield f'{at}: {folder} may not use {target.split("/")[1]} (it may use {", ".join(sorted(floors_of(folder)))})'
+
+
+def reached(headers, start):
+    seen, waiting = set(), [start]
+    while waiting:
+        name = waiting.pop()
+        if name in headers and name not in seen:
+            seen.add(name)
+            waiting += [target for _, _, target in includes(headers[name])]
+    return seen
+
+
+def check(root):
+    top = root / 'include'
+    headers = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))}
+    for name, path in headers.items():
+        yield from check_text(path, 'include/' + name)
+        yield from (f'include/{fault}' for fault in check_directions(path, name, headers))
+    for name in sorted(set(headers) - reached(headers, UMBRELLA)):
+        if not name.startswith(APART):
+            yield f'include/{name}: the umbrella {UMBRELLA} does not reach it'
+    for folder in ('tests', 'examples', 'bench'):
+        for path in sorted((root / folder).rglob('*')):
+            if path.suffix in ('.cpp', '.hpp', '.cu'):
+                yield from check_text(path, path.relative_to(root).as_posix())
+
+
+if __name__ == '__main__':
+    faults = list(check(pathlib.Path(sys.argv[1])))
+    for fault in faults:
+        print(fault)
+    sys.exit(1 if faults else 0)

@@ -1,0 +1,135 @@
+#!/bin/sh
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# sh tests/run.sh              what every push runs: two compilers, sanitizers, must-not-compile, headers, consumers, nvcc
+# sh tests/run.sh --quick      one compiler, no sanitizers
+# sh tests/run.sh --nightly    everything, with every compiler found
+#
+# Installs what is missing (Debian, Ubuntu), after saying what and why. CXX and MESON choose the compiler and Meson.
+# The last line is 'N passed, N failed' (', N skipped'); the exit code is 0 only if none failed, 3 if something is
+# missing and cannot be installed.
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+. "$root/tests/setup.sh"
+
+mode=push
+case ${1-} in
+'') ;;
+--quick) mode=quick ;;
+--nightly) mode=nightly ;;
+*) echo "usage: sh tests/run.sh [--quick|--nightly]" >&2; exit 2 ;;
+esac
+
+want_build_tools
+want_header doctest/doctest.h doctest-dev "the tests are written with it"
+want_header CLI/CLI.hpp libcli11-dev "reads the command line of the examples"
+want_data
+if [ "$mode" != quick ]; then
+    want_command clang++ clang "the second compiler"
+    want_command cmake cmake "a consumer's project uses it"
+    want_command pkg-config pkg-config "a consumer's project uses it"
+    want_command make make "a consumer's project uses it"
+fi
+install_packages
+export MESON
+
+# Two runs in one tree would disturb each other.
+mkdir -p "$root/build"
+if command -v flock >/dev/null 2>&1; then
+    exec 9>"$root/build/lock"
+    flock -n 9 || { echo 'another tests/run.sh is at work here, waiting for it' >&2; flock 9; }
+fi
+
+results=$root/build/results
+rm -rf "$results"
+mkdir -p "$results"
+ninja=$(command -v ninja || command -v ninja-build)
+
+finish() {
+    python3 "$root/tests/summary.py" "$results"
+    exit
+}
+trap 'echo "stopped" >"$results/run.broken"; finish' INT TERM HUP
+
+# One build folder: configures, builds TARGET, runs its tests. A failure is recorded, and the rest goes on.
+stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
+    label=$1 compiler=$2 target=$3 options=$4
+    shift 4
+    folder=$root/build/test-$label
+    log=$results/$label.log
+    printf '%s: configuring' "$label"
+    # shellcheck disable=SC2086
+    if ! configure "$folder" "$compiler" -Dtests=enabled $options >"$log" 2>&1; then
+        echo ', FAILED'
+        grep -A 20 'ERROR:' "$log" || tail -n 30 "$log"
+        echo 'is not configured' >"$results/$label.broken"
+        return
+    fi
+
+    printf ', building'
+    if ! "$ninja" -k 0 -C "$folder" "$target" >"$log" 2>&1; then
+        sed -n 's/^FAILED: *\(\[[^]]*\] *\)*/does not build: /p' "$log" >"$results/$label.broken"
+        [ -s "$results/$label.broken" ] || echo "does not build" >"$results/$label.broken"
+        echo
+        awk '/^FAILED:/ { show = 1; ++failures } /^\[/ { show = 0 } show && failures <= 3 && ++lines <= 120' "$log" | cut -c 1-400
+        echo "The whole log: $log"
+        printf '%s:' "$label"
+    fi
+    warnings=$(grep -c 'warning:' "$log" || true)
+    [ "$warnings" -eq 0 ] || printf ' (%s warnings)' "$warnings"
+
+    printf ', testing'
+    tests=0
+    rm -f "$folder/meson-logs/$label.json"
+    "$MESON" test -C "$folder" --no-rebuild --logbase "$label" "$@" >"$log.tests" 2>&1 || tests=$?
+    if [ -e "$folder/meson-logs/$label.json" ]; then
+        cp "$folder/meson-logs/$label.json" "$results/"
+    elif [ "$tests" -ne 0 ]; then
+        cat "$log.tests"
+        echo "the tests did not run" >>"$results/$label.broken"
+    fi
+    [ "$tests" -eq 0 ] && echo ', done' || echo ', FAILED'
+}
+
+name_of() { basename "${1##* }"; }
+
+# What tests files, not a build, is tested with the first build only.
+once='--no-suite house --no-suite headers --no-suite compile_fail --no-suite consumers --no-suite other_compilers --no-suite isa'
+first=$(name_of "$cxx")
+if [ "$mode" = quick ]; then
+    stage "$first" "$cxx" quick '' --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers
+    finish
+fi
+with_nightly=
+[ "$mode" != nightly ] || with_nightly='--setup nightly'
+# shellcheck disable=SC2086
+stage "$first" "$cxx" all '' $with_nightly
+
+others=
+for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do
+    if [ "$other" != "$first" ] && command -v "$other" >/dev/null 2>&1; then
+        others="$others $other"
+        [ "$mode" = nightly ] || break # on a push one other compiler
+    fi
+done
+for other in $others; do
+    # shellcheck disable=SC2086
+    stage "$other" "$other" quick -Dcuda=disabled $once
+done
+
+# Sanitizers, on what handles memory and threads.
+# Where the kernel spreads addresses widely, older runtimes of the sanitizers do not start, hence setarch.
+still=
+! setarch "$(uname -m)" -R true 2>/dev/null || still="--wrapper=setarch $(uname -m) -R"
+sanitized='-Dexamples=disabled -Dcuda=disabled -Db_lundef=false'
+# shellcheck disable=SC2086
+stage asan+ubsan "$cxx" quick "$sanitized -Db_sanitize=address,undefined" \
+    $once -t 4 ${still:+"$still"}
+
+export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
+# shellcheck disable=SC2086
+stage tsan "$cxx" quick "$sanitized -Db_sanitize=thread -Dtest_folders=device,group,collective,parallel,data,trainer" \
+    $once -t 8 ${still:+"$still"}
+finish

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# shellcheck shell=sh
+# Sourced by examples/run.sh and tests/run.sh, which set root: finds out what is missing on a Debian or Ubuntu system,
+# installs that, and configures build folders. POSIX sh. apt-get is not called when nothing is missing.
+
+packages='' # what to install
+reasons=''  # one line for each
+
+want() { # PACKAGE WHY
+    case " $packages " in *" $1 "*) return ;; esac
+    [ ! -e "${root:?}/build/unavailable/$1" ] || return 0 # told once; remove that file to be asked again
+    packages="$packages $1"
+    reasons="$reasons  $1: $2
+"
+}
+
+want_command() { # COMMAND PACKAGE WHY
+    command -v "$1" >/dev/null 2>&1 || want "$2" "$3"
+}
+
+want_header() { # HEADER PACKAGE WHY; after find_cxx
+    if [ -n "$cxx" ]; then
+        # CXX may be a command with words, as in 'ccache g++'
+        # shellcheck disable=SC2086
+        echo "#include <$1>" | $cxx -std=c++20 -E -x c++ - >/dev/null 2>&1 || want "$2" "$3"
+    else
+        [ -e "/usr/include/$1" ] || want "$2" "$3"
+    fi
+}
+
+# Sets cxx to $CXX, or to the first g++ that is new enough; to nothing if there is none yet.
+find_cxx() {
+    cxx=${CXX-}
+    if [ -n "$cxx" ]; then
+        command -v "${cxx%% *}" >/dev/null 2>&1 || stop "CXX is '$cxx', but there is no such command"
+        return
+    fi
+    for candidate in g++ g++-15 g++-14 g++-13 g++-12; do
+        if command -v "$candidate" >/dev/null 2>&1 && [ "$("$candidate" -dumpversion | cut -d. -f1)" -ge 12 ]; then
+            cxx=$candidate
+            return
+        fi
+    done
+    if command -v g++ >/dev/null 2>&1; then
+        want g++-12 "the C++20 compiler; $(g++ -dumpversion) is too old"
+    else
+        want g++ "the C++20 compiler"
+    fi
+}
+
+want_build_tools() {
+    find_cxx
+    : "${MESON:=meson}"
+    want_command "$MESON" meson "configures the build"
+    command -v ninja >/dev/null 2>&1 || command -v ninja-build >/dev/null 2>&1 || want ninja-build "runs the build"
+    want_command python3 python3 "Meson and the test scripts are written in it"
+    want_header zlib.h zlib1g-dev "reads the compressed data set"
+}
+
+want_data() { # nothing if the data set is there
+    [ -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] ||
+        want dataset-fashion-mnist "Fashion-MNIST, the training data"
+}
+
+install_packages() {
+    [ -z "$packages" ] || install_with_apt
+    meson_version=$("$MESON" --version)
+    case $meson_version in
+    0.* | 1.0.0*) stop "Meson $meson_version is too old, 1.0.1 is needed: set MESON to a newer one (python3 -m pip install meson)" ;;
+    esac
+}
+
+install_with_apt() {
+    printf 'Missing on this machine:\n%s' "$reasons" >&2
+    command -v apt-get >/dev/null 2>&1 ||
+        stop "this system has no apt-get: install the equivalents of$packages, then run this again"
+
+    as_root=''
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null 2>&1 && as_root=sudo
+        [ -n "$as_root" ] || stop "neither root nor sudo: have an administrator run
+  apt-get update && apt-get install --yes --no-install-recommends$packages"
+    fi
+    command="${as_root:+$as_root }apt-get update && ${as_root:+$as_root }apt-get install --yes --no-install-recommends$packages"
+    echo "Installing them: $command" >&2
+    apt_log=$(mktemp)
+    # Old lists may still do, so a failure here decides nothing.
+    $as_root apt-get update >"$apt_log" 2>&1 || echo 'apt-get update failed, trying with the lists there are' >&2
+
+    # Debian has all of them. A derived system may lack one: then the others are installed all the same.
+    there=''
+    for package in $packages; do
+        if apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [^(]'; then
+            there="$there $package"
+            continue
+        fi
+        echo "apt knows no package $package here (Ubuntu: is the component 'universe' enabled?)" >&2
+        case $package in
+        dataset-fashion-mnist) echo "going on without it: give its four files with --data DIRECTORY" >&2 ;;
+        clang | cmake | make | pkg-config) echo "going on without it: what needs it is not tested" >&2 ;;
+        *) stop "$package cannot be done without, install it by other means" ;;
+        esac
+        mkdir -p "$root/build/unavailable"
+        touch "$root/build/unavailable/$package"
+    done
+    if [ -n "$there" ]; then
+        # shellcheck disable=SC2086
+        $as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $there >>"$apt_log" 2>&1 || {
+            tail -n 20 "$apt_log" >&2
+            stop "the installation failed; try it by hand:
+  $command"
+        }
+    fi
+    rm -f "$apt_log"
+    packages=''
+    [ -n "$cxx" ] || find_cxx
+    [ -z "$packages" ] || stop "no C++ compiler that is new enough: set CXX to one (g++ 12, clang++ 14 or newer)"
+}
+
+# Configures a build folder unless it is up to date: anew with another Meson or compiler, again with other options or
+# sources (a new file is found only then). Fails if Meson does.
+configure() { # FOLDER COMPILER SETUP_OPTIONS...
+    folder=$1 compiler=$2
+    shift 2
+    # shellcheck disable=SC2086
+    tools="Meson $meson_version, $compiler, $($compiler --version | head -n 1)"
+    inputs="$* $(cd "$root" && python3 tests/scan.py tests && python3 tests/scan.py examples)"
+    if [ ! -e "$folder/build.ninja" ] || [ "$tools" != "$(cat "$folder/made_with" 2>/dev/null)" ]; then
+        rm -rf "$folder"
+        env CXX="$compiler" "$MESON" setup "$folder" "$root" "$@" || return 1
+    elif [ "$inputs" != "$(cat "$folder/made_from" 2>/dev/null)" ]; then
+        "$MESON" setup --reconfigure "$folder" "$root" "$@" || return 1
+    fi
+    echo "$tools" >"$folder/made_with"
+    echo "$inputs" >"$folder/made_from"
+}
+
+stop() { # MESSAGE: what is missing cannot be installed here
+    printf '%s: %s\n' "$0" "$1" >&2
+    exit 3
+}

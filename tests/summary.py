@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Sums up test logs.
+
+summary.py FOLDER    reads every LABEL.json there (Meson's test logs) and LABEL.broken (one line for each thing that
+                     was not built), prints what failed, and as the last line 'N passed, N failed'
+A test that counts its own cases (doctest, the scripts here) counts as that many, any other as one.
+"""
+import json
+import pathlib
+import re
+import sys
+
+COUNTS = [re.compile(r'^\[doctest\] test cases: +\d+ \| +(\d+) passed \| +(\d+) failed', re.M),
+          re.compile(r'^(\d+) passed, (\d+) failed$', re.M)]
+
+
+def count(entry):
+    """Passed, failed, skipped cases of one test."""
+    plain = re.sub(r'\x1b\[[0-9;]*m', '', entry.get('stdout', ''))
+    counted = [found for pattern in COUNTS if (found := pattern.search(plain))]
+    passed, failed = (int(counted[0][1]), int(counted[0][2])) if counted else (0, 0)
+    if entry['result'] == 'OK':
+        return (passed, failed, 0) if counted else (1, 0, 0)
+    if entry['result'] == 'SKIP':
+        return 0, 0, 1
+    return passed, max(failed, 1), 0 # a crash fails at least one
+
+
+total = [0, 0, 0]
+folder = pathlib.Path(sys.argv[1])
+for path in sorted(folder.glob('*.json')):
+    for line in path.read_text(encoding='utf-8').splitlines():
+        entry = json.loads(line)
+        counts = count(entry)
+        total = [a + b for a, b in zip(total, counts)]
+        if counts[1]:
+            print(f'---- {path.stem}: {entry["name"]}: {entry["result"]}, exit code {entry.get("returncode")}')
+            output = (entry.get('stdout', '') + entry.get('stderr', '')).strip().splitlines()
+            print('\n'.join(output[-60:]))
+        elif counts[2]:
+            print(f'skipped: {path.stem}: {entry["name"]}')
+for path in sorted(folder.glob('*.broken')):
+    for line in path.read_text(encoding='utf-8').splitlines():
+        print(f'---- {path.stem}: {line}')
+        total[1] += 1
+passed, failed, skipped = total
+print(f'{passed} passed, {failed} failed' + (f', {skipped} skipped' if skipped else ''))
+sys.exit(1 if failed or not passed else 0)
