@@ -91,6 +91,7 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     std::size_t root[blocks] = {}; // views share the block of what they view
 
     auto const unit = cache_line / element_bytes;
+    std::size_t first_trainable = Network::first_trainable;
     auto const grad = [](std::size_t i) { return depth + 1 + i; };
     for (std::size_t i = 0; i <= depth; ++i) {
         size[i] = size[grad(i)] = round_up(Network::row(i).input.size() * lanes, unit);
@@ -98,11 +99,11 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
         root[grad(i)] = grad(i);
         born[i] = i == 0 ? 0 : i - 1;
         dies[i] = i; // forward through layer i, or the loss, reads it
-        if (i < depth && i >= Network::first_trainable && Network::row(i).description.backward_reads_input)
+        if (i < depth && i >= first_trainable && Network::row(i).description.backward_reads_input)
             dies[i] = 2 * depth - i;
-        if (i > 0 && i - 1 >= Network::first_trainable && Network::row(i - 1).description.backward_reads_output)
+        if (i > 0 && i - 1 >= first_trainable && Network::row(i - 1).description.backward_reads_output)
             dies[i] = 2 * depth - (i - 1);
-        bool const wanted = i > Network::first_trainable;
+        bool const wanted = i > first_trainable;
         born[grad(i)] = wanted ? 2 * depth - i : never;
         dies[grad(i)] = wanted ? 2 * depth - (i - 1) : never;
     }
@@ -143,7 +144,7 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     plan.elements = holes.top();
     for (std::size_t i = 0; i <= depth; ++i) {
         plan.value[i] = at[root[i]];
-        plan.gradient[i] = i > Network::first_trainable ? at[root[grad(i)]] : npos;
+        plan.gradient[i] = i > first_trainable ? at[root[grad(i)]] : npos;
     }
     return plan;
 }

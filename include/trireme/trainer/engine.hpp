@@ -119,7 +119,7 @@ private:
 
     template<class Value>
     double in_fixed_tree(Value&& value) const {
-        double sums[fixed_tree::max_depth];
+        double sums[fixed_tree::max_depth] = {};
         fixed_tree::stack tree;
         auto const merge = [&](std::size_t i, std::size_t j) { sums[i] += sums[j]; };
         for (std::size_t s = 0; s < layout.shards(); ++s) {

@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/device/geometry.hpp>
+#include <trireme/device/host/kernels.hpp>
+#include <trireme/device/host/lanes.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
+// Direct convolution. A tile is a block of output channels x neighbouring columns (forward), channels x columns (backward
+// input) or output channels x kernel columns (backward weights), whose sums stay in registers over all taps. Which taps
+// lie inside the image is decided per tile, never per tap: columns near the border, which have fewer, are tiles of one
+// column and more channels. Every sum runs in one order fixed by the geometry.
+
+namespace trireme::inline TRIREME_ISA {
+
+namespace detail {
+
+/// Places [begin, end), possibly none.
+struct place_range {
+    std::size_t begin, end;
+};
+
+constexpr place_range ordered(std::size_t begin, std::size_t end) noexcept { return {std::min(begin, end), end}; }
+
+/// ceil(a / b) and ceil((a - less) / b), the latter 0 when less > a.
+constexpr std::size_t ceil_div(std::size_t a, std::size_t less, std::size_t b) noexcept {
+    return a > less ? (a - less + b - 1) / b : 0;
+}
+
+/// The kernel places whose input lies inside the image, for output place `out`.
+constexpr place_range taps_inside(std::size_t out, std::size_t size, std::size_t kernel, std::size_t padding,
+                                  std::size_t stride) noexcept {
+    std::size_t const first = out * stride;
+    return ordered(padding > first ? padding - first : 0, std::min(kernel, size + padding > first ? size + padding - first : 0));
+}
+
+/// The output places whose input lies inside the image, for kernel place k.
+constexpr place_range outputs_inside(std::size_t k, std::size_t size, std::size_t outputs, std::size_t padding,
+                                     std::size_t stride) noexcept {
+    return ordered(ceil_div(padding, k, stride), std::min(outputs, ceil_div(size + padding, k, stride)));
+}
+
+/// y[o..][oy][ox..] for Outs output channels and Columns columns, over the taps rows x columns.
+template<class G, std::size_t Lanes, std::size_t Outs, std::size_t Columns, class T>
+inline void conv2d_forward_tile(T const* x, T const* w, T const* b, T* y, std::size_t o, std::size_t oy, std::size_t ox,
+                                place_range rows, place_range columns) noexcept {
+    constexpr std::size_t width = register_lanes<T, Lanes>, step = G::kernel * G::kernel * G::channels;
+    using vector = lane_vector<T, width>;
+    for (std::size_t lane = 0; lane < Lanes; lane += width) {
+        vector sum[Outs][Columns];
+#pragma GCC unroll 32
+        for (std::size_t i = 0; i < Outs; ++i)
+#pragma GCC unroll 32
+            for (std::size_t j = 0; j < Columns; ++j) sum[i][j] = vector::all(b[o + i]);
+        for (std::size_t c = 0; c < G::channels; ++c)
+            for (std::size_t ky = rows.begin; ky < rows.end; ++ky)
+                for (std::size_t kx = columns.begin; kx < columns.end; ++kx) {
+                    std::size_t const iy = oy * G::stride + ky - G::padding, ix = ox * G::stride + kx - G::padding;
+                    T const* const from = x + ((c * G::height + iy) * G::width + ix) * Lanes + lane;
+                    T const* const weight = w + o * step + (c * G::kernel + ky) * G::kernel + kx;
+                    vector input[Columns];
+#pragma GCC unroll 32
+                    for (std::size_t j = 0; j < Columns; ++j) input[j] = vector::load(from + j * G::stride * Lanes);
+#pragma GCC unroll 32
+                    for (std::size_t i = 0; i < Outs; ++i) {
+                        auto const factor = vector::all(weight[i * step]);
+#pragma GCC unroll 32
+                        for (std::size_t j = 0; j < Columns; ++j) sum[i][j] = multiply_add(factor, input[j], sum[i][j]);
+                    }
+                }
+#pragma GCC unroll 32
+        for (std::size_t i = 0; i < Outs; ++i)
+#pragma GCC unroll 32
+            for (std::size_t j = 0; j < Columns; ++j)
+                sum[i][j].store(y + (((o + i) * G::out_height + oy) * G::out_width + ox + j) * Lanes + lane);
+    }
+}
+
+/// How backward input walks one axis. Input place i and kernel place k meet in output (i + P - k) / S, so i + P = q * S +
+/// phase meets only k = phase + t * S, in output q - t.
+struct strided_place {
+    std::size_t phase, q;
+};
+
+/// The t that have an output.
+constexpr place_range steps_inside(strided_place place, std::size_t outputs, std::size_t kernel,
+                                   std::size_t stride) noexcept {
+    return ordered(place.q >= outputs ? place.q - outputs + 1 : 0,
+                   std::min(ceil_div(kernel, place.phase, stride), place.q + 1));
+}
+
+/// dx[c..][iy][..] for Channels channels and Columns columns of the same phase, over the steps rows x columns.
+template<class G, std::size_t Lanes, std::size_t Channels, std::size_t Columns, class T>
+inline void conv2d_backward_input_tile(T const* w, T const* dy, T* dx, std::size_t c, std::size_t iy, strided_place row,
+                                       strided_place column, place_range rows, place_range columns) noexcept {
+    constexpr std::size_t width = register_lanes<T, Lanes>, step = G::kernel * G::kernel;
+    using vector = lane_vector<T, width>;
+    for (std::size_t lane = 0; lane < Lanes; lane += width) {
+        vector sum[Channels][Columns];
+#pragma GCC unroll 32
+        for (std::size_t i = 0; i < Channels; ++i)
+#pragma GCC unroll 32
+            for (std::size_t j = 0; j < Columns; ++j) sum[i][j] = vector::all(0);
+        for (std::size_t o = 0; o < G::out_channels; ++o)
+            for (std::size_t t = rows.begin; t < rows.end; ++t)
+                for (std::size_t s = columns.begin; s < columns.end; ++s) {
+                    std::size_t const ky = row.phase + t * G::stride, kx = column.phase + s * G::stride;
+                    T const* const from =
+                        dy + ((o * G::out_height + row.q - t) * G::out_width + column.q - s) * Lanes + lane;
+                    T const* const weight = w + (o * G::channels + c) * step + ky * G::kernel + kx;
+                    vector gradient[Columns];
+#pragma GCC unroll 32
+                    for (std::size_t j = 0; j < Columns; ++j) gradient[j] = vector::load(from + j * Lanes);
+#pragma GCC unroll 32
+                    for (std::size_t i = 0; i < Channels; ++i) {
+                        auto const factor = vector::all(weight[i * step]);
+#pragma GCC unroll 32
+                        for (std::size_t j = 0; j < Columns; ++j)
+                            sum[i][j] = multiply_add(factor, gradient[j], sum[i][j]);
+                    }
+                }
+        std::size_t const ix = column.q * G::stride + column.phase - G::padding;
+#pragma GCC unroll 32
+        for (std::size_t i = 0; i < Channels; ++i)
+#pragma GCC unroll 32
+            for (std::size_t j = 0; j < Columns; ++j)
+                sum[i][j].store(dx + (((c + i) * G::height + iy) * G::width + ix + j * G::stride) * Lanes + lane);
+    }
+}
+
+/// The columns of one input row whose (ix + P) % S is Phase.
+template<class G, std::size_t Lanes, std::size_t Phase, class T>
+inline void conv2d_backward_input_phase(T const* w, T const* dy, T* dx, std::size_t iy, strided_place row,
+                                        place_range rows) noexcept {
+    constexpr std::size_t begin = ceil_div(G::padding, Phase, G::stride);
+    constexpr std::size_t end = ceil_div(G::width + G::padding, Phase, G::stride);
+    constexpr std::size_t steps = ceil_div(G::kernel, Phase, G::stride);
+    constexpr std::size_t inner = std::min(std::max(begin, steps == 0 ? 0 : steps - 1), std::max(begin, end));
+    constexpr std::size_t inner_end = std::max(inner, std::min(end, steps == 0 ? end : G::out_width));
+    constexpr std::size_t most_columns = 6;
+    constexpr std::size_t columns_block = even_block(inner_end - inner, most_columns);
+    for_blocks<0, G::channels, accumulators / columns_block>([&](auto channels, std::size_t c) {
+        for_blocks<inner, inner_end, most_columns>([&](auto columns, std::size_t q) {
+            conv2d_backward_input_tile<G, Lanes, channels, columns>(w, dy, dx, c, iy, row, {Phase, q}, rows, {0, steps});
+        });
+    });
+    if constexpr (begin < inner || inner_end < end)
+        for_blocks<0, G::channels, accumulators>([&](auto channels, std::size_t c) {
+            for (std::size_t q = begin; q < end; q = q + 1 == inner ? inner_end : q + 1)
+                conv2d_backward_input_tile<G, Lanes, channels, 1>(
+                    w, dy, dx, c, iy, row, {Phase, q}, rows,
+                    steps_inside({Phase, q}, G::out_width, G::kernel, G::stride));
+        });
+}
+
+/// dw[o..][c][ky][kx..] += for Outs output channels and Columns kernel columns.
+template<class G, std::size_t Lanes, std::size_t Outs, std::size_t Columns, class T>
+inline void conv2d_backward_weights_tile(T const* x, T const* dy, T* dw, std::size_t o, std::size_t c, std::size_t ky,
+                                         std::size_t kx) noexcept {
+    constexpr std::size_t width = register_lanes<T, Lanes>, pixels = G::out_height * G::out_width;
+    using vector = lane_vector<T, width>;
+    vector sum[Outs][Columns];
+#pragma GCC unroll 32
+    for (std::size_t i = 0; i < Outs; ++i)
+#pragma GCC unroll 32
+        for (std::size_t j = 0; j < Columns; ++j) sum[i][j] = vector::all(0);
+
+    // [inner, inner_end): output columns at which all kernel columns of the tile lie inside the image
+    auto const outputs_of = [&](std::size_t j) {
+        return outputs_inside(kx + j, G::width, G::out_width, G::padding, G::stride);
+    };
+    std::size_t const inner = outputs_of(0).begin, inner_end = std::max(inner, outputs_of(Columns - 1).end);
+    auto const rows = outputs_inside(ky, G::height, G::out_height, G::padding, G::stride);
+    for (std::size_t lane = 0; lane < Lanes; lane += width)
+        for (std::size_t oy = rows.begin; oy < rows.end; ++oy) {
+            std::size_t const iy = oy * G::stride + ky - G::padding;
+            T const* const gradients = dy + (o * pixels + oy * G::out_width) * Lanes + lane;
+            T const* const inputs = x + (c * G::height + iy) * G::width * Lanes + lane;
+            auto const column = [&](std::size_t j, std::size_t begin, std::size_t end, vector* sums) {
+                for (std::size_t ox = begin; ox < end; ++ox) {
+                    auto const input = vector::load(inputs + (ox * G::stride + kx + j - G::padding) * Lanes);
+#pragma GCC unroll 32
+                    for (std::size_t i = 0; i < Outs; ++i)
+                        sums[i * Columns] = multiply_add(vector::load(gradients + (i * pixels + ox) * Lanes), input,
+                                                         sums[i * Columns]);
+                }
+            };
+            static_cast<void>(column);
+            for (std::size_t ox = inner; ox < inner_end; ++ox) {
+                vector input[Columns];
+#pragma GCC unroll 32
+                for (std::size_t j = 0; j < Columns; ++j)
+                    input[j] = vector::load(inputs + (ox * G::stride + kx + j - G::padding) * Lanes);
+#pragma GCC unroll 32
+                for (std::size_t i = 0; i < Outs; ++i) {
+                    auto const gradient = vector::load(gradients + (i * pixels + ox) * Lanes);
+#pragma GCC unroll 32
+                    for (std::size_t j = 0; j < Columns; ++j) sum[i][j] = multiply_add(gradient, input[j], sum[i][j]);
+                }
+            }
+        }
+}
+
+} // namespace detail
+} // namespace trireme::inline TRIREME_ISA
