@@ -51,7 +51,13 @@ finish() {
     python3 "$root/tests/summary.py" "$results"
     exit
 }
-trap 'echo "stopped" >"$results/run.broken"; finish' INT TERM HUP
+stopped() { # what had run until then still counts
+    echo 'stopped before the end' >"$results/run.broken"
+    cp "$root/build/test-${label-}/meson-logs/${label-}.json" "$results/" 2>/dev/null || true
+    echo
+    finish
+}
+trap stopped INT TERM HUP
 
 # One build folder: configures, builds TARGET, runs its tests. A failure is recorded, and the rest goes on.
 stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
@@ -71,11 +77,20 @@ stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
     printf ', building'
     if ! "$ninja" -k 0 -C "$folder" "$target" >"$log" 2>&1; then
         sed -n 's/^FAILED: *\(\[[^]]*\] *\)*/does not build: /p' "$log" >"$results/$label.broken"
-        [ -s "$results/$label.broken" ] || echo "does not build" >"$results/$label.broken"
-        echo
-        awk '/^FAILED:/ { show = 1; ++failures } /^\[/ { show = 0 } show && failures <= 3 && ++lines <= 120' "$log" | cut -c 1-400
-        echo "The whole log: $log"
-        printf '%s:' "$label"
+        [ -s "$results/$label.broken" ] || echo 'does not build' >"$results/$label.broken"
+        printf ', FAILED\n'
+        awk '/^FAILED:/ { show = 1; lines = 0; ++failures } /^\[/ { show = 0 } show && failures <= 4 && ++lines <= 25' \
+            "$log" | cut -c 1-300
+        printf 'The whole log: %s\n%s' "$log" "$label"
+        # No old program may stand for one that does not build, and Meson runs nothing if it misses one: name the rest.
+        sed -n 's|^does not build: \(tests/[^/ ]*\)\.p/.*|\1|p' "$results/$label.broken" | while read -r program; do
+            rm -f "$folder/$program"
+        done
+        while IFS= read -r test; do
+            set -- "$@" "$test"
+        done <<END
+$(python3 "$root/tests/summary.py" --built "$folder" "$@")
+END
     fi
     warnings=$(grep -c 'warning:' "$log" || true)
     [ "$warnings" -eq 0 ] || printf ' (%s warnings)' "$warnings"

@@ -4,6 +4,9 @@
 
 summary.py FOLDER    reads every LABEL.json there (Meson's test logs) and LABEL.broken (one line for each thing that
                      was not built), prints what failed, and as the last line 'N passed, N failed'
+summary.py --built BUILD_FOLDER OPTIONS    of the tests that meson test would run with OPTIONS (--no-suite NAME,
+                     --setup nightly), prints those whose program exists
+
 A test that counts its own cases (doctest, the scripts here) counts as that many, any other as one.
 """
 import json
@@ -26,6 +29,21 @@ def count(entry):
         return 0, 0, 1
     return passed, max(failed, 1), 0 # a crash fails at least one
 
+
+def built(folder, options):
+    """Names of the tests that the options of meson test leave and whose program exists."""
+    excluded = {options[i + 1] for i, option in enumerate(options) if option == '--no-suite'}
+    if '--setup' not in options:
+        excluded.add('nightly')
+    for test in json.loads((folder / 'meson-info' / 'intro-tests.json').read_text(encoding='utf-8')):
+        program = test['cmd'][1 if test['name'].startswith('nvcc ') else 0] # env runs what nvcc made
+        if not excluded & {suite.split(':')[-1] for suite in test['suite']} and (folder / program).exists():
+            yield test['name']
+
+
+if sys.argv[1] == '--built':
+    print('\n'.join(built(pathlib.Path(sys.argv[2]), sys.argv[3:])))
+    sys.exit()
 
 total = [0, 0, 0]
 folder = pathlib.Path(sys.argv[1])

@@ -61,8 +61,8 @@ inline bytes zipped(bytes const& content, int level = 6) {
     if (deflateInit2(&stream, level, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK) {
         throw std::runtime_error("zlib does not start");
     }
-    bytes out(::deflateBound(&stream, static_cast<::uLong>(content.size())));
-    auto in = content; // zlib's interface is not const
+    bytes out(content.size() + content.size() / 8 + 1024); // deflateBound() is too small for level 0
+    auto in = content;                                     // zlib's interface is not const
     stream.next_in = in.data();
     stream.avail_in = static_cast<::uInt>(in.size());
     stream.next_out = out.data();

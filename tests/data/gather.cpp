@@ -60,10 +60,10 @@ TEST_SUITE("data/gather") {
             std::size_t height, width;
         };
         // below one tile, whole tiles, tiles and a rest
-        for (auto const& [height, width] : {extents{1, 1}, {3, 5}, {4, 4}, {1, 17}, {5, 9}, {7, 13}, {28, 28}}) {
-            CAPTURE(height);
-            CAPTURE(width);
-            check_all<1, 2, 3, 4, 7, 8, 12, 16, 24, 32>(make(23, height, width));
+        for (auto const& extent : {extents{1, 1}, {3, 5}, {4, 4}, {1, 17}, {5, 9}, {7, 13}, {28, 28}}) {
+            CAPTURE(extent.height);
+            CAPTURE(extent.width);
+            check_all<1, 2, 3, 4, 7, 8, 12, 16, 24, 32>(make(23, extent.height, extent.width));
         }
     }
 

@@ -125,9 +125,9 @@ TEST_SUITE("data/idx") {
             {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, // just below 2^96
             {0x10000, 0x10000, 0xFFFFFFFF},       // nearly 2^64
         };
-        for (auto const& [count, height, width] : all) {
-            CAPTURE(count);
-            auto const content = files::idx_images(count, height, width, numbered(64));
+        for (auto const& extent : all) {
+            CAPTURE(extent.count);
+            auto const content = files::idx_images(extent.count, extent.height, extent.width, numbered(64));
             auto const before = files::address_space_peak();
             refuse_images(folder, content, 16, "are promised");
             refuse_images(folder, files::zipped(content), 16, "are promised");

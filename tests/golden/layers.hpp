@@ -4,9 +4,8 @@
 
 // Made by make_golden.py with torch 2.15.0+cu132 on 2026-11-20; do not edit.
 // Single layers in float64, a batch of 3. x is hash tensor 100 + case_number, the gradient of the output y is
-// hash tensor 200 + case_number, both with bound 1 (cross_entropy: y is the mean loss, its gradient is 1). Weight
-// and bias are hash tensors 0 and 1 with a parameter's usual bounds. Arrays are flat, row-major: y, dx, dweight,
-// dbias.
+// hash tensor 200 + case_number, both with bound 1 (cross_entropy: y is the mean loss, its gradient is 1).
+// Weight and bias are hash tensors 0 and 1 with a parameter's usual bounds. Arrays are flat, row-major.
 
 // clang-format off
 namespace trireme_golden::layers {

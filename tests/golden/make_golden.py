@@ -253,9 +253,8 @@ def run_header(name, run, loss64, loss32):
 def layers_header():
     notes = [
         "Single layers in float64, a batch of 3. x is hash tensor 100 + case_number, the gradient of the output y is",
-        "hash tensor 200 + case_number, both with bound 1 (cross_entropy: y is the mean loss, its gradient is 1). Weight",
-        "and bias are hash tensors 0 and 1 with a parameter's usual bounds. Arrays are flat, row-major: y, dx, dweight,",
-        "dbias.",
+        "hash tensor 200 + case_number, both with bound 1 (cross_entropy: y is the mean loss, its gradient is 1).",
+        "Weight and bias are hash tensors 0 and 1 with a parameter's usual bounds. Arrays are flat, row-major.",
     ]
     parts = []
     for case, (name, make, shape) in enumerate(LAYERS):

@@ -72,17 +72,7 @@ public:
     }
 
     /// Fills `out`. `thing` names what is being read, for the message if the file ends first.
-    void read(std::span<std::uint8_t> out, char const* thing) {
-        std::size_t filled = 0;
-        while (filled < out.size()) {
-            auto const got = next(out.data() + filled, out.size() - filled);
-            if (got == 0) {
-                fail(std::string("the file ends ") + std::to_string(out.size() - filled) + " bytes before the end of " +
-                     thing + "; it is truncated: fetch it again");
-            }
-            filled += got;
-        }
-    }
+    void read(std::span<std::uint8_t> out, char const* thing) { fill(out, 0, thing); }
 
     /// Reads `count` bytes into new memory.
     /// Memory: `count` for a plain file; for gzip at most 3 times what the stream has decoded to, and 1 MiB.
@@ -98,7 +88,7 @@ public:
             auto const piece = zipped_ ? std::max<std::uint64_t>(have, 1024 * 1024) : count;
             auto const more = static_cast<std::size_t>(std::min<std::uint64_t>(count - have, piece));
             bytes.resize(have + more);
-            read(std::span(bytes.data() + have, more), thing);
+            fill(std::span(bytes.data() + have, more), count - have - more, thing);
         }
         return bytes;
     }
@@ -146,6 +136,19 @@ private:
         if (state == Z_MEM_ERROR) throw std::bad_alloc();
         if (state != Z_OK) fail("zlib does not start, its library and header differ in version: reinstall zlib");
         inflater_.started = true;
+    }
+
+    /// Fills `out`, after which `rest` more bytes of `thing` are due.
+    void fill(std::span<std::uint8_t> out, std::uint64_t rest, char const* thing) {
+        std::size_t filled = 0;
+        while (filled < out.size()) {
+            auto const got = next(out.data() + filled, out.size() - filled);
+            if (got == 0) {
+                fail("the file ends " + std::to_string(out.size() - filled + rest) + " bytes before the end of " +
+                     thing + "; it is truncated: fetch it again");
+            }
+            filled += got;
+        }
     }
 
     /// Fills the empty buffer from disk. False at the end of the file.

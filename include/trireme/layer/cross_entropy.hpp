@@ -4,6 +4,7 @@
 
 #include <trireme/layer/layer.hpp>
 
+#include <concepts>
 #include <cstddef>
 
 namespace trireme {
@@ -45,6 +46,13 @@ struct cross_entropy {
 
     template<class Out>
     using refusal = cross_entropy_rule<wants<rank<1>>, gets<rank<Out::rank>>>;
+};
+
+/// A loss is a type that accepts an output shape, counts its FLOPs, and gives gradients and scores of a granule.
+template<class L>
+concept loss = requires(shape s) {
+    { L::accepts(s) } -> std::convertible_to<bool>;
+    { L::flops(s) } -> std::convertible_to<flops_t>;
 };
 
 } // namespace trireme

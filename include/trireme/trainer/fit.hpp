@@ -43,7 +43,7 @@ public:
         }
         void operator++(int) { ++*this; }
         friend bool operator==(iterator const& i, std::default_sentinel_t) noexcept {
-            return i.range_->done_ > i.range_->epochs_;
+            return i.range_->over();
         }
 
     private:
@@ -52,6 +52,9 @@ public:
 
     iterator begin() { return iterator(this); }
     std::default_sentinel_t end() const noexcept { return {}; }
+
+    /// True once the last epoch has been handed out.
+    bool over() const noexcept { return done_ > epochs_; }
 
 private:
     void next() {

@@ -72,9 +72,8 @@ struct chosen_shards {
 template<class Policies>
 struct option_fields {
     using devices = std::conditional_t<Policies::devices == dynamic, chosen_devices, fixed_devices<Policies::devices>>;
-    using strategy = std::conditional_t<
-        Policies::strategy_is_chosen, chosen_strategy,
-        fixed_strategy<std::conditional_t<Policies::strategy_is_named, typename Policies::named_strategy, direct>>>;
+    using strategy = std::conditional_t<Policies::strategy_is_chosen, chosen_strategy,
+                                        fixed_strategy<typename Policies::strategy>>;
     using logical_shards =
         std::conditional_t<Policies::shards == dynamic, chosen_shards,
                            fixed_shards<static_cast<std::size_t>(Policies::shards < 0 ? 0 : Policies::shards)>>;

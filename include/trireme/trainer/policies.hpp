@@ -173,7 +173,10 @@ struct trainer_policies {
     static constexpr bool strategy_is_chosen = std::is_same_v<named_strategy, chosen_at_run_time>;
     static constexpr bool is_strategy = strategy_is_chosen || reduction_strategy<named_strategy>;
     static constexpr bool strategy_is_named = !strategy_is_chosen && reduction_strategy<named_strategy>;
-    static constexpr bool is_static = devices != dynamic && shards != dynamic && strategy_is_named;
+    static constexpr bool is_static = devices != dynamic && shards != dynamic && !strategy_is_chosen;
+
+    /// The named strategy; a stand-in if there is none, or none that could be used.
+    using strategy = std::conditional_t<strategy_is_named, named_strategy, direct>;
 };
 
 namespace detail {

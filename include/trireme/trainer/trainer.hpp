@@ -4,19 +4,21 @@
 
 #include <trireme/layer/cross_entropy.hpp>
 #include <trireme/layer/network.hpp>
-#include <trireme/optimizer/optimizer.hpp>
+#include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/trainer/engine.hpp>
 #include <trireme/trainer/fit.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/policies.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace trireme {
@@ -32,7 +34,7 @@ namespace detail {
 /// The first rule that a trainer breaks; the network's own mistakes come first.
 template<class Network, class Loss, class Optimizer, class... Policies>
 constexpr auto broken_trainer_rule() {
-    if constexpr (!is_network<Network> || !optimizer<Optimizer>)
+    if constexpr (!is_network<Network> || !loss<Loss> || !optimizer<Optimizer>)
         return pack<trainer_network_rule<gets<Network>, gets<Loss>, gets<Optimizer>>>{};
     else if constexpr (!Network::valid)
         return pack<typename Network::rule>{};
@@ -59,11 +61,14 @@ public:
 
     using policies = trainer_policies<Policies...>;
     using value_type = typename policies::dtype::value_type;
-    using network_type = Network;
-    using options = typename Optimizer::template options<option_fields<policies>>;
+    // after a broken rule stand-ins keep the rest valid, so that one mistake is one error
+    using network_type = std::conditional_t<is_network<Network>, Network, network<input<1>>>;
+    using loss_type = std::conditional_t<loss<Loss>, Loss, cross_entropy>;
+    using optimizer_type = std::conditional_t<optimizer<Optimizer>, Optimizer, sgd>;
+    using options = typename optimizer_type::template options<option_fields<policies>>;
 
 private:
-    using model_type = model<Network, Loss, Optimizer, typename policies::kernel_policy, value_type>;
+    using model_type = model<network_type, loss_type, optimizer_type, typename policies::kernel_policy, value_type>;
     using engine_type = engine<model_type, options, typename policies::initialiser, typename policies::faults>;
 
 public:
@@ -76,19 +81,19 @@ public:
     static constexpr training_plan plan(batch b)
         requires(policies::is_static)
     {
-        return plan(b, data_parallel_layout{policies::devices, strategy_choice(typename policies::named_strategy{}),
+        return plan(b, data_parallel_layout{policies::devices, strategy_choice(typename policies::strategy{}),
                                             static_cast<std::size_t>(policies::shards)});
     }
     /// The same for a layout chosen when the program runs.
     static constexpr training_plan plan(batch b, data_parallel_layout const& layout) {
         training_plan p;
-        p.parameters = Network::parameters;
+        p.parameters = network_type::parameters;
         p.arena_elements = model_type::arena_elements;
-        p.state_per_parameter = Optimizer::state_per_parameter;
+        p.state_per_parameter = optimizer_type::state_per_parameter;
         p.activation_elements = model_type::pass::plan.elements;
         p.element_bytes = sizeof(value_type);
-        p.forward_flops = Network::forward_flops;
-        p.training_flops = Network::training_flops + Loss::flops(Network::output_extents::shape);
+        p.forward_flops = network_type::forward_flops;
+        p.training_flops = network_type::training_flops + loss_type::flops(network_type::output_extents::shape);
         p.control_bytes = threads::communicator::control_bytes;
         p.batch = b;
         p.layout = layout;
@@ -174,9 +179,9 @@ public:
 
     /// Sets the parameters of all devices.
     void load_parameters(std::span<value_type const> values) {
-        if (values.size() != Network::parameters)
+        if (values.size() != network_type::parameters)
             throw usage_error("load_parameters was given " + std::to_string(values.size()) + " values, the network has " +
-                              std::to_string(Network::parameters) + " parameters");
+                              std::to_string(network_type::parameters) + " parameters");
         for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), engine_->at(r).parameters().begin());
     }
 

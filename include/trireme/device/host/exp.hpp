@@ -7,6 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 namespace trireme::inline TRIREME_ISA {
 
 namespace detail {
@@ -78,3 +83,7 @@ template<class T, std::size_t N>
 }
 
 } // namespace trireme::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif

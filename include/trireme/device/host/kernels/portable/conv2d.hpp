@@ -145,22 +145,24 @@ inline void conv2d_backward_input_phase(T const* w, T const* dy, T* dx, std::siz
     constexpr std::size_t begin = ceil_div(G::padding, Phase, G::stride);
     constexpr std::size_t end = ceil_div(G::width + G::padding, Phase, G::stride);
     constexpr std::size_t steps = ceil_div(G::kernel, Phase, G::stride);
-    constexpr std::size_t inner = std::min(std::max(begin, steps == 0 ? 0 : steps - 1), std::max(begin, end));
-    constexpr std::size_t inner_end = std::max(inner, std::min(end, steps == 0 ? end : G::out_width));
-    constexpr std::size_t most_columns = 6;
-    constexpr std::size_t columns_block = even_block(inner_end - inner, most_columns);
-    for_blocks<0, G::channels, accumulators / columns_block>([&](auto channels, std::size_t c) {
-        for_blocks<inner, inner_end, most_columns>([&](auto columns, std::size_t q) {
-            conv2d_backward_input_tile<G, Lanes, channels, columns>(w, dy, dx, c, iy, row, {Phase, q}, rows, {0, steps});
+    constexpr std::size_t inner = std::clamp(steps == 0 ? 0 : steps - 1, begin, end);
+    constexpr std::size_t inner_end = std::clamp(steps == 0 ? end : G::out_width, inner, end);
+    constexpr std::size_t most_columns = 6, columns_block = even_block(inner_end - inner, most_columns);
+    for_blocks<0, G::channels, accumulators / columns_block>([&]<std::size_t Channels>(block_length<Channels>, std::size_t c) {
+        for_blocks<inner, inner_end, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t q) {
+            conv2d_backward_input_tile<G, Lanes, Channels, Columns>(w, dy, dx, c, iy, row, {Phase, q}, rows, {0, steps});
         });
     });
-    if constexpr (begin < inner || inner_end < end)
-        for_blocks<0, G::channels, accumulators>([&](auto channels, std::size_t c) {
-            for (std::size_t q = begin; q < end; q = q + 1 == inner ? inner_end : q + 1)
-                conv2d_backward_input_tile<G, Lanes, channels, 1>(
+    auto const border = [&](std::size_t q, std::size_t last) {
+        for (; q < last; ++q)
+            for_blocks<0, G::channels, accumulators / 2>([&]<std::size_t Channels>(block_length<Channels>, std::size_t c) {
+                conv2d_backward_input_tile<G, Lanes, Channels, 1>(
                     w, dy, dx, c, iy, row, {Phase, q}, rows,
                     steps_inside({Phase, q}, G::out_width, G::kernel, G::stride));
-        });
+            });
+    };
+    if constexpr (begin < inner) border(begin, inner);
+    if constexpr (inner_end < end) border(inner_end, end);
 }
 
 /// dw[o..][c][ky][kx..] += for Outs output channels and Columns kernel columns.
@@ -186,16 +188,19 @@ inline void conv2d_backward_weights_tile(T const* x, T const* dy, T* dw, std::si
             std::size_t const iy = oy * G::stride + ky - G::padding;
             T const* const gradients = dy + (o * pixels + oy * G::out_width) * Lanes + lane;
             T const* const inputs = x + (c * G::height + iy) * G::width * Lanes + lane;
-            auto const column = [&](std::size_t j, std::size_t begin, std::size_t end, vector* sums) {
-                for (std::size_t ox = begin; ox < end; ++ox) {
-                    auto const input = vector::load(inputs + (ox * G::stride + kx + j - G::padding) * Lanes);
+            for (bool right : {false, true}) // the columns beside the inner ones, one kernel column at a time
 #pragma GCC unroll 32
-                    for (std::size_t i = 0; i < Outs; ++i)
-                        sums[i * Columns] = multiply_add(vector::load(gradients + (i * pixels + ox) * Lanes), input,
-                                                         sums[i * Columns]);
+                for (std::size_t j = 0; j < Columns; ++j) {
+                    auto const all = outputs_of(j);
+                    std::size_t const end = right ? all.end : std::min(all.end, inner);
+                    for (std::size_t ox = right ? std::max(all.begin, inner_end) : all.begin; ox < end; ++ox) {
+                        auto const input = vector::load(inputs + (ox * G::stride + kx + j - G::padding) * Lanes);
+#pragma GCC unroll 32
+                        for (std::size_t i = 0; i < Outs; ++i)
+                            sum[i][j] =
+                                multiply_add(vector::load(gradients + (i * pixels + ox) * Lanes), input, sum[i][j]);
+                    }
                 }
-            };
-            static_cast<void>(column);
             for (std::size_t ox = inner; ox < inner_end; ++ox) {
                 vector input[Columns];
 #pragma GCC unroll 32
@@ -209,7 +214,86 @@ inline void conv2d_backward_weights_tile(T const* x, T const* dy, T* dw, std::si
                 }
             }
         }
+#pragma GCC unroll 32
+    for (std::size_t i = 0; i < Outs; ++i)
+#pragma GCC unroll 32
+        for (std::size_t j = 0; j < Columns; ++j)
+            dw[((o + i) * G::channels + c) * G::kernel * G::kernel + ky * G::kernel + kx + j] += sum[i][j].sum();
 }
 
 } // namespace detail
+
+/// y = conv(x, w) + b with zero padding: the cross-correlation that PyTorch calls a convolution.
+/// x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW; x and y times Lanes.
+/// Cost: one multiply-add per tap inside the image; per tap a tile of R x Q sums loads R weights and Q inputs.
+template<class G, std::size_t Lanes, class T>
+TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
+    // [inner, inner_end): output columns all of whose taps lie inside the image
+    constexpr std::size_t inner = std::min(detail::ceil_div(G::padding, 0, G::stride), G::out_width);
+    constexpr std::size_t inner_end =
+        std::clamp(detail::ceil_div(G::width + G::padding + 1, G::kernel, G::stride), inner, G::out_width);
+    constexpr std::size_t most_columns = 6, columns_block = even_block(inner_end - inner, most_columns);
+    for (std::size_t oy = 0; oy < G::out_height; ++oy) {
+        auto const rows = detail::taps_inside(oy, G::height, G::kernel, G::padding, G::stride);
+        for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
+            for_blocks<inner, inner_end, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t ox) {
+                detail::conv2d_forward_tile<G, Lanes, Outs, Columns>(x, w, b, y, o, oy, ox, rows, {0, G::kernel});
+            });
+        });
+        auto const border = [&](std::size_t ox, std::size_t last) {
+            for (; ox < last; ++ox)
+                for_blocks<0, G::out_channels, accumulators / 2>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
+                    detail::conv2d_forward_tile<G, Lanes, Outs, 1>(
+                        x, w, b, y, o, oy, ox, rows,
+                        detail::taps_inside(ox, G::width, G::kernel, G::padding, G::stride));
+                });
+        };
+        if constexpr (inner > 0) border(0, inner);
+        if constexpr (inner_end < G::out_width) border(inner_end, G::out_width);
+    }
+}
+
+/// dx = the gradient with respect to x; overwrites dx. Gathers: every input place sums the outputs it went into.
+template<class G, std::size_t Lanes, class T>
+TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
+    for (std::size_t iy = 0; iy < G::height; ++iy) {
+        detail::strided_place const row{(iy + G::padding) % G::stride, (iy + G::padding) / G::stride};
+        auto const rows = detail::steps_inside(row, G::out_height, G::kernel, G::stride);
+        [&]<std::size_t... Phase>(std::index_sequence<Phase...>) {
+            (detail::conv2d_backward_input_phase<G, Lanes, Phase>(w, dy, dx, iy, row, rows), ...);
+        }(std::make_index_sequence<G::stride>{});
+    }
+}
+
+/// Adds the gradients with respect to w and b, summed over the lanes, to dw and db. The sums run over the image first and
+/// over the lanes last.
+template<class G, std::size_t Lanes, class T>
+TRIREME_NOINLINE void conv2d_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
+    constexpr std::size_t width = register_lanes<T, Lanes>, pixels = G::out_height * G::out_width;
+    using vector = lane_vector<T, width>;
+    for_blocks<0, G::out_channels, accumulators / 2>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
+        vector sum[Outs];
+#pragma GCC unroll 32
+        for (std::size_t i = 0; i < Outs; ++i) sum[i] = vector::all(0);
+        for (std::size_t at = 0; at < pixels * Lanes; at += width)
+#pragma GCC unroll 32
+            for (std::size_t i = 0; i < Outs; ++i)
+                sum[i] = sum[i] + vector::load(dy + (o + i) * pixels * Lanes + at);
+#pragma GCC unroll 32
+        for (std::size_t i = 0; i < Outs; ++i) db[o + i] += sum[i].sum();
+    });
+    constexpr std::size_t most_columns = 6, columns_block = even_block(G::kernel, most_columns);
+    for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
+        for (std::size_t c = 0; c < G::channels; ++c)
+            for (std::size_t ky = 0; ky < G::kernel; ++ky)
+                for_blocks<0, G::kernel, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t kx) {
+                    detail::conv2d_backward_weights_tile<G, Lanes, Outs, Columns>(x, dy, dw, o, c, ky, kx);
+                });
+    });
+}
+
 } // namespace trireme::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif

@@ -21,10 +21,9 @@ void for_taps(F const& f) noexcept {
                 for (std::size_t c = 0; c < G::channels; ++c)
                     for (std::size_t ky = 0; ky < G::kernel; ++ky)
                         for (std::size_t kx = 0; kx < G::kernel; ++kx) {
-                            std::size_t const iy = oy * G::stride + ky, ix = ox * G::stride + kx; // in the padded image
-                            bool const inside = iy >= G::padding && iy < G::height + G::padding && ix >= G::padding
-                                && ix < G::width + G::padding;
-                            if (inside) f(o, oy, ox, c, ky, kx, iy - G::padding, ix - G::padding);
+                            std::size_t const iy = oy * G::stride + ky - G::padding; // above the image it wraps, and is
+                            std::size_t const ix = ox * G::stride + kx - G::padding; // larger than any height
+                            if (iy < G::height && ix < G::width) f(o, oy, ox, c, ky, kx, iy, ix);
                         }
 }
 

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// LeNet on Fashion-MNIST: the smallest real training there is, first on one device, then on two.
+//
+// LeNet is the network of the textbooks (here with sigmoids, as in "Dive into Deep Learning", chapter 7.6): 61,706
+// parameters, a millisecond or two per step. It is the hard case for data parallelism, because so little work hides so
+// little overhead: frameworks that dispatch every operation lose here what the second device brings.
+//
+// The program prints what it is about to run (the network, its memory, its traffic: all known before the first step),
+// trains, tests after every epoch, and compares the two speeds. The devices of one run hold the same weights at all times;
+// with --reproducible V even both runs end with the same bits: compare weights_hash in the file of --log.
+//
+// Exit codes: 0; 2 for a wrong flag, missing data or a layout that cannot work; 3 for a failure while it runs.
+
+#include "lenet_flags.hpp"
+
+#include <trireme/trireme.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+using namespace trireme;
+
+// ---- The composition: one type for every layout that the flags can ask for ------------------------------------------
+
+// clang-format off
+using lenet = network<input<1, 28, 28>,
+    conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>,
+    conv2d<16, kernel<5>>,            sigmoid, avg_pool2d<2>,
+    flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
+// clang-format on
+
+// What the flags choose is left open here, and checked when a trainer is constructed instead of by the compiler. It costs
+// no speed: a fixed layout runs the very same engine.
+using lenet_trainer = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>,
+                                            reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>>;
+
+lenet_trainer::options options_for(lenet_flags const& flags, int devices) {
+    auto const strategy = flags.strategy == "ring"   ? strategy_choice(ring{})
+                          : flags.strategy == "tree" ? strategy_choice(double_binary_tree{})
+                                                     : strategy_choice(direct{});
+    return {.learning_rate = flags.learning_rate,
+            .batch = flags.batch,
+            .seed = flags.seed,
+            .devices = devices,
+            .strategy = strategy,
+            .logical_shards = flags.reproducible};
+}
+
+// ---- What is known before the run -----------------------------------------------------------------------------------
+
+void print_setting(lenet_flags const& flags, std::vector<int> const& runs) {
+    using kernel_policy = lenet_trainer::policies::kernel_policy;
+    std::printf("instruction set   %s\n", instruction_set);
+    std::printf("processors        %d\n", patience::processors());
+    std::printf("kernels           %s, %zu images at a time\n", kernel_policy::name, kernel_policy::lanes<float>);
+    std::printf("devices           %d", runs.front());
+    if (runs.size() > 1) std::printf(", then %d", runs.back());
+    std::printf(" (%s: threads of this process)\n", lenet_trainer::policies::mesh::device::name);
+    std::printf("gradients added   %s", flags.strategy.c_str());
+    if (flags.reproducible != 0) std::printf(", %zu logical shards in a fixed tree", flags.reproducible);
+    std::printf("\n\n%s\n", network_table<lenet>().c_str());
+}
+
+/// One column per run.
+void print_plan(lenet_flags const& flags, std::vector<int> const& runs) {
+    std::vector<training_plan> plans;
+    std::vector<owned_bytes> fullest; // memory of the device that needs most; the others need less gradient memory
+    for (auto const devices : runs) {
+        auto const o = options_for(flags, devices);
+        plans.push_back(lenet_trainer::plan(o.batch, lenet_trainer::layout_of(o)));
+        fullest.push_back({});
+        for (int r = 0; r < devices; ++r)
+            if (auto const m = plans.back().memory(r); m.total() > fullest.back().total()) fullest.back() = m;
+    }
+    auto const row = [&](char const* what, auto value) {
+        std::printf("%-36s", what);
+        for (std::size_t i = 0; i < plans.size(); ++i)
+            std::printf(" %14s", detail::with_commas(value(plans[i], fullest[i])).c_str());
+        std::printf("\n");
+    };
+    std::printf("the plan, for batches of %zu; memory is bytes per device\n", flags.batch);
+    row("devices", [](auto& p, auto&) { return static_cast<bytes_t>(p.devices()); });
+    row("parameters", [](auto& p, auto&) { return p.parameters; });
+    row("memory: parameters", [](auto&, auto& m) { return m.parameters; });
+    row("memory: gradients", [](auto&, auto& m) { return m.gradients; });
+    row("memory: optimizer state", [](auto&, auto& m) { return m.optimizer_state; });
+    row("memory: activations", [](auto&, auto& m) { return m.activations; });
+    row("memory: counters for waiting", [](auto&, auto& m) { return m.control; });
+    row("memory: total", [](auto&, auto& m) { return m.total(); });
+    row("bytes between devices per step", [](auto& p, auto&) { return p.wire_bytes_per_step(); });
+    row("FLOPs per step", [](auto& p, auto&) { return p.flops_per_step(); });
+}
+
+// ---- What is said while it runs -------------------------------------------------------------------------------------
+
+/// The line that rewrites itself on a terminal, ten times per second. Elsewhere one line per epoch is enough.
+class progress_line {
+public:
+    void operator()(progress_report const& p) {
+        auto const now = std::chrono::steady_clock::now();
+        if (!terminal_ || (now < next_ && p.batch != p.batches)) return;
+        next_ = now + std::chrono::milliseconds(100);
+        auto const rate = static_cast<double>(p.samples) / p.seconds;
+        auto const left = static_cast<std::size_t>(p.epochs - p.epoch + 1) * p.samples_per_epoch - p.samples;
+        std::printf("\repoch %d of %d  step %zu of %zu  loss %.4f  %.0f samples/s  %.0f s left \033[K", p.epoch, p.epochs,
+                    p.batch, p.batches, p.loss, rate, std::ceil(static_cast<double>(left) / rate));
+        std::fflush(stdout);
+    }
+    /// Before anything else is printed.
+    void clear() const {
+        if (terminal_) std::printf("\r\033[K");
+    }
+
+private:
+    bool terminal_ = isatty(STDOUT_FILENO) == 1;
+    std::chrono::steady_clock::time_point next_ = {};
+};
+
+/// 64-bit FNV-1a of the parameters' bytes: two runs with equal hashes have, for all practical purposes, equal weights.
+std::uint64_t weights_hash(std::span<float const> weights) {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (auto const byte : std::as_bytes(weights)) hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
+    return hash;
+}
+
+/// JSON lines, one per epoch and run, on disk as soon as the epoch is over.
+class log_file {
+public:
+    explicit log_file(std::string path) : path_(std::move(path)) {
+        if (path_.empty()) return;
+        out_.open(path_);
+        if (!out_)
+            throw usage_error("--log " + path_ + ": cannot be written (" + std::strerror(errno) +
+                              "); name a file in a folder that exists and is yours");
+    }
+
+    void write(lenet_flags const& flags, epoch_report const& e, std::uint64_t hash) {
+        if (path_.empty()) return;
+        char loss[32] = "null"; // JSON has no NaN
+        if (std::isfinite(e.loss)) std::snprintf(loss, sizeof loss, "%.17g", e.loss);
+        char line[600];
+        std::snprintf(line, sizeof line,
+                      R"({"devices": %d, "strategy": "%s", "batch": %zu, "seed": %llu, "reproducible": %zu, )"
+                      R"("epoch": %d, "loss": %s, "test_accuracy": %.17g, "samples_per_second": %.17g, )"
+                      R"("sync_share": %.17g, "data_share": %.17g, "weights_hash": "%016llx"})",
+                      e.devices, flags.strategy.c_str(), flags.batch, static_cast<unsigned long long>(flags.seed),
+                      flags.reproducible, e.epoch, loss, e.test.accuracy, e.samples_per_second, e.sync_share,
+                      e.data_share, static_cast<unsigned long long>(hash));
+        out_ << line << std::endl;
+        if (!out_) throw std::runtime_error("--log " + path_ + ": writing failed; is the disk full?");
+    }
+
+private:
+    std::string path_;
+    std::ofstream out_;
+};
+
+// ---- The run --------------------------------------------------------------------------------------------------------
+
+/// Trains from the first weights on; returns samples per second, tests excluded.
+double train(lenet_flags const& flags, int devices, dataset const& data, log_file& log) {
+    std::printf("\n%d device%s\n", devices, devices == 1 ? "" : "s");
+    lenet_trainer trainer(options_for(flags, devices));
+    progress_line progress;
+    double seconds = 0, waiting_for_data = 0, synchronising = 0;
+    // `std::ref`, because `fit` keeps a copy of its observer
+    for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
+        progress.clear();
+        std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.0f samples/s\n", epoch.epoch, epoch.loss,
+                    epoch.test.accuracy, epoch.samples_per_second);
+        std::fflush(stdout);
+        log.write(flags, epoch, weights_hash(trainer.parameters()));
+        seconds += epoch.seconds;
+        waiting_for_data += epoch.data_share * epoch.seconds;
+        synchronising += epoch.sync_share * epoch.seconds;
+    }
+    std::printf("waiting for data: %.2f%% of the step; adding gradients: %.1f%%\n", 100 * waiting_for_data / seconds,
+                100 * synchronising / seconds);
+    return static_cast<double>(data.train.size()) * flags.epochs / seconds;
+}
+
+int run(lenet_flags const& flags) {
+    auto const runs = flags.devices == 0 ? std::vector<int>{1, 2} : std::vector<int>{flags.devices};
+    for (auto const devices : runs) check_layout(lenet_trainer::layout_of(options_for(flags, devices)), flags.batch);
+    auto const data = fashion_mnist::load(flags.data);
+    if (flags.batch > data.train.size())
+        throw usage_error("--batch " + std::to_string(flags.batch) + ": there are only " +
+                          std::to_string(data.train.size()) + " training images; use a batch of at most so many");
+    log_file log(flags.log);
+
+    print_setting(flags, runs);
+    print_plan(flags, runs);
+    std::vector<double> speed;
+    for (auto const devices : runs) speed.push_back(train(flags, devices, data, log));
+    if (runs.size() > 1)
+        std::printf("\n%d devices are %.2f times as fast as %d: %.0f against %.0f samples/s\n", runs.back(),
+                    speed.back() / speed.front(), runs.front(), speed.back(), speed.front());
+    return 0;
+}
+
+int main(int argc, char** argv) {
+    try {
+        auto const flags = lenet_flags::parse(argc, argv);
+        return flags ? run(*flags) : 0;
+    } catch (usage_error const& e) {
+        std::fprintf(stderr, "lenet: %s\n", e.what());
+        return 2;
+    } catch (data_error const& e) {
+        std::fprintf(stderr, "lenet: %s\n", e.what());
+        return 2;
+    } catch (std::exception const& e) { // device_error, deadline_error, or the system's own: no memory, no threads
+        std::fprintf(stderr, "\nlenet: %s\n", e.what());
+        return 3;
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "lenet_flags.hpp"
+
+#include <trireme/core/errors.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <iostream>
+#include <limits>
+#include <sstream>
+
+namespace {
+
+/// A number from `least` to `most`, and nothing else: CLI11 alone would read 010 as 8, and take NaN.
+template<class T>
+CLI::Validator number(T least, T most, char const* kind) {
+    auto const check = [=](std::string const& text) -> std::string {
+        T value{};
+        auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most) return {};
+        std::ostringstream what;
+        what << "'" << text << "' is not a " << kind << " from " << least << " to " << most;
+        return what.str();
+    };
+    return CLI::Validator(check, "");
+}
+
+template<class T>
+CLI::Validator whole_number(T least, T most) {
+    return number(least, most, "whole number");
+}
+
+} // namespace
+
+std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv) {
+    lenet_flags f;
+    CLI::App app("Trains LeNet on Fashion-MNIST on 1 device, then on 2, and prints the speed-up.", "lenet");
+    app.add_option("--epochs", f.epochs, "how often each training image is seen")
+        ->check(whole_number(1, 1000000))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--batch", f.batch, "images per step, over all devices")
+        ->check(whole_number<std::size_t>(1, std::numeric_limits<std::uint32_t>::max()))
+        ->type_name("N")
+        ->capture_default_str();
+    // The library has no such limit, but it proves every schedule, and that takes a second for 512 devices.
+    app.add_option("--devices", f.devices, "train on so many only [default: 1, then 2]")
+        ->check(whole_number(1, 256))
+        ->type_name("N");
+    app.add_option("--strategy", f.strategy, "how devices add their gradients")
+        ->check(CLI::IsMember({"ring", "tree", "direct"}).description("{ring,tree,direct}"))
+        ->type_name("")
+        ->capture_default_str();
+    app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
+        ->check(whole_number<std::size_t>(0, 4096))
+        ->type_name("V")
+        ->capture_default_str();
+    app.add_option("--learning-rate", f.learning_rate, "step size of plain SGD")
+        ->check(number(1e-6, 1e6, "number"))
+        ->type_name("RATE")
+        ->default_str("0.9"); // 0.9f has nine digits
+    app.add_option("--seed", f.seed, "of the initial weights and the order of the images")
+        ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--data", f.data, "folder of the four Fashion-MNIST files [default: Debian's package]")->type_name("DIR");
+    app.add_option("--log", f.log, "write one JSON object per epoch and run to this file")->type_name("FILE");
+    try {
+        app.parse(argc, argv);
+    } catch (CLI::CallForHelp const&) {
+        std::cout << app.help();
+        return {};
+    } catch (CLI::ParseError const& e) {
+        throw trireme::usage_error(std::string(e.what()) + "; try --help");
+    }
+    return f;
+}

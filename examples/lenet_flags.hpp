@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+// The command line of lenet as a plain struct. Parsing it is in a translation unit of its own, because CLI11 takes longer
+// to compile than the whole training program.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+struct lenet_flags {
+    int epochs = 3;
+    std::size_t batch = 256;
+    int devices = 0; // 0: first 1, then 2
+    std::string strategy = "direct";
+    std::size_t reproducible = 0; // logical shards; 0: off
+    float learning_rate = 0.9f;
+    std::uint64_t seed = 1;
+    std::string data; // empty: where the library looks by itself
+    std::string log;  // empty: none
+
+    /// Nothing if only --help was asked for, and has been printed. Throws usage_error, with a sentence for the user.
+    static std::optional<lenet_flags> parse(int argc, char const* const* argv);
+};

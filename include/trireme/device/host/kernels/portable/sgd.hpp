@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/device/host/kernels.hpp>
+#include <trireme/device/host/lanes.hpp>
+
+#include <cstddef>
+
+namespace trireme::inline TRIREME_ISA {
+
+// A weight's new bits do not depend on its place in the array, so that a shard of it may be updated anywhere.
+
+/// w -= rate * d, d = g + decay * w; n values.
+template<class T>
+TRIREME_NOINLINE void sgd_update(portable, T* w, T const* g, std::size_t n, T rate, T decay) noexcept {
+    using vector = lane_vector<T, full_register<T>>;
+    for (std::size_t i = 0; i < n; i += vector::size) {
+        auto const weight = vector::load(w + i, n - i);
+        auto const d = multiply_add(vector::all(decay), weight, vector::load(g + i, n - i));
+        multiply_add(vector::all(-rate), d, weight).store(w + i, n - i);
+    }
+}
+
+/// v = momentum * v + d, w -= rate * v, d = g + decay * w; n values.
+template<class T>
+TRIREME_NOINLINE void sgd_momentum_update(portable, T* w, T* velocity, T const* g, std::size_t n, T rate, T momentum,
+                                          T decay) noexcept {
+    using vector = lane_vector<T, full_register<T>>;
+    for (std::size_t i = 0; i < n; i += vector::size) {
+        auto const weight = vector::load(w + i, n - i);
+        auto const d = multiply_add(vector::all(decay), weight, vector::load(g + i, n - i));
+        auto const v = multiply_add(vector::all(momentum), vector::load(velocity + i, n - i), d);
+        v.store(velocity + i, n - i);
+        multiply_add(vector::all(-rate), v, weight).store(w + i, n - i);
+    }
+}
+
+/// v = momentum * v + d, w -= rate * (d + momentum * v), d = g + decay * w; n values.
+/// Source: PyTorch's torch.optim.SGD(nesterov=True), which is Sutskever et al. 2013 in shifted variables.
+template<class T>
+TRIREME_NOINLINE void sgd_nesterov_update(portable, T* w, T* velocity, T const* g, std::size_t n, T rate, T momentum,
+                                          T decay) noexcept {
+    using vector = lane_vector<T, full_register<T>>;
+    for (std::size_t i = 0; i < n; i += vector::size) {
+        auto const weight = vector::load(w + i, n - i);
+        auto const d = multiply_add(vector::all(decay), weight, vector::load(g + i, n - i));
+        auto const v = multiply_add(vector::all(momentum), vector::load(velocity + i, n - i), d);
+        v.store(velocity + i, n - i);
+        auto const ahead = multiply_add(vector::all(momentum), v, d);
+        multiply_add(vector::all(-rate), ahead, weight).store(w + i, n - i);
+    }
+}
+
+} // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Policies that are unknown, doubled, contradictory or empty, and options that the type has already answered.
+#include <trireme/trireme.hpp>
+using namespace trireme;
+
+using net = network<input<1, 28, 28>, flatten, linear<10>>;
+struct my_ring {}; // a strategy in name only
+
+#if defined(UNKNOWN_POLICY)
+// UNKNOWN_POLICY: TRI0021 | Allowed, each at most once | at_policy<1 | ring
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, ring>;
+#elif defined(DOUBLED_POLICY)
+// DOUBLED_POLICY: TRI0022 | keep one of them | at_policy<0 | at_policy<2 | reduce_by< | direct
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, reduce_by<ring>, on<mesh<host, dp<2>>>, reduce_by<direct>>;
+#elif defined(THE_SAME_POLICY_TWICE)
+// THE_SAME_POLICY_TWICE: TRI0022 | at_policy<0 | at_policy<1 | reduce_by<
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, reduce_by<ring>, reduce_by<ring>>;
+#elif defined(CONTRADICTORY_POLICIES)
+// CONTRADICTORY_POLICIES: TRI0023 | fixes the order of additions | reproducible< | ring
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<ring>, reproducible<fixed_tree, 8>>;
+#elif defined(ZERO_DEVICES)
+// ZERO_DEVICES: TRI0020 | at least one device | at_least<1> | devices<0>
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<0>>>>;
+#elif defined(FEWER_SHARDS_THAN_DEVICES)
+// FEWER_SHARDS_THAN_DEVICES: TRI0024 | at_least<4> | shards<2>
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<4>>>, reproducible<fixed_tree, 2>>;
+#elif defined(NO_STRATEGY)
+// NO_STRATEGY: TRI0026 | my_ring
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<my_ring>>;
+#elif defined(NO_NETWORK)
+// NO_NETWORK: TRI0027 | gets<
+// errors <= 1
+using program = trainer<linear<10>, cross_entropy, sgd>;
+#elif defined(NO_OPTIMIZER)
+// NO_OPTIMIZER: TRI0027 | gets<
+// errors <= 1
+using program = trainer<net, cross_entropy, on<mesh<host, dp<2>>>>;
+#elif defined(DEVICES_GIVEN_TWICE)
+// DEVICES_GIVEN_TWICE: TRI0040 | dp<dynamic>
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>>;
+program::options given{.devices = 4};
+#elif defined(STRATEGY_GIVEN_TWICE)
+// STRATEGY_GIVEN_TWICE: TRI0041 | chosen_at_run_time
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, reduce_by<ring>>;
+program::options given{.strategy = direct{}};
+#elif defined(SHARDS_GIVEN_TWICE)
+// SHARDS_GIVEN_TWICE: TRI0042 | reproducible<fixed_tree, dynamic>
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 8>>;
+program::options given{.logical_shards = 4};
+#else
+using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 8>, on<mesh<host, dp<2>>>, reduce_by<direct>>;
+#endif
+
+auto use() { return program::plan(batch{64}).parameters; }

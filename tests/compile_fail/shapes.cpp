@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Shapes that do not fit: the message names the layer by its position, and both numbers.
+#include <trireme/trireme.hpp>
+using namespace trireme;
+
+#if defined(LINEAR_ON_AN_IMAGE)
+// LINEAR_ON_AN_IMAGE: TRI0012 | insert flatten before it | at_layer<3 | linear<120> | wants< | rank<1> | rank<3>
+// errors <= 1
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, linear<120>>;
+#elif defined(KERNEL_LARGER_THAN_ITS_INPUT)
+// KERNEL_LARGER_THAN_ITS_INPUT: TRI0011 | at_layer<2 | at_most<14> | kernel<15>
+// errors <= 1
+using net = network<input<1, 28, 28>, relu, avg_pool2d<2>, conv2d<6, kernel<15>>, flatten, linear<10>>;
+#elif defined(CONVOLUTION_BEHIND_FLATTEN)
+// CONVOLUTION_BEHIND_FLATTEN: TRI0010 | at_layer<1 | rank<3> | rank<1>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, conv2d<6, kernel<5>>, flatten, linear<10>>;
+#elif defined(WINDOW_LARGER_THAN_ITS_INPUT)
+// WINDOW_LARGER_THAN_ITS_INPUT: TRI0015 | at_layer<0 | at_most<5> | kernel<6>
+// errors <= 1
+using net = network<input<1, 5, 8>, max_pool2d<6>, flatten, linear<10>>;
+#elif defined(POOLING_A_VECTOR)
+// POOLING_A_VECTOR: TRI0014 | at_layer<0 | rank<3> | rank<1>
+// errors <= 1
+using net = network<input<10>, avg_pool2d<2>>;
+#elif defined(NO_LAYER)
+// NO_LAYER: TRI0018 | at_layer<1 | int
+// errors <= 1
+using net = network<input<10>, relu, int>;
+#elif defined(LOSS_ON_AN_IMAGE)
+// LOSS_ON_AN_IMAGE: TRI0019 | rank<1> | rank<3>
+// errors <= 1
+using net = network<input<1, 28, 28>, conv2d<10, kernel<5>>>;
+#else
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, flatten, linear<10>>;
+#endif
+
+// The first use of the network is what does not compile.
+#if defined(LINEAR_ON_AN_IMAGE) || defined(POOLING_A_VECTOR)
+std::size_t use() { return net::parameters; }
+#else
+auto use() { return trainer<net, cross_entropy, sgd>::plan(batch{64}).parameters; }
+#endif
