@@ -34,15 +34,15 @@ struct hyperbolic_tangent_function {
     }
 };
 
-/// max(x, 0); the slope at 0 is 0, and a NaN stays a NaN.
+/// max(x, 0); the slope at 0 is 0, and a NaN stays a NaN. The slope is told by y alone, so that x need not be kept.
 struct relu_function {
     template<class T>
     TRIREME_HOST_DEVICE static T value(T x) noexcept {
         return x <= 0 ? T(0) : x;
     }
     template<class T>
-    TRIREME_HOST_DEVICE static T slope(T x, T) noexcept {
-        return x <= 0 ? T(0) : T(1);
+    TRIREME_HOST_DEVICE static T slope(T, T y) noexcept {
+        return y <= 0 ? T(0) : T(1);
     }
 };
 

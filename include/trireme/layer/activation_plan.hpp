@@ -103,7 +103,7 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
             dies[i] = 2 * depth - i;
         if (i > 0 && i - 1 >= first_trainable && Network::row(i - 1).description.backward_reads_output)
             dies[i] = 2 * depth - (i - 1);
-        bool const wanted = i > first_trainable;
+        bool const wanted = i > first_trainable || i == depth;
         born[grad(i)] = wanted ? 2 * depth - i : never;
         dies[grad(i)] = wanted ? 2 * depth - (i - 1) : never;
     }
@@ -144,7 +144,7 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     plan.elements = holes.top();
     for (std::size_t i = 0; i <= depth; ++i) {
         plan.value[i] = at[root[i]];
-        plan.gradient[i] = i > first_trainable ? at[root[grad(i)]] : npos;
+        plan.gradient[i] = i > first_trainable || i == depth ? at[root[grad(i)]] : npos;
     }
     return plan;
 }

@@ -54,16 +54,17 @@ struct initialise {
     using method = Method;
 };
 
-/// Fills the parameter arena of `Network`. Element i of tensor k of layer l is a function of (seed, l, k, i) alone.
+/// Fills the parameter arena of `Network`. Element i of the network's t-th parameter tensor is a function of (seed, t, i)
+/// alone, so that layers without parameters come and go without changing the others' weights.
 template<class Network, class Method, class T>
 void initialise_parameters(T* parameters, std::uint64_t seed) {
+    std::uint32_t tensor = 0;
     for (std::size_t l = 0; l < Network::depth; ++l) {
         auto const& d = Network::row(l).description;
         T* at = parameters + Network::row(l).first_parameter;
-        for (int k = 0; k < d.parameter_count; ++k) {
+        for (int k = 0; k < d.parameter_count; ++k, ++tensor) {
             auto const& p = d.parameters[k];
-            random_stream const r(seed, random_purpose::parameters, static_cast<std::uint32_t>(l),
-                                  static_cast<std::uint16_t>(k));
+            random_stream const r(seed, random_purpose::parameters, tensor);
             for (std::size_t i = 0; i < p.shape.size(); ++i)
                 *at++ = p.init == initial::weights ? static_cast<T>(Method::value(p, r, i))
                                                    : static_cast<T>(p.init == initial::ones ? 1 : 0);

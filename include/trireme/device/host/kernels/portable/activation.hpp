@@ -95,9 +95,9 @@ struct register_function<relu_function> {
         return lane_vector<T, N>::select(x <= zero, zero, x);
     }
     template<class T, std::size_t N>
-    [[gnu::always_inline]] static lane_vector<T, N> slope(lane_vector<T, N> x, lane_vector<T, N>) noexcept {
+    [[gnu::always_inline]] static lane_vector<T, N> slope(lane_vector<T, N>, lane_vector<T, N> y) noexcept {
         auto const zero = lane_vector<T, N>::all(0);
-        return lane_vector<T, N>::select(x <= zero, zero, lane_vector<T, N>::all(1));
+        return lane_vector<T, N>::select(y <= zero, zero, lane_vector<T, N>::all(1));
     }
 };
 

@@ -25,6 +25,13 @@ template<class G, std::size_t Lanes, std::size_t Width, class F>
                       ((c * G::height + oy * G::stride) * G::width + ox * G::stride) * Lanes + lane);
 }
 
+/// Whether an input may lie in several windows, and whether every input lies in exactly one. The gradients of the first
+/// are added up; those of the second need no zeros beforehand.
+template<class G>
+inline constexpr bool windows_overlap = G::stride < G::kernel;
+template<class G>
+inline constexpr bool windows_tile = G::stride == G::kernel && G::height % G::kernel == 0 && G::width % G::kernel == 0;
+
 } // namespace detail
 
 /// y = the mean of each window. Rows and columns beyond the last full window do not count.
@@ -47,13 +54,13 @@ template<class G, std::size_t Lanes, class T>
 TRIREME_NOINLINE void avg_pool2d_backward_input(portable, T const* dy, T* dx) noexcept {
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
-    std::memset(dx, 0, G::channels * G::height * G::width * Lanes * sizeof(T));
+    if constexpr (!detail::windows_tile<G>) std::memset(dx, 0, G::channels * G::height * G::width * Lanes * sizeof(T));
     detail::for_lane_windows<G, Lanes, width>([&](std::size_t output, std::size_t input) {
         auto const share = vector::load(dy + output) / vector::all(T(G::kernel * G::kernel));
         for (std::size_t ky = 0; ky < G::kernel; ++ky)
             for (std::size_t kx = 0; kx < G::kernel; ++kx) {
                 T* const to = dx + input + (ky * G::width + kx) * Lanes;
-                (vector::load(to) + share).store(to);
+                (detail::windows_overlap<G> ? vector::load(to) + share : share).store(to);
             }
     });
 }
@@ -81,7 +88,7 @@ TRIREME_NOINLINE void max_pool2d_backward_input(portable, T const* x, T const*, 
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
     static_assert(G::kernel * G::kernel < std::size_t{1} << 24); // a place in the window is counted in T
-    std::memset(dx, 0, G::channels * G::height * G::width * Lanes * sizeof(T));
+    if constexpr (!detail::windows_tile<G>) std::memset(dx, 0, G::channels * G::height * G::width * Lanes * sizeof(T));
     detail::for_lane_windows<G, Lanes, width>([&](std::size_t output, std::size_t input) {
         auto largest = vector::load(x + input), place = vector::all(0);
         for (std::size_t ky = 0; ky < G::kernel; ++ky)
@@ -95,8 +102,8 @@ TRIREME_NOINLINE void max_pool2d_backward_input(portable, T const* x, T const*, 
         for (std::size_t ky = 0; ky < G::kernel; ++ky)
             for (std::size_t kx = 0; kx < G::kernel; ++kx) {
                 T* const to = dx + input + (ky * G::width + kx) * Lanes;
-                auto const mine = place == vector::all(T(ky * G::kernel + kx));
-                (vector::load(to) + vector::select(mine, gradient, none)).store(to);
+                auto const share = vector::select(place == vector::all(T(ky * G::kernel + kx)), gradient, none);
+                (detail::windows_overlap<G> ? vector::load(to) + share : share).store(to);
             }
     });
 }

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+// Replaces the global operators new and delete of a test program and counts. Include it in one file of the program.
+namespace allocation_hook {
+
+inline std::atomic<std::size_t> allocations{0};       ///< calls of any operator new
+inline std::atomic<std::size_t> aligned_to_line{0};   ///< bytes asked for with the alignment of a cache line
+inline std::atomic<std::size_t> aligned_beyond{0};    ///< bytes asked for with a larger alignment
+
+inline void* plain(std::size_t bytes) {
+    ++allocations;
+    if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+    throw std::bad_alloc();
+}
+inline void* aligned(std::size_t bytes, std::size_t alignment) {
+    ++allocations;
+    if (alignment == 64) aligned_to_line += bytes;
+    if (alignment > 64) aligned_beyond += bytes;
+    if (void* p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)) return p;
+    throw std::bad_alloc();
+}
+
+} // namespace allocation_hook
+
+void* operator new(std::size_t bytes) { return allocation_hook::plain(bytes); }
+void* operator new[](std::size_t bytes) { return allocation_hook::plain(bytes); }
+void* operator new(std::size_t bytes, std::align_val_t a) {
+    return allocation_hook::aligned(bytes, static_cast<std::size_t>(a));
+}
+void* operator new[](std::size_t bytes, std::align_val_t a) {
+    return allocation_hook::aligned(bytes, static_cast<std::size_t>(a));
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }

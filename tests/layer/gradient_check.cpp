@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <doctest/doctest.h>
+#include <trireme/trireme.hpp>
+
+#include <trireme/device/host/kernels/reference/activation.hpp>
+#include <trireme/device/host/kernels/reference/conv2d.hpp>
+#include <trireme/device/host/kernels/reference/linear.hpp>
+#include <trireme/device/host/kernels/reference/pool2d.hpp>
+
+using namespace trireme;
+
+namespace {
+
+/// A layer with a fault to choose, for testing the checker: y = s x with one slope s.
+enum class fault { none, wrong_sign, forgets_a_term, adds_to_input_gradient, overwrites_parameter_gradient, reads_input };
+
+template<fault Fault>
+struct scaled {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.parameter_count = 1;
+        d.parameters[0] = {"slope", make_shape(1), 1, 1, initial::ones};
+        d.backward_reads_input = Fault != fault::reads_input;
+        d.backward_reads_output = false;
+        return d;
+    }
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.parameter(0)[0] * io.x[i];
+    }
+    static void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.dx.size(); ++i) {
+            auto const d = (Fault == fault::wrong_sign ? -1 : 1) * io.parameter(0)[0] * io.dy[i];
+            if (Fault == fault::adds_to_input_gradient)
+                io.dx[i] += d;
+            else
+                io.dx[i] = d;
+        }
+    }
+    static void backward_weights(auto const& io) {
+        double sum = 0;
+        for (std::size_t i = Fault == fault::forgets_a_term ? 1 : 0; i < io.x.size(); ++i) sum += io.x[i] * io.dy[i];
+        if (Fault == fault::overwrites_parameter_gradient)
+            io.gradient(0)[0] = sum;
+        else
+            io.gradient(0)[0] += sum;
+    }
+};
+
+} // namespace
+
+TEST_SUITE("layer/gradient_check") {
+    TEST_CASE_TEMPLATE("every layer's backward is the derivative of its forward", Kernels, portable, reference) {
+        CHECK(check_gradients<conv2d<3, kernel<3>>, input<2, 5, 6>, Kernels>().ok());
+        CHECK(check_gradients<conv2d<3, kernel<5>, padding<2>>, input<1, 6, 5>, Kernels>().ok());
+        CHECK(check_gradients<conv2d<2, kernel<3>, padding<1>, stride<2>>, input<2, 7, 6>, Kernels>().ok());
+        CHECK(check_gradients<conv2d<5, kernel<1>>, input<3, 2, 2>, Kernels>().ok());
+        CHECK(check_gradients<avg_pool2d<2>, input<2, 4, 6>, Kernels>().ok());
+        CHECK(check_gradients<avg_pool2d<2>, input<1, 5, 5>, Kernels>().ok());
+        CHECK(check_gradients<avg_pool2d<3, stride<2>>, input<1, 7, 7>, Kernels>().ok());
+        CHECK(check_gradients<max_pool2d<2>, input<2, 4, 6>, Kernels>().ok());
+        CHECK(check_gradients<max_pool2d<3, stride<2>>, input<1, 7, 7>, Kernels>().ok());
+        CHECK(check_gradients<max_pool2d<2, stride<3>>, input<1, 8, 8>, Kernels>().ok());
+        CHECK(check_gradients<sigmoid, input<3, 4>, Kernels>().ok());
+        CHECK(check_gradients<hyperbolic_tangent, input<13>, Kernels>().ok());
+        CHECK(check_gradients<relu, input<2, 3, 4>, Kernels>().ok());
+        CHECK(check_gradients<linear<7>, input<11>, Kernels>().ok());
+        CHECK(check_gradients<linear<1>, input<1>, Kernels>().ok());
+        CHECK(check_gradients<flatten, input<2, 3, 4>, Kernels>().ok());
+    }
+
+    TEST_CASE("the report counts every derivative") {
+        constexpr auto lanes = portable::lanes<double>;
+        CHECK(check_gradients<linear<7>, input<11>>().derivatives == 11 * lanes + 7 * 11 + 7);
+    }
+
+    TEST_CASE("the checker finds what is wrong with a layer") {
+        using in = input<2, 3>;
+        CHECK(check_gradients<scaled<fault::none>, in>().ok());
+        CHECK(check_gradients<scaled<fault::wrong_sign>, in>().input_error > 0.01);
+        CHECK(check_gradients<scaled<fault::forgets_a_term>, in>().parameter_error > 1e-4);
+        CHECK_FALSE(check_gradients<scaled<fault::adds_to_input_gradient>, in>().overwrites_input_gradient);
+        CHECK_FALSE(check_gradients<scaled<fault::overwrites_parameter_gradient>, in>().adds_parameter_gradients);
+        CHECK_FALSE(check_gradients<scaled<fault::reads_input>, in>().ok()); // it said that it does not
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/trireme.hpp>
+
+// The networks that several tests train.
+namespace test_networks {
+using namespace trireme;
+
+template<class Activation, class Pooling>
+using lenet_of = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, Activation, Pooling, conv2d<16, kernel<5>>,
+                         Activation, Pooling, flatten, linear<120>, Activation, linear<84>, Activation, linear<10>>;
+using lenet = lenet_of<sigmoid, avg_pool2d<2>>;
+
+/// Small enough for hundreds of trainings in a test.
+using small = network<input<1, 28, 28>, avg_pool2d<4>, conv2d<3, kernel<3>>, hyperbolic_tangent, max_pool2d<2>, flatten,
+                      linear<10>>;
+using softmax_regression = network<input<1, 28, 28>, flatten, linear<10>>;
+
+/// A trainer whose layout is chosen when it is made.
+template<class Network, class Optimizer = sgd, class... Policies>
+using any_layout = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
+                           reproducible<fixed_tree, dynamic>, Policies...>;
+
+/// `n` made-up images with labels, the same for the same seed; the label can be learnt from the image.
+inline labelled_images made_up(std::size_t n, std::uint64_t seed = 7) {
+    random_stream const r(seed, random_purpose::user, 1);
+    std::vector<std::uint8_t> pixels(n * 28 * 28), labels(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        labels[i] = static_cast<std::uint8_t>(r.below(i, 10));
+        for (std::size_t p = 0; p < 28 * 28; ++p)
+            pixels[i * 28 * 28 + p] = static_cast<std::uint8_t>(r.below(n + i * 784 + p, 128) +
+                                                                (p / 28 / 3 == labels[i] ? 127 : 0));
+    }
+    return {std::move(pixels), std::move(labels), 28, 28, 10};
+}
+
+/// All bits of a trainer's weights.
+template<class Trainer>
+std::vector<typename Trainer::value_type> weights(Trainer const& t, int device = 0) {
+    auto const p = t.parameters(device);
+    return {p.begin(), p.end()};
+}
+
+template<class T>
+bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+} // namespace test_networks

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <allocation_hook.hpp>
+#include <doctest/doctest.h>
+#include <networks.hpp>
+
+using namespace trireme;
+using test_networks::any_layout;
+using test_networks::lenet;
+using test_networks::made_up;
+
+namespace {
+
+/// Constructs a trainer, runs two steps, and compares what the operators new and the transport have seen with the plan.
+template<class Trainer>
+void check_plan(typename Trainer::options const& options, labelled_images const& images) {
+    auto const plan = Trainer::plan(options.batch, Trainer::layout_of(options));
+    CAPTURE(plan.devices());
+    CAPTURE(plan.layout.strategy.name);
+    CAPTURE(plan.layout.logical_shards);
+    CAPTURE(plan.batch.samples);
+    allocation_hook::aligned_to_line = 0;
+    allocation_hook::aligned_beyond = 0;
+    {
+        Trainer t(options);
+        bytes_t arenas = 0, control = 0, most = 0;
+        for (int r = 0; r < plan.devices(); ++r) {
+            auto const m = plan.memory(r);
+            arenas += m.parameters + m.gradients + m.optimizer_state + m.activations;
+            control += m.control;
+            most = std::max(most, m.total());
+        }
+        CHECK(allocation_hook::aligned_to_line == arenas);
+        CHECK(allocation_hook::aligned_beyond == control);
+        CHECK(plan.bytes_per_device() == most);
+
+        bytes_t wire = 0;
+        std::size_t const steps = 2;
+        for (std::size_t k = 0; k < steps; ++k) t.step(images.take(0, options.batch.samples));
+        for (int r = 0; r < plan.devices(); ++r) {
+            CHECK(t.wire(r).bytes == steps * plan.wire(r).bytes);
+            CHECK(t.wire(r).messages == steps * plan.wire(r).messages);
+            wire += t.wire(r).bytes;
+        }
+        CHECK(wire == steps * plan.wire_bytes_per_step());
+        CHECK(allocation_hook::aligned_to_line == arenas); // nothing more was taken while it ran
+    }
+}
+
+template<class Network, class Optimizer, class... Policies>
+void check_layouts() {
+    using trainer_t = any_layout<Network, Optimizer, Policies...>;
+    auto const images = made_up(64);
+    for (int const devices : {1, 2, 3, 4, 8})
+        for (std::size_t const batch : {8u, 37u, 64u}) {
+            for (strategy_choice const s : {strategy_choice(ring{}), strategy_choice(double_binary_tree{}),
+                                            strategy_choice(direct{})})
+                check_plan<trainer_t>({.batch = batch, .devices = devices, .strategy = s}, images);
+            for (std::size_t const shards : {8u, 13u})
+                check_plan<trainer_t>({.batch = batch, .devices = devices, .logical_shards = shards}, images);
+        }
+}
+
+} // namespace
+
+TEST_SUITE("parallel/plan") {
+    TEST_CASE("memory and wire bytes of the plan are what is allocated and read, to the byte") {
+        check_layouts<test_networks::small, sgd>();
+        check_layouts<test_networks::softmax_regression, sgd_momentum>();
+        check_layouts<test_networks::softmax_regression, sgd_nesterov, precision<f64>>();
+    }
+
+    TEST_CASE("the same for LeNet") {
+        auto const images = made_up(64);
+        using trainer_t = any_layout<lenet, sgd_momentum>;
+        for (int const devices : {1, 2, 5}) {
+            check_plan<trainer_t>({.batch = 64, .devices = devices, .strategy = ring{}}, images);
+            check_plan<trainer_t>({.batch = 64, .devices = devices, .logical_shards = 8}, images);
+        }
+    }
+
+    TEST_CASE("a static trainer's plan is a constant expression") {
+        using t = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<ring>>;
+        constexpr auto plan = t::plan(batch{256});
+        static_assert(plan.parameters == 61706);
+        static_assert(plan.memory(0).parameters == 61712 * 4); // padded to a cache line
+        static_assert(plan.memory(0).gradients == plan.memory(0).parameters);
+        static_assert(plan.memory(0).optimizer_state == 0);
+        static_assert(plan.wire_bytes_per_step() == 2 * 61712 * 4); // each half is read twice, by one peer
+        static_assert(plan.flops_per_step() == 256 * (lenet::training_flops + 60));
+        static_assert(trainer<lenet, cross_entropy, sgd_momentum>::plan(batch{1}).memory(0).optimizer_state == 61712 * 4);
+        static_assert(trainer<lenet, cross_entropy, sgd>::plan(batch{1}).wire_bytes_per_step() == 0);
+    }
+
+    TEST_CASE("folding keeps few gradient slots: log2(V) + 1 on one device, one where each shard has a device") {
+        using one = trainer<lenet, cross_entropy, sgd, reproducible<fixed_tree, 8>>;
+        static_assert(one::plan(batch{64}).memory(0).gradients == 4 * one::plan(batch{64}).memory(0).parameters);
+        using eight = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<8>>>, reproducible<fixed_tree, 8>>;
+        static_assert(eight::plan(batch{64}).memory(7).gradients == eight::plan(batch{64}).memory(7).parameters);
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <allocation_hook.hpp>
+#include <doctest/doctest.h>
+#include <networks.hpp>
+
+using namespace trireme;
+using namespace test_networks;
+
+TEST_SUITE("trainer/allocations") {
+    TEST_CASE("a step allocates nothing after the first") {
+        auto const images = made_up(64);
+        for (int const devices : {1, 2, 4})
+            for (std::size_t const shards : {0u, 8u})
+                for (strategy_choice const s : {strategy_choice(ring{}), strategy_choice(direct{})}) {
+                    if (shards != 0 && s.all_reduce != &direct::all_reduce) continue;
+                    CAPTURE(devices);
+                    CAPTURE(shards);
+                    any_layout<lenet, sgd_momentum> t(
+                        {.batch = 64, .devices = devices, .strategy = s, .logical_shards = shards});
+                    t.step(images);
+                    auto const before = allocation_hook::allocations.load();
+                    for (int k = 0; k < 3; ++k) t.step(images);
+                    CHECK(allocation_hook::allocations == before);
+                }
+    }
+
+    TEST_CASE("an epoch allocates nothing after the first") {
+        auto const images = made_up(200);
+        any_layout<small> t({.batch = 64, .devices = 2});
+        no_observer nobody;
+        t.train_epoch(images, 1, 3, nobody);
+        auto const before = allocation_hook::allocations.load();
+        t.train_epoch(images, 2, 3, nobody);
+        t.evaluate(images);
+        CHECK(allocation_hook::allocations == before);
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <doctest/doctest.h>
+#include <networks.hpp>
+
+#include <string>
+
+using namespace trireme;
+using namespace test_networks;
+
+namespace {
+
+using t = any_layout<softmax_regression>;
+
+/// The message of the usage_error that `f` throws; empty if it throws none.
+template<class F>
+std::string refusal(F&& f) {
+    try {
+        f();
+    } catch (usage_error const& e) {
+        return e.what();
+    }
+    return {};
+}
+
+bool says(std::string const& message, std::initializer_list<char const*> parts) {
+    for (char const* p : parts)
+        if (message.find(p) == std::string::npos) {
+            MESSAGE("missing: ", p, " in: ", message);
+            return false;
+        }
+    return true;
+}
+
+/// `direct` without its last wait.
+struct forgets_to_wait {
+    static constexpr char const* name = "forgets_to_wait";
+    static constexpr schedule all_reduce(int n) noexcept {
+        return {name, n, n, n, [](int ranks, int rank, int s) -> collective_step {
+                    if (s == 0) return {step_kind::reduce, rank, all_others(rank, ranks), 0};
+                    return {step_kind::copy, (rank + s) % ranks, one_rank((rank + s) % ranks), 1};
+                }};
+    }
+};
+
+} // namespace
+
+TEST_SUITE("trainer/bad_input") {
+    TEST_CASE("options that break a rule are refused with the thing, the rule and the remedy") {
+        CHECK(says(refusal([] { t({.batch = 0}); }), {"batch = 0", "at least one sample"}));
+        CHECK(says(refusal([] { t({.devices = 0}); }), {"devices = 0", "at least one device"}));
+        CHECK(says(refusal([] { t({.devices = -3}); }), {"devices = -3"}));
+        CHECK(says(refusal([] { t({.batch = 4, .devices = 8}); }), {"batch = 4 on 8 devices", "at most 4 devices"}));
+        CHECK(says(refusal([] { t({.batch = 64, .devices = 8, .logical_shards = 4}); }),
+                   {"logical_shards = 4 on 8 devices", "more shards"}));
+        CHECK(says(refusal([] { t({.devices = 2, .strategy = ring{}, .logical_shards = 4}); }),
+                   {"ring", "fixed_tree fixes the order", "direct"}));
+        CHECK(says(refusal([] { t({.logical_shards = 100000}); }), {"at most 4096"}));
+    }
+
+    TEST_CASE("a strategy that is chosen when the program runs is proved then") {
+        CHECK(says(refusal([] { t({.devices = 3, .strategy = forgets_to_wait{}}); }),
+                   {"forgets_to_wait on 3 devices", "overwritten while it is read", "rank"}));
+    }
+
+    TEST_CASE("data that does not fit the network is refused") {
+        t trainer({.batch = 8});
+        labelled_images const narrow(std::vector<std::uint8_t>(2 * 20 * 20), {1, 2}, 20, 20, 10);
+        CHECK(says(refusal([&] { trainer.step(narrow); }), {"400 values", "784"}));
+        labelled_images const fine_grained(std::vector<std::uint8_t>(2 * 784), {1, 12}, 28, 28, 13);
+        CHECK(says(refusal([&] { trainer.step(fine_grained); }), {"13 classes", "10 outputs", "linear<13>"}));
+        CHECK(says(refusal([&] { trainer.step({}); }), {"empty"}));
+        CHECK(says(refusal([&] { trainer.evaluate({}); }), {"empty"}));
+        CHECK(says(refusal([&] { trainer.load_parameters({}); }), {"0 values", "7850"}));
+        CHECK(trainer.step(made_up(8)).samples == 8); // and it works on
+    }
+
+    TEST_CASE("a data set smaller than the batch is one short batch; smaller than the devices it is refused") {
+        t trainer({.batch = 64, .devices = 4});
+        for (auto const& e : trainer.fit({made_up(9), {}}, {.epochs = 1})) CHECK(e.loss > 0);
+        auto small = trainer.fit({made_up(3), {}}, {.epochs = 1});
+        CHECK(says(refusal([&] { small.begin(); }), {"3 samples for 4 devices"}));
+    }
+}

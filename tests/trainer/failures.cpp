@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <doctest/doctest.h>
+#include <networks.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
+using namespace trireme;
+using namespace test_networks;
+
+namespace {
+
+/// What the fault policy below does, set by a test before it trains.
+struct planned_fault {
+    fault_point point{};
+    int device = -1;
+    std::uint64_t step = 0;
+    double sleep_seconds = 0; ///< 0: throw
+};
+planned_fault planned;
+std::atomic<int> asleep{0};
+
+struct planned_faults {
+    static void at(fault_point p, int device, std::uint64_t step) {
+        if (p != planned.point || device != planned.device || step != planned.step) return;
+        if (planned.sleep_seconds == 0) throw std::runtime_error("the oar is broken");
+        ++asleep;
+        std::this_thread::sleep_for(std::chrono::duration<double>(planned.sleep_seconds));
+        --asleep;
+    }
+};
+
+using faulty = any_layout<small, sgd, with_faults<planned_faults>>;
+
+/// A stalled device is left behind; a test waits for it to wake before it goes on.
+void until_all_awake() {
+    while (asleep != 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(150)); // and to leave its job
+}
+
+} // namespace
+
+TEST_SUITE("trainer/failures") {
+    TEST_CASE("a device that throws stops the others; the caller learns which one, and why") {
+        auto const images = made_up(64);
+        for (auto const point : {fault_point::forward, fault_point::backward, fault_point::reduce, fault_point::update})
+            for (int const devices : {1, 2, 4})
+                for (int const guilty : {0, devices - 1})
+                    for (strategy_choice const s : {strategy_choice(ring{}), strategy_choice(direct{})}) {
+                        CAPTURE(static_cast<int>(point));
+                        CAPTURE(guilty);
+                        CAPTURE(devices);
+                        planned = {point, guilty, 2, 0};
+                        faulty t({.batch = 64, .deadline = std::chrono::seconds(60), .devices = devices, .strategy = s});
+                        CHECK_NOTHROW(t.step(images));
+                        auto const start = std::chrono::steady_clock::now();
+                        try {
+                            t.step(images);
+                            // a fault behind the last collective may reach the caller without stopping anybody else
+                            FAIL("the fault was swallowed");
+                        } catch (device_error const& e) {
+                            CHECK(e.device() == guilty);
+                            CHECK(std::string(e.what()) == "device " + std::to_string(guilty) + ": the oar is broken");
+                            CHECK_THROWS_WITH_AS(std::rethrow_exception(e.cause()), "the oar is broken",
+                                                 std::runtime_error);
+                        }
+                        // far below the deadline: nobody waited for the dead
+                        CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+                        CHECK_THROWS_AS(t.step(images), usage_error); // and the trainer says that it is over
+                    }
+        planned = {};
+    }
+
+    TEST_CASE("a stalled device is named by a deadline error, and nothing hangs") {
+        auto const images = made_up(64);
+        for (auto const point : {fault_point::backward, fault_point::update}) {
+            planned = {point, 2, 1, 1.5};
+            faulty t({.batch = 64, .deadline = std::chrono::milliseconds(300), .devices = 4, .strategy = ring{}});
+            try {
+                t.step(images);
+                FAIL("the stall was not noticed");
+            } catch (deadline_error const& e) {
+                CHECK(e.device() == 2);
+                CHECK(std::string(e.what()).find("device 2") != std::string::npos);
+                CHECK(std::string(e.what()).find("deadline") != std::string::npos);
+            }
+            CHECK_THROWS_AS(t.step(images), usage_error);
+        }
+        until_all_awake();
+        planned = {};
+    }
+
+    TEST_CASE("a slow device below the deadline is waited for, and the bits are those of a fast one") {
+        auto const images = made_up(64);
+        faulty::options const o{.batch = 64, .seed = 6, .devices = 3, .strategy = double_binary_tree{}};
+        planned = {};
+        faulty fast(o);
+        fast.step(images);
+        planned = {fault_point::backward, 1, 1, 0.2};
+        faulty slow(o);
+        slow.step(images);
+        CHECK(same_bits(weights(fast), weights(slow)));
+        planned = {};
+    }
+
+    TEST_CASE("a step that fails in fit reaches the loop; trainers can be made afterwards") {
+        auto const images = made_up(128);
+        planned = {fault_point::reduce, 1, 3, 0};
+        {
+            faulty t({.batch = 32, .devices = 2});
+            auto epochs = t.fit({images, {}}, {.epochs = 2});
+            CHECK_THROWS_AS(epochs.begin(), device_error);
+        }
+        planned = {};
+        faulty t({.batch = 32, .devices = 2});
+        for (auto const& e : t.fit({images, {}}, {.epochs = 1})) CHECK(e.loss > 0);
+    }
+
+    TEST_CASE("without the policy there is no fault point") {
+        static_assert(std::is_same_v<trainer_policies<>::faults, no_faults>);
+        no_faults::at(fault_point::forward, 0, 0);
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <doctest/doctest.h>
+#include <networks.hpp>
+
+#include <sstream>
+#include <string>
+
+using namespace trireme;
+using namespace test_networks;
+
+namespace {
+using t = any_layout<softmax_regression>;
+}
+
+TEST_SUITE("trainer/fit") {
+    TEST_CASE("epochs are trained one by one, each with a test and a report") {
+        auto const images = made_up(300);
+        t trainer({.learning_rate = 0.1f, .batch = 64, .seed = 1, .devices = 2});
+        int seen = 0;
+        double first = 0, last = 0;
+        for (auto const& e : trainer.fit({images, images}, {.epochs = 4})) {
+            CHECK(e.epoch == ++seen);
+            CHECK(e.tested);
+            CHECK(e.test.samples == 300);
+            CHECK(e.devices == 2);
+            CHECK(e.samples_per_second > 0);
+            CHECK(e.sync_share >= 0);
+            CHECK(e.sync_share <= 1);
+            CHECK(e.data_share >= 0);
+            (seen == 1 ? first : last) = e.loss;
+        }
+        CHECK(seen == 4);
+        CHECK(last < first);
+    }
+
+    TEST_CASE("the observer is told of every step, with sums that add up") {
+        auto const images = made_up(150);
+        t trainer({.batch = 64, .devices = 3});
+        std::vector<progress_report> told;
+        for ([[maybe_unused]] auto const& e :
+             trainer.fit({images, {}}, {.epochs = 2}, [&](progress_report const& p) { told.push_back(p); })) {
+        }
+        REQUIRE(told.size() == 6);
+        CHECK(told[0].batch == 1);
+        CHECK(told[2].batch == 3);
+        CHECK(told[2].samples == 150);
+        CHECK(told[1].samples == 128);
+        CHECK(told[3].epoch == 2);
+        CHECK(told[5].epochs == 2);
+        CHECK(told[5].batches == 3);
+        CHECK(told[2].seconds >= told[0].seconds);
+    }
+
+    TEST_CASE("the loop may be left early, and goes on where it was") {
+        auto const images = made_up(128);
+        t one({.batch = 32, .seed = 8}), other({.batch = 32, .seed = 8});
+        for ([[maybe_unused]] auto const& e : one.fit({images, {}}, {.epochs = 3})) {
+        }
+        for (auto const& e : other.fit({images, {}}, {.epochs = 5}))
+            if (e.epoch == 2) break;
+        for ([[maybe_unused]] auto const& e : other.fit({images, {}}, {.epochs = 1})) {
+        }
+        CHECK(same_bits(weights(one), weights(other)));
+    }
+
+    TEST_CASE("an epoch is the sum of its steps in the shuffled order") {
+        auto const images = made_up(100);
+        t whole({.batch = 32, .seed = 3}), by_hand({.batch = 32, .seed = 3});
+        double sum = 0;
+        epoch_order order(100, 3);
+        order.shuffle(0);
+        for (std::size_t b = 0; b < order.batches(32); ++b) {
+            std::vector<std::uint8_t> pixels, labels;
+            for (auto const i : order.batch(b, 32)) {
+                auto const image = images.image(i);
+                pixels.insert(pixels.end(), image.begin(), image.end());
+                labels.push_back(images.label(i));
+            }
+            auto const n = labels.size();
+            sum += by_hand.step({pixels, labels, 28, 28, 10}).loss * static_cast<double>(n);
+        }
+        for (auto const& e : whole.fit({images, {}}, {.epochs = 1})) CHECK(e.loss == doctest::Approx(sum / 100));
+        CHECK(same_bits(weights(whole), weights(by_hand)));
+    }
+
+    TEST_CASE("evaluate leaves the weights alone and agrees with any number of devices") {
+        auto const images = made_up(77);
+        t one({.batch = 32}), four({.batch = 32, .devices = 4});
+        auto const before = weights(one);
+        auto const a = one.evaluate(images);
+        auto const b = four.evaluate(images);
+        CHECK(same_bits(before, weights(one)));
+        CHECK(a.accuracy == b.accuracy);
+        CHECK(a.loss == doctest::Approx(b.loss).epsilon(1e-6));
+        CHECK(a.samples == 77);
+        CHECK(one.step(images).loss == doctest::Approx(a.loss).epsilon(1e-5)); // the loss before the update
+    }
+
+    TEST_CASE("a report prints as one line") {
+        epoch_report e;
+        e.epoch = 3;
+        e.loss = 0.51234;
+        e.tested = true;
+        e.test.accuracy = 0.8123;
+        e.samples_per_second = 12345;
+        e.devices = 2;
+        std::ostringstream text;
+        text << e;
+        CHECK(text.str() == "epoch 3  loss 0.5123  test accuracy 0.8123  12345 samples/s  2 devices  sync 0.0%  data 0.00%");
+    }
+}
+
+TEST_SUITE("nightly/trainer/fit") {
+    TEST_CASE("D2L's setting reaches 0.80 test accuracy in 10 epochs") {
+        auto const data = fashion_mnist::load();
+        trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<2>>>> t({.learning_rate = 0.9f, .batch = 256, .seed = 1});
+        epoch_report last;
+        for (auto const& e : t.fit(data, {.epochs = 10})) last = e;
+        CHECK(last.test.accuracy >= 0.80);
+    }
+}
