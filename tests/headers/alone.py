@@ -43,7 +43,7 @@ def main():
                      if mark == '<' and not target.startswith('trireme/')})
     ours = ''.join(f'#include <{name}>\n' for name in headers)
     texts['together'] = (''.join(f'#if __has_include(<{name}>)\n#include <{name}>\n#endif\n' for name in system)
-                         + ''.join(f'#undef {trap}\n#define {trap} the macro {trap} of another header\n' for trap in TRAPS)
+                         + ''.join(f'#undef {trap}\n#define {trap} the macro {trap} of others\n' for trap in TRAPS)
                          + ours + 'int main() {}\n')
     version = subprocess.run(command[:1] + ['--version'], stdout=subprocess.PIPE).stdout
 

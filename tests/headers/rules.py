@@ -25,7 +25,8 @@ FLOORS = {
 UMBRELLA = 'trireme/trireme.hpp'
 # What the umbrella leaves out, because it needs more than the host's compiler.
 APART = ('trireme/device/cuda/', 'trireme/group/transport/mpi', 'trireme/group/transport/nccl')
-LICENCE = ['// SPDX-FileCopyrightText: The Trireme authors', '// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception']
+LICENCE = ['// SPDX-FileCopyrightText: The Trireme authors',
+           '// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception']
 MOST_LINES = 600
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -86,7 +87,8 @@ def check_directions(path, name, headers):
         elif target == UMBRELLA:
             yield f'{at}: no header may include the umbrella'
         elif folder is not None and target.split('/')[1] not in floors_of(folder):
-            yield f'{at}: {folder} may not use {target.split("/")[1]} (it may use {", ".join(sorted(floors_of(folder)))})'
+            allowed = ', '.join(sorted(floors_of(folder)))
+            yield f'{at}: {folder} may not use {target.split("/")[1]} (it may use {allowed})'
 
 
 def reached(headers, start):

@@ -12,9 +12,7 @@
 #pragma nv_diag_suppress 1675
 #endif
 
-namespace trireme::inline TRIREME_ISA {
-
-namespace detail {
+namespace trireme::detail::inline TRIREME_ISA {
 
 // exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2. ln 2 is split in two so that n * ln2_high is exact.
 // Beyond [least, most] the result is 0 or infinity. Adding `rounder` leaves n in the lowest bits of the sum.
@@ -46,7 +44,9 @@ struct exp_constants<double> {
                                                  1.0 / 120,        1.0 / 24,        1.0 / 6,        1.0 / 2};
 };
 
-} // namespace detail
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
 
 /// exp of every lane: at most 2 ulp from the true value over the whole range, denormal results included; overflow gives
 /// infinity, underflow 0, NaN NaN.

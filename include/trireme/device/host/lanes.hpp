@@ -8,9 +8,8 @@
 #include <cstring>
 #include <type_traits>
 
-namespace trireme::inline TRIREME_ISA {
+namespace trireme::detail::inline TRIREME_ISA {
 
-namespace detail {
 template<class T, std::size_t N>
 struct lane_register {
     typedef T type __attribute__((vector_size(N * sizeof(T)))); // an alias declaration loses the attribute in clang 14
@@ -19,7 +18,10 @@ template<class T>
 struct lane_register<T, 1> {
     using type = T;
 };
-} // namespace detail
+
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
 
 /// N numbers in one register, N a power of two and never more than a register holds: wider types would be split by the
 /// compiler through memory, and could not be passed in registers. Everything here disappears by inlining.

@@ -21,9 +21,7 @@
 // lie inside the image is decided per tile, never per tap: columns near the border, which have fewer, are tiles of one
 // column and more channels. Every sum runs in one order fixed by the geometry.
 
-namespace trireme::inline TRIREME_ISA {
-
-namespace detail {
+namespace trireme::detail::inline TRIREME_ISA {
 
 /// Places [begin, end), possibly none.
 struct place_range {
@@ -221,7 +219,9 @@ inline void conv2d_backward_weights_tile(T const* x, T const* dy, T* dw, std::si
             dw[((o + i) * G::channels + c) * G::kernel * G::kernel + ky * G::kernel + kx + j] += sum[i][j].sum();
 }
 
-} // namespace detail
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
 
 /// y = conv(x, w) + b with zero padding: the cross-correlation that PyTorch calls a convolution.
 /// x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW; x and y times Lanes.

@@ -10,9 +10,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace trireme::inline TRIREME_ISA {
-
-namespace detail {
+namespace trireme::detail::inline TRIREME_ISA {
 
 /// Calls f(output, input) for every window and register of lanes: where its output and its first input begin.
 template<class G, std::size_t Lanes, std::size_t Width, class F>
@@ -32,7 +30,9 @@ inline constexpr bool windows_overlap = G::stride < G::kernel;
 template<class G>
 inline constexpr bool windows_tile = G::stride == G::kernel && G::height % G::kernel == 0 && G::width % G::kernel == 0;
 
-} // namespace detail
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
 
 /// y = the mean of each window. Rows and columns beyond the last full window do not count.
 /// x: C x H x W, y: C x OH x OW, both times Lanes.

@@ -8,9 +8,7 @@
 
 #include <cstddef>
 
-namespace trireme::inline TRIREME_ISA {
-
-namespace detail {
+namespace trireme::detail::inline TRIREME_ISA {
 
 /// Calls f(o, oy, ox, c, ky, kx, iy, ix) for every tap of every output that lies inside the image.
 template<class G, class F>
@@ -41,7 +39,9 @@ constexpr std::size_t conv2d_y(std::size_t o, std::size_t oy, std::size_t ox) no
     return (o * G::out_height + oy) * G::out_width + ox;
 }
 
-} // namespace detail
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
 
 /// y = conv(x, w) + b with zero padding: the cross-correlation that PyTorch calls a convolution.
 /// x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW; x and y times Lanes.

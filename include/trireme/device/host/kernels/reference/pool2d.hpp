@@ -9,9 +9,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace trireme::inline TRIREME_ISA {
-
-namespace detail {
+namespace trireme::detail::inline TRIREME_ISA {
 
 /// Calls f(output, begin) for every window: the places of its output in C x OH x OW and of its first input in C x H x W.
 template<class G, class F>
@@ -36,7 +34,9 @@ std::size_t max_place(T const* x, std::size_t begin, std::size_t lane) noexcept 
     return place;
 }
 
-} // namespace detail
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
 
 /// y = the mean of each window. Rows and columns beyond the last full window do not count.
 template<class G, std::size_t Lanes, class T>
