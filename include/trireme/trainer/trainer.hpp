@@ -108,22 +108,24 @@ public:
 
     /// One step on all of `samples`, however many (at least one): mean gradient, one update.
     step_report step(labelled_images const& samples) {
-        engine_->use(samples);
-        auto& indices = engine_->indices;
+        auto& e = ready();
+        e.use(samples);
+        auto& indices = e.indices;
         if (indices.size() != samples.size()) {
             indices.resize(samples.size());
             for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::uint32_t>(i);
         }
-        run([](engine_type& e, threads::communicator& c) { e.step(c, e.indices); });
-        auto const number = engine_->at(0).steps();
-        return {number, engine_->mean_loss(number, samples.size()), samples.size()};
+        run([](engine_type& en, threads::communicator& c) { en.step(c, en.indices); });
+        auto const number = e.at(0).steps();
+        return {number, e.mean_loss(number, samples.size()), samples.size()};
     }
 
     /// Mean loss and accuracy on all of `samples`; the weights stay as they are.
     evaluation evaluate(labelled_images const& samples) {
-        engine_->use(samples);
-        run([](engine_type& e, threads::communicator& c) { e.evaluate(c); });
-        return engine_->evaluated();
+        auto& e = ready();
+        e.use(samples);
+        run([](engine_type& en, threads::communicator& c) { en.evaluate(c); });
+        return e.evaluated();
     }
 
     /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`. Each
@@ -139,7 +141,7 @@ public:
     template<class Observer>
     epoch_report train_epoch(labelled_images const& samples, int epoch, int epochs, Observer& observe) {
         using clock = std::chrono::steady_clock;
-        auto& e = *engine_;
+        auto& e = ready();
         if (samples.size() < static_cast<std::size_t>(devices()))
             throw usage_error("the data set has " + std::to_string(samples.size()) + " samples for " +
                               std::to_string(devices()) + " devices: it needs at least one per device");
@@ -182,7 +184,7 @@ public:
         if (values.size() != network_type::parameters)
             throw usage_error("load_parameters was given " + std::to_string(values.size()) + " values, the network has " +
                               std::to_string(network_type::parameters) + " parameters");
-        for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), engine_->at(r).parameters().begin());
+        for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), ready().at(r).parameters().begin());
     }
 
     void learning_rate(float rate) noexcept { engine_->options.learning_rate = rate; }
@@ -197,16 +199,21 @@ private:
         run([](engine_type& e, threads::communicator& c) { e.construct(c); });
     }
 
+    /// The engine, if no device has failed: one that is stuck may still be reading from it.
+    engine_type& ready() const {
+        if (group_.stopped())
+            throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
+        return *engine_;
+    }
+
     /// Runs a function of (engine, communicator) without captures on every device. Allocates nothing.
     template<class Job>
     void run(Job) {
-        if (group_.stopped())
-            throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
         group_.run({engine_, [](void* e, threads::communicator& c) { Job{}(*static_cast<engine_type*>(e), c); }});
     }
 
     std::shared_ptr<engine_type> engine_;
-    mutable threads::group group_;
+    threads::group group_;
 };
 
 /// A trainer whose devices all hold the whole model and share the batch.

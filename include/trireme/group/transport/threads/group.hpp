@@ -64,7 +64,7 @@ public:
     }
 
     /// Rank r's communicator, for use between runs: counters, arenas.
-    communicator& at(int rank) noexcept { return shared_->ranks[static_cast<std::size_t>(rank)]; }
+    communicator& at(int rank) const noexcept { return shared_->ranks[static_cast<std::size_t>(rank)]; }
 
 private:
     struct shared {
