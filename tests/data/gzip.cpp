@@ -101,6 +101,8 @@ TEST_SUITE("data/gzip") {
             auto const path = folder.write("packed", bytes(packed.begin(), packed.begin() + std::ptrdiff_t(length)));
             CHECK_THROWS_AS(content_of(path, 40), trireme::data_error);
         }
+        auto const magic = folder.write("magic", {0x1f, 0x8b}); // gzip, and no more than that
+        files::expect_data_error([&] { content_of(magic, 2); }, magic, 0, "the gzip stream ends early");
         auto const path = folder.write("short", bytes(packed.begin(), packed.end() - 1));
         files::expect_data_error([&] { content_of(path, 40); }, path, 40, "the gzip stream ends early");
     }

@@ -73,7 +73,7 @@ inline labelled_images load_part(std::string const& directory, std::string const
 /// Reads both parts from `directory`; if that is empty, from the folder in the environment variable
 /// TRIREME_FASHION_MNIST; if that is not set, from where Debian's package puts it.
 /// Errors: data_error, with the path and the remedy.
-/// Cost: 55 MB of memory, half a second from gzip.
+/// Cost: 55 MB of memory, under a second from gzip.
 inline dataset load(std::string directory = {}) {
     directory = detail::choose_directory(std::move(directory));
     return {detail::load_part(directory, "train"), detail::load_part(directory, "t10k")};

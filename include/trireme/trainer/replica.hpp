@@ -81,7 +81,8 @@ public:
             for (auto at = mine.begin; at < mine.end; at += lanes) {
                 comm.check_stopped();
                 auto const samples = indices.subspan(at, std::min(lanes, mine.end - at));
-                losses[shard] += granule<Faults>(comm, images, samples, batch_weight, gradients, number);
+                auto const next = indices.subspan(at + samples.size(), std::min(lanes, mine.end - at - samples.size()));
+                losses[shard] += granule<Faults>(comm, images, samples, next, batch_weight, gradients, number);
             }
             tree.push({shard, shard + 1}, merge);
         }
@@ -149,10 +150,10 @@ private:
         return static_cast<T*>(gradients_.data) + i * Model::arena_elements;
     }
 
-    /// Forward, loss and backward of up to `lanes` samples; returns the sum of their losses.
+    /// Forward, loss and backward of up to `lanes` samples; returns the sum of their losses. `next` comes after them.
     template<class Faults>
     double granule(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
-                   T batch_weight, T* gradients, std::uint64_t number) {
+                   std::span<std::uint32_t const> next, T batch_weight, T* gradients, std::uint64_t number) {
         int labels[lanes];
         T weight[lanes], loss[lanes];
         auto const* const parameters = static_cast<T const*>(parameters_.data);
@@ -160,6 +161,7 @@ private:
 
         auto const start = clock::now();
         gather_images<lanes>(images, samples, pixel_scale, pass.input(), labels);
+        prefetch_images(images, next);
         times_.data += seconds(start, clock::now());
         for (std::size_t lane = 0; lane < lanes; ++lane) weight[lane] = lane < samples.size() ? batch_weight : T{0};
 

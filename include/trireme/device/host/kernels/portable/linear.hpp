@@ -71,7 +71,7 @@ TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy,
         db[o] += sum;
     }
     for (std::size_t i = 0; i < G::inputs; i += strip) {
-        std::size_t const count = std::min(strip, G::inputs - i), low = std::min(width, count), high = count - low;
+        std::size_t const count = std::min(strip, G::inputs - i);
         T inputs[Lanes][strip] = {}; // [lane][input]
         for (std::size_t k = 0; k < count; ++k)
             for (std::size_t lane = 0; lane < Lanes; ++lane) inputs[lane][k] = x[(i + k) * Lanes + lane];
@@ -89,10 +89,21 @@ TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy,
                 }
             }
             T* row = dw + o * G::inputs + i;
+            if (count == strip) {
 #pragma GCC unroll 32
-            for (std::size_t k = 0; k < Outputs; ++k, row += G::inputs) {
-                (vector::load(row, low) + sum[k][0]).store(row, low);
-                if (high != 0) (vector::load(row + width, high) + sum[k][1]).store(row + width, high);
+                for (std::size_t k = 0; k < Outputs; ++k, row += G::inputs) {
+                    (vector::load(row) + sum[k][0]).store(row);
+                    (vector::load(row + width) + sum[k][1]).store(row + width);
+                }
+            } else {
+                T sums[Outputs][strip];
+#pragma GCC unroll 32
+                for (std::size_t k = 0; k < Outputs; ++k) {
+                    sum[k][0].store(sums[k]);
+                    sum[k][1].store(sums[k] + width);
+                }
+                for (std::size_t k = 0; k < Outputs; ++k, row += G::inputs)
+                    for (std::size_t j = 0; j < count; ++j) row[j] += sums[k][j];
             }
         });
     }
