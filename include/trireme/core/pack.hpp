@@ -18,24 +18,24 @@ inline constexpr std::size_t npos = static_cast<std::size_t>(-1);
 
 namespace detail {
 
-template<std::size_t I, class T>
+template<std::size_t Index, class T>
 struct indexed {
     using type = T;
 };
 
 template<class Indices, class... T>
 struct indexed_pack;
-template<std::size_t... I, class... T>
-struct indexed_pack<std::index_sequence<I...>, T...> : indexed<I, T>... {};
+template<std::size_t... Index, class... T>
+struct indexed_pack<std::index_sequence<Index...>, T...> : indexed<Index, T>... {};
 
-template<std::size_t I, class T>
-indexed<I, T> select(indexed<I, T> const&);
+template<std::size_t Index, class T>
+indexed<Index, T> select(indexed<Index, T> const&);
 
 } // namespace detail
 
 /// The I-th type of a pack, by one overload resolution over indexed bases.
-template<std::size_t I, class... T>
-using type_at = typename decltype(detail::select<I>(
+template<std::size_t Index, class... T>
+using type_at = typename decltype(detail::select<Index>(
     std::declval<detail::indexed_pack<std::index_sequence_for<T...>, T...> const&>()))::type;
 
 /// How many of `T...` are `U`, and where the first one stands (`npos` if none).

@@ -19,6 +19,12 @@ constexpr bytes_t operator""_GiB(unsigned long long n) noexcept { return n << 30
 
 } // namespace literals
 
+/// What moves between devices: reads of a peer's memory (or messages) and the bytes they carry.
+struct traffic {
+    std::uint64_t messages = 0;
+    bytes_t bytes = 0;
+};
+
 /// Samples per step, over all devices together.
 struct batch {
     std::size_t samples = 0;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
-#include <trireme/schedule/cost.hpp>
 
 #include <concepts>
 #include <cstddef>

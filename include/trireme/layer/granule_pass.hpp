@@ -70,46 +70,46 @@ public:
     T* output_gradient() const noexcept { return arena_ + plan.gradient[Network::depth]; }
 
     void forward(T const* parameters) const {
-        [&]<std::size_t... I>(std::index_sequence<I...>) {
-            int const in_order[] = {0, (forward_through<I>(parameters), 0)...};
+        [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+            int const in_order[] = {0, (forward_through<Index>(parameters), 0)...};
             (void)in_order;
         }(std::make_index_sequence<Network::depth>{});
     }
 
     /// Adds the granule's gradients to `gradients`; needs the forward pass just made.
     void backward(T const* parameters, T* gradients) const {
-        [&]<std::size_t... I>(std::index_sequence<I...>) {
-            int const in_order[] = {0, (backward_through<Network::depth - 1 - I>(parameters, gradients), 0)...};
+        [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+            int const in_order[] = {0, (backward_through<Network::depth - 1 - Index>(parameters, gradients), 0)...};
             (void)in_order;
         }(std::make_index_sequence<Network::depth - Network::first_trainable>{});
     }
 
 private:
-    template<std::size_t I>
-    using layer_t = typename Network::template layer_type<I>;
-    template<std::size_t I>
-    using in_t = typename Network::template input_of<I>;
+    template<std::size_t Index>
+    using layer_t = typename Network::template layer_type<Index>;
+    template<std::size_t Index>
+    using in_t = typename Network::template input_of<Index>;
 
     T* value(std::size_t i) const noexcept { return arena_ + plan.value[i]; }
     T* gradient(std::size_t i) const noexcept { return arena_ + plan.gradient[i]; }
 
-    template<std::size_t I>
+    template<std::size_t Index>
     void forward_through(T const* parameters) const {
-        if constexpr (!Network::row(I).description.view)
-            detail::run_forward<layer_t<I>, in_t<I>, in_t<I + 1>, lanes, Kernels, T>(
-                value(I), value(I + 1), parameters + Network::row(I).first_parameter);
+        if constexpr (!Network::row(Index).description.view)
+            detail::run_forward<layer_t<Index>, in_t<Index>, in_t<Index + 1>, lanes, Kernels, T>(
+                value(Index), value(Index + 1), parameters + Network::row(Index).first_parameter);
     }
 
-    template<std::size_t I>
+    template<std::size_t Index>
     void backward_through(T const* parameters, T* gradients) const {
-        constexpr auto const& row = Network::row(I);
+        constexpr auto const& row = Network::row(Index);
         if constexpr (row.description.parameter_count > 0)
-            detail::run_backward_weights<layer_t<I>, in_t<I>, in_t<I + 1>, lanes, Kernels, T>(
-                value(I), value(I + 1), gradient(I + 1), parameters + row.first_parameter,
+            detail::run_backward_weights<layer_t<Index>, in_t<Index>, in_t<Index + 1>, lanes, Kernels, T>(
+                value(Index), value(Index + 1), gradient(Index + 1), parameters + row.first_parameter,
                 gradients + row.first_parameter);
-        if constexpr (!row.description.view && I > Network::first_trainable)
-            detail::run_backward_input<layer_t<I>, in_t<I>, in_t<I + 1>, lanes, Kernels, T>(
-                value(I), value(I + 1), gradient(I + 1), gradient(I), parameters + row.first_parameter);
+        if constexpr (!row.description.view && Index > Network::first_trainable)
+            detail::run_backward_input<layer_t<Index>, in_t<Index>, in_t<Index + 1>, lanes, Kernels, T>(
+                value(Index), value(Index + 1), gradient(Index + 1), gradient(Index), parameters + row.first_parameter);
     }
 
     T* arena_;

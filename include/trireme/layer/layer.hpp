@@ -73,9 +73,9 @@ struct granule_view {
     constexpr T& operator[](std::size_t i) const noexcept { return data[i]; }
 
     /// One value of one sample: (lane, i), (lane, row, column) or (lane, channel, row, column).
-    template<std::convertible_to<std::size_t>... I>
-        requires(sizeof...(I) == static_cast<std::size_t>(Extents::rank))
-    constexpr T& operator()(std::size_t lane, I... i) const noexcept {
+    template<std::convertible_to<std::size_t>... Index>
+        requires(sizeof...(Index) == static_cast<std::size_t>(Extents::rank))
+    constexpr T& operator()(std::size_t lane, Index... i) const noexcept {
         std::size_t const at[] = {static_cast<std::size_t>(i)...};
         std::size_t offset = 0;
         for (int d = 0; d < Extents::rank; ++d) offset = offset * sample.extent[d] + at[d];

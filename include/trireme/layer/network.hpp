@@ -91,13 +91,13 @@ struct network {
     static constexpr detail::network_table<depth> table =
         detail::make_network_table<Layers...>(Input::extents::shape);
 
-    template<std::size_t I>
-    using layer_type = type_at<I, Layers...>;
+    template<std::size_t Index>
+    using layer_type = type_at<Index, Layers...>;
 
-    /// Shape of the input of layer I as a type; I = depth is the network's output.
-    template<std::size_t I>
-    using input_of = to_extents<table.rows[I].input.rank, table.rows[I].input.extent[0], table.rows[I].input.extent[1],
-                                table.rows[I].input.extent[2], table.rows[I].input.extent[3]>;
+    /// Shape of the input of layer `Index` as a type; Index = depth is the network's output.
+    template<std::size_t Index>
+    using input_of = to_extents<table.rows[Index].input.rank, table.rows[Index].input.extent[0], table.rows[Index].input.extent[1],
+                                table.rows[Index].input.extent[2], table.rows[Index].input.extent[3]>;
     using input_extents = typename Input::extents;
     using output_extents = input_of<depth>;
 

@@ -58,8 +58,8 @@ template<class Network>
 std::string network_table() {
     auto text = detail::table_line("layer", "output", "parameters", "forward FLOPs");
     text += detail::table_line("input", detail::to_string(Network::row(0).input), "", "");
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-        std::string const names[] = {detail::type_name<typename Network::template layer_type<I>>()..., ""};
+    [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+        std::string const names[] = {detail::type_name<typename Network::template layer_type<Index>>()..., ""};
         for (std::size_t i = 0; i < Network::depth; ++i) {
             auto const& d = Network::row(i).description;
             text += detail::table_line(names[i].c_str(), detail::to_string(d.output),

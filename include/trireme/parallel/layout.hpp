@@ -81,7 +81,7 @@ inline void check_layout(data_parallel_layout const& l, std::size_t batch) {
         throw usage_error("strategy = " + std::string(l.strategy.name) +
                           " with logical shards: fixed_tree fixes the order of additions, " + l.strategy.name +
                           " would choose another; use the strategy direct, or no logical shards");
-    if (auto const v = verify_all_reduce(l.all_reduce()); !v.ok())
+    if (auto const v = verify_all_reduce(l.all_reduce(), l.devices); !v.ok())
         throw usage_error("strategy " + std::string(l.strategy.name) + " on " + number(l.devices) + " devices " +
                           describe(v.fault) + " (rank " + number(v.rank) + ", step " + number(v.step) + ", chunk " +
                           number(v.chunk) + ")");

@@ -13,12 +13,6 @@ constexpr range chunk_range(std::size_t elements, int chunk, int chunks, std::si
     return part(elements, static_cast<std::size_t>(chunk), static_cast<std::size_t>(chunks), unit);
 }
 
-/// What one rank does on the wire: reads from peers' buffers and the bytes they carry.
-struct traffic {
-    std::uint64_t messages = 0;
-    bytes_t bytes = 0;
-};
-
 /// Messages and bytes that `rank` reads from its peers in one run of `s` over a buffer of `elements`.
 template<collective_schedule S>
 constexpr traffic traffic_of(S const& s, int rank, std::size_t elements, std::size_t element_bytes) noexcept {

@@ -13,7 +13,7 @@ namespace trireme {
 /// Why a schedule is no all-reduce.
 enum class schedule_fault : std::uint8_t {
     none,
-    out_of_range,  ///< a source or chunk that does not exist, or a rank that reads itself
+    out_of_range,  ///< a source or chunk that does not exist, a rank that reads itself, another number of ranks
     deadlock,      ///< a rank waits for a step that its source can never complete
     added_twice,   ///< a contribution enters a chunk that already holds it
     missing,       ///< a chunk ends without some rank's contribution
@@ -256,10 +256,17 @@ constexpr verdict verify_all_reduce(S const& s) {
     return detail::all_reduce_proof(s).run();
 }
 
+/// The same for a schedule that is to run on `ranks` ranks: a strategy may have made it for another number.
+template<collective_schedule S>
+constexpr verdict verify_all_reduce(S const& s, int ranks) {
+    if (s.ranks != ranks) return {schedule_fault::out_of_range, s.ranks, 0, 0};
+    return verify_all_reduce(s);
+}
+
 constexpr char const* describe(schedule_fault fault) noexcept {
     switch (fault) {
     case schedule_fault::none: return "is proved";
-    case schedule_fault::out_of_range: return "names a rank or chunk that does not exist, or reads its own buffer";
+    case schedule_fault::out_of_range: return "names a rank or chunk that does not exist, reads its own buffer, or is made for another number of ranks";
     case schedule_fault::deadlock: return "deadlocks: the source can never complete the step that is waited for";
     case schedule_fault::added_twice: return "adds a contribution twice";
     case schedule_fault::missing: return "ends without some rank's contribution";
@@ -276,8 +283,9 @@ struct schedule_rule;
 
 template<class... Where>
 struct schedule_rule<schedule_fault::out_of_range, Where...> {
-    static_assert(rule_holds<Where...>, "TRI0030: this reduction schedule names a rank or chunk that does not exist, or "
-                                        "reads its own buffer: correct the step named below");
+    static_assert(rule_holds<Where...>, "TRI0030: this reduction schedule names a rank or chunk that does not exist, "
+                                        "reads its own buffer, or is made for another number of ranks: correct the "
+                                        "step named below");
 };
 template<class... Where>
 struct schedule_rule<schedule_fault::deadlock, Where...> {
@@ -314,7 +322,7 @@ namespace detail {
 
 template<class Strategy, int Ranks>
 struct proof_of {
-    static constexpr verdict value = verify_all_reduce(Strategy::all_reduce(Ranks));
+    static constexpr verdict value = verify_all_reduce(Strategy::all_reduce(Ranks), Ranks);
 };
 
 template<class Strategy, int Ranks, bool Holds>

@@ -79,13 +79,19 @@ struct lane_vector {
         return {a.value * b.value + c.value};
     }
 
-    // Comparisons give a mask for select, | and &; a NaN compares as in scalar code. The plus makes one number's bool an
-    // int, for which compilers accept | and & without a word.
+    // Comparisons give a mask for select, | and &; a NaN compares as in scalar code. The plus makes one number's bool
+    // an int, for which compilers accept | and & without a word.
     [[gnu::always_inline]] friend auto operator<(lane_vector a, lane_vector b) noexcept { return +(a.value < b.value); }
     [[gnu::always_inline]] friend auto operator>(lane_vector a, lane_vector b) noexcept { return +(a.value > b.value); }
-    [[gnu::always_inline]] friend auto operator<=(lane_vector a, lane_vector b) noexcept { return +(a.value <= b.value); }
-    [[gnu::always_inline]] friend auto operator==(lane_vector a, lane_vector b) noexcept { return +(a.value == b.value); }
-    [[gnu::always_inline]] friend auto operator!=(lane_vector a, lane_vector b) noexcept { return +(a.value != b.value); }
+    [[gnu::always_inline]] friend auto operator<=(lane_vector a, lane_vector b) noexcept {
+        return +(a.value <= b.value);
+    }
+    [[gnu::always_inline]] friend auto operator==(lane_vector a, lane_vector b) noexcept {
+        return +(a.value == b.value);
+    }
+    [[gnu::always_inline]] friend auto operator!=(lane_vector a, lane_vector b) noexcept {
+        return +(a.value != b.value);
+    }
 
     template<class Mask>
     [[gnu::always_inline]] static lane_vector select(Mask mask, lane_vector yes, lane_vector no) noexcept {
@@ -139,8 +145,8 @@ constexpr std::size_t even_block(std::size_t n, std::size_t most) noexcept {
 template<std::size_t N>
 using block_length = std::integral_constant<std::size_t, N>;
 
-/// Walks [First, Last) in even blocks of at most `Most`: f(block_length<N>, begin). The length is known to the compiler,
-/// so that a block's sums stay in registers.
+/// Walks [First, Last) in even blocks of at most `Most`: f(block_length<N>, begin). The length is known to the
+/// compiler, so that a block's sums stay in registers.
 template<std::size_t First, std::size_t Last, std::size_t Most, class F>
 [[gnu::always_inline]] inline void for_blocks(F const& f) noexcept {
     if constexpr (First < Last) {

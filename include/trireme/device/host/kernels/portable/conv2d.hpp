@@ -16,10 +16,10 @@
 #pragma nv_diag_suppress 1675
 #endif
 
-// Direct convolution. A tile is a block of output channels x neighbouring columns (forward), channels x columns (backward
-// input) or output channels x kernel columns (backward weights), whose sums stay in registers over all taps. Which taps
-// lie inside the image is decided per tile, never per tap: columns near the border, which have fewer, are tiles of one
-// column and more channels. Every sum runs in one order fixed by the geometry.
+// Direct convolution. A tile is a block of output channels x neighbouring columns (forward), channels x columns
+// (backward input) or output channels x kernel columns (backward weights), whose sums stay in registers over all taps.
+// Which taps lie inside the image is decided per tile, never per tap: columns near the border, which have fewer, are
+// tiles of one column and more channels. Every sum runs in one order fixed by the geometry.
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -39,7 +39,8 @@ constexpr std::size_t ceil_div(std::size_t a, std::size_t less, std::size_t b) n
 constexpr place_range taps_inside(std::size_t out, std::size_t size, std::size_t kernel, std::size_t padding,
                                   std::size_t stride) noexcept {
     std::size_t const first = out * stride;
-    return ordered(padding > first ? padding - first : 0, std::min(kernel, size + padding > first ? size + padding - first : 0));
+    return ordered(padding > first ? padding - first : 0,
+                   std::min(kernel, size + padding > first ? size + padding - first : 0));
 }
 
 /// The output places whose input lies inside the image, for kernel place k.
@@ -84,8 +85,8 @@ inline void conv2d_forward_tile(T const* x, T const* w, T const* b, T* y, std::s
     }
 }
 
-/// How backward input walks one axis. Input place i and kernel place k meet in output (i + P - k) / S, so i + P = q * S +
-/// phase meets only k = phase + t * S, in output q - t.
+/// How backward input walks one axis. Input place i and kernel place k meet in output (i + P - k) / S, so i + P = q * S
+/// + phase meets only k = phase + t * S, in output q - t.
 struct strided_place {
     std::size_t phase, q;
 };
@@ -146,18 +147,21 @@ inline void conv2d_backward_input_phase(T const* w, T const* dy, T* dx, std::siz
     constexpr std::size_t inner = std::clamp(steps == 0 ? 0 : steps - 1, begin, end);
     constexpr std::size_t inner_end = std::clamp(steps == 0 ? end : G::out_width, inner, end);
     constexpr std::size_t most_columns = 6, columns_block = even_block(inner_end - inner, most_columns);
-    for_blocks<0, G::channels, accumulators / columns_block>([&]<std::size_t Channels>(block_length<Channels>, std::size_t c) {
-        for_blocks<inner, inner_end, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t q) {
-            conv2d_backward_input_tile<G, Lanes, Channels, Columns>(w, dy, dx, c, iy, row, {Phase, q}, rows, {0, steps});
+    for_blocks<0, G::channels, accumulators / columns_block>(
+        [&]<std::size_t Channels>(block_length<Channels>, std::size_t c) {
+            for_blocks<inner, inner_end, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t q) {
+                conv2d_backward_input_tile<G, Lanes, Channels, Columns>(w, dy, dx, c, iy, row, {Phase, q}, rows,
+                                                                        {0, steps});
+            });
         });
-    });
     auto const border = [&](std::size_t q, std::size_t last) {
         for (; q < last; ++q)
-            for_blocks<0, G::channels, accumulators / 2>([&]<std::size_t Channels>(block_length<Channels>, std::size_t c) {
-                conv2d_backward_input_tile<G, Lanes, Channels, 1>(
-                    w, dy, dx, c, iy, row, {Phase, q}, rows,
-                    steps_inside({Phase, q}, G::out_width, G::kernel, G::stride));
-            });
+            for_blocks<0, G::channels, accumulators / 2>(
+                [&]<std::size_t Channels>(block_length<Channels>, std::size_t c) {
+                    conv2d_backward_input_tile<G, Lanes, Channels, 1>(
+                        w, dy, dx, c, iy, row, {Phase, q}, rows,
+                        steps_inside({Phase, q}, G::out_width, G::kernel, G::stride));
+                });
     };
     if constexpr (begin < inner) border(begin, inner);
     if constexpr (inner_end < end) border(inner_end, end);
@@ -235,18 +239,20 @@ TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* 
     constexpr std::size_t most_columns = 6, columns_block = even_block(inner_end - inner, most_columns);
     for (std::size_t oy = 0; oy < G::out_height; ++oy) {
         auto const rows = detail::taps_inside(oy, G::height, G::kernel, G::padding, G::stride);
-        for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
+        for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>,
+                                                                                           std::size_t o) {
             for_blocks<inner, inner_end, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t ox) {
                 detail::conv2d_forward_tile<G, Lanes, Outs, Columns>(x, w, b, y, o, oy, ox, rows, {0, G::kernel});
             });
         });
         auto const border = [&](std::size_t ox, std::size_t last) {
             for (; ox < last; ++ox)
-                for_blocks<0, G::out_channels, accumulators / 2>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
-                    detail::conv2d_forward_tile<G, Lanes, Outs, 1>(
-                        x, w, b, y, o, oy, ox, rows,
-                        detail::taps_inside(ox, G::width, G::kernel, G::padding, G::stride));
-                });
+                for_blocks<0, G::out_channels, accumulators / 2>(
+                    [&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
+                        detail::conv2d_forward_tile<G, Lanes, Outs, 1>(
+                            x, w, b, y, o, oy, ox, rows,
+                            detail::taps_inside(ox, G::width, G::kernel, G::padding, G::stride));
+                    });
         };
         if constexpr (inner > 0) border(0, inner);
         if constexpr (inner_end < G::out_width) border(inner_end, G::out_width);
@@ -261,12 +267,13 @@ TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T
         auto const rows = detail::steps_inside(row, G::out_height, G::kernel, G::stride);
         [&]<std::size_t... Phase>(std::index_sequence<Phase...>) {
             (detail::conv2d_backward_input_phase<G, Lanes, Phase>(w, dy, dx, iy, row, rows), ...);
-        }(std::make_index_sequence<G::stride>{});
+        }
+        (std::make_index_sequence<G::stride>{});
     }
 }
 
-/// Adds the gradients with respect to w and b, summed over the lanes, to dw and db. The sums run over the image first and
-/// over the lanes last.
+/// Adds the gradients with respect to w and b, summed over the lanes, to dw and db. The sums run over the image first
+/// and over the lanes last.
 template<class G, std::size_t Lanes, class T>
 TRIREME_NOINLINE void conv2d_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
     constexpr std::size_t width = register_lanes<T, Lanes>, pixels = G::out_height * G::out_width;
@@ -277,13 +284,13 @@ TRIREME_NOINLINE void conv2d_backward_weights(portable, T const* x, T const* dy,
         for (std::size_t i = 0; i < Outs; ++i) sum[i] = vector::all(0);
         for (std::size_t at = 0; at < pixels * Lanes; at += width)
 #pragma GCC unroll 32
-            for (std::size_t i = 0; i < Outs; ++i)
-                sum[i] = sum[i] + vector::load(dy + (o + i) * pixels * Lanes + at);
+            for (std::size_t i = 0; i < Outs; ++i) sum[i] = sum[i] + vector::load(dy + (o + i) * pixels * Lanes + at);
 #pragma GCC unroll 32
         for (std::size_t i = 0; i < Outs; ++i) db[o + i] += sum[i].sum();
     });
     constexpr std::size_t most_columns = 6, columns_block = even_block(G::kernel, most_columns);
-    for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
+    for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>,
+                                                                                       std::size_t o) {
         for (std::size_t c = 0; c < G::channels; ++c)
             for (std::size_t ky = 0; ky < G::kernel; ++ky)
                 for_blocks<0, G::kernel, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t kx) {

@@ -11,7 +11,8 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// Calls f(output, begin) for every window: the places of its output in C x OH x OW and of its first input in C x H x W.
+/// Calls f(output, begin) for every window: the places of its output in C x OH x OW and of its first input in C x H x
+/// W.
 template<class G, class F>
 void for_windows(F const& f) noexcept {
     for (std::size_t c = 0; c < G::channels; ++c)
