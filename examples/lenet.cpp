@@ -4,12 +4,12 @@
 // LeNet on Fashion-MNIST: the smallest real training there is, first on one device, then on two.
 //
 // LeNet is the network of the textbooks (here with sigmoids, as in "Dive into Deep Learning", chapter 7.6): 61,706
-// parameters, a millisecond or two per step. It is the hard case for data parallelism, because so little work hides so
+// parameters, a few milliseconds per step. It is the hard case for data parallelism, because so little work hides so
 // little overhead: frameworks that dispatch every operation lose here what the second device brings.
 //
 // The program prints what it is about to run (the network, its memory, its traffic: all known before the first step),
-// trains, tests after every epoch, and compares the two speeds. The devices of one run hold the same weights at all times;
-// with --reproducible V even both runs end with the same bits: compare weights_hash in the file of --log.
+// trains, tests after every epoch, and compares the two speeds. The devices of one run hold the same weights at all
+// times; with --reproducible V even both runs end with the same bits: compare weights_hash in the file of --log.
 //
 // Exit codes: 0; 2 for a wrong flag, missing data or a layout that cannot work; 3 for a failure while it runs.
 
@@ -17,11 +17,14 @@
 
 #include <trireme/trireme.hpp>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,8 +42,8 @@ using lenet = network<input<1, 28, 28>,
     flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
 // clang-format on
 
-// What the flags choose is left open here, and checked when a trainer is constructed instead of by the compiler. It costs
-// no speed: a fixed layout runs the very same engine.
+// What the flags choose is left open here, and checked when a trainer is constructed instead of by the compiler. It
+// costs no speed: a fixed layout runs the very same engine.
 using lenet_trainer = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>,
                                             reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>>;
 
@@ -61,7 +64,7 @@ lenet_trainer::options options_for(lenet_flags const& flags, int devices) {
 void print_setting(lenet_flags const& flags, std::vector<int> const& runs) {
     using kernel_policy = lenet_trainer::policies::kernel_policy;
     std::printf("instruction set   %s\n", instruction_set);
-    std::printf("processors        %d\n", patience::processors());
+    std::printf("processors        %d\n", host::processors());
     std::printf("kernels           %s, %zu images at a time\n", kernel_policy::name, kernel_policy::lanes<float>);
     std::printf("devices           %d", runs.front());
     if (runs.size() > 1) std::printf(", then %d", runs.back());
@@ -78,14 +81,12 @@ void print_plan(lenet_flags const& flags, std::vector<int> const& runs) {
     for (auto const devices : runs) {
         auto const o = options_for(flags, devices);
         plans.push_back(lenet_trainer::plan(o.batch, lenet_trainer::layout_of(o)));
-        fullest.push_back({});
-        for (int r = 0; r < devices; ++r)
-            if (auto const m = plans.back().memory(r); m.total() > fullest.back().total()) fullest.back() = m;
+        fullest.push_back(plans.back().memory());
     }
     auto const row = [&](char const* what, auto value) {
         std::printf("%-36s", what);
         for (std::size_t i = 0; i < plans.size(); ++i)
-            std::printf(" %14s", detail::with_commas(value(plans[i], fullest[i])).c_str());
+            std::printf(" %14s", with_commas(value(plans[i], fullest[i])).c_str());
         std::printf("\n");
     };
     std::printf("the plan, for batches of %zu; memory is bytes per device\n", flags.batch);
@@ -110,10 +111,8 @@ public:
         auto const now = std::chrono::steady_clock::now();
         if (!terminal_ || (now < next_ && p.batch != p.batches)) return;
         next_ = now + std::chrono::milliseconds(100);
-        auto const rate = static_cast<double>(p.samples) / p.seconds;
-        auto const left = static_cast<std::size_t>(p.epochs - p.epoch + 1) * p.samples_per_epoch - p.samples;
-        std::printf("\repoch %d of %d  step %zu of %zu  loss %.4f  %.0f samples/s  %.0f s left \033[K", p.epoch, p.epochs,
-                    p.batch, p.batches, p.loss, rate, std::ceil(static_cast<double>(left) / rate));
+        std::printf("\repoch %d of %d  step %zu of %zu  loss %.4f  %.0f samples/s  %.0f s left \033[K", p.epoch,
+                    p.epochs, p.batch, p.batches, p.loss, p.samples_per_second(), std::ceil(p.seconds_left()));
         std::fflush(stdout);
     }
     /// Before anything else is printed.
@@ -129,7 +128,8 @@ private:
 /// 64-bit FNV-1a of the parameters' bytes: two runs with equal hashes have, for all practical purposes, equal weights.
 std::uint64_t weights_hash(std::span<float const> weights) {
     std::uint64_t hash = 0xcbf29ce484222325u;
-    for (auto const byte : std::as_bytes(weights)) hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
+    for (auto const byte : std::as_bytes(weights))
+        hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
     return hash;
 }
 
@@ -172,7 +172,7 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
     std::printf("\n%d device%s\n", devices, devices == 1 ? "" : "s");
     lenet_trainer trainer(options_for(flags, devices));
     progress_line progress;
-    double seconds = 0, waiting_for_data = 0, synchronising = 0;
+    double seconds = 0, for_data = 0, for_gradients = 0;
     // `std::ref`, because `fit` keeps a copy of its observer
     for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
         progress.clear();
@@ -181,11 +181,11 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
         std::fflush(stdout);
         log.write(flags, epoch, weights_hash(trainer.parameters()));
         seconds += epoch.seconds;
-        waiting_for_data += epoch.data_share * epoch.seconds;
-        synchronising += epoch.sync_share * epoch.seconds;
+        for_data += epoch.data_share * epoch.seconds;
+        for_gradients += epoch.sync_share * epoch.seconds;
     }
-    std::printf("waiting for data: %.2f%% of the step; adding gradients: %.1f%%\n", 100 * waiting_for_data / seconds,
-                100 * synchronising / seconds);
+    std::printf("waiting for data: %.2f%% of the step; adding gradients: %.1f%%\n", 100 * for_data / seconds,
+                100 * for_gradients / seconds);
     return static_cast<double>(data.train.size()) * flags.epochs / seconds;
 }
 

@@ -51,8 +51,8 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(whole_number(1, 256))
         ->type_name("N");
     app.add_option("--strategy", f.strategy, "how devices add their gradients")
-        ->check(CLI::IsMember({"ring", "tree", "direct"}).description("{ring,tree,direct}"))
-        ->type_name("")
+        ->check(CLI::IsMember({"ring", "tree", "direct"}).description(""))
+        ->type_name("{ring,tree,direct}")
         ->capture_default_str();
     app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
         ->check(whole_number<std::size_t>(0, 4096))
@@ -66,8 +66,13 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()))
         ->type_name("N")
         ->capture_default_str();
-    app.add_option("--data", f.data, "folder of the four Fashion-MNIST files [default: Debian's package]")->type_name("DIR");
-    app.add_option("--log", f.log, "write one JSON object per epoch and run to this file")->type_name("FILE");
+    CLI::Validator const some_name([](std::string const& text) { return text.empty() ? "the name is empty" : ""; }, "");
+    app.add_option("--data", f.data, "folder of the four Fashion-MNIST files [default: Debian's package]")
+        ->check(some_name)
+        ->type_name("DIR");
+    app.add_option("--log", f.log, "write one JSON object per epoch and run to this file")
+        ->check(some_name)
+        ->type_name("FILE");
     try {
         app.parse(argc, argv);
     } catch (CLI::CallForHelp const&) {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// The command line of lenet as a plain struct. Parsing it is in a translation unit of its own, because CLI11 takes longer
-// to compile than the whole training program.
+// The command line of lenet as a plain struct. Parsing it is in a translation unit of its own, because CLI11 takes
+// longer to compile than the whole training program.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <string>
 
 struct lenet_flags {
-    int epochs = 3;
+    int epochs = 10;
     std::size_t batch = 256;
     int devices = 0; // 0: first 1, then 2
     std::string strategy = "direct";

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 
+#include <chrono>
+#include <cmath>
 #include <string>
 
 using namespace trireme;
@@ -50,12 +52,19 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(says(refusal([] { t({.batch = 0}); }), {"batch = 0", "at least one sample"}));
         CHECK(says(refusal([] { t({.devices = 0}); }), {"devices = 0", "at least one device"}));
         CHECK(says(refusal([] { t({.devices = -3}); }), {"devices = -3"}));
-        CHECK(says(refusal([] { t({.batch = 4, .devices = 8}); }), {"batch = 4 on 8 devices", "at most 4 devices"}));
+        CHECK(says(refusal([] { t({.batch = 4, .devices = 8}); }), {"batch = 4 on 8 devices", "no more devices than 4"}));
         CHECK(says(refusal([] { t({.batch = 64, .devices = 8, .logical_shards = 4}); }),
                    {"logical_shards = 4 on 8 devices", "more shards"}));
         CHECK(says(refusal([] { t({.devices = 2, .strategy = ring{}, .logical_shards = 4}); }),
                    {"ring", "fixed_tree fixes the order", "direct"}));
         CHECK(says(refusal([] { t({.logical_shards = 100000}); }), {"at most 4096"}));
+        CHECK(says(refusal([] { t({.batch = 100000, .devices = 60000}); }), {"devices = 60000", "at most 256"}));
+        CHECK(says(refusal([] { t({.learning_rate = NAN}); }), {"learning_rate = nan", "finite"}));
+        CHECK(says(refusal([] { t({.learning_rate = -0.1f}); }), {"learning_rate = -0.1", "not negative"}));
+        CHECK(says(refusal([] { t({.weight_decay = INFINITY}); }), {"weight_decay = inf", "finite"}));
+        CHECK(says(refusal([] { t({.deadline = std::chrono::seconds(0)}); }), {"deadline = 0"}));
+        using with_momentum = any_layout<softmax_regression, sgd_momentum>;
+        CHECK(says(refusal([] { with_momentum({.momentum = 1.0f}); }), {"momentum = 1", "below 1"}));
     }
 
     TEST_CASE("a strategy that is chosen when the program runs is proved then") {

@@ -35,22 +35,23 @@ inline std::string to_string(shape const& s) {
     return text;
 }
 
-/// 61706 as "61,706".
-inline std::string with_commas(unsigned long long n) {
-    auto digits = std::to_string(n);
-    for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-        digits.insert(static_cast<std::size_t>(at), ",");
-    return digits;
-}
-
 inline std::string table_line(char const* layer, std::string const& output, std::string const& parameters,
                               std::string const& flops) {
     char line[160];
-    std::snprintf(line, sizeof line, "%-36s %14s %12s %14s\n", layer, output.c_str(), parameters.c_str(), flops.c_str());
-    return line;
+    std::snprintf(line, sizeof line, "%-36s %14s %12s %14s", layer, output.c_str(), parameters.c_str(), flops.c_str());
+    std::string text = line;
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text + '\n';
 }
 
 } // namespace detail
+
+/// 61706 as "61,706".
+inline std::string with_commas(unsigned long long n) {
+    auto digits = std::to_string(n);
+    for (auto at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+    return digits;
+}
 
 /// A table of the network: each layer, its output shape for one sample, its parameters, and the FLOPs of one sample's
 /// forward pass.
@@ -63,12 +64,12 @@ std::string network_table() {
         for (std::size_t i = 0; i < Network::depth; ++i) {
             auto const& d = Network::row(i).description;
             text += detail::table_line(names[i].c_str(), detail::to_string(d.output),
-                                       d.parameter_count == 0 ? "" : detail::with_commas(d.parameter_elements()),
-                                       d.forward_flops == 0 ? "" : detail::with_commas(d.forward_flops));
+                                       d.parameter_count == 0 ? "" : with_commas(d.parameter_elements()),
+                                       d.forward_flops == 0 ? "" : with_commas(d.forward_flops));
         }
     }(std::make_index_sequence<Network::depth>{});
-    text += detail::table_line("total", "", detail::with_commas(Network::parameters),
-                               detail::with_commas(Network::forward_flops));
+    text += detail::table_line("total", "", with_commas(Network::parameters),
+                               with_commas(Network::forward_flops));
     return text;
 }
 

@@ -2,20 +2,45 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <string>
 
 namespace trireme {
+
+namespace detail {
+
+/// Throws usage_error unless `value` is finite and in [0, below).
+inline void check_rate(char const* name, double value, double below) {
+    if (value >= 0 && value < below && std::isfinite(value)) return;
+    throw usage_error(std::string(name) + " = " + std::to_string(value) + ": it must be a finite number, not negative" +
+                      (std::isfinite(below) ? ", and below " + std::to_string(below) : std::string()));
+}
+
+template<class Options>
+void check_common_options(Options const& o) {
+    constexpr auto unbounded = std::numeric_limits<double>::infinity();
+    check_rate("learning_rate", static_cast<double>(o.learning_rate), unbounded);
+    check_rate("weight_decay", static_cast<double>(o.weight_decay), unbounded);
+    if (!(o.deadline.count() > 0))
+        throw usage_error("deadline = " + std::to_string(o.deadline.count()) + " s: it must be longer than nothing");
+}
+
+} // namespace detail
 
 /// An optimizer is a type that says how many numbers it keeps per parameter, which options it adds to the trainer's, and
 /// how one slice of parameters is updated from its gradients and its state. It knows nothing of layers or devices.
 ///
 ///     static constexpr std::size_t state_per_parameter;
 ///     template<class Choices> struct options;        // one flat struct: designators reach direct members only
+///     static void check(auto const& options);        // throws usage_error
 ///     template<class Kernels, class T, class Options>
 ///     static void update(Kernels, T* w, T const* gradient, T* state, std::size_t n, Options const&);
 ///

@@ -41,6 +41,8 @@ struct sgd {
     template<class Choices>
     using options = sgd_options<Choices>;
 
+    static void check(auto const& o) { detail::check_common_options(o); }
+
     template<class Kernels, class T, class Options>
     static void update(Kernels policy, T* w, T const* gradient, T*, std::size_t n, Options const& o) noexcept {
         sgd_update(policy, w, gradient, n, static_cast<T>(o.learning_rate), static_cast<T>(o.weight_decay));
@@ -54,6 +56,11 @@ struct sgd_momentum {
     static constexpr std::size_t state_per_parameter = 1;
     template<class Choices>
     using options = sgd_momentum_options<Choices>;
+
+    static void check(auto const& o) {
+        detail::check_common_options(o);
+        detail::check_rate("momentum", static_cast<double>(o.momentum), 1.0);
+    }
 
     template<class Kernels, class T, class Options>
     static void update(Kernels policy, T* w, T const* gradient, T* velocity, std::size_t n, Options const& o) noexcept {
@@ -69,6 +76,11 @@ struct sgd_nesterov {
     static constexpr std::size_t state_per_parameter = 1;
     template<class Choices>
     using options = sgd_momentum_options<Choices>;
+
+    static void check(auto const& o) {
+        detail::check_common_options(o);
+        detail::check_rate("momentum", static_cast<double>(o.momentum), 1.0);
+    }
 
     template<class Kernels, class T, class Options>
     static void update(Kernels policy, T* w, T const* gradient, T* velocity, std::size_t n, Options const& o) noexcept {

@@ -50,13 +50,14 @@ struct training_plan {
                 activation_elements * element_bytes, control_bytes};
     }
 
-    /// Owned memory of the device that needs most.
-    constexpr bytes_t bytes_per_device() const {
-        bytes_t most = 0;
-        for (int r = 0; r < layout.devices; ++r)
-            if (memory(r).total() > most) most = memory(r).total();
+    /// Owned memory of the device that needs most: devices with fewer logical shards need less for gradients.
+    constexpr owned_bytes memory() const {
+        auto most = memory(0);
+        for (int r = 1; r < layout.devices; ++r)
+            if (memory(r).total() > most.total()) most = memory(r);
         return most;
     }
+    constexpr bytes_t bytes_per_device() const { return memory().total(); }
 
     /// What device `rank` reads from the others in one step.
     constexpr traffic wire(int rank) const { return layout.traffic_of_rank(rank, arena_elements, element_bytes); }

@@ -27,6 +27,13 @@ struct progress_report {
     double seconds = 0; ///< since the epoch began
     std::size_t samples = 0; ///< done in this epoch
     std::size_t samples_per_epoch = 0;
+
+    double samples_per_second() const noexcept { return static_cast<double>(samples) / seconds; }
+    /// Of training, at this epoch's speed; tests not included.
+    double seconds_left() const noexcept {
+        auto const left = static_cast<std::size_t>(epochs - epoch + 1) * samples_per_epoch - samples;
+        return static_cast<double>(left) / samples_per_second();
+    }
 };
 
 /// Mean loss and share of right answers over a set of samples.

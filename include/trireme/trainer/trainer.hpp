@@ -130,7 +130,8 @@ public:
 
     /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`. Each
     /// epoch visits every sample of data.train once, in an order shuffled from the seed, and ends with a test on
-    /// data.test if that is not empty. `observe(progress_report const&)` is called after every step.
+    /// data.test if that is not empty. `observe(progress_report const&)` is called after every step, on the caller's thread;
+    /// it is copied (pass std::ref of one that keeps state).
     template<class Observer = no_observer>
     epoch_range<trainer, Observer> fit(dataset data, fit_options const& o, Observer observe = {}) {
         return {*this, std::move(data), o, std::move(observe)};
@@ -194,7 +195,8 @@ public:
 
 private:
     trainer(options const& o, data_parallel_layout const& layout)
-        : engine_((check_layout(layout, o.batch.samples), std::make_shared<engine_type>(o, layout))),
+        : engine_((check_layout(layout, o.batch.samples), optimizer_type::check(o),
+                   std::make_shared<engine_type>(o, layout))),
           group_(layout.devices, o.deadline) {
         run([](engine_type& e, threads::communicator& c) { e.construct(c); });
     }

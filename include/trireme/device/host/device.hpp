@@ -4,6 +4,7 @@
 
 #include <trireme/device/host/isa.hpp>
 #include <trireme/device/host/memory.hpp>
+#include <trireme/device/host/progress.hpp>
 
 namespace trireme {
 
@@ -12,6 +13,9 @@ namespace trireme {
 struct host {
     using memory = host_memory;
     static constexpr char const* name = "host";
+
+    /// Processors that this process may use.
+    static int processors() noexcept { return patience::processors(); }
 };
 
 } // namespace trireme
