@@ -73,13 +73,13 @@ def main():
             return name, False, f'{errors} errors, at most {most} expected', done.stdout
         return name, True, '', ''
 
-    results = [(name, False, 'has no comment "// ' + name + ': expected text"', '') for name in sorted(sections - set(cases))]
+    results = [(name, False, f'has no comment "// {name}: expected text"', '') for name in sorted(sections - set(cases))]
     with concurrent.futures.ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as workers:
         results += workers.map(attempt, [None, *cases])
     failed = 0
     for name, passed, reason, output in results:
         failed += not passed
-        print(f'{"passed" if passed else "FAILED"}  {name or "no misuse: compiles"}' + (f': {reason}' if reason else ''))
+        print('passed ' if passed else 'FAILED ', name or 'no misuse: compiles', ': ' + reason if reason else '')
         if not passed:
             print(output[:3000])
     print(f'{len(results) - failed} passed, {failed} failed')

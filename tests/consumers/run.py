@@ -29,7 +29,8 @@ environment = {**os.environ, 'CXX': compiler}
 
 def run(*command, **variables):
     print('$', *command, flush=True)
-    subprocess.run([str(word) for word in command], cwd=project, env={**environment, **variables}, check=True)
+    if subprocess.run([str(word) for word in command], cwd=project, env={**environment, **variables}).returncode:
+        sys.exit('failed')
 
 
 def install():

@@ -13,12 +13,12 @@ import re
 import subprocess
 import sys
 
-import rules
+sys.dont_write_bytecode = True
+import rules  # noqa: E402
 
-# Names that other headers define as macros (<complex.h>, <termios.h>, <sys/sysmacros.h>, X11's, Windows'): a header of
-# ours that used one as a name would break for whoever includes those first.
-TRAPS = '''I small near far interface B0 B50 major minor makedev unix linux ERROR DEBUG None Bool Status Success Always
-OPTIONAL IN OUT TRUE FALSE CONST STRICT PI'''.split()
+# Names that other headers define as macros (<complex.h>, <termios.h>, <sys/sysmacros.h>, X11's): a header of ours that
+# used one as a name would break for whoever includes those first.
+TRAPS = '''I small B0 B50 major minor makedev unix linux ERROR DEBUG TRUE FALSE None Bool Status Success Always PI'''.split()
 
 
 def compile_and_link(command, folder, name, text, extra):
