@@ -10,9 +10,9 @@
 // Replaces the global operators new and delete of a test program and counts. Include it in one file of the program.
 namespace allocation_hook {
 
-inline std::atomic<std::size_t> allocations{0};       ///< calls of any operator new
-inline std::atomic<std::size_t> aligned_to_line{0};   ///< bytes asked for with the alignment of a cache line
-inline std::atomic<std::size_t> aligned_beyond{0};    ///< bytes asked for with a larger alignment
+inline std::atomic<std::size_t> allocations{0};     ///< calls of any operator new
+inline std::atomic<std::size_t> aligned_to_line{0}; ///< bytes asked for with the alignment of a cache line
+inline std::atomic<std::size_t> aligned_beyond{0};  ///< bytes asked for with a larger alignment
 
 inline void* plain(std::size_t bytes) {
     ++allocations;

@@ -20,8 +20,8 @@ using softmax_regression = network<input<1, 28, 28>, flatten, linear<10>>;
 
 /// A trainer whose layout is chosen when it is made.
 template<class Network, class Optimizer = sgd, class... Policies>
-using any_layout = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
-                           reproducible<fixed_tree, dynamic>, Policies...>;
+using any_layout = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>,
+                           reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>, Policies...>;
 
 /// `n` made-up images with labels, the same for the same seed; the label can be learnt from the image.
 inline labelled_images made_up(std::size_t n, std::uint64_t seed = 7) {
@@ -30,8 +30,8 @@ inline labelled_images made_up(std::size_t n, std::uint64_t seed = 7) {
     for (std::size_t i = 0; i < n; ++i) {
         labels[i] = static_cast<std::uint8_t>(r.below(i, 10));
         for (std::size_t p = 0; p < 28 * 28; ++p)
-            pixels[i * 28 * 28 + p] = static_cast<std::uint8_t>(r.below(n + i * 784 + p, 128) +
-                                                                (p / 28 / 3 == labels[i] ? 127 : 0));
+            pixels[i * 28 * 28 + p] =
+                static_cast<std::uint8_t>(r.below(n + i * 784 + p, 128) + (p / 28 / 3 == labels[i] ? 127 : 0));
     }
     return {std::move(pixels), std::move(labels), 28, 28, 10};
 }

@@ -84,22 +84,20 @@ struct own {
     static constexpr char const* name = "rank 0 has ((0 + 1) + 2) + 3, rank 1 has (0 + 1) + (2 + 3)";
     static constexpr schedule all_reduce(int ranks) noexcept { return {name, ranks, 1, 4, &step}; }
     static constexpr collective_step step(int, int rank, int s) noexcept {
-        constexpr collective_step steps[4][4] = {{{step_kind::reduce, 0, one_rank(1), 0},
-                                                  {step_kind::wait, 0, one_rank(1), 1},
-                                                  {step_kind::reduce, 0, two_ranks(2, 3, 4), 0},
-                                                  {step_kind::wait, 0, all_others(0, 4), 4}},
-                                                 {{step_kind::copy, 0, one_rank(0), 1},
-                                                  {step_kind::reduce, 0, one_rank(2), 2},
-                                                  {},
-                                                  {}},
-                                                 {{step_kind::wait, 0, one_rank(0), 3},
-                                                  {step_kind::reduce, 0, one_rank(3), 0},
-                                                  {step_kind::wait, 0, one_rank(1), 2},
-                                                  {step_kind::copy, 0, one_rank(0), 3}},
-                                                 {{step_kind::wait, 0, one_rank(0), 3},
-                                                  {step_kind::wait, 0, one_rank(2), 2},
-                                                  {step_kind::copy, 0, one_rank(0), 3},
-                                                  {}}};
+        constexpr collective_step steps[4][4] = {
+            {{step_kind::reduce, 0, one_rank(1), 0},
+             {step_kind::wait, 0, one_rank(1), 1},
+             {step_kind::reduce, 0, two_ranks(2, 3, 4), 0},
+             {step_kind::wait, 0, all_others(0, 4), 4}},
+            {{step_kind::copy, 0, one_rank(0), 1}, {step_kind::reduce, 0, one_rank(2), 2}, {}, {}},
+            {{step_kind::wait, 0, one_rank(0), 3},
+             {step_kind::reduce, 0, one_rank(3), 0},
+             {step_kind::wait, 0, one_rank(1), 2},
+             {step_kind::copy, 0, one_rank(0), 3}},
+            {{step_kind::wait, 0, one_rank(0), 3},
+             {step_kind::wait, 0, one_rank(2), 2},
+             {step_kind::copy, 0, one_rank(0), 3},
+             {}}};
         return steps[rank][s];
     }
 };

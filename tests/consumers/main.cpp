@@ -3,6 +3,4 @@
 #include <cstdio>
 #include <trireme/trireme.hpp>
 
-int main() {
-    std::printf("Trireme %d.%d.%d\n", TRIREME_VERSION_MAJOR, TRIREME_VERSION_MINOR, TRIREME_VERSION_PATCH);
-}
+int main() { std::printf("Trireme %d.%d.%d\n", TRIREME_VERSION_MAJOR, TRIREME_VERSION_MINOR, TRIREME_VERSION_PATCH); }

@@ -9,8 +9,8 @@ using namespace trireme;
 
 namespace {
 
-/// Plays forward and backward on a map of who owns which element, asking before every use that the block is still whole.
-/// Knows the rules of the pass (what each layer reads and writes), nothing of lifetimes or holes.
+/// Plays forward and backward on a map of who owns which element, asking before every use that the block is still
+/// whole. Knows the rules of the pass (what each layer reads and writes), nothing of lifetimes or holes.
 template<class Network>
 void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) {
     constexpr auto depth = Network::depth;
@@ -71,8 +71,9 @@ TEST_SUITE("layer/activation_plan") {
         check_nothing_is_overwritten<test_networks::small>(4, 4);
         check_nothing_is_overwritten<test_networks::softmax_regression>(16, 4);
         check_nothing_is_overwritten<network<input<5>, flatten, flatten, relu, flatten, linear<3>, flatten>>(3, 4);
-        check_nothing_is_overwritten<network<input<2, 6, 6>, conv2d<3, kernel<3>>, flatten, relu, linear<7>, flatten,
-                                             sigmoid, linear<2>>>(16, 4);
+        check_nothing_is_overwritten<
+            network<input<2, 6, 6>, conv2d<3, kernel<3>>, flatten, relu, linear<7>, flatten, sigmoid, linear<2>>>(16,
+                                                                                                                  4);
         check_nothing_is_overwritten<network<input<3>, relu, relu>>(4, 4); // nothing to train
     }
 

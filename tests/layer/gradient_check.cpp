@@ -13,7 +13,14 @@ using namespace trireme;
 namespace {
 
 /// A layer with a fault to choose, for testing the checker: y = s x with one slope s.
-enum class fault { none, wrong_sign, forgets_a_term, adds_to_input_gradient, overwrites_parameter_gradient, reads_input };
+enum class fault {
+    none,
+    wrong_sign,
+    forgets_a_term,
+    adds_to_input_gradient,
+    overwrites_parameter_gradient,
+    reads_input
+};
 
 template<fault Fault>
 struct scaled {

@@ -33,10 +33,9 @@ moments of_weights() {
 
 TEST_SUITE("layer/initialise") {
     TEST_CASE("Xavier's variance is 2 / (fan_in + fan_out), He's 2 / fan_in") {
-        for (auto const& [m, variance] : {std::pair{of_weights<xavier_uniform>(), 2.0 / 500},
-                                          std::pair{of_weights<xavier_normal>(), 2.0 / 500},
-                                          std::pair{of_weights<he_uniform>(), 2.0 / 300},
-                                          std::pair{of_weights<he_normal>(), 2.0 / 300}}) {
+        for (auto const& [m, variance] :
+             {std::pair{of_weights<xavier_uniform>(), 2.0 / 500}, std::pair{of_weights<xavier_normal>(), 2.0 / 500},
+              std::pair{of_weights<he_uniform>(), 2.0 / 300}, std::pair{of_weights<he_normal>(), 2.0 / 300}}) {
             CHECK(m.variance == doctest::Approx(variance).epsilon(0.03));
             CHECK(std::abs(m.mean) < 4 * std::sqrt(variance / 60000));
         }

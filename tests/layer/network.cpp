@@ -62,8 +62,8 @@ TEST_SUITE("layer/network") {
 
     TEST_CASE("the table names every layer as it was written") {
         auto const table = network_table<lenet>();
-        for (char const* part : {"conv2d<6, kernel<5>, padding<2>>", "sigmoid", "avg_pool2d<2>", "linear<120>", "flatten",
-                                 "6 x 28 x 28", "48,120", "61,706", "845,852"}) {
+        for (char const* part : {"conv2d<6, kernel<5>, padding<2>>", "sigmoid", "avg_pool2d<2>", "linear<120>",
+                                 "flatten", "6 x 28 x 28", "48,120", "61,706", "845,852"}) {
             CAPTURE(part);
             CHECK(table.find(part) != std::string::npos);
         }

@@ -53,8 +53,8 @@ void check_layouts() {
     auto const images = made_up(64);
     for (int const devices : {1, 2, 3, 4, 8})
         for (std::size_t const batch : {8u, 37u, 64u}) {
-            for (strategy_choice const s : {strategy_choice(ring{}), strategy_choice(double_binary_tree{}),
-                                            strategy_choice(direct{})})
+            for (strategy_choice const s :
+                 {strategy_choice(ring{}), strategy_choice(double_binary_tree{}), strategy_choice(direct{})})
                 check_plan<trainer_t>({.batch = batch, .devices = devices, .strategy = s}, images);
             for (std::size_t const shards : {8u, 13u})
                 check_plan<trainer_t>({.batch = batch, .devices = devices, .logical_shards = shards}, images);
@@ -88,7 +88,8 @@ TEST_SUITE("parallel/plan") {
         static_assert(plan.memory(0).optimizer_state == 0);
         static_assert(plan.wire_bytes_per_step() == 2 * 61712 * 4); // each half is read twice, by one peer
         static_assert(plan.flops_per_step() == 256 * (lenet::training_flops + 60));
-        static_assert(trainer<lenet, cross_entropy, sgd_momentum>::plan(batch{1}).memory(0).optimizer_state == 61712 * 4);
+        static_assert(trainer<lenet, cross_entropy, sgd_momentum>::plan(batch{1}).memory(0).optimizer_state ==
+                      61712 * 4);
         static_assert(trainer<lenet, cross_entropy, sgd>::plan(batch{1}).wire_bytes_per_step() == 0);
     }
 

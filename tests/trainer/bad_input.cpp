@@ -52,7 +52,8 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(says(refusal([] { t({.batch = 0}); }), {"batch = 0", "at least one sample"}));
         CHECK(says(refusal([] { t({.devices = 0}); }), {"devices = 0", "at least one device"}));
         CHECK(says(refusal([] { t({.devices = -3}); }), {"devices = -3"}));
-        CHECK(says(refusal([] { t({.batch = 4, .devices = 8}); }), {"batch = 4 on 8 devices", "no more devices than 4"}));
+        CHECK(
+            says(refusal([] { t({.batch = 4, .devices = 8}); }), {"batch = 4 on 8 devices", "no more devices than 4"}));
         CHECK(says(refusal([] { t({.batch = 64, .devices = 8, .logical_shards = 4}); }),
                    {"logical_shards = 4 on 8 devices", "more shards"}));
         CHECK(says(refusal([] { t({.devices = 2, .strategy = ring{}, .logical_shards = 4}); }),

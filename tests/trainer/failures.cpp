@@ -54,7 +54,8 @@ TEST_SUITE("trainer/failures") {
                         CAPTURE(guilty);
                         CAPTURE(devices);
                         planned = {point, guilty, 2, 0};
-                        faulty t({.batch = 64, .deadline = std::chrono::seconds(60), .devices = devices, .strategy = s});
+                        faulty t(
+                            {.batch = 64, .deadline = std::chrono::seconds(60), .devices = devices, .strategy = s});
                         CHECK_NOTHROW(t.step(images));
                         auto const start = std::chrono::steady_clock::now();
                         try {

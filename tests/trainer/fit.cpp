@@ -39,8 +39,7 @@ TEST_SUITE("trainer/fit") {
         t trainer({.batch = 64, .devices = 3});
         std::vector<progress_report> told;
         for ([[maybe_unused]] auto const& e :
-             trainer.fit({images, {}}, {.epochs = 2}, [&](progress_report const& p) { told.push_back(p); })) {
-        }
+             trainer.fit({images, {}}, {.epochs = 2}, [&](progress_report const& p) { told.push_back(p); })) {}
         REQUIRE(told.size() == 6);
         CHECK(told[0].batch == 1);
         CHECK(told[2].batch == 3);
@@ -55,12 +54,10 @@ TEST_SUITE("trainer/fit") {
     TEST_CASE("the loop may be left early, and goes on where it was") {
         auto const images = made_up(128);
         t one({.batch = 32, .seed = 8}), other({.batch = 32, .seed = 8});
-        for ([[maybe_unused]] auto const& e : one.fit({images, {}}, {.epochs = 3})) {
-        }
+        for ([[maybe_unused]] auto const& e : one.fit({images, {}}, {.epochs = 3})) {}
         for (auto const& e : other.fit({images, {}}, {.epochs = 5}))
             if (e.epoch == 2) break;
-        for ([[maybe_unused]] auto const& e : other.fit({images, {}}, {.epochs = 1})) {
-        }
+        for ([[maybe_unused]] auto const& e : other.fit({images, {}}, {.epochs = 1})) {}
         CHECK(same_bits(weights(one), weights(other)));
     }
 
@@ -107,7 +104,8 @@ TEST_SUITE("trainer/fit") {
         e.devices = 2;
         std::ostringstream text;
         text << e;
-        CHECK(text.str() == "epoch 3  loss 0.5123  test accuracy 0.8123  12345 samples/s  2 devices  sync 0.0%  data 0.00%");
+        CHECK(text.str() ==
+              "epoch 3  loss 0.5123  test accuracy 0.8123  12345 samples/s  2 devices  sync 0.0%  data 0.00%");
     }
 }
 

@@ -40,7 +40,8 @@ void check_losses(typename Trainer::options const& options, int const (&sizes)[N
 
 #define AGAINST_TORCH(Golden, Tolerance, Trainer, ...)                                                                 \
     namespace g = trireme_golden::Golden;                                                                              \
-    check_losses<Trainer>({.learning_rate = static_cast<float>(g::lr), __VA_ARGS__}, g::batch_sizes, g::loss_f64, Tolerance)
+    check_losses<Trainer>({.learning_rate = static_cast<float>(g::lr), __VA_ARGS__}, g::batch_sizes, g::loss_f64,      \
+                          Tolerance)
 
 TEST_SUITE("trainer/golden") {
     TEST_CASE("the first 50 losses of LeNet equal PyTorch's") {
@@ -62,8 +63,8 @@ TEST_SUITE("trainer/golden") {
         }
         SUBCASE("the same on two devices, reproducible") {
             using t = any_layout<tanh_lenet, sgd_momentum>;
-            AGAINST_TORCH(lenet_tanh_max, 5e-5, t, .momentum = static_cast<float>(g::momentum), .batch = 256, .devices = 2,
-                          .logical_shards = 8);
+            AGAINST_TORCH(lenet_tanh_max, 5e-5, t, .momentum = static_cast<float>(g::momentum), .batch = 256,
+                          .devices = 2, .logical_shards = 8);
         }
         SUBCASE("the same in double precision") {
             using t = any_layout<tanh_lenet, sgd_momentum, precision<f64>>;
@@ -71,8 +72,8 @@ TEST_SUITE("trainer/golden") {
         }
         SUBCASE("relu, maximum pooling, Nesterov, weight decay") {
             using t = any_layout<relu_lenet, sgd_nesterov>;
-            AGAINST_TORCH(lenet_relu_nesterov, 2e-6, t, .momentum = static_cast<float>(g::momentum), .weight_decay = static_cast<float>(g::weight_decay),
-                          .batch = 256);
+            AGAINST_TORCH(lenet_relu_nesterov, 2e-6, t, .momentum = static_cast<float>(g::momentum),
+                          .weight_decay = static_cast<float>(g::weight_decay), .batch = 256);
         }
         SUBCASE("weight decay, batches of 256, 96, 1, 7, 255, ...") {
             using t = any_layout<sigmoid_lenet>;
@@ -80,8 +81,8 @@ TEST_SUITE("trainer/golden") {
         }
         SUBCASE("the same on two devices in a tree: a batch of 1 leaves one of them without samples") {
             using t = any_layout<sigmoid_lenet>;
-            AGAINST_TORCH(lenet_sigmoid_wd, 1e-6, t, .weight_decay = static_cast<float>(g::weight_decay), .batch = 256, .devices = 2,
-                          .strategy = double_binary_tree{});
+            AGAINST_TORCH(lenet_sigmoid_wd, 1e-6, t, .weight_decay = static_cast<float>(g::weight_decay), .batch = 256,
+                          .devices = 2, .strategy = double_binary_tree{});
         }
     }
 }

@@ -48,8 +48,8 @@ TEST_SUITE("trainer/layouts") {
                 for (auto const& s : strategies) {
                     CAPTURE(devices);
                     CAPTURE(s.name);
-                    auto const many =
-                        train({.learning_rate = 0.05f, .batch = 64, .seed = 3, .devices = devices, .strategy = s}, sizes);
+                    auto const many = train(
+                        {.learning_rate = 0.05f, .batch = 64, .seed = 3, .devices = devices, .strategy = s}, sizes);
                     for (std::size_t k = 0; k < sizes.size(); ++k)
                         CHECK(many.losses[k] == doctest::Approx(one.losses[k]).epsilon(1e-5));
                     for (std::size_t i = 0; i < one.weights.size(); ++i)
@@ -110,7 +110,8 @@ TEST_SUITE("trainer/layouts") {
         auto const images = made_up(100);
         fixed a({.batch = 50, .seed = 4});
         small_trainer b({.batch = 50, .seed = 4, .devices = 3, .strategy = ring{}});
-        for (auto const first : {0u, 50u}) CHECK(a.step(images.take(first, 50)).loss == b.step(images.take(first, 50)).loss);
+        for (auto const first : {0u, 50u})
+            CHECK(a.step(images.take(first, 50)).loss == b.step(images.take(first, 50)).loss);
         CHECK(same_bits(weights(a), weights(b)));
     }
 

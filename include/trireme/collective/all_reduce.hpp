@@ -29,7 +29,8 @@ struct add_in_order {
     static void reduce(C& comm, arena const& a, collective_step const& step, range chunk) {
         auto* const own = static_cast<T*>(a.data) + chunk.begin;
         for (int k = 0; k < step.sources.count; ++k) {
-            detail::add_into(own, comm.template peer<T>(a, step.sources.at(k, comm.size())) + chunk.begin, chunk.size());
+            detail::add_into(own, comm.template peer<T>(a, step.sources.at(k, comm.size())) + chunk.begin,
+                             chunk.size());
             comm.count(chunk.size() * sizeof(T));
         }
     }
@@ -71,8 +72,8 @@ private:
     std::size_t elements_;
 };
 
-/// Adds the first `elements` of type T in every rank's arena `a`, in place: afterwards all ranks hold the same sum. Every
-/// rank of the group calls it with the same arguments. Executes `s`, which must have been proved, by pulling.
+/// Adds the first `elements` of type T in every rank's arena `a`, in place: afterwards all ranks hold the same sum.
+/// Every rank of the group calls it with the same arguments. Executes `s`, which must have been proved, by pulling.
 ///
 /// Throws deadline_error if a peer does not arrive, group_stopped if one has failed; the arena then holds partial sums.
 /// Cost: traffic_of(s, rank, elements, sizeof(T)) read from peers; no allocation.

@@ -43,8 +43,8 @@ public:
     /// 32 uniform random bits.
     constexpr std::uint32_t bits(std::uint64_t i) const noexcept {
         auto const block = i / 4;
-        return philox::block(key_, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), a_,
-                                    purpose_})[i % 4];
+        return philox::block(
+            key_, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), a_, purpose_})[i % 4];
     }
 
     /// Uniform in (0, 1), never 0 and never 1, on a grid of 2^24 values.

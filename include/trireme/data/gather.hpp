@@ -88,8 +88,8 @@ void gather_images(labelled_images const& images, std::span<std::uint32_t const>
     }
 }
 
-/// Asks for the images `indices` to be brought near while something else is computed; `gather_images` then finds them in
-/// the cache. Cost: one instruction per cache line.
+/// Asks for the images `indices` to be brought near while something else is computed; `gather_images` then finds them
+/// in the cache. Cost: one instruction per cache line.
 inline void prefetch_images(labelled_images const& images, std::span<std::uint32_t const> indices) noexcept {
     for (auto const i : indices) {
         auto const image = images.image(i);

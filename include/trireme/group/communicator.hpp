@@ -34,17 +34,18 @@ concept communicator = requires(C& c, C const& cc, std::size_t bytes) {
     { cc.pulled() } -> std::convertible_to<traffic>;
 };
 
-/// A communicator whose ranks can read each other's arenas. A collective is `enter`, then for every step of its schedule
-/// `wait_for` its sources, read them through `peer`, `count` what was read and `complete` the step; then `leave`.
+/// A communicator whose ranks can read each other's arenas. A collective is `enter`, then for every step of its
+/// schedule `wait_for` its sources, read them through `peer`, `count` what was read and `complete` the step; then
+/// `leave`.
 template<class C>
-concept pull_communicator =
-    communicator<C> && requires(C& c, C const& cc, arena const& a, int i, operation const& o, bytes_t b) {
-        { cc.template peer<float>(a, i) } -> std::same_as<float const*>;
-        c.enter();
-        c.wait_for(i, i, o);
-        c.complete(i);
-        c.leave(i);
-        c.count(b);
-    };
+concept pull_communicator = communicator<C> &&
+    requires(C& c, C const& cc, arena const& a, int i, operation const& o, bytes_t b) {
+    { cc.template peer<float>(a, i) } -> std::same_as<float const*>;
+    c.enter();
+    c.wait_for(i, i, o);
+    c.complete(i);
+    c.leave(i);
+    c.count(b);
+};
 
 } // namespace trireme

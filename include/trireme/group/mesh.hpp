@@ -18,8 +18,9 @@ struct dp {
 
 template<class... Where>
 struct mesh_extent_rule {
-    static_assert(rule_holds<Where...>, "TRI0020: an axis of a mesh needs at least one device: write dp<1> for a single "
-                                        "device, or dp<dynamic> to choose when the program runs");
+    static_assert(rule_holds<Where...>,
+                  "TRI0020: an axis of a mesh needs at least one device: write dp<1> for a single "
+                  "device, or dp<dynamic> to choose when the program runs");
 };
 
 namespace detail {

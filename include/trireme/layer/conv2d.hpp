@@ -25,13 +25,15 @@ struct stride {
 
 template<class... Where>
 struct conv2d_input_rule {
-    static_assert(rule_holds<Where...>, "TRI0010: conv2d needs an image (channels, height, width): put it before flatten "
-                                        "and linear, or give the network a three-dimensional input");
+    static_assert(rule_holds<Where...>,
+                  "TRI0010: conv2d needs an image (channels, height, width): put it before flatten "
+                  "and linear, or give the network a three-dimensional input");
 };
 template<class... Where>
 struct conv2d_kernel_rule {
-    static_assert(rule_holds<Where...>, "TRI0011: conv2d's kernel is larger than its padded input: use a smaller kernel, "
-                                        "more padding, or fewer pooling layers before it");
+    static_assert(rule_holds<Where...>,
+                  "TRI0011: conv2d's kernel is larger than its padded input: use a smaller kernel, "
+                  "more padding, or fewer pooling layers before it");
 };
 
 namespace detail {
@@ -58,7 +60,8 @@ struct conv2d {
     static constexpr std::size_t side = Kernel::value;
     static constexpr std::size_t pad = detail::option_value<padding, 0, Options...>::value;
     static constexpr std::size_t step = detail::option_value<stride, 1, Options...>::value;
-    static_assert(Channels > 0 && side > 0 && step > 0, "TRI0013: conv2d needs at least one channel, kernel and stride");
+    static_assert(Channels > 0 && side > 0 && step > 0,
+                  "TRI0013: conv2d needs at least one channel, kernel and stride");
 
     static constexpr layer_description describe(shape in) noexcept {
         if (in.rank != 3 || in.extent[1] + 2 * pad < side || in.extent[2] + 2 * pad < side) return refused(in);
@@ -80,8 +83,8 @@ struct conv2d {
 
     static void forward(auto const& io) noexcept {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        conv2d_forward<geometry<typename io_t::input>, io_t::lanes>(typename io_t::kernels{}, io.x.data, io.parameter(0),
-                                                                    io.parameter(1), io.y.data);
+        conv2d_forward<geometry<typename io_t::input>, io_t::lanes>(typename io_t::kernels{}, io.x.data,
+                                                                    io.parameter(0), io.parameter(1), io.y.data);
     }
     static void backward_input(auto const& io) noexcept {
         using io_t = std::remove_cvref_t<decltype(io)>;
@@ -97,15 +100,16 @@ struct conv2d {
     template<class Where, class In>
     using refusal = std::conditional_t<
         In::rank != 3, conv2d_input_rule<Where, wants<rank<3>>, gets<rank<In::rank>>>,
-        conv2d_kernel_rule<Where, wants<at_most<(In::shape.extent[1] < In::shape.extent[2] ? In::shape.extent[1]
-                                                                                          : In::shape.extent[2]) +
-                                                2 * pad>>,
-                           gets<kernel<side>>>>;
+        conv2d_kernel_rule<
+            Where,
+            wants<at_most<(In::shape.extent[1] < In::shape.extent[2] ? In::shape.extent[1] : In::shape.extent[2]) +
+                          2 * pad>>,
+            gets<kernel<side>>>>;
 
 private:
     template<class In>
-    using geometry = conv2d_geometry<In::shape.extent[0], In::shape.extent[1], In::shape.extent[2], Channels, side, pad,
-                                     step>;
+    using geometry =
+        conv2d_geometry<In::shape.extent[0], In::shape.extent[1], In::shape.extent[2], Channels, side, pad, step>;
 };
 
 } // namespace trireme

@@ -11,8 +11,9 @@ namespace trireme {
 
 template<class... Where>
 struct cross_entropy_rule {
-    static_assert(rule_holds<Where...>, "TRI0019: cross_entropy needs one value per class: end the network with linear, "
-                                        "or insert flatten before the end");
+    static_assert(rule_holds<Where...>,
+                  "TRI0019: cross_entropy needs one value per class: end the network with linear, "
+                  "or insert flatten before the end");
 };
 
 // Names that the calls below need before a kernel policy overloads them: the first template argument is a number, and a

@@ -39,9 +39,9 @@ inline namespace TRIREME_ISA {
 ///     auto const report = check_gradients<my_layer, input<3, 8, 8>>();
 ///
 /// What the layer's description says is not read in backward is replaced by NaN before backward runs, so a wrong
-/// `backward_reads_input` or `backward_reads_output` fails. Inputs are uniform in (-1, 1), parameters in (-0.5, 0.5). Layers
-/// with kinks (maximum, relu) may fail for an unlucky seed, when a difference crosses the kink.
-/// Cost: two forward passes per input and per parameter.
+/// `backward_reads_input` or `backward_reads_output` fails. Inputs are uniform in (-1, 1), parameters in (-0.5, 0.5).
+/// Layers with kinks (maximum, relu) may fail for an unlucky seed, when a difference crosses the kink. Cost: two
+/// forward passes per input and per parameter.
 template<layer Layer, class Input, class Kernels = portable>
 gradient_report check_gradients(std::uint64_t seed = 1) {
     using T = double;

@@ -73,7 +73,8 @@ public:
         [&]<std::size_t... Index>(std::index_sequence<Index...>) {
             int const in_order[] = {0, (forward_through<Index>(parameters), 0)...};
             (void)in_order;
-        }(std::make_index_sequence<Network::depth>{});
+        }
+        (std::make_index_sequence<Network::depth>{});
     }
 
     /// Adds the granule's gradients to `gradients`; needs the forward pass just made.
@@ -81,7 +82,8 @@ public:
         [&]<std::size_t... Index>(std::index_sequence<Index...>) {
             int const in_order[] = {0, (backward_through<Network::depth - 1 - Index>(parameters, gradients), 0)...};
             (void)in_order;
-        }(std::make_index_sequence<Network::depth - Network::first_trainable>{});
+        }
+        (std::make_index_sequence<Network::depth - Network::first_trainable>{});
     }
 
 private:

@@ -54,8 +54,8 @@ struct initialise {
     using method = Method;
 };
 
-/// Fills the parameter arena of `Network`. Element i of the network's t-th parameter tensor is a function of (seed, t, i)
-/// alone, so that layers without parameters come and go without changing the others' weights.
+/// Fills the parameter arena of `Network`. Element i of the network's t-th parameter tensor is a function of (seed, t,
+/// i) alone, so that layers without parameters come and go without changing the others' weights.
 template<class Network, class Method, class T>
 void initialise_parameters(T* parameters, std::uint64_t seed) {
     std::uint32_t tensor = 0;

@@ -28,8 +28,8 @@ struct parameter_tensor {
 
 inline constexpr int max_parameter_tensors = 4;
 
-/// What a layer answers when it is shown the shape of its input. Everything the compiler, the plan and the network table
-/// know of a layer is in here. FLOPs are per sample; a multiply-add counts as two.
+/// What a layer answers when it is shown the shape of its input. Everything the compiler, the plan and the network
+/// table know of a layer is in here. FLOPs are per sample; a multiply-add counts as two.
 struct layer_description {
     trireme::shape output = {};
     flops_t forward_flops = 0;
@@ -74,8 +74,8 @@ struct granule_view {
 
     /// One value of one sample: (lane, i), (lane, row, column) or (lane, channel, row, column).
     template<std::convertible_to<std::size_t>... Index>
-        requires(sizeof...(Index) == static_cast<std::size_t>(Extents::rank))
-    constexpr T& operator()(std::size_t lane, Index... i) const noexcept {
+    requires(sizeof...(Index) == static_cast<std::size_t>(Extents::rank)) constexpr T&
+    operator()(std::size_t lane, Index... i) const noexcept {
         std::size_t const at[] = {static_cast<std::size_t>(i)...};
         std::size_t offset = 0;
         for (int d = 0; d < Extents::rank; ++d) offset = offset * sample.extent[d] + at[d];
@@ -128,7 +128,8 @@ struct backward_io {
 ///     static constexpr layer_description describe(shape input);
 ///     static void forward(auto const& io);          // forward_io: reads x, writes y
 ///     static void backward_input(auto const& io);   // backward_io: reads dy, writes dx
-///     static void backward_weights(auto const& io); // backward_io: reads dy, adds to gradient(k); if it has parameters
+///     static void backward_weights(auto const& io); // backward_io: reads dy, adds to gradient(k); if it has
+///     parameters
 ///
 /// and, if `describe` refuses some inputs, a rule that says so: `template<class Where, class In> using refusal`.
 /// Layers store nothing: whatever they need is in the views, so the same code runs on any slice of any device.

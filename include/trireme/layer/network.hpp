@@ -17,8 +17,9 @@ struct input {
 
 template<class... Where>
 struct network_layer_rule {
-    static_assert(rule_holds<Where...>, "TRI0018: this is no layer: a layer has `static constexpr layer_description "
-                                        "describe(shape)` (layer/layer.hpp); the first argument of network is input<...>");
+    static_assert(rule_holds<Where...>,
+                  "TRI0018: this is no layer: a layer has `static constexpr layer_description "
+                  "describe(shape)` (layer/layer.hpp); the first argument of network is input<...>");
 };
 
 /// Where a network keeps what: one row per layer, and one more for the end.
@@ -70,8 +71,8 @@ struct network_check {
 template<std::size_t Position, class Network>
 struct network_check<Position, Network, true, true> {
     using layer_t = typename Network::template layer_type<Position>;
-    using type = typename layer_t::template refusal<at_layer<Position, layer_t>,
-                                                    typename Network::template input_of<Position>>;
+    using type =
+        typename layer_t::template refusal<at_layer<Position, layer_t>, typename Network::template input_of<Position>>;
 };
 template<std::size_t Position, class Network>
 struct network_check<Position, Network, true, false> {
@@ -80,24 +81,24 @@ struct network_check<Position, Network, true, false> {
 
 } // namespace detail
 
-/// A chain of layers in data order. Every shape is deduced from the input's and checked; naming a network costs nothing,
-/// using one (an object, a member) is what compiles the checks.
+/// A chain of layers in data order. Every shape is deduced from the input's and checked; naming a network costs
+/// nothing, using one (an object, a member) is what compiles the checks.
 ///
-/// Layers are counted from 0. Parameters lie in one arena, layer by layer, tensor by tensor, without gaps: the canonical
-/// coordinates in which they are initialised, reduced, updated and saved.
+/// Layers are counted from 0. Parameters lie in one arena, layer by layer, tensor by tensor, without gaps: the
+/// canonical coordinates in which they are initialised, reduced, updated and saved.
 template<class Input, class... Layers>
 struct network {
     static constexpr std::size_t depth = sizeof...(Layers);
-    static constexpr detail::network_table<depth> table =
-        detail::make_network_table<Layers...>(Input::extents::shape);
+    static constexpr detail::network_table<depth> table = detail::make_network_table<Layers...>(Input::extents::shape);
 
     template<std::size_t Index>
     using layer_type = type_at<Index, Layers...>;
 
     /// Shape of the input of layer `Index` as a type; Index = depth is the network's output.
     template<std::size_t Index>
-    using input_of = to_extents<table.rows[Index].input.rank, table.rows[Index].input.extent[0], table.rows[Index].input.extent[1],
-                                table.rows[Index].input.extent[2], table.rows[Index].input.extent[3]>;
+    using input_of =
+        to_extents<table.rows[Index].input.rank, table.rows[Index].input.extent[0], table.rows[Index].input.extent[1],
+                   table.rows[Index].input.extent[2], table.rows[Index].input.extent[3]>;
     using input_extents = typename Input::extents;
     using output_extents = input_of<depth>;
 

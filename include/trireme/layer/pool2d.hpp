@@ -12,13 +12,15 @@ namespace trireme {
 
 template<class... Where>
 struct pool2d_input_rule {
-    static_assert(rule_holds<Where...>, "TRI0014: pooling needs an image (channels, height, width): put it before flatten "
-                                        "and linear");
+    static_assert(rule_holds<Where...>,
+                  "TRI0014: pooling needs an image (channels, height, width): put it before flatten "
+                  "and linear");
 };
 template<class... Where>
 struct pool2d_kernel_rule {
-    static_assert(rule_holds<Where...>, "TRI0015: the pooling window is larger than its input: use a smaller window, or "
-                                        "fewer pooling layers before it");
+    static_assert(rule_holds<Where...>,
+                  "TRI0015: the pooling window is larger than its input: use a smaller window, or "
+                  "fewer pooling layers before it");
 };
 
 namespace detail {
@@ -41,9 +43,10 @@ struct pool2d {
     template<class Where, class In>
     using refusal = std::conditional_t<
         In::rank != 3, pool2d_input_rule<Where, wants<rank<3>>, gets<rank<In::rank>>>,
-        pool2d_kernel_rule<Where, wants<at_most<(In::shape.extent[1] < In::shape.extent[2] ? In::shape.extent[1]
-                                                                                          : In::shape.extent[2])>>,
-                           gets<kernel<Side>>>>;
+        pool2d_kernel_rule<
+            Where,
+            wants<at_most<(In::shape.extent[1] < In::shape.extent[2] ? In::shape.extent[1] : In::shape.extent[2])>>,
+            gets<kernel<Side>>>>;
 
 protected:
     template<class In>

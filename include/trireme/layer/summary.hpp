@@ -67,9 +67,9 @@ std::string network_table() {
                                        d.parameter_count == 0 ? "" : with_commas(d.parameter_elements()),
                                        d.forward_flops == 0 ? "" : with_commas(d.forward_flops));
         }
-    }(std::make_index_sequence<Network::depth>{});
-    text += detail::table_line("total", "", with_commas(Network::parameters),
-                               with_commas(Network::forward_flops));
+    }
+    (std::make_index_sequence<Network::depth>{});
+    text += detail::table_line("total", "", with_commas(Network::parameters), with_commas(Network::forward_flops));
     return text;
 }
 

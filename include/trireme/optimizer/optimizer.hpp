@@ -35,8 +35,8 @@ void check_common_options(Options const& o) {
 
 } // namespace detail
 
-/// An optimizer is a type that says how many numbers it keeps per parameter, which options it adds to the trainer's, and
-/// how one slice of parameters is updated from its gradients and its state. It knows nothing of layers or devices.
+/// An optimizer is a type that says how many numbers it keeps per parameter, which options it adds to the trainer's,
+/// and how one slice of parameters is updated from its gradients and its state. It knows nothing of layers or devices.
 ///
 ///     static constexpr std::size_t state_per_parameter;
 ///     template<class Choices> struct options;        // one flat struct: designators reach direct members only

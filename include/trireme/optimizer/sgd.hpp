@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-/// Options of a trainer with plain SGD. What the trainer's type fixes (number of devices, strategy, shards) cannot be set.
+/// Options of a trainer with plain SGD. What the trainer's type fixes (number of devices, strategy, shards) cannot be
+/// set.
 template<class Choices>
 struct sgd_options {
     float learning_rate = 0.1f;

@@ -61,8 +61,8 @@ struct data_parallel_layout {
 /// Shards that a fixed tree may have: enough for any machine, and the tree's stack stays small.
 inline constexpr std::size_t max_logical_shards = 4096;
 
-/// Devices that one process may have. Threads beyond that are a mistake in an option, and proving their schedule would take
-/// longer than the run.
+/// Devices that one process may have. Threads beyond that are a mistake in an option, and proving their schedule would
+/// take longer than the run.
 inline constexpr int max_devices = 256;
 
 /// The checks that the compiler makes on static layouts, for layouts chosen by options. Throws usage_error.
@@ -73,15 +73,17 @@ inline void check_layout(data_parallel_layout const& l, std::size_t batch) {
         throw usage_error("devices = " + number(l.devices) + ": one process has at most " + number(max_devices));
     if (batch < 1) throw usage_error("batch = 0: a step needs at least one sample; set the option `batch`");
     if (batch < static_cast<std::size_t>(l.devices))
-        throw usage_error("batch = " + number(batch) + " on " + number(l.devices) +
-                          " devices: a batch needs at least one sample per device; use a larger batch or no more devices than " +
-                          number(batch));
+        throw usage_error(
+            "batch = " + number(batch) + " on " + number(l.devices) +
+            " devices: a batch needs at least one sample per device; use a larger batch or no more devices than " +
+            number(batch));
     if (l.logical_shards > max_logical_shards)
         throw usage_error("logical_shards = " + number(l.logical_shards) + ": at most " + number(max_logical_shards) +
                           " are possible");
     if (l.reproducible() && l.logical_shards < static_cast<std::size_t>(l.devices))
         throw usage_error("logical_shards = " + number(l.logical_shards) + " on " + number(l.devices) +
-                          " devices: a reproducible step gives every device at least one logical shard; use more shards or no more devices than " +
+                          " devices: a reproducible step gives every device at least one logical shard; use more "
+                          "shards or no more devices than " +
                           number(l.logical_shards));
     if (l.reproducible() && l.strategy.all_reduce != &direct::all_reduce)
         throw usage_error("strategy = " + std::string(l.strategy.name) +

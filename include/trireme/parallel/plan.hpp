@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-/// Bytes that the library owns on one device, by what they are for. Exact: what the transport is asked for, to the byte.
+/// Bytes that the library owns on one device, by what they are for. Exact: what the transport is asked for, to the
+/// byte.
 struct owned_bytes {
     bytes_t parameters = 0;
     bytes_t gradients = 0;
@@ -24,12 +25,12 @@ struct owned_bytes {
 
 /// What a trainer's type says of a program's cost before it runs. A constant expression if the type fixes the layout.
 ///
-/// Not counted: the data set, its order (4 bytes per sample), thread stacks, and what libraries take for themselves (the
-/// portable kernels take nothing).
+/// Not counted: the data set, its order (4 bytes per sample), thread stacks, and what libraries take for themselves
+/// (the portable kernels take nothing).
 struct training_plan {
     // of the network, optimizer and kernels
-    std::size_t parameters = 0;        ///< trainable numbers
-    std::size_t arena_elements = 0;    ///< the same, padded to whole cache lines
+    std::size_t parameters = 0;     ///< trainable numbers
+    std::size_t arena_elements = 0; ///< the same, padded to whole cache lines
     std::size_t state_per_parameter = 0;
     std::size_t activation_elements = 0;
     std::size_t element_bytes = 0;
@@ -69,8 +70,8 @@ struct training_plan {
         return sum;
     }
 
-    /// Floating-point operations of the layers and the loss for one full batch, over all devices. Optimizer and reduction
-    /// (a few per parameter) are not in it.
+    /// Floating-point operations of the layers and the loss for one full batch, over all devices. Optimizer and
+    /// reduction (a few per parameter) are not in it.
     constexpr flops_t flops_per_step() const noexcept { return training_flops * batch.samples; }
 };
 

@@ -10,8 +10,8 @@ namespace trireme {
 
 /// The one binary tree in which the partial sums of V logical shards are added, whatever number of devices they lie on.
 ///
-/// A node is a block [begin, end) of shards. Blocks are pushed in order; two neighbours of equal size that are halves of
-/// one aligned block merge at once, and what is left at the end merges from the right. For V = 8 that is
+/// A node is a block [begin, end) of shards. Blocks are pushed in order; two neighbours of equal size that are halves
+/// of one aligned block merge at once, and what is left at the end merges from the right. For V = 8 that is
 /// ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)); for V = 6 it is ((0 + 1) + (2 + 3)) + (4 + 5).
 ///
 /// A device that owns a contiguous range of shards folds what it can alone, and keeps at most 2 log2(V) blocks; pushing

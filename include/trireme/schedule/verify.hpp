@@ -13,13 +13,13 @@ namespace trireme {
 /// Why a schedule is no all-reduce.
 enum class schedule_fault : std::uint8_t {
     none,
-    out_of_range,  ///< a source or chunk that does not exist, a rank that reads itself, another number of ranks
-    deadlock,      ///< a rank waits for a step that its source can never complete
-    added_twice,   ///< a contribution enters a chunk that already holds it
-    missing,       ///< a chunk ends without some rank's contribution
-    ranks_differ,  ///< two ranks end with different orders of addition in one chunk, so with different bits
-    overwritten,   ///< a chunk may be overwritten while, or before, somebody reads it
-    out_of_order   ///< two reads from one peer overtake each other: a message queue could not carry them
+    out_of_range, ///< a source or chunk that does not exist, a rank that reads itself, another number of ranks
+    deadlock,     ///< a rank waits for a step that its source can never complete
+    added_twice,  ///< a contribution enters a chunk that already holds it
+    missing,      ///< a chunk ends without some rank's contribution
+    ranks_differ, ///< two ranks end with different orders of addition in one chunk, so with different bits
+    overwritten,  ///< a chunk may be overwritten while, or before, somebody reads it
+    out_of_order  ///< two reads from one peer overtake each other: a message queue could not carry them
 };
 
 struct verdict {
@@ -169,8 +169,9 @@ private:
         return true;
     }
 
-    /// A message lowering posts the send of a chunk when its owner has completed `after` steps and receives in the order
-    /// of the reader's steps. One in-order queue per pair carries that if `after` never falls along the reader's steps.
+    /// A message lowering posts the send of a chunk when its owner has completed `after` steps and receives in the
+    /// order of the reader's steps. One in-order queue per pair carries that if `after` never falls along the reader's
+    /// steps.
     constexpr verdict in_order() {
         scratch<int> latest(static_cast<std::size_t>(ranks_));
         for (int r = 0; r < ranks_; ++r) {
@@ -188,14 +189,15 @@ private:
         return {};
     }
 
-    /// Every read by `reader` must be over before its source writes the chunk again, or leaves. known(q, i) is how many of
-    /// the reader's steps are certainly complete once q has completed i steps: what q has learnt by waiting, directly
-    /// or through others.
+    /// Every read by `reader` must be over before its source writes the chunk again, or leaves. known(q, i) is how many
+    /// of the reader's steps are certainly complete once q has completed i steps: what q has learnt by waiting,
+    /// directly or through others.
     constexpr verdict overwrites(int reader) {
         auto const stride = static_cast<std::size_t>(steps_ + 1);
         scratch<int> known_at(static_cast<std::size_t>(ranks_) * stride);
         int* const known = known_at.data();
-        for (int i = 0; i <= steps_; ++i) known[static_cast<std::size_t>(reader) * stride + static_cast<std::size_t>(i)] = i;
+        for (int i = 0; i <= steps_; ++i)
+            known[static_cast<std::size_t>(reader) * stride + static_cast<std::size_t>(i)] = i;
         for (int done = 0; done < ranks_ * steps_; ++done) {
             int const r = order_[static_cast<std::size_t>(done)] / steps_;
             if (r == reader) continue;
@@ -265,19 +267,29 @@ constexpr verdict verify_all_reduce(S const& s, int ranks) {
 
 constexpr char const* describe(schedule_fault fault) noexcept {
     switch (fault) {
-    case schedule_fault::none: return "is proved";
-    case schedule_fault::out_of_range: return "names a rank or chunk that does not exist, reads its own buffer, or is made for another number of ranks";
-    case schedule_fault::deadlock: return "deadlocks: the source can never complete the step that is waited for";
-    case schedule_fault::added_twice: return "adds a contribution twice";
-    case schedule_fault::missing: return "ends without some rank's contribution";
-    case schedule_fault::ranks_differ: return "ends with different orders of addition on different ranks";
-    case schedule_fault::overwritten: return "lets a chunk be overwritten while it is read: a wait is missing";
-    case schedule_fault::out_of_order: return "reads from one peer in an order that no message queue could keep";
+    case schedule_fault::none:
+        return "is proved";
+    case schedule_fault::out_of_range:
+        return "names a rank or chunk that does not exist, reads its own buffer, or is made for another number of "
+               "ranks";
+    case schedule_fault::deadlock:
+        return "deadlocks: the source can never complete the step that is waited for";
+    case schedule_fault::added_twice:
+        return "adds a contribution twice";
+    case schedule_fault::missing:
+        return "ends without some rank's contribution";
+    case schedule_fault::ranks_differ:
+        return "ends with different orders of addition on different ranks";
+    case schedule_fault::overwritten:
+        return "lets a chunk be overwritten while it is read: a wait is missing";
+    case schedule_fault::out_of_order:
+        return "reads from one peer in an order that no message queue could keep";
     }
     return "";
 }
 
-/// The compile-time face of the proof: one class per fault, so that the text says what is wrong and the words say where.
+/// The compile-time face of the proof: one class per fault, so that the text says what is wrong and the words say
+/// where.
 template<schedule_fault Fault, class... Where>
 struct schedule_rule;
 
@@ -304,8 +316,9 @@ struct schedule_rule<schedule_fault::missing, Where...> {
 };
 template<class... Where>
 struct schedule_rule<schedule_fault::ranks_differ, Where...> {
-    static_assert(rule_holds<Where...>, "TRI0034: this reduction schedule adds one chunk in different orders on "
-                                        "different ranks, so that their bits differ: reduce it once and copy the result");
+    static_assert(rule_holds<Where...>,
+                  "TRI0034: this reduction schedule adds one chunk in different orders on "
+                  "different ranks, so that their bits differ: reduce it once and copy the result");
 };
 template<class... Where>
 struct schedule_rule<schedule_fault::overwritten, Where...> {

@@ -20,8 +20,8 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// What the devices of one trainer share: replicas, the current data, losses by shard. One engine serves every layout; it
-/// is instantiated by the model alone. Devices hold it alive, so that one which is stuck never reads freed memory.
+/// What the devices of one trainer share: replicas, the current data, losses by shard. One engine serves every layout;
+/// it is instantiated by the model alone. Devices hold it alive, so that one which is stuck never reads freed memory.
 template<class Model, class Options, class Initialiser, class Faults>
 class engine {
 public:
@@ -32,7 +32,8 @@ public:
         : options(o), layout(l), replicas_(static_cast<std::size_t>(l.devices)), losses_(2 * l.shards()),
           correct_(l.shards()) {}
 
-    /// Makes the replica of `c`'s device, on that device, so that its memory is near it; all begin with the same weights.
+    /// Makes the replica of `c`'s device, on that device, so that its memory is near it; all begin with the same
+    /// weights.
     void construct(communicator& c) {
         auto mine = std::make_unique<replica<Model, communicator>>(c, layout);
         initialise_parameters<typename Model::network, Initialiser>(mine->parameters().data(), options.seed);
@@ -47,8 +48,9 @@ public:
         auto const number = [](std::size_t n) { return std::to_string(n); };
         if (images.size() == 0) throw usage_error("the data set is empty: a step needs at least one sample");
         if (images.values_per_image() != in.size())
-            throw usage_error("the images have " + number(images.values_per_image()) + " values each, the network's input " +
-                              number(in.size()) + ": the input<...> of the network must be the shape of the images");
+            throw usage_error("the images have " + number(images.values_per_image()) +
+                              " values each, the network's input " + number(in.size()) +
+                              ": the input<...> of the network must be the shape of the images");
         if (images.classes() > Model::output::size)
             throw usage_error("the data set has " + number(images.classes()) + " classes, the network " +
                               number(Model::output::size) + " outputs: end the network with linear<" +
@@ -64,8 +66,8 @@ public:
         return number;
     }
 
-    /// The mean loss of step `number`, for device 0 to ask after it and before its next. Shards are added in their fixed
-    /// tree, so that the figure is as reproducible as the weights.
+    /// The mean loss of step `number`, for device 0 to ask after it and before its next. Shards are added in their
+    /// fixed tree, so that the figure is as reproducible as the weights.
     double mean_loss(std::uint64_t number, std::size_t samples) const {
         return in_fixed_tree([&](std::size_t s) { return losses_of(number)[s]; }) / static_cast<double>(samples);
     }
@@ -111,8 +113,8 @@ public:
     void* observer_state = nullptr;
 
 private:
-    /// Losses of two steps are kept: a device may be one step ahead of device 0, never two, for no collective ends before
-    /// everybody has entered it.
+    /// Losses of two steps are kept: a device may be one step ahead of device 0, never two, for no collective ends
+    /// before everybody has entered it.
     double* losses_of(std::uint64_t number) const noexcept {
         return const_cast<double*>(losses_.data()) + (number % 2) * layout.shards();
     }

@@ -19,8 +19,8 @@ struct no_observer {
     void operator()(progress_report const&) const noexcept {}
 };
 
-/// The epochs of a training run, trained one by one as they are reached: an input range of epoch_report. The trainer must
-/// outlive it. Leaving the loop early leaves the trainer as it was after the last epoch.
+/// The epochs of a training run, trained one by one as they are reached: an input range of epoch_report. The trainer
+/// must outlive it. Leaving the loop early leaves the trainer as it was after the last epoch.
 template<class Trainer, class Observer>
 class epoch_range {
 public:
@@ -42,9 +42,7 @@ public:
             return *this;
         }
         void operator++(int) { ++*this; }
-        friend bool operator==(iterator const& i, std::default_sentinel_t) noexcept {
-            return i.range_->over();
-        }
+        friend bool operator==(iterator const& i, std::default_sentinel_t) noexcept { return i.range_->over(); }
 
     private:
         epoch_range* range_ = nullptr;

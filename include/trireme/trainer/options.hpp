@@ -16,7 +16,8 @@ template<class>
 inline constexpr bool fixed_by_type = false;
 }
 
-// Fields of the option structs. What a trainer's type fixes is a field that cannot be set; what it leaves open is a value.
+// Fields of the option structs. What a trainer's type fixes is a field that cannot be set; what it leaves open is a
+// value.
 
 template<int N>
 struct fixed_devices {
@@ -40,8 +41,9 @@ struct fixed_strategy {
     constexpr fixed_strategy() = default;
     template<class X>
     constexpr fixed_strategy(X const&) {
-        static_assert(detail::fixed_by_type<X>, "TRI0041: reduce_by in the trainer's type fixes the strategy: leave out "
-                                                "the option, or write reduce_by<chosen_at_run_time>");
+        static_assert(detail::fixed_by_type<X>,
+                      "TRI0041: reduce_by in the trainer's type fixes the strategy: leave out "
+                      "the option, or write reduce_by<chosen_at_run_time>");
     }
 };
 struct chosen_strategy {
@@ -72,8 +74,8 @@ struct chosen_shards {
 template<class Policies>
 struct option_fields {
     using devices = std::conditional_t<Policies::devices == dynamic, chosen_devices, fixed_devices<Policies::devices>>;
-    using strategy = std::conditional_t<Policies::strategy_is_chosen, chosen_strategy,
-                                        fixed_strategy<typename Policies::strategy>>;
+    using strategy =
+        std::conditional_t<Policies::strategy_is_chosen, chosen_strategy, fixed_strategy<typename Policies::strategy>>;
     using logical_shards =
         std::conditional_t<Policies::shards == dynamic, chosen_shards,
                            fixed_shards<static_cast<std::size_t>(Policies::shards < 0 ? 0 : Policies::shards)>>;

@@ -37,8 +37,8 @@ struct reduce_by {
 struct chosen_at_run_time {};
 
 /// The same bits for any number of devices: the batch is cut into V logical shards, whose gradients are added in one
-/// fixed binary tree, by direct exchange. `reproducible<fixed_tree, dynamic>` takes V from the option `logical_shards`, 0
-/// meaning "not reproducible".
+/// fixed binary tree, by direct exchange. `reproducible<fixed_tree, dynamic>` takes V from the option `logical_shards`,
+/// 0 meaning "not reproducible".
 template<class Order, int V>
 struct reproducible {
     static_assert(std::is_same_v<Order, fixed_tree>, "TRI0028: the first argument of reproducible is fixed_tree");
@@ -71,7 +71,8 @@ inline constexpr policy_kind kind_of<precision<D>> = policy_kind::precision;
 template<class F>
 inline constexpr policy_kind kind_of<with_faults<F>> = policy_kind::faults;
 
-// ---- rules -----------------------------------------------------------------------------------------------------------
+// ---- rules
+// -----------------------------------------------------------------------------------------------------------
 
 template<class... Where>
 struct unknown_policy_rule {
@@ -81,18 +82,21 @@ struct unknown_policy_rule {
 };
 template<class... Where>
 struct doubled_policy_rule {
-    static_assert(rule_holds<Where...>, "TRI0022: two policies of a trainer answer the same question: keep one of them");
+    static_assert(rule_holds<Where...>,
+                  "TRI0022: two policies of a trainer answer the same question: keep one of them");
 };
 template<class... Where>
 struct contradictory_policy_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0023: these policies contradict each other: fixed_tree fixes the order of additions, the strategy "
-                  "would choose another. Leave out reduce_by, write reduce_by<direct>, or leave out reproducible");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0023: these policies contradict each other: fixed_tree fixes the order of additions, the strategy "
+        "would choose another. Leave out reduce_by, write reduce_by<direct>, or leave out reproducible");
 };
 template<class... Where>
 struct logical_shards_rule {
-    static_assert(rule_holds<Where...>, "TRI0024: a reproducible trainer gives every device at least one logical shard: "
-                                        "raise V in reproducible<fixed_tree, V>, or use fewer devices");
+    static_assert(rule_holds<Where...>,
+                  "TRI0024: a reproducible trainer gives every device at least one logical shard: "
+                  "raise V in reproducible<fixed_tree, V>, or use fewer devices");
 };
 template<class... Where>
 struct fast_math_rule {
@@ -163,7 +167,8 @@ struct trainer_policies {
     using mesh = typename detail::policy_or<policy_kind::devices, on<trireme::mesh<host, dp<1>>>, P...>::mesh;
     using named_strategy = typename detail::policy_or<policy_kind::reduction, reduce_by<direct>, P...>::strategy;
     using kernel_policy = typename detail::policy_or<policy_kind::kernels, kernels<portable>, P...>::policy;
-    using initialiser = typename detail::policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
+    using initialiser =
+        typename detail::policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
     using dtype = typename detail::policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
     using faults = typename detail::policy_or<policy_kind::faults, with_faults<no_faults>, P...>::faults;
 

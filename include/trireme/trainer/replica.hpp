@@ -3,8 +3,8 @@
 #pragma once
 
 #include <trireme/collective/all_reduce.hpp>
-#include <trireme/core/units.hpp>
 #include <trireme/core/fault_points.hpp>
+#include <trireme/core/units.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/gather.hpp>
 #include <trireme/layer/granule_pass.hpp>
@@ -59,8 +59,8 @@ public:
 
     std::span<T> parameters() const noexcept { return {static_cast<T*>(parameters_.data), Model::network::parameters}; }
 
-    /// One step on the samples `indices` of `images`, the whole batch: this device computes its own shards of it. Writes
-    /// each shard's sum of losses to losses[shard]. Every device of the group calls it with the same arguments.
+    /// One step on the samples `indices` of `images`, the whole batch: this device computes its own shards of it.
+    /// Writes each shard's sum of losses to losses[shard]. Every device of the group calls it with the same arguments.
     template<class Faults, class Options>
     void step(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> indices,
               Options const& options, double* losses) {
@@ -122,8 +122,8 @@ public:
             for (std::size_t i = 0; i < n; ++i) indices[i] = static_cast<std::uint32_t>(at + i);
             gather_images<lanes>(images, std::span<std::uint32_t const>(indices, n), pixel_scale, pass.input(), labels);
             pass.forward(static_cast<T const*>(parameters_.data));
-            Model::loss::template evaluate<typename Model::output, lanes>(typename Model::kernels{}, pass.output(), labels,
-                                                                          loss, correct);
+            Model::loss::template evaluate<typename Model::output, lanes>(typename Model::kernels{}, pass.output(),
+                                                                          labels, loss, correct);
             for (std::size_t i = 0; i < n; ++i) {
                 sum.loss += static_cast<double>(loss[i]);
                 sum.correct += static_cast<std::size_t>(correct[i]);

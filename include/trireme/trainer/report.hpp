@@ -23,8 +23,8 @@ struct progress_report {
     int epochs = 0;
     std::size_t batch = 0; ///< counted from 1
     std::size_t batches = 0;
-    double loss = 0;    ///< of this step
-    double seconds = 0; ///< since the epoch began
+    double loss = 0;         ///< of this step
+    double seconds = 0;      ///< since the epoch began
     std::size_t samples = 0; ///< done in this epoch
     std::size_t samples_per_epoch = 0;
 

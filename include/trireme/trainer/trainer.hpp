@@ -25,8 +25,9 @@ namespace trireme {
 
 template<class... Where>
 struct trainer_network_rule {
-    static_assert(rule_holds<Where...>, "TRI0027: the first argument of trainer is a network<input<...>, layers...>, the "
-                                        "second its loss, the third its optimizer; policies follow");
+    static_assert(rule_holds<Where...>,
+                  "TRI0027: the first argument of trainer is a network<input<...>, layers...>, the "
+                  "second its loss, the third its optimizer; policies follow");
 };
 
 namespace detail {
@@ -56,7 +57,8 @@ inline namespace TRIREME_ISA {
 template<class Network, class Loss, class Optimizer, class... Policies>
 class trainer {
 public:
-    using rule = typename detail::only<decltype(detail::broken_trainer_rule<Network, Loss, Optimizer, Policies...>())>::type;
+    using rule =
+        typename detail::only<decltype(detail::broken_trainer_rule<Network, Loss, Optimizer, Policies...>())>::type;
     static constexpr rule checked{};
 
     using policies = trainer_policies<Policies...>;
@@ -78,9 +80,7 @@ public:
     }
 
     /// What a program of this type costs: memory per device, bytes on the wire, operations. A constant expression.
-    static constexpr training_plan plan(batch b)
-        requires(policies::is_static)
-    {
+    static constexpr training_plan plan(batch b) requires(policies::is_static) {
         return plan(b, data_parallel_layout{policies::devices, strategy_choice(typename policies::strategy{}),
                                             static_cast<std::size_t>(policies::shards)});
     }
@@ -128,17 +128,17 @@ public:
         return e.evaluated();
     }
 
-    /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`. Each
-    /// epoch visits every sample of data.train once, in an order shuffled from the seed, and ends with a test on
-    /// data.test if that is not empty. `observe(progress_report const&)` is called after every step, on the caller's thread;
-    /// it is copied (pass std::ref of one that keeps state).
+    /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`.
+    /// Each epoch visits every sample of data.train once, in an order shuffled from the seed, and ends with a test on
+    /// data.test if that is not empty. `observe(progress_report const&)` is called after every step, on the caller's
+    /// thread; it is copied (pass std::ref of one that keeps state).
     template<class Observer = no_observer>
     epoch_range<trainer, Observer> fit(dataset data, fit_options const& o, Observer observe = {}) {
         return {*this, std::move(data), o, std::move(observe)};
     }
 
-    /// Trains one epoch, the `epoch`-th of `epochs` of this fit. What `fit` calls. The order of samples follows from the
-    /// seed and from how many epochs this trainer has trained before, so that two fits in a row are one longer fit.
+    /// Trains one epoch, the `epoch`-th of `epochs` of this fit. What `fit` calls. The order of samples follows from
+    /// the seed and from how many epochs this trainer has trained before, so that two fits in a row are one longer fit.
     template<class Observer>
     epoch_report train_epoch(labelled_images const& samples, int epoch, int epochs, Observer& observe) {
         using clock = std::chrono::steady_clock;
@@ -176,15 +176,15 @@ public:
         return r;
     }
 
-    /// The parameters of device `rank`, in canonical coordinates: layer by layer, tensor by tensor. All devices hold the
-    /// same; the view is valid until the next step.
+    /// The parameters of device `rank`, in canonical coordinates: layer by layer, tensor by tensor. All devices hold
+    /// the same; the view is valid until the next step.
     std::span<value_type const> parameters(int rank = 0) const { return engine_->at(rank).parameters(); }
 
     /// Sets the parameters of all devices.
     void load_parameters(std::span<value_type const> values) {
         if (values.size() != network_type::parameters)
-            throw usage_error("load_parameters was given " + std::to_string(values.size()) + " values, the network has " +
-                              std::to_string(network_type::parameters) + " parameters");
+            throw usage_error("load_parameters was given " + std::to_string(values.size()) +
+                              " values, the network has " + std::to_string(network_type::parameters) + " parameters");
         for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), ready().at(r).parameters().begin());
     }
 

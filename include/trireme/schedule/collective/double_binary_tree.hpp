@@ -31,8 +31,9 @@ struct double_binary_tree {
         constexpr bool leaf() const noexcept { return left < 0 && right < 0; }
     };
 
-    /// Tree 0 numbers its ranks in order: rank r stands above r - low/2 and r + low/2, low being its lowest set bit, and
-    /// rank 0 above them all. Tree 1 is its mirror image for an even number of ranks, its rotation by one for an odd one.
+    /// Tree 0 numbers its ranks in order: rank r stands above r - low/2 and r + low/2, low being its lowest set bit,
+    /// and rank 0 above them all. Tree 1 is its mirror image for an even number of ranks, its rotation by one for an
+    /// odd one.
     static constexpr place in_tree(int tree, int ranks, int rank) noexcept {
         if (tree == 0) return in_order(ranks, rank);
         bool const mirror = ranks % 2 == 0;

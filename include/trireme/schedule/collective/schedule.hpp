@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// What one rank does in one step of a collective. Data moves by *pulling*: a rank reads chunks of its peers' buffers and
-/// writes only its own, in place.
+/// What one rank does in one step of a collective. Data moves by *pulling*: a rank reads chunks of its peers' buffers
+/// and writes only its own, in place.
 ///
 /// | kind   | effect on the own buffer                                                                    |
 /// |--------|---------------------------------------------------------------------------------------------|
@@ -18,8 +18,8 @@ namespace trireme {
 /// | reduce | own[chunk] = (own[chunk] + source_0[chunk]) + source_1[chunk] + ..., in the order of sources |
 ///
 /// Before the effect the rank waits until every source has completed `after` steps (0: has entered the collective, so
-/// that its input is in place). After it the rank signals: its count of completed steps grows by one. A rank leaves after
-/// its last step; from then on its buffer may be overwritten.
+/// that its input is in place). After it the rank signals: its count of completed steps grows by one. A rank leaves
+/// after its last step; from then on its buffer may be overwritten.
 enum class step_kind : std::uint8_t { idle, wait, copy, reduce };
 
 /// Ranks first, first + stride, first + 2 stride, ... modulo the number of ranks: `count` of them.
@@ -46,8 +46,9 @@ struct collective_step {
     int after = 0;
 };
 
-/// A collective as a value: the compiler verifies it (verify.hpp), communicators execute it (collective/all_reduce.hpp),
-/// the plan prices it (cost.hpp). It is a function of (rank, step), not a stored table, so it costs no memory at any size.
+/// A collective as a value: the compiler verifies it (verify.hpp), communicators execute it
+/// (collective/all_reduce.hpp), the plan prices it (cost.hpp). It is a function of (rank, step), not a stored table, so
+/// it costs no memory at any size.
 ///
 /// The buffer is cut into `chunks` equal parts. Every rank has the same number of steps; spare ones are idle.
 struct schedule {

@@ -154,9 +154,8 @@ public:
 private:
     TRIREME_NOINLINE void wait_long(progress& theirs, std::uint32_t target, int source, operation const& what) {
         auto& here = state_->slot(rank_);
-        auto const outcome =
-            theirs.wait(target, state_->stopped(), deadline::in(state_->wait_limit), state_->waiting,
-                        [&] { here.waits_for.store(source, std::memory_order_release); });
+        auto const outcome = theirs.wait(target, state_->stopped(), deadline::in(state_->wait_limit), state_->waiting,
+                                         [&] { here.waits_for.store(source, std::memory_order_release); });
         if (outcome == progress::outcome::late) {
             auto const guilty = state_->culprit(source); // before this rank stops being part of the chain
             throw deadline_error(guilty, late_message(guilty, source, what));
@@ -168,10 +167,10 @@ private:
     std::string late_message(int guilty, int source, operation const& what) const {
         auto const limit = std::to_string(state_->wait_limit.count());
         auto text = "device " + std::to_string(guilty) + " did not arrive within the deadline of " +
-                    limit.substr(0, limit.find('.') + 3) + " s: device " + std::to_string(rank_) + " waited for device " +
-                    std::to_string(source) + " in " + what.name + " (" + what.strategy + ", schedule step " +
-                    std::to_string(what.step) + ") of training step " + std::to_string(training_step_) +
-                    "; if it is only slow, raise the option `deadline`";
+                    limit.substr(0, limit.find('.') + 3) + " s: device " + std::to_string(rank_) +
+                    " waited for device " + std::to_string(source) + " in " + what.name + " (" + what.strategy +
+                    ", schedule step " + std::to_string(what.step) + ") of training step " +
+                    std::to_string(training_step_) + "; if it is only slow, raise the option `deadline`";
         return text;
     }
 

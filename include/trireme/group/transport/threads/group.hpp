@@ -96,9 +96,10 @@ private:
         if (how == progress::outcome::stopped)
             finished.wait(jobs_, never, deadline::in(std::min(grace, state.wait_limit)), state.waiting, [] {});
         else if (how == progress::outcome::late)
-            state.stop(r, std::make_exception_ptr(deadline_error(
-                              r, "device " + std::to_string(r) + " did not finish within the deadline after device 0 "
-                                                                 "had; if it is only slow, raise the option `deadline`")));
+            state.stop(r, std::make_exception_ptr(
+                              deadline_error(r, "device " + std::to_string(r) +
+                                                    " did not finish within the deadline after device 0 "
+                                                    "had; if it is only slow, raise the option `deadline`")));
     }
 
     static void perform(shared& s, int rank) noexcept {
@@ -118,8 +119,7 @@ private:
         auto const rest = std::chrono::hours(24 * 365); // between jobs a rank may sleep as long as it likes
         for (std::uint32_t next = 1;; ++next) {
             while (slot.issued.wait(next, s.quit, deadline::in(rest), s.state->waiting, [] {}) ==
-                   progress::outcome::late) {
-            }
+                   progress::outcome::late) {}
             if (!slot.issued.reached(next)) return;
             perform(s, rank);
             slot.finished.advance_to(next);
