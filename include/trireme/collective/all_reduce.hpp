@@ -48,6 +48,10 @@ public:
         constexpr std::size_t piece = 256; // elements; the whole stack of partial sums stays in the first-level cache
         alignas(cache_line) T sums[16][piece];
         auto* const own = static_cast<T*>(a.data) + chunk.begin;
+        for (int r = 0; r < comm.size(); ++r) { // a chunk without elements is a message, too
+            auto const blocks = r == comm.rank() ? 0 : fixed_tree::blocks(shards_of(r, comm.size(), shards_)).depth();
+            for (std::size_t b = 0; b < blocks; ++b) comm.count(chunk.size() * sizeof(T));
+        }
         for (std::size_t at = 0; at < chunk.size(); at += piece) {
             auto const n = chunk.size() - at < piece ? chunk.size() - at : piece;
             fixed_tree::stack tree;
@@ -59,8 +63,6 @@ public:
                     std::memcpy(sums[tree.depth()], theirs + b * elements_, n * sizeof(T));
                     tree.push(blocks.block(b), merge);
                 }
-                if (at == 0 && r != comm.rank())
-                    for (std::size_t b = 0; b < blocks.depth(); ++b) comm.count(chunk.size() * sizeof(T));
             }
             tree.finish(merge);
             std::memcpy(own + at, sums[0], n * sizeof(T));
@@ -88,8 +90,9 @@ void all_reduce(C& comm, schedule const& s, arena const& a, std::size_t elements
                 comm.wait_for(step.sources.at(k, comm.size()), step.after, {"all_reduce", s.name, i});
         if (step.kind == step_kind::reduce) add.template reduce<T>(comm, a, step, chunk);
         if (step.kind == step_kind::copy) {
-            auto const* const theirs = comm.template peer<T>(a, step.sources.first) + chunk.begin;
-            std::memcpy(static_cast<T*>(a.data) + chunk.begin, theirs, chunk.size() * sizeof(T));
+            auto const* const theirs = comm.template peer<T>(a, step.sources.at(0, comm.size())) + chunk.begin;
+            if (chunk.size() != 0) // an arena of 0 bytes has no address, which memcpy must not be given
+                std::memcpy(static_cast<T*>(a.data) + chunk.begin, theirs, chunk.size() * sizeof(T));
             comm.count(chunk.size() * sizeof(T));
         }
         comm.complete(i);

@@ -90,11 +90,13 @@ private:
             for (int i = 0; i < steps_; ++i) {
                 auto const step = table_[place(r, i)];
                 if (step.kind == step_kind::idle) continue;
-                bool fits = step.sources.count >= (reads(step.kind) ? 1 : 0) && step.sources.count < ranks_ &&
-                            step.after >= 0 && step.sources.first >= 0 && step.sources.stride >= 0 &&
+                auto const [first, count, stride] = step.sources;
+                bool fits = count >= (reads(step.kind) ? 1 : 0) && count < ranks_ && step.after >= 0 &&
+                            (count == 0 || (first >= 0 && first < ranks_)) &&
+                            (count < 2 || (stride >= 0 && stride < ranks_)) &&
                             (!reads(step.kind) || (step.chunk >= 0 && step.chunk < chunks_)) &&
-                            (step.kind != step_kind::copy || step.sources.count == 1);
-                for (int k = 0; fits && k < step.sources.count; ++k) fits = step.sources.at(k, ranks_) != r;
+                            (step.kind != step_kind::copy || count == 1);
+                for (int k = 0; fits && k < count; ++k) fits = step.sources.at(k, ranks_) != r;
                 if (!fits) return {schedule_fault::out_of_range, r, i, step.chunk};
             }
         return {};
@@ -254,7 +256,7 @@ private:
 /// Cost: n^2 times steps operations, n times (chunks + steps) words.
 template<collective_schedule S>
 constexpr verdict verify_all_reduce(S const& s) {
-    if (s.ranks <= 1) return {};
+    if (s.ranks < 1 || s.chunks < 1 || s.steps < 0) return {schedule_fault::out_of_range, 0, 0, 0};
     return detail::all_reduce_proof(s).run();
 }
 

@@ -7,7 +7,8 @@
 namespace trireme {
 
 /// Double binary tree all-reduce: two binary trees, each for one half of the buffer, chosen so that a rank that adds in
-/// one tree is a leaf of the other. Each half travels in `pieces` chunks, so that the levels of a tree work at once.
+/// one tree is a leaf of the other (for an odd number of ranks, all but rank 0). Each half travels in `pieces` chunks,
+/// so that the levels of a tree work at once.
 ///
 /// - Phases: up (every inner rank adds its children's chunks), down (every rank copies its parent's), a wait until the
 ///   children have read.

@@ -58,7 +58,7 @@ public:
         ++jobs_;
         for (int r = 1; r < size(); ++r) state.slot(r).issued.advance_to(jobs_);
         perform(*shared_, 0);
-        for (int r = 1; r < size(); ++r) await(r);
+        await_others();
         if (stopped()) state.rethrow();
         shared_->current = {};
     }
@@ -87,26 +87,36 @@ private:
         return ranks;
     }
 
-    /// Waits for rank r to come back from the current job.
-    void await(int r) {
+    /// Waits for all other ranks to come back from the current job: until the deadline, or, once the group is stopped,
+    /// for one short grace that they share.
+    void await_others() {
         auto& state = *shared_->state;
-        auto& finished = state.slot(r).finished;
-        auto how = finished.wait(jobs_, state.stopped(), deadline::in(state.wait_limit), state.waiting, [] {});
         std::atomic<bool> const never{false};
-        if (how == progress::outcome::stopped)
-            finished.wait(jobs_, never, deadline::in(std::min(grace, state.wait_limit)), state.waiting, [] {});
-        else if (how == progress::outcome::late)
-            state.stop(r, std::make_exception_ptr(
-                              deadline_error(r, "device " + std::to_string(r) +
-                                                    " did not finish within the deadline after device 0 "
-                                                    "had; if it is only slow, raise the option `deadline`")));
+        auto limit = deadline::in(state.wait_limit);
+        bool in_grace = false;
+        for (int r = 1; r < size(); ++r) {
+            auto& finished = state.slot(r).finished;
+            auto const how = finished.wait(jobs_, state.stopped(), limit, state.waiting, [] {});
+            if (how == progress::outcome::reached) continue;
+            if (how == progress::outcome::late && !in_grace) {
+                auto const guilty = state.culprit(r); // r itself may be waiting for another
+                auto const text = "device " + std::to_string(guilty) +
+                                  " did not finish within the deadline after device 0 had; if it is only slow, raise "
+                                  "the option `deadline`";
+                state.stop(guilty, std::make_exception_ptr(deadline_error(guilty, text)));
+            }
+            if (!in_grace) limit = deadline::in(std::min(grace, state.wait_limit));
+            in_grace = true;
+            finished.wait(jobs_, never, limit, state.waiting, [] {});
+        }
     }
 
     static void perform(shared& s, int rank) noexcept {
         try {
             auto const j = s.current; // keeps the context alive while this rank is in it
             j.function(j.context.get(), s.ranks[static_cast<std::size_t>(rank)]);
-        } catch (group_stopped const&) { // somebody else has said why
+        } catch (group_stopped const&) { // somebody else has said why, unless a user's function threw it
+            if (!s.state->stopped()) s.state->stop(rank, std::current_exception());
         } catch (deadline_error const& e) {
             s.state->stop(e.device(), std::current_exception());
         } catch (...) {

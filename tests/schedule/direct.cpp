@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/schedule/collective/direct.hpp>
+
+#include "structure.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+namespace {
+
+using namespace trireme;
+using namespace structure;
+using events = std::vector<std::string>;
+
+static_assert(reduction_strategy<direct>);
+static_assert(proved_for<direct, 1, 16>);
+static_assert(proved<direct, 20>); // within the default limits of all compilers; g++ proves 32
+
+} // namespace
+
+TEST_SUITE("schedule/direct") {
+    TEST_CASE("one rank has nothing to do") { CHECK(direct::all_reduce(1).steps == 0); }
+
+    TEST_CASE("the trace of two and four ranks") {
+        auto const two = direct::all_reduce(2);
+        CHECK((trace(two, 0) == events{"reduce 0 from 1 after 0", "copy 1 from 1 after 1", "wait for 1 after 2"}));
+        CHECK((trace(two, 1) == events{"reduce 1 from 0 after 0", "copy 0 from 0 after 1", "wait for 0 after 2"}));
+        auto const four = direct::all_reduce(4);
+        CHECK((trace(four, 1) == events{"reduce 1 from 2 3 0 after 0", "copy 2 from 2 after 1", "copy 3 from 3 after 1",
+                                        "copy 0 from 0 after 1", "wait for 2 3 0 after 4"}));
+    }
+
+    TEST_CASE("three rounds of waiting, however many ranks") {
+        for (int n = 2; n <= 64; ++n) {
+            auto const s = direct::all_reduce(n);
+            std::set<int> rounds;
+            for (int r = 0; r < n; ++r)
+                for (int i = 0; i < s.steps; ++i) rounds.insert(s.at(r, i).after);
+            CAPTURE(n);
+            CHECK((rounds == std::set<int>{0, 1, n}));
+        }
+    }
+
+    TEST_CASE("a chunk is added once, by its rank, in the order r, r + 1, ..., r - 1") {
+        for (int n = 2; n <= 64; ++n) {
+            auto const s = direct::all_reduce(n);
+            bool right = s.chunks == n && s.steps == n + 1;
+            for (int r = 0; r < n; ++r) {
+                auto const first = s.at(r, 0);
+                right = right && first.kind == step_kind::reduce && first.chunk == r && first.sources.count == n - 1;
+                for (int k = 0; k < n - 1; ++k) right = right && first.sources.at(k, n) == (r + 1 + k) % n;
+                for (int i = 1; i < n; ++i) right = right && s.at(r, i).kind == step_kind::copy;
+            }
+            CAPTURE(n);
+            CHECK(right);
+        }
+    }
+
+    TEST_CASE("2 (n - 1) reads and 2 (n - 1)/n of the buffer per rank") {
+        for (int n = 2; n <= 64; ++n) {
+            CAPTURE(n);
+            auto const elements = static_cast<std::size_t>(n) * 16 * 3;
+            auto const ranks = static_cast<std::uint64_t>(n);
+            bool right = true;
+            for (int r = 0; r < n; ++r) {
+                auto const t = traffic_of(direct::all_reduce(n), r, elements, 4);
+                right = right && t.messages == 2 * (ranks - 1) && t.bytes == 2 * (ranks - 1) * elements * 4 / ranks;
+            }
+            CHECK(right);
+            CHECK(traffic_of_all(direct::all_reduce(n), 4099, 8).bytes == 2 * (ranks - 1) * 4099 * 8);
+        }
+    }
+
+    TEST_CASE("it is proved for 2 to 64 ranks") {
+        for (int n = 2; n <= 64; ++n) {
+            CAPTURE(n);
+            CHECK(verify_all_reduce(direct::all_reduce(n)).ok());
+        }
+    }
+}
