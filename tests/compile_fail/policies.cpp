@@ -31,6 +31,14 @@ using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<0>>>>;
 // FEWER_SHARDS_THAN_DEVICES: TRI0024 | at_least<4> | shards<2>
 // errors <= 1
 using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<4>>>, reproducible<fixed_tree, 2>>;
+#elif defined(ANOTHER_ORDER)
+// ANOTHER_ORDER: TRI0028 | reproducible< | ring
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, reproducible<ring, 8>>;
+#elif defined(NO_SHARDS)
+// NO_SHARDS: TRI0029 | reproducible< | 0
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 0>>;
 #elif defined(NO_STRATEGY)
 // NO_STRATEGY: TRI0026 | my_ring
 // errors <= 1

@@ -24,6 +24,18 @@ using net = network<input<1, 5, 8>, max_pool2d<6>, flatten, linear<10>>;
 // POOLING_A_VECTOR: TRI0014 | at_layer<0 | rank<3> | rank<1>
 // errors <= 1
 using net = network<input<10>, avg_pool2d<2>>;
+#elif defined(NO_STRIDE)
+// NO_STRIDE: TRI0013 | at_layer<0
+// errors <= 1
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, stride<0>>, flatten, linear<10>>;
+#elif defined(NO_WINDOW)
+// NO_WINDOW: TRI0016 | at_layer<0
+// errors <= 1
+using net = network<input<1, 28, 28>, max_pool2d<0>, flatten, linear<10>>;
+#elif defined(NO_OUTPUTS)
+// NO_OUTPUTS: TRI0017 | at_layer<1
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, linear<0>>;
 #elif defined(NO_LAYER)
 // NO_LAYER: TRI0018 | at_layer<1 | int
 // errors <= 1

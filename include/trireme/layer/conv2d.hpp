@@ -36,7 +36,18 @@ struct conv2d_kernel_rule {
                   "more padding, or fewer pooling layers before it");
 };
 
+template<class... Where>
+struct conv2d_options_rule {
+    static_assert(rule_holds<Where...>, "TRI0013: conv2d needs at least one channel, kernel and stride");
+};
+
 namespace detail {
+
+/// The shorter side of an image; 0 for what is none.
+constexpr std::size_t smaller_side(shape const& s) noexcept {
+    if (s.rank != 3) return 0;
+    return s.extent[1] < s.extent[2] ? s.extent[1] : s.extent[2];
+}
 
 template<template<std::size_t> class Option, std::size_t Default, class... Options>
 struct option_value {
@@ -60,11 +71,11 @@ struct conv2d {
     static constexpr std::size_t side = Kernel::value;
     static constexpr std::size_t pad = detail::option_value<padding, 0, Options...>::value;
     static constexpr std::size_t step = detail::option_value<stride, 1, Options...>::value;
-    static_assert(Channels > 0 && side > 0 && step > 0,
-                  "TRI0013: conv2d needs at least one channel, kernel and stride");
+    static constexpr bool usable = Channels > 0 && side > 0 && step > 0;
 
     static constexpr layer_description describe(shape in) noexcept {
-        if (in.rank != 3 || in.extent[1] + 2 * pad < side || in.extent[2] + 2 * pad < side) return refused(in);
+        if (!usable || in.rank != 3 || in.extent[1] + 2 * pad < side || in.extent[2] + 2 * pad < side)
+            return refused(in);
         layer_description d;
         auto const rows = (in.extent[1] + 2 * pad - side) / step + 1;
         auto const columns = (in.extent[2] + 2 * pad - side) / step + 1;
@@ -99,12 +110,10 @@ struct conv2d {
 
     template<class Where, class In>
     using refusal = std::conditional_t<
-        In::rank != 3, conv2d_input_rule<Where, wants<rank<3>>, gets<rank<In::rank>>>,
-        conv2d_kernel_rule<
-            Where,
-            wants<at_most<(In::shape.extent[1] < In::shape.extent[2] ? In::shape.extent[1] : In::shape.extent[2]) +
-                          2 * pad>>,
-            gets<kernel<side>>>>;
+        !usable, conv2d_options_rule<Where>,
+        std::conditional_t<
+            In::rank != 3, conv2d_input_rule<Where, wants<rank<3>>, gets<rank<In::rank>>>,
+            conv2d_kernel_rule<Where, wants<at_most<detail::smaller_side(In::shape) + 2 * pad>>, gets<kernel<side>>>>>;
 
 private:
     template<class In>

@@ -14,14 +14,17 @@ struct linear_input_rule {
     static_assert(rule_holds<Where...>, "TRI0012: linear needs a flat input: insert flatten before it");
 };
 
+template<class... Where>
+struct linear_outputs_rule {
+    static_assert(rule_holds<Where...>, "TRI0017: linear needs at least one output");
+};
+
 /// Fully connected layer: y = W x + b. Input (N), output (Outputs).
 /// Parameters: weight (Outputs, N), bias (Outputs), PyTorch's layout.
 template<std::size_t Outputs>
 struct linear {
-    static_assert(Outputs > 0, "TRI0017: linear needs at least one output");
-
     static constexpr layer_description describe(shape in) noexcept {
-        if (in.rank != 1) return refused(in);
+        if (Outputs == 0 || in.rank != 1) return refused(in);
         layer_description d;
         auto const inputs = in.extent[0];
         d.output = make_shape(Outputs);
@@ -52,7 +55,8 @@ struct linear {
     }
 
     template<class Where, class In>
-    using refusal = linear_input_rule<Where, wants<rank<1>>, gets<rank<In::rank>>>;
+    using refusal = std::conditional_t<Outputs == 0, linear_outputs_rule<Where>,
+                                       linear_input_rule<Where, wants<rank<1>>, gets<rank<In::rank>>>>;
 };
 
 } // namespace trireme

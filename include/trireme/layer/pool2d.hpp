@@ -23,16 +23,21 @@ struct pool2d_kernel_rule {
                   "fewer pooling layers before it");
 };
 
+template<class... Where>
+struct pool2d_options_rule {
+    static_assert(rule_holds<Where...>, "TRI0016: pooling needs a window and a stride of at least one");
+};
+
 namespace detail {
 
 /// What average and maximum pooling share: shapes and rules. Rows and columns beyond the last full window are dropped.
 template<std::size_t Side, class... Options>
 struct pool2d {
     static constexpr std::size_t step = option_value<stride, Side, Options...>::value;
-    static_assert(Side > 0 && step > 0, "TRI0016: pooling needs a window and a stride of at least one");
+    static constexpr bool usable = Side > 0 && step > 0;
 
     static constexpr layer_description describe(shape in) noexcept {
-        if (in.rank != 3 || in.extent[1] < Side || in.extent[2] < Side) return refused(in);
+        if (!usable || in.rank != 3 || in.extent[1] < Side || in.extent[2] < Side) return refused(in);
         layer_description d;
         d.output = make_shape(in.extent[0], (in.extent[1] - Side) / step + 1, (in.extent[2] - Side) / step + 1);
         d.forward_flops = d.output.size() * Side * Side;
@@ -42,11 +47,9 @@ struct pool2d {
 
     template<class Where, class In>
     using refusal = std::conditional_t<
-        In::rank != 3, pool2d_input_rule<Where, wants<rank<3>>, gets<rank<In::rank>>>,
-        pool2d_kernel_rule<
-            Where,
-            wants<at_most<(In::shape.extent[1] < In::shape.extent[2] ? In::shape.extent[1] : In::shape.extent[2])>>,
-            gets<kernel<Side>>>>;
+        !usable, pool2d_options_rule<Where>,
+        std::conditional_t<In::rank != 3, pool2d_input_rule<Where, wants<rank<3>>, gets<rank<In::rank>>>,
+                           pool2d_kernel_rule<Where, wants<at_most<smaller_side(In::shape)>>, gets<kernel<Side>>>>>;
 
 protected:
     template<class In>

@@ -41,8 +41,7 @@ struct chosen_at_run_time {};
 /// 0 meaning "not reproducible".
 template<class Order, int V>
 struct reproducible {
-    static_assert(std::is_same_v<Order, fixed_tree>, "TRI0028: the first argument of reproducible is fixed_tree");
-    static_assert(V == dynamic || V >= 1, "TRI0029: reproducible needs at least one logical shard");
+    using order = Order;
     static constexpr int shards = V;
 };
 
@@ -97,6 +96,14 @@ struct logical_shards_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0024: a reproducible trainer gives every device at least one logical shard: "
                   "raise V in reproducible<fixed_tree, V>, or use fewer devices");
+};
+template<class... Where>
+struct reproducible_order_rule {
+    static_assert(rule_holds<Where...>, "TRI0028: the first argument of reproducible is fixed_tree");
+};
+template<class... Where>
+struct reproducible_shards_rule {
+    static_assert(rule_holds<Where...>, "TRI0029: reproducible needs at least one logical shard");
 };
 template<class... Where>
 struct fast_math_rule {
@@ -154,10 +161,11 @@ struct only<pack<T>> {
 template<policy_kind K, class Default, class... P>
 using policy_or = typename only<decltype(policy_set<P...>::template answer_or<K, Default>())>::type;
 
-template<class P>
-inline constexpr int shards_of_policy = 0;
-template<class O, int V>
-inline constexpr int shards_of_policy<reproducible<O, V>> = V;
+/// Stands where no `reproducible` was given.
+struct not_reproducible {
+    using order = fixed_tree;
+    static constexpr int shards = 0;
+};
 
 } // namespace detail
 
@@ -173,8 +181,8 @@ struct trainer_policies {
     using faults = typename detail::policy_or<policy_kind::faults, with_faults<no_faults>, P...>::faults;
 
     static constexpr int devices = mesh::data_extent;
-    static constexpr int shards =
-        detail::shards_of_policy<detail::policy_or<policy_kind::reproducibility, no_faults, P...>>;
+    using reproducibility = detail::policy_or<policy_kind::reproducibility, detail::not_reproducible, P...>;
+    static constexpr int shards = reproducibility::shards;
     static constexpr bool strategy_is_chosen = std::is_same_v<named_strategy, chosen_at_run_time>;
     static constexpr bool is_strategy = strategy_is_chosen || reduction_strategy<named_strategy>;
     static constexpr bool strategy_is_named = !strategy_is_chosen && reduction_strategy<named_strategy>;
@@ -198,8 +206,14 @@ constexpr auto broken_policy_rule() {
     } else {
         using answers = trainer_policies<P...>;
         using named = typename answers::named_strategy;
+        using repeat = typename answers::reproducibility;
+        constexpr bool repeats = !std::is_same_v<repeat, not_reproducible>;
         if constexpr (!answers::mesh::valid)
             return pack<typename answers::mesh::rule>{};
+        else if constexpr (!std::is_same_v<typename repeat::order, fixed_tree>)
+            return pack<reproducible_order_rule<repeat>>{};
+        else if constexpr (repeats && repeat::shards < 1 && repeat::shards != dynamic)
+            return pack<reproducible_shards_rule<repeat>>{};
         else if constexpr (!answers::is_strategy)
             return pack<strategy_rule<gets<named>>>{};
         else if constexpr (answers::shards > 0 && answers::strategy_is_named && !std::is_same_v<named, direct>)

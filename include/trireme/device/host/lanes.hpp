@@ -37,7 +37,8 @@ struct lane_vector {
 
     register_type value;
 
-    [[gnu::always_inline]] static lane_vector all(T x) noexcept { return {register_type{} + x}; }
+    /// x in every lane. x - 0 is x, even for -0.0, and compilers know it; 0 + x would cost an addition.
+    [[gnu::always_inline]] static lane_vector all(T x) noexcept { return {x - register_type{}}; }
 
     // Through a pointer and not by memcpy: no local variable, which sanitizers would watch in every unrolled copy.
     [[gnu::always_inline]] static lane_vector load(T const* from) noexcept {

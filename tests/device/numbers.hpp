@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/philox.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <vector>
+
+// Numbers for kernel tests, and how far two kernels' results may be apart.
+
+namespace numbers {
+
+/// Set TRIREME_TEST_SEED to another number to test with other numbers; failures print it.
+inline std::uint64_t seed() {
+    static char const* const text = std::getenv("TRIREME_TEST_SEED");
+    static std::uint64_t const value = text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
+    return value;
+}
+
+/// n uniform numbers in (-1, 1); `which` tells the arrays of one test apart.
+template<class T>
+std::vector<T> uniform(std::uint32_t which, std::size_t n, double size = 1) {
+    trireme::random_stream const random(seed(), trireme::random_purpose::user, which);
+    std::vector<T> values(n);
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(size * (2 * random.uniform(i) - 1));
+    return values;
+}
+
+/// n numbers that no kernel computes, to see that all are overwritten.
+template<class T>
+std::vector<T> unset(std::size_t n) {
+    return std::vector<T>(n, std::numeric_limits<T>::quiet_NaN());
+}
+
+/// The largest difference of two results over what rounding explains: 1 is the limit, and a NaN counts as infinite.
+/// Each result is a sum of `terms` products of numbers in (-1, 1). Partial sums are about sqrt(terms) / 3, so `terms`
+/// roundings of random sign give about epsilon * terms / 6; 2 * terms is twelve times that, and far below one forgotten
+/// term.
+template<class T>
+double apart(std::vector<T> const& a, std::vector<T> const& b, std::size_t terms) {
+    double const allowed =
+        2 * static_cast<double>(std::numeric_limits<T>::epsilon()) * (static_cast<double>(terms) + 2);
+    double worst = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+        double const difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])) / allowed;
+        if (!(difference <= worst))
+            worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+    }
+    return worst;
+}
+
+/// <a, b>, in double.
+template<class T>
+double dot(std::vector<T> const& a, std::vector<T> const& b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    return sum;
+}
+
+/// How many of the numbers of this size lie between a result and the true value; 0 for equal infinities or two NaNs.
+template<class T>
+double ulps(T result, long double truth) {
+    if (std::isnan(truth)) return std::isnan(result) ? 0 : std::numeric_limits<double>::infinity();
+    auto const rounded = static_cast<T>(truth);
+    if (result == rounded) return 0;
+    if (!std::isfinite(result)) return std::numeric_limits<double>::infinity();
+    int const exponent =
+        std::isfinite(rounded) && rounded != 0 ? std::ilogb(rounded) : std::numeric_limits<T>::max_exponent;
+    int const least = std::numeric_limits<T>::min_exponent - 1;
+    int const unit = (rounded == 0 || exponent < least ? least : exponent) - std::numeric_limits<T>::digits + 1;
+    return static_cast<double>(std::abs(static_cast<long double>(result) - truth) / std::ldexp(1.0L, unit));
+}
+
+} // namespace numbers

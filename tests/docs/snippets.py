@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks that the documentation shows code that is compiled and tested, and that every error code is explained.
+
+snippets.py SOURCE_ROOT
+
+- Each ```cpp block of README.md and docs/guide.md follows a line `<!-- snippet: NAME -->` and equals, less its
+  indentation, a region of tested code: "// [NAME]" to "// [/NAME]" in tests/docs/guide.cpp, or, if NAME is the path of
+  an example, that file from its first #include on. Each region is shown.
+- docs/errors.md has one section per TRI code of the headers, with the compiler's text word for word.
+- Relative links of the documentation lead to files that exist, and to headings that do.
+"""
+import difflib
+import pathlib
+import re
+import sys
+import textwrap
+
+MARK = re.compile(r'^<!-- snippet: (\S+) -->$')
+LINK = re.compile(r'\]\(([^)\s]+)\)')
+
+
+def regions(path):
+    """The marked regions of a source file, by name, and complaints about the marks."""
+    found, faults, name, lines = {}, [], None, []
+    for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
+        begins, ends = re.match(r'\s*// \[([\w.-]+)\]$', line), re.match(r'\s*// \[/([\w.-]+)\]$', line)
+        at = f'{path.name}:{number}'
+        if begins:
+            if name or begins[1] in found:
+                faults.append(f'{at}: region {begins[1]} begins twice, or inside of {name}')
+            name, lines = begins[1], []
+        elif ends:
+            if ends[1] != name:
+                faults.append(f'{at}: region {ends[1]} ends, but {name} is open')
+            found[ends[1]], name = textwrap.dedent('\n'.join(lines)).strip('\n'), None
+        elif name:
+            lines.append(line)
+    return found, faults + ([f'{path.name}: region {name} does not end'] if name else [])
+
+
+def blocks(path):
+    """Each ```cpp block of a page: its line, its name (None without a mark) and its text."""
+    before, kind, lines, start = '', None, [], 0
+    for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
+        if kind is None and line.startswith('```'):
+            kind, lines, start, mark = line[3:].strip(), [], number, MARK.match(before)
+        elif kind is not None and line.startswith('```'):
+            if kind == 'cpp':
+                yield start, mark and mark[1], '\n'.join(lines)
+            kind = None
+        elif kind is not None:
+            lines.append(line)
+        before = line
+
+
+def check_snippets(root):
+    wanted, faults = regions(root / 'tests/docs/guide.cpp')
+    yield from faults
+    shown = set()
+    for page in ('README.md', 'docs/guide.md'):
+        for line, name, text in blocks(root / page):
+            if name is None:
+                yield f'{page}:{line}: a ```cpp block needs <!-- snippet: NAME --> in the line above'
+                continue
+            if name.endswith('.cpp') and (root / name).is_file():
+                shown.add(name)
+                source = (root / name).read_text(encoding='utf-8')
+                tested = source[source.index('#include'):].strip('\n')
+            elif name in wanted:
+                tested = wanted[name]
+                shown.add(name)
+            else:
+                yield f'{page}:{line}: there is no region {name} in tests/docs/guide.cpp'
+                continue
+            if text != tested:
+                yield f'{page}:{line}: the block is not the tested code of {name}:\n' + '\n'.join(
+                    difflib.unified_diff(text.split('\n'), tested.split('\n'), page, name, lineterm=''))
+    if 'examples/first.cpp' not in shown:
+        yield 'README.md: the first listing, examples/first.cpp, is missing'
+    for name in sorted(set(wanted) - shown):
+        yield f'tests/docs/guide.cpp: no page shows the region {name}'
+
+
+def joined(text):
+    """C++ text with adjacent string literals joined."""
+    return re.sub(r'"\s*\n?\s*"', '', text)
+
+
+def check_codes(root):
+    thrown = {}
+    for path in sorted((root / 'include').rglob('*.hpp')):
+        name = path.relative_to(root).as_posix()
+        for text in re.findall(r'"(TRI\d{4}: [^"]*)"', joined(path.read_text(encoding='utf-8'))):
+            code = text[:7]
+            if code in thrown:
+                yield f'{name}: {code} is in {thrown[code][0]}, too; a code has one meaning'
+            thrown[code] = (name, text)
+    sections = {}
+    for section in re.split(r'^## ', (root / 'docs/errors.md').read_text(encoding='utf-8'), flags=re.M)[1:]:
+        code = section[:7]
+        if not re.fullmatch(r'TRI\d{4}', code):
+            continue
+        if code in sections:
+            yield f'docs/errors.md: two sections for {code}'
+        sections[code] = ' '.join(re.sub(r'^> ?', '', section, flags=re.M).split())
+    for code in sorted(set(thrown) - set(sections)):
+        yield f'docs/errors.md: no section for {code} of {thrown[code][0]}'
+    for code in sorted(set(sections) - set(thrown)):
+        yield f'docs/errors.md: {code} is in no header any more'
+    for code in sorted(set(sections) & set(thrown)):
+        if thrown[code][1] not in sections[code]:
+            yield f'docs/errors.md: the section {code} does not quote the text: {thrown[code][1]}'
+
+
+def anchors(page):
+    """The names that a forge gives to the headings of a page."""
+    text = re.sub(r'^```.*?^```', '', page.read_text(encoding='utf-8'), flags=re.M | re.S)
+    for heading in re.findall(r'^#+ (.*)$', text, flags=re.M):
+        yield re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-')
+
+
+def check_links(root):
+    for page in [root / 'README.md', *sorted((root / 'docs').rglob('*.md'))]:
+        name = page.relative_to(root).as_posix()
+        raw = page.read_bytes()
+        if not raw.isascii():
+            yield f'{name}: not ASCII'
+        for target in LINK.findall(re.sub(r'^```.*?^```', '', raw.decode(), flags=re.M | re.S)):
+            if '://' in target:
+                continue
+            file, _, anchor = target.partition('#')
+            there = page.parent / file if file else page
+            if not there.exists():
+                yield f'{name}: the link {target} leads nowhere'
+            elif anchor and anchor not in anchors(there):
+                yield f'{name}: the link {target} leads to no heading'
+
+
+if __name__ == '__main__':
+    top = pathlib.Path(sys.argv[1])
+    complaints = [*check_snippets(top), *check_codes(top), *check_links(top)]
+    print('\n'.join([*complaints, f'{0 if complaints else 1} passed, {len(complaints)} failed']))
+    sys.exit(1 if complaints else 0)
