@@ -4,6 +4,7 @@
 #include "lenet_flags.hpp"
 
 #include <trireme/core/errors.hpp>
+#include <trireme/parallel/layout.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -46,16 +47,15 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(whole_number<std::size_t>(1, std::numeric_limits<std::uint32_t>::max()))
         ->type_name("N")
         ->capture_default_str();
-    // The library has no such limit, but it proves every schedule, and that takes a second for 512 devices.
     app.add_option("--devices", f.devices, "train on so many only [default: 1, then 2]")
-        ->check(whole_number(1, 256))
+        ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
     app.add_option("--strategy", f.strategy, "how devices add their gradients")
         ->check(CLI::IsMember({"ring", "tree", "direct"}).description(""))
         ->type_name("{ring,tree,direct}")
         ->capture_default_str();
     app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
-        ->check(whole_number<std::size_t>(0, 4096))
+        ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
         ->type_name("V")
         ->capture_default_str();
     app.add_option("--learning-rate", f.learning_rate, "step size of plain SGD")

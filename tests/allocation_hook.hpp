@@ -29,19 +29,19 @@ inline void* aligned(std::size_t bytes, std::size_t alignment) {
 
 } // namespace allocation_hook
 
-void* operator new(std::size_t bytes) { return allocation_hook::plain(bytes); }
-void* operator new[](std::size_t bytes) { return allocation_hook::plain(bytes); }
-void* operator new(std::size_t bytes, std::align_val_t a) {
+[[gnu::noinline]] void* operator new(std::size_t bytes) { return allocation_hook::plain(bytes); }
+[[gnu::noinline]] void* operator new[](std::size_t bytes) { return allocation_hook::plain(bytes); }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t a) {
     return allocation_hook::aligned(bytes, static_cast<std::size_t>(a));
 }
-void* operator new[](std::size_t bytes, std::align_val_t a) {
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t a) {
     return allocation_hook::aligned(bytes, static_cast<std::size_t>(a));
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }

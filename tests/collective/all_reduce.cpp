@@ -425,3 +425,31 @@ TEST_SUITE("nightly/collective/all_reduce") {
         }
     }
 }
+
+TEST_SUITE("collective/all_reduce") {
+    TEST_CASE("a schedule, a group and an arena that do not fit together are refused before anything is read") {
+        auto const refused = [](auto call) {
+            threads::group g(3, std::chrono::seconds(20));
+            try {
+                g.run([&](threads::communicator& c) {
+                    auto const a = c.allocate(100 * sizeof(float));
+                    call(c, a);
+                });
+            } catch (device_error const& e) {
+                return std::string(e.what());
+            }
+            return std::string();
+        };
+        auto const says = [](std::string const& text, char const* part) { return text.find(part) != std::string::npos; };
+        CHECK(says(refused([](auto& c, auto& a) { all_reduce<float>(c, direct::all_reduce(2), a, 100); }),
+                   "direct for 2 ranks in a group of 3"));
+        CHECK(says(refused([](auto& c, auto& a) { all_reduce<float>(c, ring::all_reduce(3), a, 101); }),
+                   "101 elements of 4 bytes in an arena of 400 bytes"));
+        CHECK(says(refused([](auto& c, auto& a) {
+                       all_reduce<float>(c, ring::all_reduce(3), a, 100, add_in_fixed_tree(3, 100));
+                   }),
+                   "use it with the schedule direct"));
+        CHECK_THROWS_AS(add_in_fixed_tree(0, 100), usage_error);
+        CHECK_THROWS_AS(add_in_fixed_tree(100000, 100), usage_error);
+    }
+}

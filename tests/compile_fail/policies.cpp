@@ -31,6 +31,34 @@ using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<0>>>>;
 // FEWER_SHARDS_THAN_DEVICES: TRI0024 | at_least<4> | shards<2>
 // errors <= 1
 using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<4>>>, reproducible<fixed_tree, 2>>;
+#elif defined(NO_MESH)
+// NO_MESH: TRI0043 | at_policy<0 | int
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<int>>;
+#elif defined(NO_TRANSPORT)
+// NO_TRANSPORT: TRI0043 | at_policy<1 | my_ring
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, reduce_by<ring>, on<mesh<my_ring, dp<2>>>>;
+#elif defined(NO_KERNELS)
+// NO_KERNELS: TRI0043 | at_policy<0 | kernels<
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, kernels<int>>;
+#elif defined(NO_DTYPE)
+// NO_DTYPE: TRI0043 | at_policy<0 | i32
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, precision<i32>>;
+#elif defined(NO_METHOD)
+// NO_METHOD: TRI0043 | at_policy<0 | initialise<
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, initialise<int>>;
+#elif defined(TOO_MANY_DEVICES)
+// TOO_MANY_DEVICES: TRI0044 | devices<300>
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<300>>>>;
+#elif defined(TOO_MANY_SHARDS)
+// TOO_MANY_SHARDS: TRI0044 | shards<5000>
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 5000>>;
 #elif defined(ANOTHER_ORDER)
 // ANOTHER_ORDER: TRI0028 | reproducible< | ring
 // errors <= 1

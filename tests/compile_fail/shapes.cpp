@@ -28,6 +28,18 @@ using net = network<input<10>, avg_pool2d<2>>;
 // NO_STRIDE: TRI0013 | at_layer<0
 // errors <= 1
 using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, stride<0>>, flatten, linear<10>>;
+#elif defined(NO_KERNEL)
+// NO_KERNEL: TRI0013 | at_layer<0
+// errors <= 1
+using net = network<input<1, 28, 28>, conv2d<6, padding<5>>, flatten, linear<10>>;
+#elif defined(TWO_STRIDES)
+// TWO_STRIDES: TRI0013 | at_layer<1 | stride<3>
+// errors <= 1
+using net = network<input<1, 28, 28>, relu, conv2d<6, kernel<3>, stride<2>, stride<3>>, flatten, linear<10>>;
+#elif defined(NO_SUCH_OPTION)
+// NO_SUCH_OPTION: TRI0016 | at_layer<0 | padding<1>
+// errors <= 1
+using net = network<input<1, 28, 28>, avg_pool2d<2, padding<1>>, flatten, linear<10>>;
 #elif defined(NO_WINDOW)
 // NO_WINDOW: TRI0016 | at_layer<0
 // errors <= 1

@@ -368,7 +368,7 @@ TEST_SUITE("docs/guide") {
             CHECK(e.device() == 1);
             said = e.what();
         }
-        CHECK(contains(said, "device 1 did not arrive within the deadline of 1.00 s: device 0 waited for device 1 in "
+        CHECK(contains(said, "device 1 did not arrive within the deadline of 1 s: device 0 waited for device 1 in "
                              "all_reduce (direct, schedule step 0) of training step 1"));
         asleep::wake = true;
         std::this_thread::sleep_for(std::chrono::milliseconds(150)); // it wakes, and leaves by itself

@@ -310,7 +310,7 @@ TEST_SUITE("group/threads: a device does not arrive") {
         CHECK(e->device() == 3);
         std::string const text = e->what();
         CAPTURE(text);
-        CHECK(contains(text, "device 3 did not arrive within the deadline of 0.40 s: device "));
+        CHECK(contains(text, "device 3 did not arrive within the deadline of 0.4 s: device "));
         CHECK(contains(text, " in meeting (test, schedule step 3) of training step 17; "));
         CHECK(contains(text, "raise the option `deadline`"));
     }

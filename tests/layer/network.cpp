@@ -13,6 +13,8 @@ namespace {
 template<std::size_t>
 using one_more = linear<4>;
 
+struct multiply : relu {};
+
 /// N linear layers and a relu.
 template<std::size_t N, class = std::make_index_sequence<N>>
 struct deep;
@@ -61,6 +63,7 @@ TEST_SUITE("layer/network") {
     }
 
     TEST_CASE("the table names every layer as it was written") {
+        CHECK(network_table<network<input<4>, multiply>>().find("multiply ") != std::string::npos);
         auto const table = network_table<lenet>();
         for (char const* part : {"conv2d<6, kernel<5>, padding<2>>", "sigmoid", "avg_pool2d<2>", "linear<120>",
                                  "flatten", "6 x 28 x 28", "48,120", "61,706", "845,852"}) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <string>
 
 using namespace trireme;
@@ -64,6 +65,8 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(says(refusal([] { t({.learning_rate = -0.1f}); }), {"learning_rate = -0.1", "not negative"}));
         CHECK(says(refusal([] { t({.weight_decay = INFINITY}); }), {"weight_decay = inf", "finite"}));
         CHECK(says(refusal([] { t({.deadline = std::chrono::seconds(0)}); }), {"deadline = 0"}));
+        CHECK(says(refusal([] { t({.batch = static_cast<std::size_t>(-1)}); }), {"at most 4294967295", "negative"}));
+        CHECK(says(refusal([] { (void)t::plan(8, t::layout_of({.devices = 0})); }), {"at least one device"}));
         using with_momentum = any_layout<softmax_regression, sgd_momentum>;
         CHECK(says(refusal([] { with_momentum({.momentum = 1.0f}); }), {"momentum = 1", "below 1"}));
     }
@@ -83,6 +86,40 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(says(refusal([&] { trainer.evaluate({}); }), {"empty"}));
         CHECK(says(refusal([&] { trainer.load_parameters({}); }), {"0 values", "7850"}));
         CHECK(trainer.step(made_up(8)).samples == 8); // and it works on
+    }
+
+    TEST_CASE("images of another shape are refused though they have as many values") {
+        using other_shape = any_layout<network<input<4, 14, 14>, flatten, linear<10>>>;
+        other_shape trainer({.batch = 8});
+        CHECK(says(refusal([&] { trainer.step(made_up(8)); }), {"1 x 28 x 28", "input<...>"}));
+        using flat = any_layout<network<input<784>, linear<10>>>; // one dimension takes any shape
+        CHECK(flat({.batch = 8}).step(made_up(8)).loss > 0);
+    }
+
+    TEST_CASE("a trainer that is used from its own observer says so, and stays whole") {
+        t trainer({.batch = 8, .devices = 2});
+        auto const images = made_up(64);
+        for (auto const& misuse : std::initializer_list<std::function<void()>>{
+                 [&] { trainer.evaluate(images); }, [&] { trainer.step(images); },
+                 [&] { trainer.set_learning_rate(0.5f); }, [&] { (void)trainer.parameters(); }}) {
+            int refused = 0;
+            for ([[maybe_unused]] auto const& e : trainer.fit({images, {}}, {.epochs = 1}, [&](progress_report const&) {
+                     if (says(refusal(misuse), {"from inside its own fit", "observer"})) ++refused;
+                 })) {}
+            CHECK(refused == 8);
+        }
+        CHECK(same_bits(weights(trainer, 0), weights(trainer, 1)));
+        trainer.set_learning_rate(0.25f);
+        CHECK(trainer.current_options().learning_rate == 0.25f);
+        CHECK(says(refusal([&] { trainer.set_learning_rate(-1.0f); }), {"learning_rate = -1"}));
+        CHECK(trainer.current_options().learning_rate == 0.25f);
+    }
+
+    TEST_CASE("a device that does not exist, a negative number of epochs") {
+        t trainer({.batch = 8, .devices = 2});
+        CHECK(says(refusal([&] { (void)trainer.parameters(2); }), {"device 2", "has 2"}));
+        CHECK(says(refusal([&] { (void)trainer.wire(-1); }), {"device -1"}));
+        CHECK(says(refusal([&] { (void)trainer.fit({}, {.epochs = -1}); }), {"epochs = -1"}));
     }
 
     TEST_CASE("a data set smaller than the batch is one short batch; smaller than the devices it is refused") {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -20,11 +21,20 @@ struct planned_fault {
     std::uint64_t step = 0;
     double sleep_seconds = 0; ///< 0: throw
 };
-planned_fault planned;
+std::mutex planning; // a device that was left behind may still look at the plan of the test before
+planned_fault current_plan;
 std::atomic<int> asleep{0};
+
+void plan_fault(planned_fault const& f = {}) {
+    std::lock_guard const lock(planning);
+    current_plan = f;
+}
 
 struct planned_faults {
     static void at(fault_point p, int device, std::uint64_t step) {
+        std::unique_lock lock(planning);
+        auto const planned = current_plan;
+        lock.unlock();
         if (p != planned.point || device != planned.device || step != planned.step) return;
         if (planned.sleep_seconds == 0) throw std::runtime_error("the oar is broken");
         ++asleep;
@@ -53,7 +63,7 @@ TEST_SUITE("trainer/failures") {
                         CAPTURE(static_cast<int>(point));
                         CAPTURE(guilty);
                         CAPTURE(devices);
-                        planned = {point, guilty, 2, 0};
+                        plan_fault({point, guilty, 2, 0});
                         faulty t(
                             {.batch = 64, .deadline = std::chrono::seconds(60), .devices = devices, .strategy = s});
                         CHECK_NOTHROW(t.step(images));
@@ -72,13 +82,13 @@ TEST_SUITE("trainer/failures") {
                         CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
                         CHECK_THROWS_AS(t.step(images), usage_error); // and the trainer says that it is over
                     }
-        planned = {};
+        plan_fault();
     }
 
     TEST_CASE("a stalled device is named by a deadline error, and nothing hangs") {
         auto const images = made_up(64);
         for (auto const point : {fault_point::backward, fault_point::update}) {
-            planned = {point, 2, 1, 1.5};
+            plan_fault({point, 2, 1, 1.5});
             faulty t({.batch = 64, .deadline = std::chrono::milliseconds(300), .devices = 4, .strategy = ring{}});
             try {
                 t.step(images);
@@ -91,31 +101,31 @@ TEST_SUITE("trainer/failures") {
             CHECK_THROWS_AS(t.step(images), usage_error);
         }
         until_all_awake();
-        planned = {};
+        plan_fault();
     }
 
     TEST_CASE("a slow device below the deadline is waited for, and the bits are those of a fast one") {
         auto const images = made_up(64);
         faulty::options const o{.batch = 64, .seed = 6, .devices = 3, .strategy = double_binary_tree{}};
-        planned = {};
+        plan_fault();
         faulty fast(o);
         fast.step(images);
-        planned = {fault_point::backward, 1, 1, 0.2};
+        plan_fault({fault_point::backward, 1, 1, 0.2});
         faulty slow(o);
         slow.step(images);
         CHECK(same_bits(weights(fast), weights(slow)));
-        planned = {};
+        plan_fault();
     }
 
     TEST_CASE("a step that fails in fit reaches the loop; trainers can be made afterwards") {
         auto const images = made_up(128);
-        planned = {fault_point::reduce, 1, 3, 0};
+        plan_fault({fault_point::reduce, 1, 3, 0});
         {
             faulty t({.batch = 32, .devices = 2});
             auto epochs = t.fit({images, {}}, {.epochs = 2});
             CHECK_THROWS_AS(epochs.begin(), device_error);
         }
-        planned = {};
+        plan_fault();
         faulty t({.batch = 32, .devices = 2});
         for (auto const& e : t.fit({images, {}}, {.epochs = 1})) CHECK(e.loss > 0);
     }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 
+#include <cmath>
 #include <sstream>
 #include <string>
 
@@ -106,6 +107,17 @@ TEST_SUITE("trainer/fit") {
         text << e;
         CHECK(text.str() ==
               "epoch 3  loss 0.5123  test accuracy 0.8123  12345 samples/s  2 devices  sync 0.0%  data 0.00%");
+    }
+}
+
+TEST_SUITE("trainer/report") {
+    TEST_CASE("a loss that has diverged prints, however large") {
+        epoch_report e;
+        for (double const loss : {1e250, -1e250, static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
+            e.loss = loss;
+            e.samples_per_second = 1e300;
+            CHECK(to_string(e).size() < 1000);
+        }
     }
 }
 

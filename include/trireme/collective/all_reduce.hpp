@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/isa.hpp>
 #include <trireme/group/communicator.hpp>
@@ -11,6 +12,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <string>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -41,10 +43,19 @@ struct add_in_order {
 /// where one step reduces a chunk from everybody.
 class add_in_fixed_tree {
 public:
-    constexpr add_in_fixed_tree(std::size_t shards, std::size_t elements) : shards_(shards), elements_(elements) {}
+    /// `shards` of the whole group, at most max_shards; `elements` between two blocks of an arena.
+    constexpr add_in_fixed_tree(std::size_t shards, std::size_t elements) : shards_(shards), elements_(elements) {
+        if (shards < 1 || shards > max_shards)
+            throw usage_error("add_in_fixed_tree was given " + std::to_string(shards) + " shards; it takes 1 to " +
+                              std::to_string(max_shards));
+    }
+    static constexpr std::size_t max_shards = std::size_t{1} << 15;
 
     template<class T, pull_communicator C>
-    void reduce(C& comm, arena const& a, collective_step const&, range chunk) const {
+    void reduce(C& comm, arena const& a, collective_step const& step, range chunk) const {
+        if (step.sources.count != comm.size() - 1)
+            throw usage_error(
+                "add_in_fixed_tree reduces a chunk from all ranks at once: use it with the schedule direct");
         constexpr std::size_t piece = 256; // elements; the whole stack of partial sums stays in the first-level cache
         alignas(cache_line) T sums[16][piece];
         auto* const own = static_cast<T*>(a.data) + chunk.begin;
@@ -77,10 +88,19 @@ private:
 /// Adds the first `elements` of type T in every rank's arena `a`, in place: afterwards all ranks hold the same sum.
 /// Every rank of the group calls it with the same arguments. Executes `s`, which must have been proved, by pulling.
 ///
-/// Throws deadline_error if a peer does not arrive, group_stopped if one has failed; the arena then holds partial sums.
-/// Cost: traffic_of(s, rank, elements, sizeof(T)) read from peers; no allocation.
+/// Throws usage_error if schedule, group and arena do not fit together; deadline_error if a peer does not arrive,
+/// group_stopped if one has failed; the arena then holds partial sums. Cost: traffic_of(s, rank, elements, sizeof(T))
+/// read from peers; no allocation.
 template<class T, pull_communicator C, class Add = add_in_order>
 void all_reduce(C& comm, schedule const& s, arena const& a, std::size_t elements, Add const& add = {}) {
+    static_assert(sizeof(T) <= cache_line);
+    if (s.ranks != comm.size())
+        throw usage_error(std::string("all_reduce was given the schedule ") + s.name + " for " +
+                          std::to_string(s.ranks) + " ranks in a group of " + std::to_string(comm.size()) +
+                          ": make it for the group's size");
+    if (elements > a.bytes / sizeof(T))
+        throw usage_error("all_reduce was asked to add " + std::to_string(elements) + " elements of " +
+                          std::to_string(sizeof(T)) + " bytes in an arena of " + std::to_string(a.bytes) + " bytes");
     comm.enter();
     for (int i = 0; i < s.steps; ++i) {
         auto const step = s.at(comm.rank(), i);

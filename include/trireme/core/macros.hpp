@@ -16,8 +16,9 @@
 #define TRIREME_NOINLINE [[gnu::noinline]]
 #define TRIREME_RESTRICT __restrict__
 
-/// The reproducible policies need IEEE arithmetic: no reassociation, no flush of denormals chosen by the compiler.
-#if defined(__FAST_MATH__)
+/// The reproducible policies need IEEE arithmetic: no reassociation by the compiler. (clang tells of -ffast-math only;
+/// g++ of its parts as well.)
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
 #define TRIREME_FAST_MATH 1
 #else
 #define TRIREME_FAST_MATH 0

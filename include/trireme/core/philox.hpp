@@ -29,22 +29,22 @@ struct philox {
 };
 
 /// What a stream of random numbers is for. Two purposes never share a number.
-enum class random_purpose : std::uint32_t { parameters = 1, sample_order = 2, dropout = 3, user = 64 };
+enum class random_purpose : std::uint16_t { parameters = 1, sample_order = 2, dropout = 3, user = 64 };
 
-/// An indexed stream of random numbers: element i is a pure function of (seed, purpose, a, b, i).
-/// `a` and `b` are the stream's coordinates: layer and tensor for parameters, epoch for the order of samples.
+/// An indexed stream of random numbers: element i is a pure function of (seed, purpose, a, b, c, i), i below 2^34.
+/// `a`, `b` and `c` are the stream's coordinates: the tensor for parameters, the epoch for the order of samples; step,
+/// layer and logical shard for what is drawn in a step. Never a device.
 class random_stream {
 public:
-    constexpr random_stream(std::uint64_t seed, random_purpose purpose, std::uint32_t a = 0,
-                            std::uint16_t b = 0) noexcept
-        : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}, a_(a),
-          purpose_(static_cast<std::uint32_t>(purpose) << 16 | b) {}
+    constexpr random_stream(std::uint64_t seed, random_purpose purpose, std::uint32_t a = 0, std::uint32_t b = 0,
+                            std::uint16_t c = 0) noexcept
+        : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}, a_(a), b_(b),
+          purpose_(static_cast<std::uint32_t>(purpose) << 16 | c) {}
 
     /// 32 uniform random bits.
     constexpr std::uint32_t bits(std::uint64_t i) const noexcept {
         auto const block = i / 4;
-        return philox::block(
-            key_, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), a_, purpose_})[i % 4];
+        return philox::block(key_, {static_cast<std::uint32_t>(block), b_, a_, purpose_})[i % 4];
     }
 
     /// Uniform in (0, 1), never 0 and never 1, on a grid of 2^24 values.
@@ -58,6 +58,7 @@ public:
 private:
     philox::key key_;
     std::uint32_t a_;
+    std::uint32_t b_;
     std::uint32_t purpose_;
 };
 

@@ -13,25 +13,28 @@
 #include <cstring>
 #include <span>
 
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// Swaps the bits of `mask` in `high` with those `shift` higher in `low`.
-inline void exchange(std::uint64_t& low, std::uint64_t& high, std::uint64_t mask, int shift) noexcept {
-    auto const difference = (low >> shift ^ high) & mask;
-    high ^= difference;
-    low ^= difference << shift;
-}
+using byte_vector = std::uint8_t __attribute__((vector_size(16)));
 
-/// Transposes 8 x 8 bytes: byte j of word i becomes byte i of word j, the lowest byte being 0.
-/// Written out: g++ -O2 leaves a loop a loop, and the whole gather then takes half as long again.
-inline void transpose_bytes(std::uint64_t (&w)[8]) noexcept {
-    constexpr std::uint64_t half = 0x00000000FFFFFFFF, quarter = 0x0000FFFF0000FFFF, eighth = 0x00FF00FF00FF00FF;
-    exchange(w[0], w[4], half, 32), exchange(w[1], w[5], half, 32);
-    exchange(w[2], w[6], half, 32), exchange(w[3], w[7], half, 32);
-    exchange(w[0], w[2], quarter, 16), exchange(w[1], w[3], quarter, 16);
-    exchange(w[4], w[6], quarter, 16), exchange(w[5], w[7], quarter, 16);
-    exchange(w[0], w[1], eighth, 8), exchange(w[2], w[3], eighth, 8);
-    exchange(w[4], w[5], eighth, 8), exchange(w[6], w[7], eighth, 8);
+/// One round of a perfect shuffle: row 2 i takes the low halves of rows i and i + Rows / 2 by turns, row 2 i + 1 the
+/// high ones. After log2(Rows) rounds the bytes of Rows rows of 16 stand column by column.
+template<std::size_t Rows>
+[[gnu::always_inline]] inline void shuffle_rows(byte_vector (&rows)[Rows]) noexcept {
+    byte_vector next[Rows];
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows / 2; ++i) {
+        auto const a = rows[i], b = rows[i + Rows / 2];
+        next[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+        next[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    }
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows; ++i) rows[i] = next[i];
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA
@@ -62,23 +65,22 @@ void gather_images(labelled_images const& images, std::span<std::uint32_t const>
         for (std::size_t lane = 0; lane < Lanes; ++lane) __builtin_prefetch(source[lane] + at);
     }
     std::size_t i = 0;
-    if constexpr (Lanes % 8 == 0 && std::endian::native == std::endian::little) {
-        constexpr std::size_t rows = 16; // pixels per tile: a tile stays in the first-level cache
-        std::uint8_t tile[rows * Lanes];
-        for (; i + rows <= values; i += rows) {
+    if constexpr (Lanes <= 16 && std::has_single_bit(Lanes)) {
+        constexpr std::size_t pixels = sizeof(detail::byte_vector); // of every image per tile
+        std::uint8_t tile[pixels * Lanes];
+        for (; i + pixels <= values; i += pixels) {
             if (i % line == 0 && i + ahead < values) {
                 for (std::size_t lane = 0; lane < Lanes; ++lane) __builtin_prefetch(source[lane] + i + ahead);
             }
-            for (std::size_t row = 0; row < rows; row += 8) {
-                for (std::size_t lane = 0; lane < Lanes; lane += 8) {
-                    std::uint64_t words[8];
-                    for (std::size_t k = 0; k < 8; ++k) std::memcpy(words + k, source[lane + k] + i + row, 8);
-                    detail::transpose_bytes(words);
-                    for (std::size_t k = 0; k < 8; ++k) std::memcpy(tile + (row + k) * Lanes + lane, words + k, 8);
-                }
-            }
+            detail::byte_vector rows[Lanes];
+#pragma GCC unroll 16
+            for (std::size_t lane = 0; lane < Lanes; ++lane) std::memcpy(&rows[lane], source[lane] + i, pixels);
+#pragma GCC unroll 4
+            for (std::size_t round = 1; round < Lanes; round *= 2) detail::shuffle_rows(rows);
+#pragma GCC unroll 16
+            for (std::size_t lane = 0; lane < Lanes; ++lane) std::memcpy(tile + lane * pixels, &rows[lane], pixels);
             auto* const to = out + i * Lanes;
-            for (std::size_t k = 0; k < rows * Lanes; ++k) to[k] = static_cast<T>(tile[k]) * scale;
+            for (std::size_t k = 0; k < pixels * Lanes; ++k) to[k] = static_cast<T>(tile[k]) * scale;
         }
     }
     for (; i < values; ++i) {
@@ -98,3 +100,7 @@ inline void prefetch_images(labelled_images const& images, std::span<std::uint32
 }
 
 } // namespace trireme::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif

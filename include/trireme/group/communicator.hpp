@@ -48,4 +48,13 @@ concept pull_communicator = communicator<C> &&
     c.count(b);
 };
 
+/// A communicator that a trainer's device can work with: it tells what the group costs, takes the number of the
+/// training step for its messages, and says between waits whether another rank has failed.
+template<class C>
+concept training_communicator = pull_communicator<C> && requires(C& c, C const& cc) {
+    { C::control_bytes } -> std::convertible_to<bytes_t>; // what the group itself takes per rank, for the plan
+    c.at_training_step(std::uint64_t{});                  // for the messages of late waits
+    cc.check_stopped();                                   // throws group_stopped if another rank has failed
+};
+
 } // namespace trireme

@@ -36,8 +36,8 @@ struct mesh_extent_check<N, false> {
 
 } // namespace detail
 
-/// Which devices compute together, and along which axes. `mesh<host, dp<2>>` is two devices of this process.
-/// The communicators between them come from the transport that the device kind brings along.
+/// Which devices compute together, and along which axes. `mesh<host, dp<2>>` is two devices of this process: threads,
+/// for the transport follows from the kind of device.
 template<class Device, class DataAxis = dp<1>>
 struct mesh {
     using device = Device;

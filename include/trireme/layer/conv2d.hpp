@@ -38,7 +38,9 @@ struct conv2d_kernel_rule {
 
 template<class... Where>
 struct conv2d_options_rule {
-    static_assert(rule_holds<Where...>, "TRI0013: conv2d needs at least one channel, kernel and stride");
+    static_assert(rule_holds<Where...>,
+                  "TRI0013: conv2d<Channels, kernel<K>, options...> takes at most one padding<P> and one "
+                  "stride<S>; Channels, K and S are at least 1");
 };
 
 namespace detail {
@@ -49,16 +51,34 @@ constexpr std::size_t smaller_side(shape const& s) noexcept {
     return s.extent[1] < s.extent[2] ? s.extent[1] : s.extent[2];
 }
 
+/// The N of an option of a layer; 0 for what is none.
+template<class T>
+inline constexpr std::size_t value_of_option = 0;
+template<template<std::size_t> class Option, std::size_t N>
+inline constexpr std::size_t value_of_option<Option<N>> = N;
+
+/// Whether a type is the option `Option<N>`.
+template<template<std::size_t> class Option, class T>
+inline constexpr bool is_option = false;
+template<template<std::size_t> class Option, std::size_t N>
+inline constexpr bool is_option<Option, Option<N>> = true;
+
+/// How often `Option` is among a layer's options; its N, or `Default` if it is not there.
+template<template<std::size_t> class Option, class... Options>
+constexpr std::size_t count_option() noexcept {
+    bool const is[] = {is_option<Option, Options>..., false};
+    std::size_t n = 0;
+    for (bool const it : is) n += it ? 1 : 0;
+    return n;
+}
 template<template<std::size_t> class Option, std::size_t Default, class... Options>
-struct option_value {
-    static constexpr std::size_t value = Default;
-};
-template<template<std::size_t> class Option, std::size_t Default, std::size_t N, class... Rest>
-struct option_value<Option, Default, Option<N>, Rest...> {
-    static constexpr std::size_t value = N;
-};
-template<template<std::size_t> class Option, std::size_t Default, class First, class... Rest>
-struct option_value<Option, Default, First, Rest...> : option_value<Option, Default, Rest...> {};
+constexpr std::size_t option_value() noexcept {
+    bool const is[] = {is_option<Option, Options>..., false};
+    std::size_t const value[] = {value_of_option<Options>..., 0};
+    for (std::size_t i = 0; i < sizeof...(Options); ++i)
+        if (is[i]) return value[i];
+    return Default;
+}
 
 } // namespace detail
 
@@ -68,10 +88,13 @@ struct option_value<Option, Default, First, Rest...> : option_value<Option, Defa
 /// Parameters: weight (Channels, C, K, K), bias (Channels), PyTorch's layout. Options: `padding<P>`, `stride<S>`.
 template<std::size_t Channels, class Kernel, class... Options>
 struct conv2d {
-    static constexpr std::size_t side = Kernel::value;
-    static constexpr std::size_t pad = detail::option_value<padding, 0, Options...>::value;
-    static constexpr std::size_t step = detail::option_value<stride, 1, Options...>::value;
-    static constexpr bool usable = Channels > 0 && side > 0 && step > 0;
+    static constexpr std::size_t side = detail::option_value<kernel, 0, Kernel>();
+    static constexpr std::size_t pad = detail::option_value<padding, 0, Options...>();
+    static constexpr std::size_t step = detail::option_value<stride, 1, Options...>();
+    static constexpr std::size_t paddings = detail::count_option<padding, Options...>();
+    static constexpr std::size_t strides = detail::count_option<stride, Options...>();
+    static constexpr bool usable = Channels > 0 && side > 0 && step > 0 && paddings <= 1 && strides <= 1 &&
+                                   paddings + strides == sizeof...(Options);
 
     static constexpr layer_description describe(shape in) noexcept {
         if (!usable || in.rank != 3 || in.extent[1] + 2 * pad < side || in.extent[2] + 2 * pad < side)

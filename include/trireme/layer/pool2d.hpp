@@ -25,7 +25,9 @@ struct pool2d_kernel_rule {
 
 template<class... Where>
 struct pool2d_options_rule {
-    static_assert(rule_holds<Where...>, "TRI0016: pooling needs a window and a stride of at least one");
+    static_assert(rule_holds<Where...>,
+                  "TRI0016: pooling takes the side of its window and at most one stride<S>, both at least 1; "
+                  "it has no padding");
 };
 
 namespace detail {
@@ -33,8 +35,9 @@ namespace detail {
 /// What average and maximum pooling share: shapes and rules. Rows and columns beyond the last full window are dropped.
 template<std::size_t Side, class... Options>
 struct pool2d {
-    static constexpr std::size_t step = option_value<stride, Side, Options...>::value;
-    static constexpr bool usable = Side > 0 && step > 0;
+    static constexpr std::size_t step = option_value<stride, Side, Options...>();
+    static constexpr bool usable = Side > 0 && step > 0 &&
+                                   sizeof...(Options) <= 1 && count_option<stride, Options...>() == sizeof...(Options);
 
     static constexpr layer_description describe(shape in) noexcept {
         if (!usable || in.rank != 3 || in.extent[1] < Side || in.extent[2] < Side) return refused(in);

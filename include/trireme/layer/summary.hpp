@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,8 +22,12 @@ std::string type_name() {
     text = text.substr(from + 4);
     text = text.substr(0, std::min(text.find(';'), text.rfind(']')));
     std::string name(text);
-    for (std::string_view drop : {"trireme::", "UL", "ul"})
-        for (auto at = name.find(drop); at != std::string::npos; at = name.find(drop)) name.erase(at, drop.size());
+    std::string_view const ours = "trireme::";
+    for (auto at = name.find(ours); at != std::string::npos; at = name.find(ours)) name.erase(at, ours.size());
+    for (std::size_t at = 1; at + 1 < name.size(); ++at) // 5ul, as g++ writes a size
+        if (name[at - 1] >= '0' && name[at - 1] <= '9' &&
+            (name.compare(at, 2, "ul") == 0 || name.compare(at, 2, "UL") == 0))
+            name.erase(at, 2);
     for (auto at = name.find(" >"); at != std::string::npos; at = name.find(" >")) name.erase(at, 1);
     return name;
 }
@@ -35,11 +38,14 @@ inline std::string to_string(shape const& s) {
     return text;
 }
 
-inline std::string table_line(char const* layer, std::string const& output, std::string const& parameters,
+/// One line of the table; a name that is too long pushes the rest to the right.
+inline std::string table_line(std::string layer, std::string const& output, std::string const& parameters,
                               std::string const& flops) {
-    char line[160];
-    std::snprintf(line, sizeof line, "%-36s %14s %12s %14s", layer, output.c_str(), parameters.c_str(), flops.c_str());
-    std::string text = line;
+    auto const right = [](std::string const& text, std::size_t width) {
+        return std::string(text.size() < width ? width - text.size() : 0, ' ') + text;
+    };
+    if (layer.size() < 36) layer.resize(36, ' ');
+    auto text = layer + ' ' + right(output, 14) + ' ' + right(parameters, 12) + ' ' + right(flops, 14);
     text.erase(text.find_last_not_of(' ') + 1);
     return text + '\n';
 }
@@ -63,7 +69,7 @@ std::string network_table() {
         std::string const names[] = {detail::type_name<typename Network::template layer_type<Index>>()..., ""};
         for (std::size_t i = 0; i < Network::depth; ++i) {
             auto const& d = Network::row(i).description;
-            text += detail::table_line(names[i].c_str(), detail::to_string(d.output),
+            text += detail::table_line(names[i], detail::to_string(d.output),
                                        d.parameter_count == 0 ? "" : with_commas(d.parameter_elements()),
                                        d.forward_flops == 0 ? "" : with_commas(d.forward_flops));
         }

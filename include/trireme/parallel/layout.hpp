@@ -65,6 +65,9 @@ inline constexpr std::size_t max_logical_shards = 4096;
 /// take longer than the run.
 inline constexpr int max_devices = 256;
 
+/// Samples of one step, as many as an order of samples can number.
+inline constexpr std::size_t max_batch = 0xFFFFFFFF;
+
 /// The checks that the compiler makes on static layouts, for layouts chosen by options. Throws usage_error.
 inline void check_layout(data_parallel_layout const& l, std::size_t batch) {
     auto const number = [](auto n) { return std::to_string(n); };
@@ -72,6 +75,9 @@ inline void check_layout(data_parallel_layout const& l, std::size_t batch) {
     if (l.devices > max_devices)
         throw usage_error("devices = " + number(l.devices) + ": one process has at most " + number(max_devices));
     if (batch < 1) throw usage_error("batch = 0: a step needs at least one sample; set the option `batch`");
+    if (batch > max_batch)
+        throw usage_error("batch = " + number(batch) + ": at most " + number(max_batch) +
+                          " samples; was a negative number given?");
     if (batch < static_cast<std::size_t>(l.devices))
         throw usage_error(
             "batch = " + number(batch) + " on " + number(l.devices) +

@@ -47,7 +47,14 @@ public:
         constexpr auto in = Model::network::input_extents::shape;
         auto const number = [](std::size_t n) { return std::to_string(n); };
         if (images.size() == 0) throw usage_error("the data set is empty: a step needs at least one sample");
-        if (images.values_per_image() != in.size())
+        bool const fits = in.rank == 3 ? in == make_shape(images.channels(), images.height(), images.width())
+                                       : in.size() == images.values_per_image();
+        if (!fits && in.size() == images.values_per_image())
+            throw usage_error("the images are " + number(images.channels()) + " x " + number(images.height()) + " x " +
+                              number(images.width()) +
+                              ", the network's input is not, though it has as many values: write "
+                              "the input<...> of the network in the shape of the images");
+        if (!fits)
             throw usage_error("the images have " + number(images.values_per_image()) +
                               " values each, the network's input " + number(in.size()) +
                               ": the input<...> of the network must be the shape of the images");

@@ -98,6 +98,19 @@ struct logical_shards_rule {
                   "raise V in reproducible<fixed_tree, V>, or use fewer devices");
 };
 template<class... Where>
+struct policy_argument_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>>, kernels a policy with "
+        "`lanes`, initialise a method with `value`, precision f32 or f64");
+};
+template<class... Where>
+struct layout_limit_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0044: one process has at most 256 devices, and a reproducible trainer at most "
+                  "4096 logical shards: use fewer");
+};
+template<class... Where>
 struct reproducible_order_rule {
     static_assert(rule_holds<Where...>, "TRI0028: the first argument of reproducible is fixed_tree");
 };
@@ -169,15 +182,58 @@ struct not_reproducible {
 
 } // namespace detail
 
+namespace detail {
+
+template<class M>
+inline constexpr bool is_host_mesh = false;
+template<class Axis>
+inline constexpr bool is_host_mesh<mesh<host, Axis>> = requires {
+    Axis::extent;
+};
+
+/// Whether a policy's argument can be what its place needs; the kernels that a network asks for are found when it is
+/// instantiated.
+template<class P>
+inline constexpr bool argument_fits = true;
+template<class M>
+inline constexpr bool argument_fits<on<M>> = is_host_mesh<M>;
+template<class K>
+inline constexpr bool argument_fits<kernels<K>> = requires {
+    K::template lanes<float>;
+};
+template<class M>
+inline constexpr bool argument_fits<initialise<M>> = requires(parameter_tensor const& p, random_stream const& r) {
+    M::value(p, r, std::uint64_t{});
+};
+template<class D>
+inline constexpr bool argument_fits<precision<D>> = std::is_same_v<D, f32> || std::is_same_v<D, f64>;
+
+/// The first policy whose argument does not fit, npos if all do.
+template<class... P>
+constexpr std::size_t misfit() noexcept {
+    constexpr bool fits[sizeof...(P) + 1] = {argument_fits<P>..., true};
+    for (std::size_t i = 0; i < sizeof...(P); ++i)
+        if (!fits[i]) return i;
+    return npos;
+}
+
+/// The policy of one kind, or its default; the default, too, where the argument does not fit, so that one mistake is
+/// one error.
+template<policy_kind K, class Default, class... P>
+using usable_policy_or =
+    std::conditional_t<argument_fits<policy_or<K, Default, P...>>, policy_or<K, Default, P...>, Default>;
+
+} // namespace detail
+
 /// The answers that a trainer works with.
 template<class... P>
 struct trainer_policies {
-    using mesh = typename detail::policy_or<policy_kind::devices, on<trireme::mesh<host, dp<1>>>, P...>::mesh;
+    using mesh = typename detail::usable_policy_or<policy_kind::devices, on<trireme::mesh<host, dp<1>>>, P...>::mesh;
     using named_strategy = typename detail::policy_or<policy_kind::reduction, reduce_by<direct>, P...>::strategy;
-    using kernel_policy = typename detail::policy_or<policy_kind::kernels, kernels<portable>, P...>::policy;
+    using kernel_policy = typename detail::usable_policy_or<policy_kind::kernels, kernels<portable>, P...>::policy;
     using initialiser =
-        typename detail::policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
-    using dtype = typename detail::policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
+        typename detail::usable_policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
+    using dtype = typename detail::usable_policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
     using faults = typename detail::policy_or<policy_kind::faults, with_faults<no_faults>, P...>::faults;
 
     static constexpr int devices = mesh::data_extent;
@@ -203,6 +259,8 @@ constexpr auto broken_policy_rule() {
     } else if constexpr (set::doubled != npos) {
         return pack<doubled_policy_rule<at_policy<set::doubles, type_at<set::doubles, P...>>,
                                         at_policy<set::doubled, type_at<set::doubled, P...>>>>{};
+    } else if constexpr (misfit<P...>() != npos) {
+        return pack<policy_argument_rule<at_policy<misfit<P...>(), type_at<misfit<P...>(), P...>>>>{};
     } else {
         using answers = trainer_policies<P...>;
         using named = typename answers::named_strategy;
@@ -214,6 +272,10 @@ constexpr auto broken_policy_rule() {
             return pack<reproducible_order_rule<repeat>>{};
         else if constexpr (repeats && repeat::shards < 1 && repeat::shards != dynamic)
             return pack<reproducible_shards_rule<repeat>>{};
+        else if constexpr (answers::devices > max_devices || answers::shards > static_cast<int>(max_logical_shards))
+            return pack<layout_limit_rule<
+                gets<devices<answers::devices>>,
+                gets<words::shards<static_cast<std::size_t>(answers::shards < 0 ? 0 : answers::shards)>>>>{};
         else if constexpr (!answers::is_strategy)
             return pack<strategy_rule<gets<named>>>{};
         else if constexpr (answers::shards > 0 && answers::strategy_is_named && !std::is_same_v<named, direct>)

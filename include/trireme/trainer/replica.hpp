@@ -44,7 +44,7 @@ struct step_times {
 };
 
 /// One device's copy of the model and its part of every step. All of its memory comes from its communicator.
-template<class Model, class Communicator>
+template<class Model, training_communicator Communicator>
 class replica {
 public:
     using T = typename Model::value_type;
@@ -77,13 +77,14 @@ public:
             auto* const gradients = gradient_slot(tree.depth());
             std::memset(gradients, 0, Model::arena_elements * sizeof(T));
             auto const mine = part(indices.size(), shard, layout_.shards());
-            losses[shard] = 0;
+            double loss = 0;
             for (auto at = mine.begin; at < mine.end; at += lanes) {
                 comm.check_stopped();
                 auto const samples = indices.subspan(at, std::min(lanes, mine.end - at));
                 auto const next = indices.subspan(at + samples.size(), std::min(lanes, mine.end - at - samples.size()));
-                losses[shard] += granule<Faults>(comm, images, samples, next, batch_weight, gradients, number);
+                loss += granule<Faults>(comm, images, samples, next, batch_weight, gradients, number);
             }
+            losses[shard] = loss;
             tree.push({shard, shard + 1}, merge);
         }
 

@@ -57,15 +57,16 @@ struct epoch_report {
 };
 
 inline std::string to_string(epoch_report const& e) {
-    char line[200];
-    auto used = std::snprintf(line, sizeof line, "epoch %d  loss %.4f", e.epoch, e.loss);
-    if (e.tested)
-        used += std::snprintf(line + used, sizeof line - static_cast<std::size_t>(used), "  test accuracy %.4f",
-                              e.test.accuracy);
-    std::snprintf(line + used, sizeof line - static_cast<std::size_t>(used),
-                  "  %.0f samples/s  %d device%s  sync %.1f%%  data %.2f%%", e.samples_per_second, e.devices,
-                  e.devices == 1 ? "" : "s", 100 * e.sync_share, 100 * e.data_share);
-    return line;
+    auto const number = [](char const* format, double value) {
+        char text[400]; // a double in %f is shorter
+        std::snprintf(text, sizeof text, format, value);
+        return std::string(text);
+    };
+    auto line = "epoch " + std::to_string(e.epoch) + "  loss " + number(e.loss < 1e6 ? "%.4f" : "%.4g", e.loss);
+    if (e.tested) line += "  test accuracy " + number("%.4f", e.test.accuracy);
+    line += "  " + number("%.0f", e.samples_per_second) + " samples/s  " + std::to_string(e.devices) + " device" +
+            (e.devices == 1 ? "" : "s");
+    return line + "  sync " + number("%.1f%%", 100 * e.sync_share) + "  data " + number("%.2f%%", 100 * e.data_share);
 }
 
 template<class Traits>

@@ -84,8 +84,9 @@ public:
         return plan(b, data_parallel_layout{policies::devices, strategy_choice(typename policies::strategy{}),
                                             static_cast<std::size_t>(policies::shards)});
     }
-    /// The same for a layout chosen when the program runs.
+    /// The same for a layout chosen when the program runs. Throws usage_error if it has no device.
     static constexpr training_plan plan(batch b, data_parallel_layout const& layout) {
+        if (layout.devices < 1) throw usage_error("a plan needs at least one device: set the option `devices`");
         training_plan p;
         p.parameters = network_type::parameters;
         p.arena_elements = model_type::arena_elements;
@@ -131,9 +132,11 @@ public:
     /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`.
     /// Each epoch visits every sample of data.train once, in an order shuffled from the seed, and ends with a test on
     /// data.test if that is not empty. `observe(progress_report const&)` is called after every step, on the caller's
-    /// thread; it is copied (pass std::ref of one that keeps state).
+    /// thread; it is copied (pass std::ref of one that keeps state), must not use the trainer, and ends the fit as a
+    /// device_error of device 0 if it throws. Throws usage_error for a negative number of epochs.
     template<class Observer = no_observer>
     epoch_range<trainer, Observer> fit(dataset data, fit_options const& o, Observer observe = {}) {
+        if (o.epochs < 0) throw usage_error("epochs = " + std::to_string(o.epochs) + ": it must not be negative");
         return {*this, std::move(data), o, std::move(observe)};
     }
 
@@ -178,31 +181,55 @@ public:
 
     /// The parameters of device `rank`, in canonical coordinates: layer by layer, tensor by tensor. All devices hold
     /// the same; the view is valid until the next step.
-    std::span<value_type const> parameters(int rank = 0) const { return engine_->at(rank).parameters(); }
+    std::span<value_type const> parameters(int rank = 0) const { return ready().at(checked_rank(rank)).parameters(); }
 
     /// Sets the parameters of all devices.
     void load_parameters(std::span<value_type const> values) {
         if (values.size() != network_type::parameters)
             throw usage_error("load_parameters was given " + std::to_string(values.size()) +
                               " values, the network has " + std::to_string(network_type::parameters) + " parameters");
-        for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), ready().at(r).parameters().begin());
+        auto& e = ready();
+        for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), e.at(r).parameters().begin());
     }
 
-    void learning_rate(float rate) noexcept { engine_->options.learning_rate = rate; }
+    /// The options, `learning_rate` and the like as they are now.
+    options const& current_options() const noexcept { return engine_->options; }
+
+    /// Sets the learning rate of all further steps. Throws usage_error if it is negative or not finite.
+    void set_learning_rate(float rate) {
+        auto changed = ready().options;
+        changed.learning_rate = rate;
+        optimizer_type::check(changed);
+        engine_->options = changed;
+    }
 
     /// What device `rank` has read from its peers since construction, as the transport counted it.
-    traffic wire(int rank) const noexcept { return group_.at(rank).pulled(); }
+    traffic wire(int rank) const {
+        ready();
+        return group_.at(checked_rank(rank)).pulled();
+    }
 
 private:
     trainer(options const& o, data_parallel_layout const& layout)
         : engine_((check_layout(layout, o.batch.samples), optimizer_type::check(o),
                    std::make_shared<engine_type>(o, layout))),
           group_(layout.devices, o.deadline) {
+        engine_->indices.reserve(o.batch.samples);
         run([](engine_type& e, threads::communicator& c) { e.construct(c); });
     }
 
-    /// The engine, if no device has failed: one that is stuck may still be reading from it.
+    int checked_rank(int rank) const {
+        if (rank >= 0 && rank < devices()) return rank;
+        throw usage_error("device " + std::to_string(rank) + " was asked for, this trainer has " +
+                          std::to_string(devices()));
+    }
+
+    /// The engine, if nobody is using it: no device has failed (one that is stuck may still be reading), and no job is
+    /// running (an observer is called while the other devices are in the next step).
     engine_type& ready() const {
+        if (running_)
+            throw usage_error("a trainer was used from inside its own fit: an observer may look at the report it is "
+                              "given; evaluate, step and the rest wait for the end of the epoch");
         if (group_.stopped())
             throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
         return *engine_;
@@ -211,11 +238,17 @@ private:
     /// Runs a function of (engine, communicator) without captures on every device. Allocates nothing.
     template<class Job>
     void run(Job) {
+        struct flag {
+            bool& up;
+            explicit flag(bool& f) : up(f) { up = true; }
+            ~flag() { up = false; }
+        } const running(running_);
         group_.run({engine_, [](void* e, threads::communicator& c) { Job{}(*static_cast<engine_type*>(e), c); }});
     }
 
     std::shared_ptr<engine_type> engine_;
     threads::group group_;
+    bool running_ = false; ///< a job is in progress, on the thread that uses this trainer
 };
 
 /// A trainer whose devices all hold the whole model and share the batch.

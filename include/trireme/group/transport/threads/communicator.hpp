@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -165,12 +166,13 @@ private:
     }
 
     std::string late_message(int guilty, int source, operation const& what) const {
-        auto const limit = std::to_string(state_->wait_limit.count());
-        auto text = "device " + std::to_string(guilty) + " did not arrive within the deadline of " +
-                    limit.substr(0, limit.find('.') + 3) + " s: device " + std::to_string(rank_) +
-                    " waited for device " + std::to_string(source) + " in " + what.name + " (" + what.strategy +
-                    ", schedule step " + std::to_string(what.step) + ") of training step " +
-                    std::to_string(training_step_) + "; if it is only slow, raise the option `deadline`";
+        char limit[32];
+        std::snprintf(limit, sizeof limit, "%g", state_->wait_limit.count());
+        auto text = "device " + std::to_string(guilty) + " did not arrive within the deadline of " + limit +
+                    " s: device " + std::to_string(rank_) + " waited for device " + std::to_string(source) + " in " +
+                    what.name + " (" + what.strategy + ", schedule step " + std::to_string(what.step) +
+                    ") of training step " + std::to_string(training_step_) +
+                    "; if it is only slow, raise the option `deadline`";
         return text;
     }
 

@@ -15,8 +15,8 @@ namespace trireme::threads {
 /// rank 0; the others are started once and live as long as the group.
 ///
 /// A function that throws on one rank stops all of them; `run` then throws a device_error that names the rank. A rank
-/// that does not come back by the deadline is named by a deadline_error and left behind: it keeps what it uses alive,
-/// and ends by itself when it wakes. A group that has been stopped stays stopped.
+/// that does not come back in time is named by a deadline_error and left behind: the group's memory, its arenas and the
+/// job's context stay alive until it wakes and ends by itself. A group that has been stopped stays stopped.
 class group {
 public:
     /// A job: what it works on, kept alive while any rank is in it, and the function.
@@ -42,15 +42,18 @@ public:
     int size() const noexcept { return shared_->state->size(); }
     bool stopped() const noexcept { return shared_->state->stopped().load(); }
 
-    /// Runs `f(communicator&)` on every rank and returns when all have finished.
+    /// Runs `f(communicator&)` on every rank and returns when all have finished. What `f` captures by reference must
+    /// outlive a rank that is late: after an error the others are waited for until the deadline, but not longer.
     template<class F>
     void run(F f) {
         auto context = std::make_shared<F>(std::move(f));
-        run(job{std::move(context), [](void* p, communicator& c) { (*static_cast<F*>(p))(c); }});
+        run(job{std::move(context), [](void* p, communicator& c) { (*static_cast<F*>(p))(c); }},
+            shared_->state->wait_limit);
     }
 
-    /// The same without an allocation.
-    void run(job j) {
+    /// The same without an allocation, for a context that is owned: after an error a rank that is stuck is waited for
+    /// no longer than `grace`.
+    void run(job j, std::chrono::duration<double> grace = std::chrono::milliseconds(500)) {
         if (stopped())
             throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
         auto& state = *shared_->state;
@@ -58,7 +61,7 @@ public:
         ++jobs_;
         for (int r = 1; r < size(); ++r) state.slot(r).issued.advance_to(jobs_);
         perform(*shared_, 0);
-        await_others();
+        await_others(std::min(grace, state.wait_limit));
         if (stopped()) state.rethrow();
         shared_->current = {};
     }
@@ -79,17 +82,14 @@ private:
         std::atomic<bool> quit{false};
     };
 
-    /// After a rank has failed the others come back soon; one that is stuck is not waited for longer than this.
-    static constexpr std::chrono::duration<double> grace = std::chrono::milliseconds(500);
-
     static int checked(int ranks) {
         if (ranks < 1) throw usage_error("a group needs at least one device, not " + std::to_string(ranks));
         return ranks;
     }
 
     /// Waits for all other ranks to come back from the current job: until the deadline, or, once the group is stopped,
-    /// for one short grace that they share.
-    void await_others() {
+    /// for one `grace` that they share.
+    void await_others(std::chrono::duration<double> grace) {
         auto& state = *shared_->state;
         std::atomic<bool> const never{false};
         auto limit = deadline::in(state.wait_limit);
@@ -100,12 +100,14 @@ private:
             if (how == progress::outcome::reached) continue;
             if (how == progress::outcome::late && !in_grace) {
                 auto const guilty = state.culprit(r); // r itself may be waiting for another
-                auto const text = "device " + std::to_string(guilty) +
-                                  " did not finish within the deadline after device 0 had; if it is only slow, raise "
-                                  "the option `deadline`";
+                auto const text = guilty == 0 ? "device 0 has returned, but device " + std::to_string(r) +
+                                                    " waits for it in a collective that device 0 did not enter"
+                                              : "device " + std::to_string(guilty) +
+                                                    " did not finish within the deadline after device 0 had; if it is "
+                                                    "only slow, raise the option `deadline`";
                 state.stop(guilty, std::make_exception_ptr(deadline_error(guilty, text)));
             }
-            if (!in_grace) limit = deadline::in(std::min(grace, state.wait_limit));
+            if (!in_grace) limit = deadline::in(grace);
             in_grace = true;
             finished.wait(jobs_, never, limit, state.waiting, [] {});
         }
