@@ -5,6 +5,7 @@
 #include <trireme/device/geometry.hpp>
 #include <trireme/layer/layer.hpp>
 
+#include <iterator>
 #include <type_traits>
 
 namespace trireme {
@@ -75,7 +76,7 @@ template<template<std::size_t> class Option, std::size_t Default, class... Optio
 constexpr std::size_t option_value() noexcept {
     bool const is[] = {is_option<Option, Options>..., false};
     std::size_t const value[] = {value_of_option<Options>..., 0};
-    for (std::size_t i = 0; i < sizeof...(Options); ++i)
+    for (std::size_t i = 0; i + 1 < std::size(is); ++i)
         if (is[i]) return value[i];
     return Default;
 }

@@ -54,6 +54,11 @@ TRIREME_NOINLINE void run_backward_weights(T const* x, T const* y, T const* dy, 
 
 namespace trireme::inline TRIREME_ISA {
 
+/// What a pass does between two layers, if nothing is asked for.
+struct nothing_between {
+    void operator()() const noexcept {}
+};
+
 /// One granule's way through a network: a straight line of calls, one per layer, on an activation arena laid out by
 /// plan_activations. Nothing is allocated, nothing is looked up.
 template<class Network, class Kernels, class T>
@@ -69,18 +74,22 @@ public:
     T const* output() const noexcept { return arena_ + plan.value[Network::depth]; }
     T* output_gradient() const noexcept { return arena_ + plan.gradient[Network::depth]; }
 
-    void forward(T const* parameters) const {
+    /// `between()` is called after every layer: the place for what should go on beside the computation.
+    template<class Between = nothing_between>
+    void forward(T const* parameters, Between&& between = {}) const {
         [&]<std::size_t... Index>(std::index_sequence<Index...>) {
-            int const in_order[] = {0, (forward_through<Index>(parameters), 0)...};
+            int const in_order[] = {0, (forward_through<Index>(parameters), between(), 0)...};
             (void)in_order;
         }
         (std::make_index_sequence<Network::depth>{});
     }
 
     /// Adds the granule's gradients to `gradients`; needs the forward pass just made.
-    void backward(T const* parameters, T* gradients) const {
+    template<class Between = nothing_between>
+    void backward(T const* parameters, T* gradients, Between&& between = {}) const {
         [&]<std::size_t... Index>(std::index_sequence<Index...>) {
-            int const in_order[] = {0, (backward_through<Network::depth - 1 - Index>(parameters, gradients), 0)...};
+            int const in_order[] = {
+                0, (backward_through<Network::depth - 1 - Index>(parameters, gradients), between(), 0)...};
             (void)in_order;
         }
         (std::make_index_sequence<Network::depth - Network::first_trainable>{});

@@ -162,16 +162,16 @@ private:
 
         auto const start = clock::now();
         gather_images<lanes>(images, samples, pixel_scale, pass.input(), labels);
-        prefetch_images(images, next);
         times_.data += seconds(start, clock::now());
         for (std::size_t lane = 0; lane < lanes; ++lane) weight[lane] = lane < samples.size() ? batch_weight : T{0};
 
         Faults::at(fault_point::forward, comm.rank(), number);
-        pass.forward(parameters);
+        image_prefetch fetch_next(images, next);
+        pass.forward(parameters, fetch_next);
         Model::loss::template gradient<typename Model::output, lanes>(typename Model::kernels{}, pass.output(), labels,
                                                                       weight, pass.output_gradient(), loss);
         Faults::at(fault_point::backward, comm.rank(), number);
-        pass.backward(parameters, gradients);
+        pass.backward(parameters, gradients, fetch_next);
 
         double sum = 0;
         for (std::size_t lane = 0; lane < samples.size(); ++lane) sum += static_cast<double>(loss[lane]);
