@@ -29,27 +29,4 @@ struct i32 {
     static constexpr std::size_t bytes = 4;
 };
 
-template<class T>
-struct dtype_of;
-template<>
-struct dtype_of<float> {
-    using type = f32;
-};
-template<>
-struct dtype_of<double> {
-    using type = f64;
-};
-template<>
-struct dtype_of<std::uint8_t> {
-    using type = u8;
-};
-template<>
-struct dtype_of<std::int32_t> {
-    using type = i32;
-};
-
-/// `dtype_t<float>` is `f32`.
-template<class T>
-using dtype_t = typename dtype_of<T>::type;
-
 } // namespace trireme

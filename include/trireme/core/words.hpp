@@ -27,15 +27,9 @@ struct gets;
 template<int>
 struct rank;
 template<std::size_t>
-struct height;
-template<std::size_t>
-struct width;
-template<std::size_t>
 struct at_most;
 template<std::size_t>
 struct at_least;
-template<std::size_t>
-struct values;
 template<std::size_t Position, class Policy>
 struct at_policy;
 template<int>

@@ -48,9 +48,4 @@ struct mesh {
     static constexpr rule checked{};
 };
 
-template<class T>
-inline constexpr bool is_mesh = false;
-template<class Device, class DataAxis>
-inline constexpr bool is_mesh<mesh<Device, DataAxis>> = true;
-
 } // namespace trireme

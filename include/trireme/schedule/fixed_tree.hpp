@@ -17,8 +17,6 @@ namespace trireme {
 /// A device that owns a contiguous range of shards folds what it can alone, and keeps at most 2 log2(V) blocks; pushing
 /// the blocks of all devices in order completes the same tree. Bits therefore do not depend on the number of devices.
 struct fixed_tree {
-    static constexpr char const* name = "fixed_tree";
-
     /// Merges that follow when a block ending before `end` lies on a stack of blocks: true if the top two are halves of
     /// one aligned block.
     static constexpr bool merges(range left, range right) noexcept {
@@ -45,7 +43,6 @@ struct fixed_tree {
 
         constexpr std::size_t depth() const noexcept { return depth_; }
         constexpr range block(std::size_t i) const noexcept { return blocks_[i]; }
-        constexpr void clear() noexcept { depth_ = 0; }
 
     private:
         template<class Merge>

@@ -105,7 +105,6 @@ public:
 
     int rank() const noexcept { return rank_; }
     int size() const noexcept { return state_->size(); }
-    std::chrono::duration<double> wait_limit() const noexcept { return state_->wait_limit; }
 
     /// Zeroed memory that peers can read. Every rank calls it in the same order; a peer may use the result once a
     /// collective has been entered.
