@@ -144,6 +144,6 @@ stage asan+ubsan "$cxx" quick "$sanitized -Db_sanitize=address,undefined" \
 
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
 # shellcheck disable=SC2086
-stage tsan "$cxx" quick "$sanitized -Db_sanitize=thread -Dtest_folders=device,group,collective,parallel,data,trainer" \
+stage tsan "$cxx" quick "$sanitized -Db_sanitize=thread -Dtest_folders=group,collective,parallel,trainer" \
     $once -t 8 ${still:+"$still"}
 finish
