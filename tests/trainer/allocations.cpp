@@ -26,6 +26,17 @@ TEST_SUITE("trainer/allocations") {
                 }
     }
 
+    TEST_CASE("a small first step makes room for a whole batch") {
+        auto const images = made_up(64);
+        auto const part = images.take(0, 5);
+        any_layout<small> t({.batch = 64, .devices = 2});
+        t.step(part);
+        auto const before = allocation_hook::allocations.load();
+        t.step(images);
+        t.step(part);
+        CHECK(allocation_hook::allocations == before);
+    }
+
     TEST_CASE("an epoch allocates nothing after the first") {
         auto const images = made_up(200);
         any_layout<small> t({.batch = 64, .devices = 2});

@@ -35,6 +35,16 @@ struct sgd_momentum_options {
     typename Choices::logical_shards logical_shards = {};
 };
 
+namespace detail {
+
+template<class Options>
+void check_momentum_options(Options const& o) {
+    check_common_options(o);
+    check_rate("momentum", static_cast<double>(o.momentum), 1.0);
+}
+
+} // namespace detail
+
 /// Stochastic gradient descent: w -= learning_rate * d with d = gradient + weight_decay * w. Keeps no state.
 struct sgd {
     static constexpr char const* name = "sgd";
@@ -58,10 +68,7 @@ struct sgd_momentum {
     template<class Choices>
     using options = sgd_momentum_options<Choices>;
 
-    static void check(auto const& o) {
-        detail::check_common_options(o);
-        detail::check_rate("momentum", static_cast<double>(o.momentum), 1.0);
-    }
+    static void check(auto const& o) { detail::check_momentum_options(o); }
 
     template<class Kernels, class T, class Options>
     static void update(Kernels policy, T* w, T const* gradient, T* velocity, std::size_t n, Options const& o) noexcept {
@@ -78,10 +85,7 @@ struct sgd_nesterov {
     template<class Choices>
     using options = sgd_momentum_options<Choices>;
 
-    static void check(auto const& o) {
-        detail::check_common_options(o);
-        detail::check_rate("momentum", static_cast<double>(o.momentum), 1.0);
-    }
+    static void check(auto const& o) { detail::check_momentum_options(o); }
 
     template<class Kernels, class T, class Options>
     static void update(Kernels policy, T* w, T const* gradient, T* velocity, std::size_t n, Options const& o) noexcept {

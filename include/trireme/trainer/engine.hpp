@@ -10,6 +10,7 @@
 #include <trireme/trainer/replica.hpp>
 #include <trireme/trainer/report.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -65,6 +66,14 @@ public:
         images_ = images;
     }
 
+    /// All images in use, in their order, as one batch: what `step` of the trainer trains on. Allocates only for more
+    /// images than ever before, and then for a batch of the options, too.
+    void number_all() {
+        if (all_.capacity() < images_.size()) all_.reserve(std::max(images_.size(), options.batch.samples));
+        while (all_.size() < images_.size()) all_.push_back(static_cast<std::uint32_t>(all_.size()));
+    }
+    std::span<std::uint32_t const> all() const noexcept { return std::span(all_).first(images_.size()); }
+
     /// One step on `batch` of the images in use; every device calls it. Returns the number of the step.
     std::uint64_t step(communicator& c, std::span<std::uint32_t const> batch) {
         auto& mine = at(c.rank());
@@ -75,7 +84,7 @@ public:
 
     /// The mean loss of step `number`, for device 0 to ask after it and before its next. Shards are added in their
     /// fixed tree, so that the figure is as reproducible as the weights.
-    double mean_loss(std::uint64_t number, std::size_t samples) const {
+    double mean_loss(std::uint64_t number, std::size_t samples) {
         return in_fixed_tree([&](std::size_t s) { return losses_of(number)[s]; }) / static_cast<double>(samples);
     }
 
@@ -112,7 +121,6 @@ public:
 
     Options options;
     data_parallel_layout const layout;
-    std::vector<std::uint32_t> indices; ///< the batch of a single step
     epoch_order order{0, 0};
     std::uint32_t epochs = 0; ///< begun since construction
     double loss_sum = 0;      ///< over the samples of the current epoch
@@ -122,9 +130,7 @@ public:
 private:
     /// Losses of two steps are kept: a device may be one step ahead of device 0, never two, for no collective ends
     /// before everybody has entered it.
-    double* losses_of(std::uint64_t number) const noexcept {
-        return const_cast<double*>(losses_.data()) + (number % 2) * layout.shards();
-    }
+    double* losses_of(std::uint64_t number) noexcept { return losses_.data() + (number % 2) * layout.shards(); }
 
     template<class Value>
     double in_fixed_tree(Value&& value) const {
@@ -140,6 +146,7 @@ private:
     }
 
     std::vector<std::unique_ptr<replica<Model, communicator>>> replicas_;
+    std::vector<std::uint32_t> all_; ///< 0, 1, 2, ...
     std::vector<double> losses_;
     std::vector<std::size_t> correct_;
     labelled_images images_;

@@ -180,10 +180,6 @@ struct not_reproducible {
     static constexpr int shards = 0;
 };
 
-} // namespace detail
-
-namespace detail {
-
 template<class M>
 inline constexpr bool is_host_mesh = false;
 template<class Axis>

@@ -111,12 +111,8 @@ public:
     step_report step(labelled_images const& samples) {
         auto& e = ready();
         e.use(samples);
-        auto& indices = e.indices;
-        if (indices.size() != samples.size()) {
-            indices.resize(samples.size());
-            for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::uint32_t>(i);
-        }
-        run([](engine_type& en, threads::communicator& c) { en.step(c, en.indices); });
+        e.number_all();
+        run([](engine_type& en, threads::communicator& c) { en.step(c, en.all()); });
         auto const number = e.at(0).steps();
         return {number, e.mean_loss(number, samples.size()), samples.size()};
     }
@@ -214,7 +210,6 @@ private:
         : engine_((check_layout(layout, o.batch.samples), optimizer_type::check(o),
                    std::make_shared<engine_type>(o, layout))),
           group_(layout.devices, o.deadline) {
-        engine_->indices.reserve(o.batch.samples);
         run([](engine_type& e, threads::communicator& c) { e.construct(c); });
     }
 
