@@ -3,10 +3,13 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
 #include <trireme/layer/activation_plan.hpp>
 #include <trireme/layer/network.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 namespace trireme::detail::inline TRIREME_ISA {
@@ -59,12 +62,39 @@ struct nothing_between {
     void operator()() const noexcept {}
 };
 
+/// Up to how many samples these kernels take one by one; see device/host/kernels.hpp.
+template<class Kernels, class T>
+inline constexpr std::size_t one_by_one = [] {
+    if constexpr (requires { Kernels::template one_by_one<T>; })
+        return Kernels::template one_by_one<T>;
+    else
+        return std::size_t{0};
+}();
+
+template<std::size_t N>
+using lane_count = std::integral_constant<std::size_t, N>;
+
+/// Cuts samples into granules: f(lane_count<N>, range) for each, N samples at most; the few that are left over at the
+/// end one by one, if the kernels say so. The cut depends on the number of samples alone.
+template<class Kernels, class T, class F>
+void for_granules(range samples, F&& f) {
+    constexpr std::size_t lanes = Kernels::template lanes<T>, few = one_by_one<Kernels, T>;
+    auto at = samples.begin;
+    while (samples.end - at > few) {
+        auto const end = std::min(at + lanes, samples.end);
+        f(lane_count<lanes>{}, range{at, end});
+        at = end;
+    }
+    if constexpr (few != 0)
+        for (; at < samples.end; ++at) f(lane_count<1>{}, range{at, at + 1});
+}
+
 /// One granule's way through a network: a straight line of calls, one per layer, on an activation arena laid out by
 /// plan_activations. Nothing is allocated, nothing is looked up.
-template<class Network, class Kernels, class T>
+template<class Network, class Kernels, class T, std::size_t Lanes = Kernels::template lanes<T>>
 class granule_pass {
 public:
-    static constexpr std::size_t lanes = Kernels::template lanes<T>;
+    static constexpr std::size_t lanes = Lanes;
     static constexpr activation_plan<Network::depth> plan = plan_activations<Network>(lanes, sizeof(T));
 
     explicit granule_pass(T* arena) noexcept : arena_(arena) {}

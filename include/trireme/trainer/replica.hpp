@@ -29,8 +29,13 @@ struct model {
     using kernels = Kernels;
     using value_type = T;
 
-    using pass = granule_pass<Network, Kernels, T>;
+    template<std::size_t Lanes>
+    using pass = granule_pass<Network, Kernels, T, Lanes>;
     using output = typename Network::output_extents;
+
+    /// Elements of the activation arena: one granule, or one sample where samples go one by one.
+    static constexpr std::size_t activation_elements =
+        std::max(pass<Kernels::template lanes<T>>::plan.elements, one_by_one<Kernels, T> == 0 ? 0 : pass<1>::plan.elements);
 
     /// Elements of the parameter arena: all parameters, padded to whole cache lines.
     static constexpr std::size_t arena_elements = round_up(Network::parameters, cache_line / sizeof(T));
@@ -48,14 +53,13 @@ template<class Model, training_communicator Communicator>
 class replica {
 public:
     using T = typename Model::value_type;
-    static constexpr std::size_t lanes = Model::pass::lanes;
 
     replica(Communicator& comm, data_parallel_layout const& layout)
         : layout_(layout), reduce_(layout.all_reduce()), shards_(layout.shards_of_device(comm.rank())),
           parameters_(comm.allocate(Model::arena_elements * sizeof(T))),
           gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
           state_(comm.allocate(Model::arena_elements * sizeof(T) * Model::optimizer::state_per_parameter)),
-          activations_(comm.allocate(Model::pass::plan.elements * sizeof(T))) {}
+          activations_(comm.allocate(Model::activation_elements * sizeof(T))) {}
 
     std::span<T> parameters() const noexcept { return {static_cast<T*>(parameters_.data), Model::network::parameters}; }
 
@@ -78,12 +82,13 @@ public:
             std::memset(gradients, 0, Model::arena_elements * sizeof(T));
             auto const mine = part(indices.size(), shard, layout_.shards());
             double loss = 0;
-            for (auto at = mine.begin; at < mine.end; at += lanes) {
-                comm.check_stopped();
-                auto const samples = indices.subspan(at, std::min(lanes, mine.end - at));
-                auto const next = indices.subspan(at + samples.size(), std::min(lanes, mine.end - at - samples.size()));
-                loss += granule<Faults>(comm, images, samples, next, batch_weight, gradients, number);
-            }
+            for_granules<typename Model::kernels, T>(
+                mine, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& samples) {
+                    comm.check_stopped();
+                    auto const next = indices.subspan(samples.end, std::min(Lanes, mine.end - samples.end));
+                    loss += granule<Lanes, Faults>(comm, images, indices.subspan(samples.begin, samples.size()), next,
+                                                   batch_weight, gradients, number);
+                });
             losses[shard] = loss;
             tree.push({shard, shard + 1}, merge);
         }
@@ -113,23 +118,23 @@ public:
     };
     score evaluate(Communicator& comm, labelled_images const& images, range samples) {
         score sum;
-        std::uint32_t indices[lanes];
-        int labels[lanes], correct[lanes];
-        T loss[lanes];
-        typename Model::pass const pass(static_cast<T*>(activations_.data));
-        for (auto at = samples.begin; at < samples.end; at += lanes) {
+        for_granules<typename Model::kernels, T>(samples, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
             comm.check_stopped();
-            auto const n = std::min(lanes, samples.end - at);
-            for (std::size_t i = 0; i < n; ++i) indices[i] = static_cast<std::uint32_t>(at + i);
-            gather_images<lanes>(images, std::span<std::uint32_t const>(indices, n), pixel_scale, pass.input(), labels);
+            std::uint32_t indices[Lanes];
+            int labels[Lanes], correct[Lanes];
+            T loss[Lanes];
+            for (std::size_t i = 0; i < some.size(); ++i) indices[i] = static_cast<std::uint32_t>(some.begin + i);
+            typename Model::template pass<Lanes> const pass(static_cast<T*>(activations_.data));
+            gather_images<Lanes>(images, std::span<std::uint32_t const>(indices, some.size()), pixel_scale,
+                                 pass.input(), labels);
             pass.forward(static_cast<T const*>(parameters_.data));
-            Model::loss::template evaluate<typename Model::output, lanes>(typename Model::kernels{}, pass.output(),
+            Model::loss::template evaluate<typename Model::output, Lanes>(typename Model::kernels{}, pass.output(),
                                                                           labels, loss, correct);
-            for (std::size_t i = 0; i < n; ++i) {
+            for (std::size_t i = 0; i < some.size(); ++i) {
                 sum.loss += static_cast<double>(loss[i]);
                 sum.correct += static_cast<std::size_t>(correct[i]);
             }
-        }
+        });
         return sum;
     }
 
@@ -151,24 +156,24 @@ private:
         return static_cast<T*>(gradients_.data) + i * Model::arena_elements;
     }
 
-    /// Forward, loss and backward of up to `lanes` samples; returns the sum of their losses. `next` comes after them.
-    template<class Faults>
+    /// Forward, loss and backward of up to `Lanes` samples; returns the sum of their losses. `next` comes after them.
+    template<std::size_t Lanes, class Faults>
     double granule(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
                    std::span<std::uint32_t const> next, T batch_weight, T* gradients, std::uint64_t number) {
-        int labels[lanes];
-        T weight[lanes], loss[lanes];
+        int labels[Lanes];
+        T weight[Lanes], loss[Lanes];
         auto const* const parameters = static_cast<T const*>(parameters_.data);
-        typename Model::pass const pass(static_cast<T*>(activations_.data));
+        typename Model::template pass<Lanes> const pass(static_cast<T*>(activations_.data));
 
         auto const start = clock::now();
-        gather_images<lanes>(images, samples, pixel_scale, pass.input(), labels);
+        gather_images<Lanes>(images, samples, pixel_scale, pass.input(), labels);
         times_.data += seconds(start, clock::now());
-        for (std::size_t lane = 0; lane < lanes; ++lane) weight[lane] = lane < samples.size() ? batch_weight : T{0};
+        for (std::size_t lane = 0; lane < Lanes; ++lane) weight[lane] = lane < samples.size() ? batch_weight : T{0};
 
         Faults::at(fault_point::forward, comm.rank(), number);
         image_prefetch fetch_next(images, next);
         pass.forward(parameters, fetch_next);
-        Model::loss::template gradient<typename Model::output, lanes>(typename Model::kernels{}, pass.output(), labels,
+        Model::loss::template gradient<typename Model::output, Lanes>(typename Model::kernels{}, pass.output(), labels,
                                                                       weight, pass.output_gradient(), loss);
         Faults::at(fault_point::backward, comm.rank(), number);
         pass.backward(parameters, gradients, fetch_next);

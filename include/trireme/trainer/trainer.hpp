@@ -91,7 +91,7 @@ public:
         p.parameters = network_type::parameters;
         p.arena_elements = model_type::arena_elements;
         p.state_per_parameter = optimizer_type::state_per_parameter;
-        p.activation_elements = model_type::pass::plan.elements;
+        p.activation_elements = model_type::activation_elements;
         p.element_bytes = sizeof(value_type);
         p.forward_flops = network_type::forward_flops;
         p.training_flops = network_type::training_flops + loss_type::flops(network_type::output_extents::shape);

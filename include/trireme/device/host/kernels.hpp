@@ -13,12 +13,17 @@ namespace trireme::inline TRIREME_ISA {
 //
 // One granule of `Lanes` samples is one call: value i of sample `lane` stands at [i * Lanes + lane]. Weights are in
 // PyTorch's layout (output, input, kernel height, kernel width), without lanes. A granule is always full.
+//
+// A policy says how many lanes its granules have, `lanes<T>`, and, if it likes, up to how many samples it computes one by
+// one, `one_by_one<T>`, in granules of one lane, because a full granule would take longer.
 
 /// The default: plain vector code, one sample per lane, specialised on the known shapes. No dependency.
 struct portable {
     static constexpr char const* name = "portable";
     template<class T>
     static constexpr std::size_t lanes = vector_bytes / sizeof(T);
+    template<class T>
+    static constexpr std::size_t one_by_one = lanes<T> / 2;
 };
 
 /// The oracle: the textbook loops, one sample at a time in the order of the formulas. Slow; for tests and for reading.

@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/geometry.hpp>
 #include <trireme/device/host/kernels.hpp>
+#include <trireme/device/host/kernels/portable/one_sample/conv2d.hpp>
 #include <trireme/device/host/lanes.hpp>
 
 #include <algorithm>

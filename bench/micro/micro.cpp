@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Every kernel of LeNet beside the machine's best: rounds in turn, one line of tab-separated figures per case and round:
+// case, peer, ours, theirs, unit.
+
+#include "roofs.hpp"
+
+#include <trireme/trireme.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace trireme;
+
+using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, conv2d<16, kernel<5>>, sigmoid,
+                      avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
+
+constexpr char const* names[lenet::depth] = {"conv1", "sigmoid1", "pool1",    "conv2",   "sigmoid2", "pool2",
+                                             "flatten", "linear1", "sigmoid3", "linear2", "sigmoid4", "linear3"};
+
+using clock_type = std::chrono::steady_clock;
+
+/// Work per second of `f()`, which returns how much work one call did, over at least `seconds`.
+template<class F>
+double rate(double seconds, F&& f) {
+    auto const start = clock_type::now();
+    double work = 0, spent = 0;
+    do {
+        work += f();
+        spent = std::chrono::duration<double>(clock_type::now() - start).count();
+    } while (spent < seconds);
+    return work / spent;
+}
+
+struct options {
+    int rounds = 15;
+    double seconds = 0.01; // of one measurement
+};
+
+void report(std::string const& name, char const* peer, double ours, double theirs, char const* unit) {
+    std::printf("%s\t%s\t%.6g\t%.6g\t%s\n", name.c_str(), peer, ours / 1e9, theirs / 1e9, unit);
+}
+
+/// Memory with ordinary numbers in it: kernels are not measured on zeros, nor on denormal numbers.
+std::vector<float> numbers(std::size_t n) {
+    std::vector<float> v(n);
+    random_stream const random(7, random_purpose::user);
+    for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<float>(2 * random.uniform(i) - 1);
+    return v;
+}
+
+/// The kernels of layer `Index` for granules of `Lanes` samples.
+template<std::size_t Index, std::size_t Lanes>
+void measure_layer(options const& o, double& sink) {
+    using layer_t = lenet::layer_type<Index>;
+    using in = lenet::input_of<Index>;
+    using out = lenet::input_of<Index + 1>;
+    constexpr auto const& row = lenet::row(Index);
+    if constexpr (!row.description.view) {
+        auto x = numbers(in::size * Lanes), y = x, dx = x;
+        y = numbers(out::size * Lanes);
+        auto dy = y, w = numbers(row.description.parameter_elements() + 1), dw = w;
+        auto const name = (Lanes == 1 ? std::string("one sample/") : std::string()) + names[Index];
+        auto const measure = [&](char const* what, flops_t flops, std::size_t values, auto&& kernel) {
+            bool const computes = row.description.parameter_count > 0;
+            auto const work = computes ? static_cast<double>(flops * Lanes) : static_cast<double>(values * sizeof(float));
+            auto const ours = rate(o.seconds, [&] {
+                for (int i = 0; i < 10; ++i) kernel();
+                return 10 * work;
+            });
+            auto const roof = computes ? rate(o.seconds, [&] { return bench::multiply_adds(sink); })
+                                       : rate(o.seconds, [&] { return bench::stream(y.data(), dy.data(), y.size(), 1e-9f); });
+            report(name + "/" + what, computes ? "fma-peak" : "memory", ours, roof, computes ? "GFLOP/s" : "GB/s");
+        };
+        using kernels = portable;
+        measure("forward", row.description.forward_flops, x.size() + y.size(), [&] {
+            detail::run_forward<layer_t, in, out, Lanes, kernels, float>(x.data(), y.data(), w.data());
+        });
+        if constexpr (Index > lenet::first_trainable)
+            measure("backward_input", row.description.backward_input_flops, x.size() + 2 * y.size(), [&] {
+                detail::run_backward_input<layer_t, in, out, Lanes, kernels, float>(x.data(), y.data(), dy.data(),
+                                                                                    dx.data(), w.data());
+            });
+        if constexpr (row.description.parameter_count > 0)
+            measure("backward_weights", row.description.backward_weights_flops, 0, [&] {
+                detail::run_backward_weights<layer_t, in, out, Lanes, kernels, float>(x.data(), y.data(), dy.data(),
+                                                                                      w.data(), dw.data());
+            });
+    }
+}
+
+/// The optimizers' passes over LeNet's parameters against a plain pass over as many bytes.
+void measure_optimizers(options const& o) {
+    constexpr std::size_t n = round_up(lenet::parameters, cache_line / sizeof(float));
+    host_memory memory(4 * n * sizeof(float));
+    auto* const w = static_cast<float*>(memory.data());
+    auto const measure = [&](char const* name, std::size_t touched, auto&& pass) {
+        auto const ours = rate(o.seconds, [&] {
+            pass();
+            return static_cast<double>(touched * n * sizeof(float));
+        });
+        auto const roof = rate(o.seconds, [&] { return bench::stream(w, w + n, n, 1e-9f); });
+        report(name, "memory", ours, roof, "GB/s");
+    };
+    portable const k;
+    measure("sgd", 3, [&] { sgd_update(k, w, w + n, n, 1e-9f, 0.0f); });
+    measure("sgd_momentum", 5, [&] { sgd_momentum_update(k, w, w + 2 * n, w + n, n, 1e-9f, 0.9f, 0.0f); });
+    measure("sgd_nesterov", 5, [&] { sgd_nesterov_update(k, w, w + 2 * n, w + n, n, 1e-9f, 0.9f, 0.0f); });
+}
+
+template<std::size_t Lanes, std::size_t... Index>
+void measure_layers(options const& o, double& sink, std::index_sequence<Index...>) {
+    (measure_layer<Index, Lanes>(o, sink), ...);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    options o;
+    if (argc > 1) o.rounds = std::atoi(argv[1]);
+    double sink = 0;
+    for (int r = 0; r < o.rounds; ++r) {
+        constexpr auto layers = std::make_index_sequence<lenet::depth>{};
+        measure_layers<portable::lanes<float>>(o, sink, layers);
+        measure_layers<1>(o, sink, layers);
+        measure_optimizers(o);
+    }
+    std::fprintf(stderr, "checksum %g\n", sink);
+}

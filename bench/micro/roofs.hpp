@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/host/lanes.hpp>
+
+#include <algorithm>
+#include <cstddef>
+
+// What the machine can do at best, measured by loops that do nothing else.
+namespace bench::inline TRIREME_ISA {
+
+using vector = trireme::lane_vector<float, trireme::full_register<float>>;
+
+/// Multiply-adds on registers alone, enough of them in flight to hide their latency. Returns the FLOPs.
+inline double multiply_adds(double& sink) {
+    constexpr std::size_t chains = trireme::accumulators == 24 ? 16 : 12, rounds = 100000;
+    vector sum[chains];
+    auto const factor = vector::all(static_cast<float>(0.999 + sink * 1e-30));
+    auto const term = vector::all(static_cast<float>(1e-3 + sink * 1e-30));
+#pragma GCC unroll 32
+    for (std::size_t i = 0; i < chains; ++i) sum[i] = vector::all(static_cast<float>(i));
+    for (std::size_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 32
+        for (std::size_t i = 0; i < chains; ++i) sum[i] = multiply_add(sum[i], factor, term);
+    }
+    for (auto const& s : sum) sink += static_cast<double>(s.sum());
+    return 2.0 * rounds * chains * vector::size;
+}
+
+/// One pass of y += c * x: two reads and one write per element, the mixture of an optimizer's pass. Returns the bytes.
+TRIREME_NOINLINE inline double stream(float* y, float const* x, std::size_t n, float c) {
+    constexpr std::size_t block = 4 * vector::size;
+    auto const factor = vector::all(c);
+    for (std::size_t i = 0; i + block <= n; i += block) {
+#pragma GCC unroll 4
+        for (std::size_t k = 0; k < block; k += vector::size)
+            multiply_add(factor, vector::load(x + i + k), vector::load(y + i + k)).store(y + i + k);
+    }
+    return static_cast<double>(n) * 3 * sizeof(float);
+}
+
+} // namespace bench::inline TRIREME_ISA
