@@ -19,7 +19,7 @@ using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoi
                       sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
 
 template<int Devices>
-using trainer_t = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<Devices>>>>;
+using trainer_t = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<Devices>>>, weights<shared>>;
 
 constexpr std::size_t images = 8192; // different ones, drawn in an order that is shuffled anew in every epoch
 

@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace {
 
@@ -48,13 +47,20 @@ void report(std::string const& name, char const* peer, double ours, double their
     std::printf("%s\t%s\t%.6g\t%.6g\t%s\n", name.c_str(), peer, ours / 1e9, theirs / 1e9, unit);
 }
 
-/// Memory with ordinary numbers in it: kernels are not measured on zeros, nor on denormal numbers.
-std::vector<float> numbers(std::size_t n) {
-    std::vector<float> v(n);
-    random_stream const random(7, random_purpose::user);
-    for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<float>(2 * random.uniform(i) - 1);
-    return v;
-}
+/// Numbers on cache lines, as in an arena: ordinary ones, for kernels are not measured on zeros nor on denormal numbers.
+class numbers {
+public:
+    explicit numbers(std::size_t n) : memory_(n * sizeof(float)), size_(n) {
+        random_stream const random(7, random_purpose::user);
+        for (std::size_t i = 0; i < n; ++i) data()[i] = static_cast<float>(2 * random.uniform(i) - 1);
+    }
+    float* data() const noexcept { return static_cast<float*>(memory_.data()); }
+    std::size_t size() const noexcept { return size_; }
+
+private:
+    host_memory memory_;
+    std::size_t size_;
+};
 
 /// The kernels of layer `Index` for granules of `Lanes` samples.
 template<std::size_t Index, std::size_t Lanes>
@@ -64,9 +70,9 @@ void measure_layer(options const& o, double& sink) {
     using out = lenet::input_of<Index + 1>;
     constexpr auto const& row = lenet::row(Index);
     if constexpr (!row.description.view) {
-        auto x = numbers(in::size * Lanes), y = x, dx = x;
-        y = numbers(out::size * Lanes);
-        auto dy = y, w = numbers(row.description.parameter_elements() + 1), dw = w;
+        constexpr auto parameters = row.description.parameter_elements();
+        numbers const x(in::size * Lanes), dx(in::size * Lanes), y(out::size * Lanes), dy(out::size * Lanes);
+        numbers const w(parameters), dw(parameters);
         auto const name = (Lanes == 1 ? std::string("one sample/") : std::string()) + names[Index];
         auto const measure = [&](char const* what, flops_t flops, std::size_t values, auto&& kernel) {
             bool const computes = row.description.parameter_count > 0;
@@ -99,8 +105,8 @@ void measure_layer(options const& o, double& sink) {
 /// The optimizers' passes over LeNet's parameters against a plain pass over as many bytes.
 void measure_optimizers(options const& o) {
     constexpr std::size_t n = round_up(lenet::parameters, cache_line / sizeof(float));
-    host_memory memory(4 * n * sizeof(float));
-    auto* const w = static_cast<float*>(memory.data());
+    numbers const memory(4 * n);
+    auto* const w = memory.data();
     auto const measure = [&](char const* name, std::size_t touched, auto&& pass) {
         auto const ours = rate(o.seconds, [&] {
             pass();

@@ -4,7 +4,7 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
-#include <trireme/device/host/isa.hpp>
+#include <trireme/device/host/lanes.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/cost.hpp>
@@ -18,7 +18,10 @@ namespace trireme::detail::inline TRIREME_ISA {
 
 template<class T>
 TRIREME_NOINLINE void add_into(T* TRIREME_RESTRICT sum, T const* TRIREME_RESTRICT term, std::size_t n) noexcept {
-    for (std::size_t i = 0; i < n; ++i) sum[i] += term[i];
+    using vector = lane_vector<T, full_register<T>>;
+    for_registers<vector>(n, [=](std::size_t i, auto count) {
+        (vector::load(sum + i, count) + vector::load(term + i, count)).store(sum + i, count);
+    });
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA
@@ -85,21 +88,18 @@ private:
     std::size_t elements_;
 };
 
-/// Adds the first `elements` of type T in every rank's arena `a`, in place: afterwards all ranks hold the same sum.
-/// Every rank of the group calls it with the same arguments. Executes `s`, which must have been proved, by pulling.
-///
-/// Throws usage_error if schedule, group and arena do not fit together; deadline_error if a peer does not arrive,
-/// group_stopped if one has failed; the arena then holds partial sums. Cost: traffic_of(s, rank, elements, sizeof(T))
-/// read from peers; no allocation.
-template<class T, pull_communicator C, class Add = add_in_order>
-void all_reduce(C& comm, schedule const& s, arena const& a, std::size_t elements, Add const& add = {}) {
+/// Executes a schedule that has been proved, by pulling; `reduced(chunk)` is called after every reduction, before other
+/// ranks hear of it. What all_reduce and reduce_scatter have in common; see there.
+template<class T, pull_communicator C, class Add, class Reduced>
+void pull_schedule(C& comm, schedule const& s, arena const& a, std::size_t elements, operation const& what,
+                   Add const& add, Reduced&& reduced) {
     static_assert(sizeof(T) <= cache_line);
     if (s.ranks != comm.size())
-        throw usage_error(std::string("all_reduce was given the schedule ") + s.name + " for " +
+        throw usage_error(std::string(what.name) + " was given the schedule " + s.name + " for " +
                           std::to_string(s.ranks) + " ranks in a group of " + std::to_string(comm.size()) +
                           ": make it for the group's size");
     if (elements > a.bytes / sizeof(T))
-        throw usage_error("all_reduce was asked to add " + std::to_string(elements) + " elements of " +
+        throw usage_error(std::string(what.name) + " was asked to add " + std::to_string(elements) + " elements of " +
                           std::to_string(sizeof(T)) + " bytes in an arena of " + std::to_string(a.bytes) + " bytes");
     comm.enter();
     for (int i = 0; i < s.steps; ++i) {
@@ -107,8 +107,11 @@ void all_reduce(C& comm, schedule const& s, arena const& a, std::size_t elements
         auto const chunk = chunk_range(elements, step.chunk, s.chunks, sizeof(T));
         if (step.kind != step_kind::idle)
             for (int k = 0; k < step.sources.count; ++k)
-                comm.wait_for(step.sources.at(k, comm.size()), step.after, {"all_reduce", s.name, i});
-        if (step.kind == step_kind::reduce) add.template reduce<T>(comm, a, step, chunk);
+                comm.wait_for(step.sources.at(k, comm.size()), step.after, {what.name, s.name, i});
+        if (step.kind == step_kind::reduce) {
+            add.template reduce<T>(comm, a, step, chunk);
+            reduced(chunk);
+        }
         if (step.kind == step_kind::copy) {
             auto const* const theirs = comm.template peer<T>(a, step.sources.at(0, comm.size())) + chunk.begin;
             if (chunk.size() != 0) // an arena of 0 bytes has no address, which memcpy must not be given
@@ -118,6 +121,25 @@ void all_reduce(C& comm, schedule const& s, arena const& a, std::size_t elements
         comm.complete(i);
     }
     comm.leave(s.steps);
+}
+
+/// Adds the first `elements` of type T in every rank's arena `a`, in place: afterwards all ranks hold the same sum.
+/// Every rank of the group calls it with the same arguments. Executes `s`, which must have been proved, by pulling.
+///
+/// Throws usage_error if schedule, group and arena do not fit together; deadline_error if a peer does not arrive,
+/// group_stopped if one has failed; the arena then holds partial sums. Cost: traffic_of(s, rank, elements, sizeof(T))
+/// read from peers; no allocation.
+template<class T, pull_communicator C, class Add = add_in_order>
+void all_reduce(C& comm, schedule const& s, arena const& a, std::size_t elements, Add const& add = {}) {
+    pull_schedule<T>(comm, s, a, elements, {"all_reduce"}, add, [](range) {});
+}
+
+/// The same up to the half: afterwards chunk r of chunk_range(elements, r, ranks, sizeof(T)) holds the sum on rank r,
+/// and nothing is said of the other chunks. `use(chunk)` is called with the own chunk while all ranks are still in the
+/// collective: what it writes, others may read after they have returned.
+template<class T, pull_communicator C, class Add, class Use>
+void reduce_scatter(C& comm, schedule const& s, arena const& a, std::size_t elements, Add const& add, Use&& use) {
+    pull_schedule<T>(comm, s, a, elements, {"reduce_scatter"}, add, use);
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -48,6 +48,12 @@ concept pull_communicator = communicator<C> &&
     c.count(b);
 };
 
+/// A pull communicator whose ranks may also write into each other's arenas, one writer per place between two waits.
+template<class C>
+concept shared_memory_communicator = pull_communicator<C> && requires(C const& c, arena const& a, int i) {
+    { c.template shared<float>(a, i) } -> std::same_as<float*>;
+};
+
 /// A communicator that a trainer's device can work with: it tells what the group costs, takes the number of the
 /// training step for its messages, and says between waits whether another rank has failed.
 template<class C>

@@ -20,6 +20,7 @@ struct activation {
         d.backward_input_flops = 2 * in.size();
         d.backward_reads_input = SlopeReadsInput;
         d.backward_reads_output = SlopeReadsOutput;
+        d.in_place = true;
         return d;
     }
 

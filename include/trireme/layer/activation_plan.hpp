@@ -107,15 +107,19 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
         born[grad(i)] = wanted ? 2 * depth - i : never;
         dies[grad(i)] = wanted ? 2 * depth - (i - 1) : never;
     }
-    for (std::size_t i = 0; i < depth; ++i) { // a view's block is its input's, alive as long as either
-        if (!Network::row(i).description.view) continue;
+    // A view's block is its input's, alive as long as either. So is that of a layer that works in place, unless its
+    // input is still to be read in backward or is the caller's.
+    for (std::size_t i = 0; i < depth; ++i) {
+        auto const& layer = Network::row(i).description;
+        if (!layer.view && !(layer.in_place && i > 0 && dies[root[i]] <= i)) continue;
         auto const value = root[i];
         root[i + 1] = value;
         if (dies[i + 1] > dies[value]) dies[value] = dies[i + 1];
         born[i + 1] = never;
     }
     for (std::size_t i = depth; i-- > 0;) {
-        if (!Network::row(i).description.view || born[grad(i)] == never) continue;
+        auto const& layer = Network::row(i).description;
+        if (!(layer.view || layer.in_place) || born[grad(i)] == never) continue;
         auto const value = root[grad(i + 1)];
         root[grad(i)] = value;
         if (dies[grad(i)] > dies[value]) dies[value] = dies[grad(i)];

@@ -39,6 +39,7 @@ struct layer_description {
     parameter_tensor parameters[max_parameter_tensors] = {};
     bool backward_reads_input = true;  ///< false frees the input of this layer sooner
     bool backward_reads_output = true; ///< false frees its output sooner
+    bool in_place = false;             ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
     bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
     bool accepts = true;               ///< false: the layer's `refusal` says why
 

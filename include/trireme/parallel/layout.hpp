@@ -31,12 +31,24 @@ struct data_parallel_layout {
     int devices = 1;
     strategy_choice strategy = {};
     std::size_t logical_shards = 0; ///< 0: one per device, added as the strategy adds; else V of fixed_tree
+    bool shared_weights = false;    ///< one copy of the weights; each device updates its slice of them
 
     constexpr bool reproducible() const noexcept { return logical_shards != 0; }
     constexpr std::size_t shards() const noexcept {
         return reproducible() ? logical_shards : static_cast<std::size_t>(devices);
     }
-    constexpr schedule all_reduce() const { return strategy.all_reduce(devices); }
+    /// How gradients are added: a reduce-scatter for shared weights, else an all-reduce.
+    constexpr schedule reduction() const {
+        return shared_weights ? direct::reduce_scatter(devices) : strategy.all_reduce(devices);
+    }
+    constexpr verdict verify() const {
+        return shared_weights ? verify_reduce_scatter(reduction()) : verify_all_reduce(reduction(), devices);
+    }
+
+    /// The part of an arena of `elements` that a device updates.
+    constexpr range slice_of_device(int rank, std::size_t elements, std::size_t element_bytes) const noexcept {
+        return shared_weights ? chunk_range(elements, rank, devices, element_bytes) : range{0, elements};
+    }
 
     /// The shards that a device computes, and the gradient slots it needs for them.
     constexpr range shards_of_device(int rank) const noexcept { return shards_of(rank, devices, shards()); }
@@ -44,7 +56,7 @@ struct data_parallel_layout {
 
     /// What `rank` reads from its peers per step to add `elements` numbers.
     constexpr traffic traffic_of_rank(int rank, std::size_t elements, std::size_t element_bytes) const {
-        auto sum = trireme::traffic_of(all_reduce(), rank, elements, element_bytes);
+        auto sum = trireme::traffic_of(reduction(), rank, elements, element_bytes);
         if (!reproducible() || devices == 1) return sum;
         // a reduction of the fixed tree reads every block of every peer, where a plain one reads one buffer per peer
         auto const chunk = chunk_range(elements, rank, devices, element_bytes).size() * element_bytes;
@@ -95,7 +107,7 @@ inline void check_layout(data_parallel_layout const& l, std::size_t batch) {
         throw usage_error("strategy = " + std::string(l.strategy.name) +
                           " with logical shards: fixed_tree fixes the order of additions, " + l.strategy.name +
                           " would choose another; use the strategy direct, or no logical shards");
-    if (auto const v = verify_all_reduce(l.all_reduce(), l.devices); !v.ok())
+    if (auto const v = l.verify(); !v.ok())
         throw usage_error("strategy " + std::string(l.strategy.name) + " on " + number(l.devices) + " devices " +
                           describe(v.fault) + " (rank " + number(v.rank) + ", step " + number(v.step) + ", chunk " +
                           number(v.chunk) + ")");

@@ -47,8 +47,9 @@ struct training_plan {
     /// Owned memory of device `rank`.
     constexpr owned_bytes memory(int rank) const {
         auto const arena = arena_elements * element_bytes;
-        return {arena, arena * layout.gradient_slots(rank), arena * state_per_parameter,
-                activation_elements * element_bytes, control_bytes};
+        auto const state = layout.slice_of_device(rank, arena_elements, element_bytes).size() * element_bytes;
+        return {layout.shared_weights && rank != 0 ? 0 : arena, arena * layout.gradient_slots(rank),
+                state * state_per_parameter, activation_elements * element_bytes, control_bytes};
     }
 
     /// Owned memory of the device that needs most: devices with fewer logical shards need less for gradients.

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// Why a schedule is no all-reduce.
+/// Why a schedule is no all-reduce, or no reduce-scatter.
 enum class schedule_fault : std::uint8_t {
     none,
     out_of_range, ///< a source or chunk that does not exist, a rank that reads itself, another number of ranks
@@ -60,12 +60,16 @@ constexpr std::uint64_t name_of_sum(std::uint64_t a, std::uint64_t b) noexcept {
 
 constexpr bool reads(step_kind k) noexcept { return k == step_kind::copy || k == step_kind::reduce; }
 
+/// Who must end with a chunk complete: every rank, or the rank of the chunk's number.
+enum class completes { everywhere, at_its_rank };
+
 /// The proof in its parts; `verify_all_reduce` says what is proved.
-class all_reduce_proof {
+class reduction_proof {
 public:
     template<collective_schedule S>
-    constexpr explicit all_reduce_proof(S const& s)
-        : ranks_(s.ranks), chunks_(s.chunks), steps_(s.steps), words_(static_cast<std::size_t>((s.ranks + 63) / 64)),
+    constexpr explicit reduction_proof(S const& s, completes goal)
+        : goal_(goal), ranks_(s.ranks), chunks_(s.chunks), steps_(s.steps),
+          words_(static_cast<std::size_t>((s.ranks + 63) / 64)),
           table_(static_cast<std::size_t>(s.ranks * s.steps + 1)),
           order_(static_cast<std::size_t>(s.ranks * s.steps + 1)) {
         for (int r = 0; r < ranks_; ++r)
@@ -144,11 +148,12 @@ private:
 
         for (int c = 0; c < chunks_; ++c)
             for (int r = 0; r < ranks_; ++r) {
+                if (goal_ == completes::at_its_rank && r != c) continue;
                 auto const at = static_cast<std::size_t>(r * chunks_ + c);
                 for (int from = 0; from < ranks_; ++from)
                     if (!(has[at * words_ + static_cast<std::size_t>(from) / 64] >> (from % 64) & 1))
                         return {schedule_fault::missing, r, steps_, c};
-                if (value[at] != value[static_cast<std::size_t>(c)])
+                if (goal_ == completes::everywhere && value[at] != value[static_cast<std::size_t>(c)])
                     return {schedule_fault::ranks_differ, r, steps_, c};
             }
         return {};
@@ -235,6 +240,7 @@ private:
         return {};
     }
 
+    completes goal_;
     int ranks_;
     int chunks_;
     int steps_;
@@ -257,7 +263,15 @@ private:
 template<collective_schedule S>
 constexpr verdict verify_all_reduce(S const& s) {
     if (s.ranks < 1 || s.chunks < 1 || s.steps < 0) return {schedule_fault::out_of_range, 0, 0, 0};
-    return detail::all_reduce_proof(s).run();
+    return detail::reduction_proof(s, detail::completes::everywhere).run();
+}
+
+/// Proves the same of a reduce-scatter, which has as many chunks as ranks: chunk r ends on rank r with every
+/// contribution exactly once; what the other chunks hold does not matter.
+template<collective_schedule S>
+constexpr verdict verify_reduce_scatter(S const& s) {
+    if (s.ranks < 1 || s.chunks != s.ranks || s.steps < 0) return {schedule_fault::out_of_range, 0, 0, 0};
+    return detail::reduction_proof(s, detail::completes::at_its_rank).run();
 }
 
 /// The same for a schedule that is to run on `ranks` ranks: a strategy may have made it for another number.

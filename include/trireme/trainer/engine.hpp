@@ -37,11 +37,15 @@ public:
     /// weights.
     void construct(communicator& c) {
         auto mine = std::make_unique<replica<Model, communicator>>(c, layout);
-        initialise_parameters<typename Model::network, Initialiser>(mine->parameters().data(), options.seed);
+        if (!mine->parameters().empty())
+            initialise_parameters<typename Model::network, Initialiser>(mine->parameters().data(), options.seed);
         replicas_[static_cast<std::size_t>(c.rank())] = std::move(mine);
     }
 
     replica<Model, communicator>& at(int rank) const noexcept { return *replicas_[static_cast<std::size_t>(rank)]; }
+
+    /// The weights that a device computes with.
+    std::span<T> parameters(int rank) const noexcept { return at(layout.shared_weights ? 0 : rank).parameters(); }
 
     /// The samples of the next job. Refuses images that the network cannot take.
     void use(labelled_images const& images) {

@@ -51,7 +51,28 @@ struct precision {
     using dtype = Dtype;
 };
 
-enum class policy_kind : int { devices, reduction, reproducibility, kernels, initialisation, precision, faults, none };
+/// Where the weights are. `weights<replicated>` (the default): a copy per device, all updated alike. `weights<shared>`:
+/// one copy per process; each device reduces and updates its slice of it, so that no weight is updated twice and none
+/// is copied, and optimizer state is kept once. The bits are those of replicated weights with reduce_by<direct>. Needs
+/// a strategy that can scatter: direct, or reproducible<fixed_tree, V>.
+template<class Place>
+struct weights {
+    using place = Place;
+};
+struct replicated {};
+struct shared {};
+
+enum class policy_kind : int {
+    devices,
+    reduction,
+    reproducibility,
+    weights,
+    kernels,
+    initialisation,
+    precision,
+    faults,
+    none
+};
 
 template<class P>
 inline constexpr policy_kind kind_of = policy_kind::none;
@@ -61,6 +82,8 @@ template<class S>
 inline constexpr policy_kind kind_of<reduce_by<S>> = policy_kind::reduction;
 template<class O, int V>
 inline constexpr policy_kind kind_of<reproducible<O, V>> = policy_kind::reproducibility;
+template<class W>
+inline constexpr policy_kind kind_of<weights<W>> = policy_kind::weights;
 template<class K>
 inline constexpr policy_kind kind_of<kernels<K>> = policy_kind::kernels;
 template<class M>
@@ -77,7 +100,8 @@ template<class... Where>
 struct unknown_policy_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
-                  "reproducible<fixed_tree, V>, kernels<policy>, initialise<method>, precision<dtype>, with_faults<F>");
+                  "reproducible<fixed_tree, V>, weights<place>, kernels<policy>, initialise<method>, precision<dtype>, "
+                  "with_faults<F>");
 };
 template<class... Where>
 struct doubled_policy_rule {
@@ -99,10 +123,17 @@ struct logical_shards_rule {
 };
 template<class... Where>
 struct policy_argument_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>>, weights "
+                  "replicated or shared, "
+                  "kernels a policy with `lanes`, initialise a method with `value`, precision f32 or f64");
+};
+template<class... Where>
+struct shared_weights_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>>, kernels a policy with "
-        "`lanes`, initialise a method with `value`, precision f32 or f64");
+        "TRI0045: weights<shared> needs a strategy with `reduce_scatter`, for each device updates only its slice: "
+        "write reduce_by<direct>, or leave out weights<shared>");
 };
 template<class... Where>
 struct layout_limit_rule {
@@ -193,6 +224,8 @@ template<class P>
 inline constexpr bool argument_fits = true;
 template<class M>
 inline constexpr bool argument_fits<on<M>> = is_host_mesh<M>;
+template<class W>
+inline constexpr bool argument_fits<weights<W>> = std::is_same_v<W, replicated> || std::is_same_v<W, shared>;
 template<class K>
 inline constexpr bool argument_fits<kernels<K>> = requires {
     K::template lanes<float>;
@@ -232,6 +265,9 @@ struct trainer_policies {
     using dtype = typename detail::usable_policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
     using faults = typename detail::policy_or<policy_kind::faults, with_faults<no_faults>, P...>::faults;
 
+    static constexpr bool shared_weights =
+        std::is_same_v<typename detail::usable_policy_or<policy_kind::weights, weights<replicated>, P...>::place,
+                       shared>;
     static constexpr int devices = mesh::data_extent;
     using reproducibility = detail::policy_or<policy_kind::reproducibility, detail::not_reproducible, P...>;
     static constexpr int shards = reproducibility::shards;
@@ -276,6 +312,8 @@ constexpr auto broken_policy_rule() {
             return pack<strategy_rule<gets<named>>>{};
         else if constexpr (answers::shards > 0 && answers::strategy_is_named && !std::is_same_v<named, direct>)
             return pack<contradictory_policy_rule<reduce_by<named>, reproducible<fixed_tree, answers::shards>>>{};
+        else if constexpr (answers::shared_weights && !std::is_same_v<named, direct>)
+            return pack<shared_weights_rule<gets<reduce_by<named>>>>{};
         else if constexpr (answers::shards > 0 && answers::devices > answers::shards)
             return pack<logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::devices)>>,
                                             gets<words::shards<static_cast<std::size_t>(answers::shards)>>>>{};

@@ -34,8 +34,8 @@ struct model {
     using output = typename Network::output_extents;
 
     /// Elements of the activation arena: one granule, or one sample where samples go one by one.
-    static constexpr std::size_t activation_elements =
-        std::max(pass<Kernels::template lanes<T>>::plan.elements, one_by_one<Kernels, T> == 0 ? 0 : pass<1>::plan.elements);
+    static constexpr std::size_t activation_elements = std::max(
+        pass<Kernels::template lanes<T>>::plan.elements, one_by_one<Kernels, T> == 0 ? 0 : pass<1>::plan.elements);
 
     /// Elements of the parameter arena: all parameters, padded to whole cache lines.
     static constexpr std::size_t arena_elements = round_up(Network::parameters, cache_line / sizeof(T));
@@ -48,20 +48,25 @@ struct step_times {
     double data = 0;            ///< gathering samples
 };
 
-/// One device's copy of the model and its part of every step. All of its memory comes from its communicator.
+/// One device's copy of the model, or its part of the one copy, and its part of every step. All of its memory comes
+/// from its communicator.
 template<class Model, training_communicator Communicator>
 class replica {
 public:
     using T = typename Model::value_type;
 
     replica(Communicator& comm, data_parallel_layout const& layout)
-        : layout_(layout), reduce_(layout.all_reduce()), shards_(layout.shards_of_device(comm.rank())),
-          parameters_(comm.allocate(Model::arena_elements * sizeof(T))),
+        : layout_(layout), reduce_(layout.reduction()), shards_(layout.shards_of_device(comm.rank())),
+          slice_(layout.slice_of_device(comm.rank(), Model::arena_elements, sizeof(T))),
+          parameters_(comm.allocate(layout.shared_weights && comm.rank() != 0 ? 0 : Model::arena_elements * sizeof(T))),
           gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
-          state_(comm.allocate(Model::arena_elements * sizeof(T) * Model::optimizer::state_per_parameter)),
+          state_(comm.allocate(slice_.size() * sizeof(T) * Model::optimizer::state_per_parameter)),
           activations_(comm.allocate(Model::activation_elements * sizeof(T))) {}
 
-    std::span<T> parameters() const noexcept { return {static_cast<T*>(parameters_.data), Model::network::parameters}; }
+    /// This device's copy of the weights; none where device 0 has the only one.
+    std::span<T> parameters() const noexcept {
+        return {static_cast<T*>(parameters_.data), parameters_.bytes == 0 ? 0 : Model::network::parameters};
+    }
 
     /// One step on the samples `indices` of `images`, the whole batch: this device computes its own shards of it.
     /// Writes each shard's sum of losses to losses[shard]. Every device of the group calls it with the same arguments.
@@ -71,6 +76,7 @@ public:
         auto const start = clock::now();
         auto const number = ++steps_;
         comm.at_training_step(number);
+        T* const weights = weights_of(comm);
         auto const batch_weight = static_cast<T>(1.0 / static_cast<double>(indices.size()));
         fixed_tree::stack tree;
         auto const merge = [this](std::size_t i, std::size_t j) {
@@ -87,28 +93,32 @@ public:
                     comm.check_stopped();
                     auto const next = indices.subspan(samples.end, std::min(Lanes, mine.end - samples.end));
                     loss += granule<Lanes, Faults>(comm, images, indices.subspan(samples.begin, samples.size()), next,
-                                                   batch_weight, gradients, number);
+                                                   weights, batch_weight, gradients, number);
                 });
             losses[shard] = loss;
             tree.push({shard, shard + 1}, merge);
         }
 
         auto const before_reduce = clock::now();
+        double updating = 0;
+        auto const update = [&](range slice) {
+            auto const start_of_update = clock::now();
+            Faults::at(fault_point::update, comm.rank(), number);
+            Model::optimizer::update(typename Model::kernels{}, weights + slice.begin, gradient_slot(0) + slice.begin,
+                                     static_cast<T*>(state_.data), slice.size(), options);
+            updating = seconds(start_of_update, clock::now());
+        };
         Faults::at(fault_point::reduce, comm.rank(), number);
         if (comm.size() == 1)
             tree.finish(merge);
         else if (layout_.reproducible())
-            all_reduce<T>(comm, reduce_, gradients_, Model::arena_elements,
-                          add_in_fixed_tree(layout_.shards(), Model::arena_elements));
+            add_gradients(comm, add_in_fixed_tree(layout_.shards(), Model::arena_elements), update);
         else
-            all_reduce<T>(comm, reduce_, gradients_, Model::arena_elements);
-        auto const after_reduce = clock::now();
-
-        Faults::at(fault_point::update, comm.rank(), number);
-        Model::optimizer::update(typename Model::kernels{}, static_cast<T*>(parameters_.data), gradient_slot(0),
-                                 static_cast<T*>(state_.data), Model::arena_elements, options);
-        times_.synchronisation += seconds(before_reduce, after_reduce);
-        times_.step += seconds(start, clock::now());
+            add_gradients(comm, add_in_order{}, update);
+        if (comm.size() == 1 || !layout_.shared_weights) update(slice_);
+        auto const end = clock::now();
+        times_.synchronisation += seconds(before_reduce, end) - updating;
+        times_.step += seconds(start, end);
     }
 
     /// Losses and right answers on the samples [begin, end) of `images`; no gradient.
@@ -118,6 +128,7 @@ public:
     };
     score evaluate(Communicator& comm, labelled_images const& images, range samples) {
         score sum;
+        T const* const weights = weights_of(comm);
         for_granules<typename Model::kernels, T>(samples, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
             comm.check_stopped();
             std::uint32_t indices[Lanes];
@@ -127,7 +138,7 @@ public:
             typename Model::template pass<Lanes> const pass(static_cast<T*>(activations_.data));
             gather_images<Lanes>(images, std::span<std::uint32_t const>(indices, some.size()), pixel_scale,
                                  pass.input(), labels);
-            pass.forward(static_cast<T const*>(parameters_.data));
+            pass.forward(weights);
             Model::loss::template evaluate<typename Model::output, Lanes>(typename Model::kernels{}, pass.output(),
                                                                           labels, loss, correct);
             for (std::size_t i = 0; i < some.size(); ++i) {
@@ -152,6 +163,22 @@ private:
         return std::chrono::duration<double>(b - a).count();
     }
 
+    /// The weights to compute with.
+    T* weights_of(Communicator const& comm) const noexcept {
+        if constexpr (shared_memory_communicator<Communicator>)
+            if (layout_.shared_weights) return comm.template shared<T>(parameters_, 0);
+        return static_cast<T*>(parameters_.data);
+    }
+
+    /// Adds the gradients of all devices; shared weights are updated on the way, when the own slice is complete.
+    template<class Add, class Update>
+    void add_gradients(Communicator& comm, Add const& add, Update const& update) {
+        if (layout_.shared_weights)
+            reduce_scatter<T>(comm, reduce_, gradients_, Model::arena_elements, add, update);
+        else
+            all_reduce<T>(comm, reduce_, gradients_, Model::arena_elements, add);
+    }
+
     T* gradient_slot(std::size_t i) const noexcept {
         return static_cast<T*>(gradients_.data) + i * Model::arena_elements;
     }
@@ -159,10 +186,10 @@ private:
     /// Forward, loss and backward of up to `Lanes` samples; returns the sum of their losses. `next` comes after them.
     template<std::size_t Lanes, class Faults>
     double granule(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
-                   std::span<std::uint32_t const> next, T batch_weight, T* gradients, std::uint64_t number) {
+                   std::span<std::uint32_t const> next, T const* parameters, T batch_weight, T* gradients,
+                   std::uint64_t number) {
         int labels[Lanes];
         T weight[Lanes], loss[Lanes];
-        auto const* const parameters = static_cast<T const*>(parameters_.data);
         typename Model::template pass<Lanes> const pass(static_cast<T*>(activations_.data));
 
         auto const start = clock::now();
@@ -186,6 +213,7 @@ private:
     data_parallel_layout layout_;
     schedule reduce_;
     range shards_;
+    range slice_; ///< of the weights, updated by this device
     arena parameters_;
     arena gradients_;
     arena state_;

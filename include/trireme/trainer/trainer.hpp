@@ -76,13 +76,13 @@ private:
 public:
     /// The layout that a set of options means; a constant for a static type.
     static constexpr data_parallel_layout layout_of(options const& o) {
-        return {o.devices.value, o.strategy.value, o.logical_shards.value};
+        return {o.devices.value, o.strategy.value, o.logical_shards.value, policies::shared_weights};
     }
 
     /// What a program of this type costs: memory per device, bytes on the wire, operations. A constant expression.
     static constexpr training_plan plan(batch b) requires(policies::is_static) {
         return plan(b, data_parallel_layout{policies::devices, strategy_choice(typename policies::strategy{}),
-                                            static_cast<std::size_t>(policies::shards)});
+                                            static_cast<std::size_t>(policies::shards), policies::shared_weights});
     }
     /// The same for a layout chosen when the program runs. Throws usage_error if it has no device.
     static constexpr training_plan plan(batch b, data_parallel_layout const& layout) {
@@ -175,9 +175,9 @@ public:
         return r;
     }
 
-    /// The parameters of device `rank`, in canonical coordinates: layer by layer, tensor by tensor. All devices hold
-    /// the same; the view is valid until the next step.
-    std::span<value_type const> parameters(int rank = 0) const { return ready().at(checked_rank(rank)).parameters(); }
+    /// The parameters that device `rank` computes with, in canonical coordinates: layer by layer, tensor by tensor. All
+    /// devices hold the same; the view is valid until the next step.
+    std::span<value_type const> parameters(int rank = 0) const { return ready().parameters(checked_rank(rank)); }
 
     /// Sets the parameters of all devices.
     void load_parameters(std::span<value_type const> values) {
@@ -185,7 +185,7 @@ public:
             throw usage_error("load_parameters was given " + std::to_string(values.size()) +
                               " values, the network has " + std::to_string(network_type::parameters) + " parameters");
         auto& e = ready();
-        for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), e.at(r).parameters().begin());
+        for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), e.parameters(r).begin());
     }
 
     /// The options, `learning_rate` and the like as they are now.

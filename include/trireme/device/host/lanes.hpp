@@ -7,6 +7,12 @@
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
+#include <utility>
+
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -121,6 +127,28 @@ template<class To, class T, std::size_t N>
     return to;
 }
 
+/// Rows become columns: afterwards number j of rows[i] is what number i of rows[j] was.
+/// Cost: log2(N) rounds of N shuffles; in a round row 2 i takes the first halves of rows i and i + N / 2 by turns, row
+/// 2 i + 1 the second ones.
+template<class T, std::size_t N>
+[[gnu::always_inline]] inline void transpose(lane_vector<T, N> (&rows)[N]) noexcept {
+    if constexpr (N > 1) [&]<std::size_t... I>(std::index_sequence<I...>) {
+#pragma GCC unroll 8
+            for (std::size_t round = 1; round < N; round *= 2) {
+                lane_vector<T, N> next[N];
+#pragma GCC unroll 16
+                for (std::size_t i = 0; i < N / 2; ++i) {
+                    auto const a = rows[i].value, b = rows[i + N / 2].value;
+                    next[2 * i].value = __builtin_shufflevector(a, b, (I % 2 * N + I / 2)...);
+                    next[2 * i + 1].value = __builtin_shufflevector(a, b, (I % 2 * N + N / 2 + I / 2)...);
+                }
+#pragma GCC unroll 16
+                for (std::size_t i = 0; i < N; ++i) rows[i] = next[i];
+            }
+        }
+    (std::make_index_sequence<N>{});
+}
+
 /// How many samples of a granule of `Lanes` share a register: all, or the largest power of two that divides them and
 /// fits. A wider granule takes several registers.
 template<class T, std::size_t Lanes>
@@ -133,6 +161,20 @@ inline constexpr std::size_t register_lanes = [] {
 /// Numbers of one register, for elementwise work where lanes do not matter.
 template<class T>
 inline constexpr std::size_t full_register = vector_bytes / sizeof(T);
+
+/// Walks n numbers a register at a time, as `f(i, count)` for the `count` numbers from i on: a constant, but for the
+/// last ones, so that the loads and stores of an array's middle have no condition.
+template<class Vector, class F>
+[[gnu::always_inline]] inline void for_registers(std::size_t n, F const& f) noexcept {
+    constexpr std::integral_constant<std::size_t, Vector::size> all{};
+    std::size_t i = 0;
+    for (; i + 4 * all <= n; i += 4 * all) {
+#pragma GCC unroll 4
+        for (std::size_t k = 0; k < 4; ++k) f(i + k * all, all);
+    }
+    for (; i + all <= n; i += all) f(i, all);
+    if (i < n) f(i, n - i);
+}
 
 /// Registers that an inner loop may keep sums in: three quarters of those the instruction set has.
 inline constexpr std::size_t accumulators = vector_bytes == 64 ? 24 : 12;
@@ -159,3 +201,7 @@ template<std::size_t First, std::size_t Last, std::size_t Most, class F>
 }
 
 } // namespace trireme::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif

@@ -19,11 +19,21 @@ struct direct {
         return {name, ranks, ranks, ranks > 1 ? ranks + 1 : 0, &step};
     }
 
+    /// Direct reduce-scatter: the reduction alone, then a wait until all have read. Chunk r ends up complete on rank r,
+    /// with the bits of all_reduce.
+    static constexpr schedule reduce_scatter(int ranks) noexcept {
+        return {name, ranks, ranks, ranks > 1 ? 2 : 0, &scatter_step};
+    }
+
 private:
     static constexpr collective_step step(int n, int rank, int s) noexcept {
         if (s == 0) return {step_kind::reduce, rank, all_others(rank, n), 0};
         if (s < n) return {step_kind::copy, (rank + s) % n, one_rank((rank + s) % n), 1};
         return {step_kind::wait, 0, all_others(rank, n), n};
+    }
+    static constexpr collective_step scatter_step(int n, int rank, int s) noexcept {
+        if (s == 0) return {step_kind::reduce, rank, all_others(rank, n), 0};
+        return {step_kind::wait, 0, all_others(rank, n), 1};
     }
 };
 

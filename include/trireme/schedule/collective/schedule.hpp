@@ -77,4 +77,10 @@ concept reduction_strategy = requires(int ranks) {
     { S::all_reduce(ranks) } -> std::same_as<schedule>;
 };
 
+/// A strategy that can stop half-way, with chunk r complete on rank r: enough where the ranks share what they update.
+template<class S>
+concept scattering_strategy = reduction_strategy<S> && requires(int ranks) {
+    { S::reduce_scatter(ranks) } -> std::same_as<schedule>;
+};
+
 } // namespace trireme

@@ -119,7 +119,13 @@ public:
 
     template<class T>
     T const* peer(arena const& a, int rank) const noexcept {
-        return static_cast<T const*>(state_->slot(rank).arenas[static_cast<std::size_t>(a.id)]);
+        return shared<T>(a, rank);
+    }
+
+    /// The same to write to.
+    template<class T>
+    T* shared(arena const& a, int rank) const noexcept {
+        return static_cast<T*>(state_->slot(rank).arenas[static_cast<std::size_t>(a.id)]);
     }
 
     void enter() noexcept { state_->slot(rank_).steps.advance_to(base_ + 1); }

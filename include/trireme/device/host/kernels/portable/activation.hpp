@@ -105,8 +105,9 @@ struct register_function<relu_function> {
 template<class F, class T>
 TRIREME_NOINLINE void activation_forward(portable, T const* x, T* y, std::size_t n) noexcept {
     using vector = lane_vector<T, full_register<T>>;
-    for (std::size_t i = 0; i < n; i += vector::size)
-        register_function<F>::value(vector::load(x + i, n - i)).store(y + i, n - i);
+    for_registers<vector>(n, [=](std::size_t i, auto count) {
+        register_function<F>::value(vector::load(x + i, count)).store(y + i, count);
+    });
 }
 
 /// dx = dy * F'(x), n values, with x and y of the forward pass; dx may be dy.
@@ -114,10 +115,10 @@ template<class F, class T>
 TRIREME_NOINLINE void activation_backward_input(portable, T const* x, T const* y, T const* dy, T* dx,
                                                 std::size_t n) noexcept {
     using vector = lane_vector<T, full_register<T>>;
-    for (std::size_t i = 0; i < n; i += vector::size) {
-        auto const slope = register_function<F>::slope(vector::load(x + i, n - i), vector::load(y + i, n - i));
-        (vector::load(dy + i, n - i) * slope).store(dx + i, n - i);
-    }
+    for_registers<vector>(n, [=](std::size_t i, auto count) {
+        auto const slope = register_function<F>::slope(vector::load(x + i, count), vector::load(y + i, count));
+        (vector::load(dy + i, count) * slope).store(dx + i, count);
+    });
 }
 
 } // namespace trireme::inline TRIREME_ISA

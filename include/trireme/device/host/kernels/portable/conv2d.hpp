@@ -191,19 +191,21 @@ inline void conv2d_backward_weights_tile(T const* x, T const* dy, T* dw, std::si
             std::size_t const iy = oy * G::stride + ky - G::padding;
             T const* const gradients = dy + (o * pixels + oy * G::out_width) * Lanes + lane;
             T const* const inputs = x + (c * G::height + iy) * G::width * Lanes + lane;
-            for (bool right : {false, true}) // the columns beside the inner ones, one kernel column at a time
+            if constexpr (G::padding > 0) { // the columns beside the inner ones, one kernel column at a time
+                for (bool right : {false, true})
 #pragma GCC unroll 32
-                for (std::size_t j = 0; j < Columns; ++j) {
-                    auto const all = outputs_of(j);
-                    std::size_t const end = right ? all.end : std::min(all.end, inner);
-                    for (std::size_t ox = right ? std::max(all.begin, inner_end) : all.begin; ox < end; ++ox) {
-                        auto const input = vector::load(inputs + (ox * G::stride + kx + j - G::padding) * Lanes);
+                    for (std::size_t j = 0; j < Columns; ++j) {
+                        auto const all = outputs_of(j);
+                        std::size_t const end = right ? all.end : std::min(all.end, inner);
+                        for (std::size_t ox = right ? std::max(all.begin, inner_end) : all.begin; ox < end; ++ox) {
+                            auto const input = vector::load(inputs + (ox * G::stride + kx + j - G::padding) * Lanes);
 #pragma GCC unroll 32
-                        for (std::size_t i = 0; i < Outs; ++i)
-                            sum[i][j] =
-                                multiply_add(vector::load(gradients + (i * pixels + ox) * Lanes), input, sum[i][j]);
+                            for (std::size_t i = 0; i < Outs; ++i)
+                                sum[i][j] =
+                                    multiply_add(vector::load(gradients + (i * pixels + ox) * Lanes), input, sum[i][j]);
+                        }
                     }
-                }
+            }
             for (std::size_t ox = inner; ox < inner_end; ++ox) {
                 vector input[Columns];
 #pragma GCC unroll 32

@@ -8,13 +8,71 @@
 #include <trireme/device/host/kernels/portable/one_sample/linear.hpp>
 #include <trireme/device/host/lanes.hpp>
 
-#include <algorithm>
 #include <cstddef>
 
 #if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1675
 #endif
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// dw[..][i..] += dy x^T for Count inputs, one or two registers of them.
+template<class G, std::size_t Lanes, std::size_t Count, class T>
+inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, std::size_t i) noexcept {
+    constexpr std::size_t width = full_register<T>, registers = (Count + width - 1) / width;
+    constexpr std::size_t last = Count - (registers - 1) * width; // numbers in the last register
+    using vector = lane_vector<T, width>;
+    T inputs[Lanes][registers * width]; // [lane][input]
+    if constexpr (last != width)
+        for (auto& lane : inputs) vector::all(0).store(lane + (registers - 1) * width);
+    std::size_t k = 0;
+    if constexpr (Lanes == width)
+        for (; k + width <= Count; k += width) {
+            vector rows[width];
+#pragma GCC unroll 16
+            for (std::size_t r = 0; r < width; ++r) rows[r] = vector::load(x + (i + k + r) * Lanes);
+            transpose(rows);
+#pragma GCC unroll 16
+            for (std::size_t lane = 0; lane < width; ++lane) rows[lane].store(inputs[lane] + k);
+        }
+    for (; k < Count; ++k)
+        for (std::size_t lane = 0; lane < Lanes; ++lane) inputs[lane][k] = x[(i + k) * Lanes + lane];
+    for_blocks<0, G::outputs, accumulators / 2>([&]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
+        vector sum[Outputs][registers];
+#pragma GCC unroll 32
+        for (std::size_t j = 0; j < Outputs; ++j)
+#pragma GCC unroll 2
+            for (std::size_t r = 0; r < registers; ++r) sum[j][r] = vector::all(0);
+        for (std::size_t lane = 0; lane < Lanes; ++lane) {
+            vector input[registers];
+#pragma GCC unroll 2
+            for (std::size_t r = 0; r < registers; ++r) input[r] = vector::load(inputs[lane] + r * width);
+#pragma GCC unroll 32
+            for (std::size_t j = 0; j < Outputs; ++j) {
+                auto const gradient = vector::all(dy[(o + j) * Lanes + lane]);
+#pragma GCC unroll 2
+                for (std::size_t r = 0; r < registers; ++r) sum[j][r] = multiply_add(gradient, input[r], sum[j][r]);
+            }
+        }
+#pragma GCC unroll 32
+        for (std::size_t j = 0; j < Outputs; ++j)
+#pragma GCC unroll 2
+            for (std::size_t r = 0; r < registers; ++r) {
+                T* const to = dw + (o + j) * G::inputs + i + r * width;
+                if (r + 1 < registers || last == width)
+                    (vector::load(to) + sum[j][r]).store(to);
+                else {
+                    T sums[width];
+                    sum[j][r].store(sums);
+#pragma GCC unroll 16
+                    for (std::size_t n = 0; n < last; ++n) to[n] += sums[n];
+                }
+            }
+    });
+}
+
+} // namespace trireme::detail::inline TRIREME_ISA
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -60,54 +118,21 @@ TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T
         });
 }
 
-/// dw += dy x^T and db += dy, summed over the lanes in their order. Registers run over inputs and not over lanes: one
-/// sample at a time, no weight needs a sum across a register. Cost: a transposed copy of x, a strip at a time.
+/// dw += dy x^T and db += dy, summed over the lanes. Registers run over inputs and not over lanes: one sample at a
+/// time, no weight needs a sum across a register. Cost: a transposed copy of x, a strip at a time.
 template<class G, std::size_t Lanes, class T>
 TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
-    constexpr std::size_t width = full_register<T>, strip = 2 * width;
+    constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
     for (std::size_t o = 0; o < G::outputs; ++o) {
-        T sum = 0;
-        for (std::size_t lane = 0; lane < Lanes; ++lane) sum += dy[o * Lanes + lane];
-        db[o] += sum;
+        auto sum = vector::load(dy + o * Lanes);
+        for (std::size_t lane = width; lane < Lanes; lane += width) sum = sum + vector::load(dy + o * Lanes + lane);
+        db[o] += sum.sum();
     }
-    for (std::size_t i = 0; i < G::inputs; i += strip) {
-        std::size_t const count = std::min(strip, G::inputs - i);
-        T inputs[Lanes][strip] = {}; // [lane][input]
-        for (std::size_t k = 0; k < count; ++k)
-            for (std::size_t lane = 0; lane < Lanes; ++lane) inputs[lane][k] = x[(i + k) * Lanes + lane];
-        for_blocks<0, G::outputs, accumulators / 2>([&]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
-            vector sum[Outputs][2];
-#pragma GCC unroll 32
-            for (std::size_t k = 0; k < Outputs; ++k) sum[k][0] = sum[k][1] = vector::all(0);
-            for (std::size_t lane = 0; lane < Lanes; ++lane) {
-                auto const first = vector::load(inputs[lane]), second = vector::load(inputs[lane] + width);
-#pragma GCC unroll 32
-                for (std::size_t k = 0; k < Outputs; ++k) {
-                    auto const gradient = vector::all(dy[(o + k) * Lanes + lane]);
-                    sum[k][0] = multiply_add(gradient, first, sum[k][0]);
-                    sum[k][1] = multiply_add(gradient, second, sum[k][1]);
-                }
-            }
-            T* row = dw + o * G::inputs + i;
-            if (count == strip) {
-#pragma GCC unroll 32
-                for (std::size_t k = 0; k < Outputs; ++k, row += G::inputs) {
-                    (vector::load(row) + sum[k][0]).store(row);
-                    (vector::load(row + width) + sum[k][1]).store(row + width);
-                }
-            } else {
-                T sums[Outputs][strip];
-#pragma GCC unroll 32
-                for (std::size_t k = 0; k < Outputs; ++k) {
-                    sum[k][0].store(sums[k]);
-                    sum[k][1].store(sums[k] + width);
-                }
-                for (std::size_t k = 0; k < Outputs; ++k, row += G::inputs)
-                    for (std::size_t j = 0; j < count; ++j) row[j] += sums[k][j];
-            }
-        });
-    }
+    constexpr std::size_t strip = 2 * full_register<T>, rest = G::inputs % strip;
+    std::size_t i = 0;
+    for (; i + strip <= G::inputs; i += strip) detail::linear_backward_weights_strip<G, Lanes, strip>(x, dy, dw, i);
+    if constexpr (rest != 0) detail::linear_backward_weights_strip<G, Lanes, rest>(x, dy, dw, i);
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -16,11 +16,11 @@ namespace trireme::inline TRIREME_ISA {
 template<class T>
 TRIREME_NOINLINE void sgd_update(portable, T* w, T const* g, std::size_t n, T rate, T decay) noexcept {
     using vector = lane_vector<T, full_register<T>>;
-    for (std::size_t i = 0; i < n; i += vector::size) {
-        auto const weight = vector::load(w + i, n - i);
-        auto const d = multiply_add(vector::all(decay), weight, vector::load(g + i, n - i));
-        multiply_add(vector::all(-rate), d, weight).store(w + i, n - i);
-    }
+    for_registers<vector>(n, [=](std::size_t i, auto count) {
+        auto const weight = vector::load(w + i, count);
+        auto const d = multiply_add(vector::all(decay), weight, vector::load(g + i, count));
+        multiply_add(vector::all(-rate), d, weight).store(w + i, count);
+    });
 }
 
 /// v = momentum * v + d, w -= rate * v, d = g + decay * w; n values.
@@ -28,13 +28,13 @@ template<class T>
 TRIREME_NOINLINE void sgd_momentum_update(portable, T* w, T* velocity, T const* g, std::size_t n, T rate, T momentum,
                                           T decay) noexcept {
     using vector = lane_vector<T, full_register<T>>;
-    for (std::size_t i = 0; i < n; i += vector::size) {
-        auto const weight = vector::load(w + i, n - i);
-        auto const d = multiply_add(vector::all(decay), weight, vector::load(g + i, n - i));
-        auto const v = multiply_add(vector::all(momentum), vector::load(velocity + i, n - i), d);
-        v.store(velocity + i, n - i);
-        multiply_add(vector::all(-rate), v, weight).store(w + i, n - i);
-    }
+    for_registers<vector>(n, [=](std::size_t i, auto count) {
+        auto const weight = vector::load(w + i, count);
+        auto const d = multiply_add(vector::all(decay), weight, vector::load(g + i, count));
+        auto const v = multiply_add(vector::all(momentum), vector::load(velocity + i, count), d);
+        v.store(velocity + i, count);
+        multiply_add(vector::all(-rate), v, weight).store(w + i, count);
+    });
 }
 
 /// v = momentum * v + d, w -= rate * (d + momentum * v), d = g + decay * w; n values.
@@ -43,14 +43,14 @@ template<class T>
 TRIREME_NOINLINE void sgd_nesterov_update(portable, T* w, T* velocity, T const* g, std::size_t n, T rate, T momentum,
                                           T decay) noexcept {
     using vector = lane_vector<T, full_register<T>>;
-    for (std::size_t i = 0; i < n; i += vector::size) {
-        auto const weight = vector::load(w + i, n - i);
-        auto const d = multiply_add(vector::all(decay), weight, vector::load(g + i, n - i));
-        auto const v = multiply_add(vector::all(momentum), vector::load(velocity + i, n - i), d);
-        v.store(velocity + i, n - i);
+    for_registers<vector>(n, [=](std::size_t i, auto count) {
+        auto const weight = vector::load(w + i, count);
+        auto const d = multiply_add(vector::all(decay), weight, vector::load(g + i, count));
+        auto const v = multiply_add(vector::all(momentum), vector::load(velocity + i, count), d);
+        v.store(velocity + i, count);
         auto const ahead = multiply_add(vector::all(momentum), v, d);
-        multiply_add(vector::all(-rate), ahead, weight).store(w + i, n - i);
-    }
+        multiply_add(vector::all(-rate), ahead, weight).store(w + i, count);
+    });
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -150,9 +150,8 @@ requires(Lanes == 1) TRIREME_NOINLINE
         for (std::size_t r = 0; r < Rows; ++r)
             for (std::size_t ox = 0; ox < G::out_width; ++ox)
                 for (std::size_t i = 0; i < Channels; ++i) {
-                    auto const* const from = window +
-                                             (i * panel::template window<Rows> + r * G::stride) * panel::wide +
-                                             ox * G::stride;
+                    auto const* const from =
+                        window + (i * panel::template window<Rows> + r * G::stride) * panel::wide + ox * G::stride;
                     for (std::size_t ky = 0; ky < G::kernel; ++ky, to += G::kernel)
                         std::memcpy(to, from + ky * panel::wide, panel::tap_copy * sizeof(T));
                 }

@@ -68,8 +68,8 @@ template<std::size_t Rows, std::size_t Registers, std::size_t Width, product_str
         }
 }
 
-/// c = a b, each row beginning with start[m] unless `start` is null, or c += a b. Shapes: a M x terms, b terms x N, c M x
-/// N. Registers run over the columns; a sum runs over the terms in their order. For products of one sample, which are
+/// c = a b, each row beginning with start[m] unless `start` is null, or c += a b. Shapes: a M x terms, b terms x N, c M
+/// x N. Registers run over the columns; a sum runs over the terms in their order. For products of one sample, which are
 /// too small for a library's packing to pay.
 template<std::size_t M, std::size_t N, product_strides S, into Into, class T>
 [[gnu::always_inline]] inline void matrix_product(T const* a, T const* b, std::size_t terms, T const* start,
