@@ -19,7 +19,7 @@ using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoi
                       sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
 
 template<int Devices>
-using trainer_t = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<Devices>>>, weights<shared>>;
+using trainer_t = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<Devices>>>, hold_weights<once>>;
 
 constexpr std::size_t images = 8192; // different ones, drawn in an order that is shuffled anew in every epoch
 
@@ -34,7 +34,7 @@ int work(std::size_t batch) {
     trainer_t<Devices> trainer({.learning_rate = 0.1f, .batch = batch});
     auto const measure = [&](double seconds) {
         double samples = 0, spent = 0;
-        for (auto const& epoch : trainer.fit({.train = all}, {.epochs = 1 << 20})) {
+        for (auto const& epoch : trainer.fit({all, {}}, {.epochs = 1 << 20})) {
             samples += static_cast<double>(images);
             spent += epoch.seconds;
             if (getenv("V")) fprintf(stderr,"sync %.3f data %.3f\n",epoch.sync_share,epoch.data_share);

@@ -46,16 +46,18 @@ void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) 
             CHECK(plan.value[i] == plan.value[i + 1]);
             continue;
         }
+        CHECK(whole(plan.value[i], size(i), id_of_value[i]));
         write(plan.value[i + 1], size(i + 1), id_of_value[i + 1]);
-        CHECK(whole(plan.value[i], size(i), id_of_value[i])); // the output does not overwrite the input
+        if (!Network::row(i).description.in_place) CHECK(whole(plan.value[i], size(i), id_of_value[i]));
     }
     write(plan.gradient[depth], size(depth), id_of_gradient[depth]);
     CHECK(whole(plan.value[depth], size(depth), id_of_value[depth]));
     for (std::size_t i = depth; i-- > Network::first_trainable;) {
         CAPTURE(i);
         auto const& d = Network::row(i).description;
-        if (!d.view && i > Network::first_trainable) write(plan.gradient[i], size(i), id_of_gradient[i]);
         CHECK(whole(plan.gradient[i + 1], size(i + 1), id_of_gradient[i + 1]));
+        if (!d.view && i > Network::first_trainable) write(plan.gradient[i], size(i), id_of_gradient[i]);
+        if (!d.in_place) CHECK(whole(plan.gradient[i + 1], size(i + 1), id_of_gradient[i + 1]));
         if (d.backward_reads_input) CHECK(whole(plan.value[i], size(i), id_of_value[i]));
         if (d.backward_reads_output) CHECK(whole(plan.value[i + 1], size(i + 1), id_of_value[i + 1]));
     }
@@ -75,6 +77,19 @@ TEST_SUITE("layer/activation_plan") {
             network<input<2, 6, 6>, conv2d<3, kernel<3>>, flatten, relu, linear<7>, flatten, sigmoid, linear<2>>>(16,
                                                                                                                   4);
         check_nothing_is_overwritten<network<input<3>, relu, relu>>(4, 4); // nothing to train
+    }
+
+    TEST_CASE("layers that work in place share a block with their input, unless it is the caller's or read again") {
+        using lenet = test_networks::lenet; // conv2d, sigmoid, ...
+        constexpr auto plan = plan_activations<lenet>(16, 4);
+        CHECK(plan.value[1] == plan.value[2]);
+        CHECK(plan.gradient[1] == plan.gradient[2]);
+        using first = network<input<3>, relu, linear<2>>;
+        constexpr auto of_first = plan_activations<first>(4, 4);
+        CHECK(of_first.value[0] != of_first.value[1]);
+        using read_again = network<input<1, 4, 4>, conv2d<2, kernel<3>>, max_pool2d<2>, relu, flatten, linear<2>>;
+        constexpr auto of_read = plan_activations<read_again>(4, 4); // max_pool2d's backward reads what relu takes
+        CHECK((of_read.value[2] == of_read.value[3]) != read_again::row(1).description.backward_reads_output);
     }
 
     TEST_CASE("blocks are used again: the arena is smaller than the sum of its blocks") {

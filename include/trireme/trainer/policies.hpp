@@ -51,16 +51,16 @@ struct precision {
     using dtype = Dtype;
 };
 
-/// Where the weights are. `weights<replicated>` (the default): a copy per device, all updated alike. `weights<shared>`:
-/// one copy per process; each device reduces and updates its slice of it, so that no weight is updated twice and none
-/// is copied, and optimizer state is kept once. The bits are those of replicated weights with reduce_by<direct>. Needs
-/// a strategy that can scatter: direct, or reproducible<fixed_tree, V>.
+/// Where the weights are. `hold_weights<per_device>` (the default): a copy per device, all updated alike.
+/// `hold_weights<once>`: one copy per process; each device reduces and updates its slice of it, so that no weight is
+/// updated twice and none is copied, and optimizer state is kept once. The bits are those of hold_weights<per_device>
+/// with reduce_by<direct>. Needs a strategy that can scatter: direct, or reproducible<fixed_tree, V>.
 template<class Place>
-struct weights {
+struct hold_weights {
     using place = Place;
 };
-struct replicated {};
-struct shared {};
+struct per_device {};
+struct once {};
 
 enum class policy_kind : int {
     devices,
@@ -83,7 +83,7 @@ inline constexpr policy_kind kind_of<reduce_by<S>> = policy_kind::reduction;
 template<class O, int V>
 inline constexpr policy_kind kind_of<reproducible<O, V>> = policy_kind::reproducibility;
 template<class W>
-inline constexpr policy_kind kind_of<weights<W>> = policy_kind::weights;
+inline constexpr policy_kind kind_of<hold_weights<W>> = policy_kind::weights;
 template<class K>
 inline constexpr policy_kind kind_of<kernels<K>> = policy_kind::kernels;
 template<class M>
@@ -98,10 +98,11 @@ inline constexpr policy_kind kind_of<with_faults<F>> = policy_kind::faults;
 
 template<class... Where>
 struct unknown_policy_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
-                  "reproducible<fixed_tree, V>, weights<place>, kernels<policy>, initialise<method>, precision<dtype>, "
-                  "with_faults<F>");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
+        "reproducible<fixed_tree, V>, hold_weights<place>, kernels<policy>, initialise<method>, precision<dtype>, "
+        "with_faults<F>");
 };
 template<class... Where>
 struct doubled_policy_rule {
@@ -132,8 +133,8 @@ template<class... Where>
 struct shared_weights_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0045: weights<shared> needs a strategy with `reduce_scatter`, for each device updates only its slice: "
-        "write reduce_by<direct>, or leave out weights<shared>");
+        "TRI0045: hold_weights<once> needs a strategy with `reduce_scatter`, for each device updates only its slice: "
+        "write reduce_by<direct>, or leave out hold_weights<once>");
 };
 template<class... Where>
 struct layout_limit_rule {
@@ -225,7 +226,7 @@ inline constexpr bool argument_fits = true;
 template<class M>
 inline constexpr bool argument_fits<on<M>> = is_host_mesh<M>;
 template<class W>
-inline constexpr bool argument_fits<weights<W>> = std::is_same_v<W, replicated> || std::is_same_v<W, shared>;
+inline constexpr bool argument_fits<hold_weights<W>> = std::is_same_v<W, per_device> || std::is_same_v<W, once>;
 template<class K>
 inline constexpr bool argument_fits<kernels<K>> = requires {
     K::template lanes<float>;
@@ -266,8 +267,8 @@ struct trainer_policies {
     using faults = typename detail::policy_or<policy_kind::faults, with_faults<no_faults>, P...>::faults;
 
     static constexpr bool shared_weights =
-        std::is_same_v<typename detail::usable_policy_or<policy_kind::weights, weights<replicated>, P...>::place,
-                       shared>;
+        std::is_same_v<typename detail::usable_policy_or<policy_kind::weights, hold_weights<per_device>, P...>::place,
+                       once>;
     static constexpr int devices = mesh::data_extent;
     using reproducibility = detail::policy_or<policy_kind::reproducibility, detail::not_reproducible, P...>;
     static constexpr int shards = reproducibility::shards;
