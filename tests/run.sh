@@ -119,7 +119,7 @@ fi
 with_nightly=
 [ "$mode" != nightly ] || with_nightly='--setup nightly'
 # shellcheck disable=SC2086
-stage "$first" "$cxx" all '' $with_nightly
+stage "$first" "$cxx" all -Dbench=enabled $with_nightly
 
 others=
 for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do

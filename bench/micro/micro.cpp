@@ -4,7 +4,7 @@
 // Every kernel of LeNet beside the machine's best: rounds in turn, one line of tab-separated figures per case and round:
 // case, peer, ours, theirs, unit.
 
-#include "roofs.hpp"
+#include "../roofs.hpp"
 
 #include <trireme/trireme.hpp>
 

@@ -15,14 +15,15 @@
 namespace trireme::detail::inline TRIREME_ISA {
 
 // exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2. ln 2 is split in two so that n * ln2_high is exact.
-// Beyond [least, most] the result is 0 or infinity. Adding `rounder` leaves n in the lowest bits of the sum.
+// Beyond [least, most] the result is 0 or infinity. Adding `rounder` leaves n in the lowest bits of the sum. n + lift
+// is the exponent of a normal number for every x from least on.
 template<class T>
 struct exp_constants;
 
 template<>
 struct exp_constants<float> {
     using bits = std::uint32_t;
-    static constexpr bits rounder_bits = 0x4B400000, bias = 127, mantissa = 23;
+    static constexpr bits rounder_bits = 0x4B400000, bias = 127, mantissa = 23, lift = 24;
     static constexpr float rounder = 12582912.0f, least = -104.0f, most = 89.0f;
     static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
     // minimax, highest power first; the last two terms, r + 1, are exact
@@ -34,7 +35,7 @@ struct exp_constants<float> {
 template<>
 struct exp_constants<double> {
     using bits = std::uint64_t;
-    static constexpr bits rounder_bits = 0x4338000000000000, bias = 1023, mantissa = 52;
+    static constexpr bits rounder_bits = 0x4338000000000000, bias = 1023, mantissa = 52, lift = 54;
     static constexpr double rounder = 6755399441055744.0, least = -746.0, most = 710.0;
     static constexpr double ln2_high = 6.93145751953125e-1, ln2_low = 1.42860682030941723212e-6;
     // Taylor: the first term left out is below 2^-57
@@ -43,6 +44,30 @@ struct exp_constants<double> {
                                                  1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,
                                                  1.0 / 120,        1.0 / 24,        1.0 / 6,        1.0 / 2};
 };
+
+/// exp(r), and n above the bits of `rounder`, for x within [least, most].
+template<class T, std::size_t N>
+struct exp_parts {
+    lane_vector<T, N> fraction;
+    lane_vector<typename exp_constants<T>::bits, N> exponent;
+};
+
+template<class T, std::size_t N>
+[[gnu::always_inline]] inline exp_parts<T, N> split_exponential(lane_vector<T, N> x) noexcept {
+    using constants = exp_constants<T>;
+    using vector = lane_vector<T, N>;
+    auto const rounder = vector::all(constants::rounder);
+    auto const shifted = multiply_add(x, vector::all(T(1.44269504088896340736)), rounder);
+    auto const n = shifted - rounder;
+    auto r = multiply_add(n, vector::all(-constants::ln2_high), x);
+    r = multiply_add(n, vector::all(-constants::ln2_low), r);
+
+    auto p = vector::all(constants::polynomial[0]);
+#pragma GCC unroll 16
+    for (std::size_t i = 1; i < constants::terms; ++i) p = multiply_add(p, r, vector::all(constants::polynomial[i]));
+    p = multiply_add(p, r * r, r) + vector::all(1);
+    return {p, bits_as<typename constants::bits>(shifted)};
+}
 
 } // namespace trireme::detail::inline TRIREME_ISA
 
@@ -62,24 +87,27 @@ template<class T, std::size_t N>
     auto const least = vector::all(constants::least), most = vector::all(constants::most);
     x = vector::select(x < least, least, x); // a NaN passes both
     x = vector::select(x > most, most, x);
-
-    auto const rounder = vector::all(constants::rounder);
-    auto const shifted = multiply_add(x, vector::all(T(1.44269504088896340736)), rounder);
-    auto const n = shifted - rounder;
-    auto r = multiply_add(n, vector::all(-constants::ln2_high), x);
-    r = multiply_add(n, vector::all(-constants::ln2_low), r);
-
-    auto p = vector::all(constants::polynomial[0]);
-#pragma GCC unroll 16
-    for (std::size_t i = 1; i < constants::terms; ++i) p = multiply_add(p, r, vector::all(constants::polynomial[i]));
-    p = multiply_add(p, r * r, r) + vector::all(1);
+    auto const [p, exponent] = detail::split_exponential(x);
 
     // 2^n = 2^half * 2^rest; each exponent field holds its share of n + 2 * bias
-    integers const sum = bits_as<bits>(shifted) + integers::all(2 * constants::bias - constants::rounder_bits);
+    integers const sum = exponent + integers::all(2 * constants::bias - constants::rounder_bits);
     integers const half{sum.value >> 1};
     integers const rest = sum - half;
     integers const first{half.value << constants::mantissa}, second{rest.value << constants::mantissa};
     return p * bits_as<T>(first) * bits_as<T>(second);
+}
+
+/// The same for x <= 0, with fewer operations: there the power of two needs help only where it is denormal.
+template<class T, std::size_t N>
+[[gnu::always_inline]] inline lane_vector<T, N> exponential_of_negative(lane_vector<T, N> x) noexcept {
+    using constants = detail::exp_constants<T>;
+    using vector = lane_vector<T, N>;
+    using integers = lane_vector<typename constants::bits, N>;
+    auto const least = vector::all(constants::least);
+    auto const [p, exponent] = detail::split_exponential(vector::select(x < least, least, x));
+    integers const lifted = exponent + integers::all(constants::bias + constants::lift - constants::rounder_bits);
+    integers const power{lifted.value << constants::mantissa};
+    return p * bits_as<T>(power) * vector::all(T{1} / static_cast<T>(std::uint64_t{1} << constants::lift));
 }
 
 } // namespace trireme::inline TRIREME_ISA

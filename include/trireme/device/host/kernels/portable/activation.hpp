@@ -43,7 +43,7 @@ struct register_function<sigmoid_function> {
         using vector = lane_vector<T, N>;
         auto const one = vector::all(1);
         auto const negative = x < vector::all(0);
-        auto const e = exponential(vector::select(negative, x, -x));
+        auto const e = exponential_of_negative(vector::select(negative, x, -x));
         return vector::select(negative, e, one) / (one + e);
     }
     template<class T, std::size_t N>

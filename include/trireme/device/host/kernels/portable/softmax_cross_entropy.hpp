@@ -28,7 +28,7 @@ TRIREME_NOINLINE void softmax_cross_entropy(portable, T const* logits, int const
         }
         auto sum = vector::all(0);
         for (std::size_t c = 0; c < Classes; ++c) {
-            auto const e = exponential(vector::load(logits + c * Lanes + lane) - largest);
+            auto const e = exponential_of_negative(vector::load(logits + c * Lanes + lane) - largest);
             sum = sum + e;
             e.store(dlogits + c * Lanes + lane);
         }
@@ -65,7 +65,7 @@ TRIREME_NOINLINE void softmax_cross_entropy_loss(portable, T const* logits, int 
         }
         auto sum = vector::all(0);
         for (std::size_t c = 0; c < Classes; ++c)
-            sum = sum + exponential(vector::load(logits + c * Lanes + lane) - largest);
+            sum = sum + exponential_of_negative(vector::load(logits + c * Lanes + lane) - largest);
         T sums[width], larges[width], bests[width];
         sum.store(sums);
         largest.store(larges);

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """LeNet's training step in PyTorch, as a worker of bench/harness.py.
 
-torch_lenet.py MODE BATCH DEVICES [REQUEST_SECONDS]; MODE is eager, channels-last or compile. With more than one device
+torch_worker.py MODE BATCH DEVICES [REQUEST_SECONDS]; MODE is eager, channels-last or compile. With more than one device
 every device is a process of one thread, joined by DistributedDataParallel over Gloo, and BATCH is the global batch.
 The data is ready in memory as float tensors in the layout that the mode wants: no time is spent on loading it.
 """
+import logging
 import os
 import random
 import sys
@@ -54,6 +55,7 @@ def stepper(mode, batch, rank, devices):
 
 def work(mode, batch, rank, devices):
     torch.set_num_threads(1)
+    torch._logging.set_logs(all=logging.ERROR)  # else torch.compile tells of the CUDA that is not there
     if devices > 1:
         torch.distributed.init_process_group('gloo', rank=rank, world_size=devices)
     step = stepper(mode, batch, rank, devices)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// LeNet's training step in Trireme, as a worker of bench/harness.py. trireme BATCH DEVICES
+// LeNet's training step in Trireme, as a worker of bench/harness.py: trireme_worker BATCH DEVICES
 
 #include <trireme/trireme.hpp>
 
@@ -60,6 +60,6 @@ int main(int argc, char** argv) {
     int const devices = argc > 2 ? std::atoi(argv[2]) : 0;
     if (batch > 0 && devices == 1) return work<1>(batch);
     if (batch > 0 && devices == 2) return work<2>(batch);
-    std::fprintf(stderr, "usage: trireme BATCH DEVICES, with 1 or 2 devices\n");
+    std::fprintf(stderr, "usage: trireme_worker BATCH DEVICES, with 1 or 2 devices\n");
     return 2;
 }

@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs one benchmark and prints its table; bench/run.sh prepares what it needs.
+
+A benchmark is bench/NAME/bench.py with `run(bench)`, which measures and calls `bench.row(...)` for each line.
+
+A contender is a worker: a program that says 'ready WHAT IT IS' and then answers every line it is given, a number of
+seconds, with the work per second of a measurement about that long. Contenders take turns, so that a machine's slow
+minutes strike all of them; what is compared are the ratios of one round, and their median is the result.
+"""
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+here = pathlib.Path(__file__).resolve().parent
+
+
+class Worker:
+    def __init__(self, command, env=None):
+        self.command = command
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, 'OMP_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1',
+                                             **(env or {})})
+        self.name = self.answer().removeprefix('ready ')
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{' '.join(map(str, self.command))} ended with {self.process.wait()} instead of answering")
+        return line.strip()
+
+    def measure(self, seconds):
+        self.process.stdin.write(f'{seconds}\n')
+        self.process.stdin.flush()
+        return float(self.answer())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+class Bench:
+    def __init__(self, name, build, cxx, quick):
+        self.name, self.build, self.cxx, self.quick = name, pathlib.Path(build), cxx, quick
+        self.peers = pathlib.Path(os.environ['TRIREME_BENCH_PEERS'])
+        self.rows = []
+        self.seen = []  # contenders, in the order of their appearance
+
+    def program(self, name):
+        return str(self.build / 'bench' / name)
+
+    def worker(self, *command, env=None):
+        worker = Worker([str(word) for word in command], env)
+        if worker.name not in self.seen:
+            self.seen.append(worker.name)
+        return worker
+
+    def rounds(self, workers, count, seconds):
+        """[round][worker]: what each worker measured. Every other round runs backwards, so that no worker always
+        follows the same one."""
+        table = []
+        for r in range(count):
+            order = range(len(workers))
+            measured = {w: workers[w].measure(seconds) for w in (order if r % 2 == 0 else reversed(order))}
+            table.append([measured[w] for w in order])
+        return table
+
+    def row(self, case, peer, ours, theirs, unit, lower_is_better=False, **more):
+        """One line of the table: `ours` and `theirs` are lists, one figure per round."""
+        ratios = [b / a if lower_is_better else a / b for a, b in zip(ours, theirs)]
+        low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+        ratio = statistics.median(ratios)
+        self.rows.append({'case': case, 'peer': peer, 'ours': statistics.median(ours),
+                          'theirs': statistics.median(theirs), 'unit': unit, 'ratio': ratio,
+                          'spread': (high - low) / ratio, **more})
+        self.print_row(self.rows[-1])
+
+    head = f"{'case':34} {'peer':22} {'ours':>11} {'theirs':>11} {'unit':12} {'ratio':>7} {'spread':>7}"
+
+    def print_row(self, row):
+        if len(self.rows) == 1:
+            print(self.head)
+        peer = row['peer'] + (f" {row['mode']}" if 'mode' in row else '')
+        print(f"{row['case']:34} {peer:22} {row['ours']:11.5g} {row['theirs']:11.5g} {row['unit']:12} "
+              f"{row['ratio']:7.2f} {100 * row['spread']:6.1f}%", flush=True)
+
+    def note(self, text):
+        print(f'  {text}', flush=True)
+
+
+def machine():
+    model = platform.machine()
+    try:
+        for line in open('/proc/cpuinfo', encoding='utf-8'):
+            if line.startswith('model name'):
+                model = line.split(':', 1)[1].strip()
+                break
+    except OSError:
+        pass
+    return f'{model}, {len(os.sched_getaffinity(0))} processors, {platform.system()} {platform.release()}'
+
+
+def describe(bench):
+    """Machine, compiler, flags: what a figure means nothing without."""
+    def first_line(*command):
+        try:
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split('\n')[0]
+        except (OSError, subprocess.CalledProcessError):
+            return 'unknown'
+    flags = 'unknown'
+    for command in json.loads((bench.build / 'compile_commands.json').read_text(encoding='utf-8')):
+        if '/bench/' in command['file'] or command['file'].startswith('bench/'):
+            flags = ' '.join(w for w in command['command'].split() if w.startswith(('-O', '-m', '-D', '-std', '-f')))
+            break
+    commit = first_line('git', '-C', str(here), 'describe', '--always', '--dirty')
+    facts = {
+        'machine': machine(),
+        'compiler': first_line(*bench.cxx.split(), '--version'),
+        'flags': flags,
+        'assertions': 'off' if '-DNDEBUG' in flags else 'on',
+        'commit': commit,
+        'date': time.strftime('%Y-%m-%d'),
+    }
+    for key, value in facts.items():
+        print(f'{key:11} {value}')
+    print(flush=True)
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument('name')
+    arguments.add_argument('build')
+    arguments.add_argument('cxx')
+    arguments.add_argument('--quick', action='store_true')
+    arguments.add_argument('--json')
+    a = arguments.parse_args()
+    json_file = a.json and pathlib.Path(a.json).resolve()
+    bench = Bench(a.name, a.build, a.cxx, a.quick)
+    describe(bench)
+    spec = importlib.util.spec_from_file_location('bench_' + a.name, here / a.name / 'bench.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.run(bench)
+    if bench.seen:
+        print('\nmeasured: ' + '; '.join(bench.seen))
+    if json_file:
+        json_file.write_text(json.dumps(bench.rows, indent=1) + '\n', encoding='utf-8')
+
+
+if __name__ == '__main__':
+    main()

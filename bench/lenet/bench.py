@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""LeNet's training step beside PyTorch's, DistributedDataParallel's and dlib's, one thread per device.
+
+lenet/batchB/devicesN  samples/s at the global batch B
+speedup/batchB         the same global batch on two devices and on one
+weak/batchB            batch 2 B on two devices and B on one
+
+PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row. Its data and
+dlib's are float tensors that are ready in memory; ours are bytes, gathered in a shuffled order and converted in the step.
+"""
+import contextlib
+import pathlib
+import statistics
+import subprocess
+
+folder = pathlib.Path(__file__).resolve().parent
+modes = ['eager', 'channels-last', 'compile']
+
+
+def run(bench):
+    count, seconds = (3, 0.2) if bench.quick else (11, 0.6)
+
+    def trireme(batch, devices):
+        return bench.worker(bench.program('lenet_trireme'), batch, devices)
+
+    def torch(batch, devices, mode):
+        return bench.worker(bench.peers / 'bin/python3', folder / 'torch_worker.py', mode, batch, devices)
+
+    def fastest_torch(batch, devices):
+        """The mode that is fastest here, and a worker that runs it."""
+        speed = {}
+        for mode in modes:
+            with torch(batch, devices, mode) as worker:
+                worker.measure(seconds)
+                speed[mode] = statistics.median(worker.measure(seconds) for _ in range(3))
+        mode = max(speed, key=speed.get)
+        bench.note(f'PyTorch, batch {batch}, {devices} device(s), samples/s: '
+                   + ', '.join(f'{m} {s:.0f}' for m, s in speed.items()))
+        return mode
+
+    def cores():
+        return float(subprocess.run([bench.program('cores')], capture_output=True, text=True, check=True)
+                     .stdout.split()[0])
+
+    def group(batch):
+        """All rows of one batch size: every contender takes its turn in every round."""
+        alone, together = fastest_torch(batch, 1), fastest_torch(batch, 2) if batch > 1 else None
+        with contextlib.ExitStack() as stack:
+            start = stack.enter_context
+            ours = {'one': start(trireme(batch, 1))}
+            theirs = {'one': start(torch(batch, 1, alone))}
+            if batch > 1:
+                ours |= {'two': start(trireme(batch, 2)), 'weak': start(trireme(2 * batch, 2))}
+                theirs |= {'two': start(torch(batch, 2, together)), 'weak': start(torch(2 * batch, 2, together))}
+            if batch in (1, 256):
+                theirs['dlib'] = start(bench.worker(bench.program('lenet_dlib'), batch))
+            names = [('ours', k) for k in ours] + [('theirs', k) for k in theirs]
+            workers = list(ours.values()) + list(theirs.values())
+            before = cores()
+            table = bench.rounds(workers, count, seconds)
+            bench.note(f'batch {batch}: two threads do the arithmetic of {before:.2f} before, of {cores():.2f} after')
+        figure = {name: [line[i] for line in table] for i, name in enumerate(names)}
+
+        def quotient(whose, above):
+            return [a / b for a, b in zip(figure[whose, above], figure[whose, 'one'])]
+
+        one_device = f'lenet/batch{batch}/devices1'
+        bench.row(one_device, 'torch', figure['ours', 'one'], figure['theirs', 'one'], 'samples/s', mode=alone)
+        if 'dlib' in theirs:
+            bench.row(one_device, 'dlib', figure['ours', 'one'], figure['theirs', 'dlib'], 'samples/s')
+        if batch > 1:
+            bench.row(f'lenet/batch{batch}/devices2', 'torch-ddp', figure['ours', 'two'], figure['theirs', 'two'],
+                      'samples/s', mode=together)
+            for case, key in (('speedup', 'two'), ('weak', 'weak')):
+                bench.row(f'{case}/batch{batch}', 'torch-ddp', quotient('ours', key), quotient('theirs', key), 'x',
+                          mode=together)
+
+    for batch in (256, 64, 2, 1):
+        group(batch)

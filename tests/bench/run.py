@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""run.py ROOT LENET_WORKER MICRO: the benchmarks' own machinery, without peers. Nothing here looks at how fast it is."""
+import contextlib
+import io
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+root, lenet, micro = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+sys.path.insert(0, str(root / 'bench'))
+import harness  # noqa: E402
+
+failures = []
+
+
+def check(what, holds):
+    if not holds:
+        failures.append(what)
+
+
+def exit_code(*command):
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, 'XDG_CACHE_HOME': '/nowhere'})
+
+
+def quiet(f, *arguments, **named):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return f(*arguments, **named)
+
+
+# workers: ours answers, one that dies is named, contenders take turns
+with harness.Worker([lenet, '64', '2']) as two, harness.Worker([lenet, '1', '1']) as one:
+    check('a worker says what it is', two.name.startswith('Trireme '))
+    check('a worker measures', two.measure(0.01) > 0 and one.measure(0.01) > 0)
+try:
+    harness.Worker([lenet, '0', '1'])
+    check('a worker that ends is an error', False)
+except SystemExit as e:
+    check('a worker that ends is named', lenet in str(e))
+
+
+class Counter:
+    def __init__(self, turns, name):
+        self.turns, self.name = turns, name
+
+    def measure(self, seconds):
+        self.turns.append(self.name)
+        return len(self.turns)
+
+
+os.environ.setdefault('TRIREME_BENCH_PEERS', '/nowhere')
+bench = harness.Bench('test', '/nowhere', 'g++', True)
+turns = []
+table = bench.rounds([Counter(turns, 'a'), Counter(turns, 'b')], 3, 0.1)
+check('turns', turns == ['a', 'b', 'b', 'a', 'a', 'b'])
+check('figures stand in the order of the workers', table == [[1, 2], [4, 3], [5, 6]])
+
+# rows: medians, the direction of better, the spread
+quiet(bench.row, 'case', 'peer', [2.0, 4.0, 9.0], [1.0, 2.0, 3.0], 'x')
+quiet(bench.row, 'time', 'peer', [1.0, 2.0, 4.0], [3.0, 4.0, 12.0], 's', lower_is_better=True, mode='fast')
+up, down = bench.rows
+check('keys', set(up) == {'case', 'peer', 'ours', 'theirs', 'unit', 'ratio', 'spread'})
+check('medians', (up['ours'], up['theirs'], up['ratio']) == (4.0, 2.0, 2.0))
+low, _, high = statistics.quantiles([2.0, 2.0, 3.0], n=4)
+check('spread', abs(up['spread'] - (high - low) / 2) < 1e-12)
+check('less is better', down['ratio'] == 3.0 and down['mode'] == 'fast')
+
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    # micro prints what its bench.py reads
+    lines = subprocess.run([micro, '1'], capture_output=True, text=True, check=True).stdout.splitlines()
+    check('micro has a line per kernel', len(lines) > 40)
+    check('micro prints five fields', all(len(line.split('\t')) == 5 for line in lines))
+    check('micro measures', all(float(x) > 0 for line in lines for x in line.split('\t')[2:4]))
+
+    # plot
+    results = folder / 'some.json'
+    results.write_text(json.dumps(bench.rows), encoding='utf-8')
+    plot = [sys.executable, str(root / 'bench/plot')]
+    check('plot draws', exit_code(*plot, str(results)).returncode == 0)
+    picture = xml.etree.ElementTree.parse(folder / 'some.svg').getroot()
+    check('plot has a bar per row', len([e for e in picture.iter() if e.tag.endswith('rect')]) == 1 + len(bench.rows))
+    (folder / 'wrong.json').write_text('[{"case": 1}]', encoding='utf-8')
+    for wrong in ('wrong.json', 'absent.json'):
+        answer = exit_code(*plot, str(folder / wrong))
+        check(f'plot refuses {wrong}', answer.returncode == 1 and wrong in answer.stderr)
+    check('plot says that no case is left', 'nothing like this' in
+          exit_code(*plot, str(results), '--only', 'nothing like this').stderr)
+
+    # run.sh refuses before it measures
+    script = ['sh', str(root / 'bench/run.sh')]
+    check('run.sh lists', exit_code(*script, '--list').stdout.split() == ['compile', 'lenet', 'micro'])
+    for wrong in ([], ['no-such-benchmark'], ['../lenet'], ['lenet', '--unknown'], ['lenet', 'micro'], ['lenet', '--json'],
+                  ['micro', '--json', str(folder / 'no-such-folder/out.json')]):
+        answer = exit_code(*script, *wrong)
+        check(f'run.sh refuses {wrong}', answer.returncode == 2 and answer.stderr != '')
+
+for failure in failures:
+    print('FAILED:', failure)
+sys.exit(1 if failures else 0)
