@@ -97,6 +97,17 @@ static_assert(by_ring.bytes < by_tree.bytes && by_exchange.bytes < by_tree.bytes
 // [/strategies]
 static_assert(ring::all_reduce(8).steps == 15 && direct::all_reduce(8).steps == 9);
 
+// [held_once]
+using two_sharing = data_parallel_trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>, hold_weights<once>>;
+using two_apart = data_parallel_trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>>;
+
+constexpr auto sharing = two_sharing::plan(batch{256}), apart = two_apart::plan(batch{256});
+
+static_assert(sharing.memory(1).parameters == 0);                                               // device 0 has them
+static_assert(sharing.memory(0).optimizer_state + sharing.memory(1).optimizer_state == 47'744); // each its slice
+static_assert(2 * sharing.wire_bytes_per_step() == apart.wire_bytes_per_step());
+// [/held_once]
+
 // [star]
 struct star {
     static constexpr char const* name = "star";

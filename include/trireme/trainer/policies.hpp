@@ -124,10 +124,11 @@ struct logical_shards_rule {
 };
 template<class... Where>
 struct policy_argument_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>>, weights "
-                  "replicated or shared, "
-                  "kernels a policy with `lanes`, initialise a method with `value`, precision f32 or f64");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>>, hold_weights "
+        "per_device or once, kernels a policy with `lanes`, initialise a method with `value`, precision f32 or "
+        "f64");
 };
 template<class... Where>
 struct shared_weights_rule {

@@ -4,6 +4,8 @@
 
 #include <trireme/device/host/isa.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -127,26 +129,50 @@ template<class To, class T, std::size_t N>
     return to;
 }
 
-/// Rows become columns: afterwards number j of rows[i] is what number i of rows[j] was.
-/// Cost: log2(N) rounds of N shuffles; in a round row 2 i takes the first halves of rows i and i + N / 2 by turns, row
-/// 2 i + 1 the second ones.
-template<class T, std::size_t N>
-[[gnu::always_inline]] inline void transpose(lane_vector<T, N> (&rows)[N]) noexcept {
-    if constexpr (N > 1) [&]<std::size_t... I>(std::index_sequence<I...>) {
-#pragma GCC unroll 8
-            for (std::size_t round = 1; round < N; round *= 2) {
-                lane_vector<T, N> next[N];
-#pragma GCC unroll 16
-                for (std::size_t i = 0; i < N / 2; ++i) {
-                    auto const a = rows[i].value, b = rows[i + N / 2].value;
-                    next[2 * i].value = __builtin_shufflevector(a, b, (I % 2 * N + I / 2)...);
-                    next[2 * i + 1].value = __builtin_shufflevector(a, b, (I % 2 * N + N / 2 + I / 2)...);
-                }
-#pragma GCC unroll 16
-                for (std::size_t i = 0; i < N; ++i) rows[i] = next[i];
-            }
-        }
+/// Swaps blocks of D numbers across two rows: those of `above` that lie right with those of `below` that lie left.
+template<std::size_t D, class T, std::size_t N>
+[[gnu::always_inline]] inline void swap_blocks(lane_vector<T, N>& above, lane_vector<T, N>& below) noexcept {
+    [&]<std::size_t... J>(std::index_sequence<J...>) {
+        auto const a = above.value, b = below.value;
+        above.value = __builtin_shufflevector(a, b, ((J & D) == 0 ? J : N + J - D)...);
+        below.value = __builtin_shufflevector(a, b, ((J & D) == 0 ? J + D : N + J)...);
+    }
     (std::make_index_sequence<N>{});
+}
+
+/// Rows become columns: afterwards number j of rows[i] is what number i of rows[j] was. D is for the recursion.
+/// Cost: log2(N) rounds of N shuffles. Without loops and copies of `rows`, which compilers would keep in memory.
+template<std::size_t D = 1, class T, std::size_t N>
+[[gnu::always_inline]] inline void transpose(lane_vector<T, N> (&rows)[N]) noexcept {
+    if constexpr (D < N) {
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            (((I & D) == 0 ? swap_blocks<D>(rows[I], rows[I | D]) : void()), ...);
+        }
+        (std::make_index_sequence<N>{});
+        transpose<2 * D>(rows);
+    }
+}
+
+/// Copies N numbers by whole registers, the last of which may overlap its neighbour.
+template<std::size_t N, class T>
+[[gnu::always_inline]] inline void copy_numbers(T const* from, T* to) noexcept {
+    constexpr std::size_t width = std::min(vector_bytes / sizeof(T), std::bit_floor(N));
+    using vector = lane_vector<T, width>;
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i + width <= N; i += width) vector::load(from + i).store(to + i);
+    if constexpr (N % width != 0) vector::load(from + N - width).store(to + N - width);
+}
+
+/// Adds N numbers to others by registers that are halved towards the end.
+template<std::size_t N, class T>
+[[gnu::always_inline]] inline void add_numbers(T const* from, T* to) noexcept {
+    if constexpr (N != 0) {
+        constexpr std::size_t width = std::min(vector_bytes / sizeof(T), std::bit_floor(N)), full = N / width * width;
+        using vector = lane_vector<T, width>;
+#pragma GCC unroll 4
+        for (std::size_t i = 0; i < full; i += width) (vector::load(to + i) + vector::load(from + i)).store(to + i);
+        add_numbers<N - full>(from + full, to + full);
+    }
 }
 
 /// How many samples of a granule of `Lanes` share a register: all, or the largest power of two that divides them and

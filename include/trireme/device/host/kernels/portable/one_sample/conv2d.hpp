@@ -81,7 +81,10 @@ requires(Lanes == 1) TRIREME_NOINLINE void conv2d_forward(portable, T const* x, 
                     for (std::size_t r = 0; r < Rows; ++r, to += G::out_width) {
                         auto const* const from =
                             window + (i * panel::template window<Rows> + r * G::stride + ky) * panel::wide + kx;
-                        for (std::size_t ox = 0; ox < G::out_width; ++ox) to[ox] = from[ox * G::stride];
+                        if constexpr (G::stride == 1)
+                            copy_numbers<G::out_width>(from, to);
+                        else
+                            for (std::size_t ox = 0; ox < G::out_width; ++ox) to[ox] = from[ox * G::stride];
                     }
         constexpr detail::product_strides strides{panel::all_taps, 1, outputs, panel::pixels};
         T const* const weights = w + c * panel::taps;
@@ -114,7 +117,10 @@ requires(Lanes == 1) TRIREME_NOINLINE void conv2d_backward_input(portable, T con
                     for (std::size_t kx = 0; kx < G::kernel; ++kx)
                         for (std::size_t r = 0; r < Rows; ++r, from += G::out_width) {
                             T* const to = &sums[i][(oy + r) * G::stride + ky][kx];
-                            for (std::size_t ox = 0; ox < G::out_width; ++ox) to[ox * G::stride] += from[ox];
+                            if constexpr (G::stride == 1)
+                                add_numbers<G::out_width>(from, to);
+                            else
+                                for (std::size_t ox = 0; ox < G::out_width; ++ox) to[ox * G::stride] += from[ox];
                         }
         });
         for (std::size_t i = 0; i < Channels; ++i)
