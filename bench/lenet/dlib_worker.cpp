@@ -21,7 +21,8 @@ using convolution = dlib::add_layer<dlib::con_<Channels, 5, 5, 1, 1, Padding, Pa
 template<class Below>
 using pool = dlib::avg_pool<2, 2, 2, 2, Below>;
 
-using features = pool<dlib::sig<convolution<16, 0, pool<dlib::sig<convolution<6, 2, dlib::input<dlib::matrix<float>>>>>>>>;
+using features =
+    pool<dlib::sig<convolution<16, 0, pool<dlib::sig<convolution<6, 2, dlib::input<dlib::matrix<float>>>>>>>>;
 using lenet = dlib::loss_multiclass_log<dlib::fc<10, dlib::sig<dlib::fc<84, dlib::sig<dlib::fc<120, features>>>>>>;
 
 constexpr std::size_t images = 8192;

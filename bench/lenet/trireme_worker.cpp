@@ -37,14 +37,14 @@ int work(std::size_t batch) {
         for (auto const& epoch : trainer.fit({all, {}}, {.epochs = 1 << 20})) {
             samples += static_cast<double>(images);
             spent += epoch.seconds;
-            if (getenv("V")) fprintf(stderr,"sync %.3f data %.3f\n",epoch.sync_share,epoch.data_share);
+            if (getenv("V")) fprintf(stderr, "sync %.3f data %.3f\n", epoch.sync_share, epoch.data_share);
             if (spent >= seconds) break;
         }
         return samples / spent;
     };
     measure(0);
-    std::printf("ready Trireme %d.%d.%d, %s\n", TRIREME_VERSION_MAJOR, TRIREME_VERSION_MINOR,
-                TRIREME_VERSION_PATCH, instruction_set);
+    std::printf("ready Trireme %d.%d.%d, %s\n", TRIREME_VERSION_MAJOR, TRIREME_VERSION_MINOR, TRIREME_VERSION_PATCH,
+                instruction_set);
     std::fflush(stdout);
     for (double seconds = 0; std::scanf("%lf", &seconds) == 1;) {
         std::printf("%.17g\n", measure(seconds));

@@ -7,6 +7,7 @@ the field, with the taps that fall into the padding, so that a convolution which
 against a pass that reads two arrays of the size of the layer's output and writes one. `one sample/...` are the kernels
 for batches of a few samples.
 """
+import statistics
 import subprocess
 
 
@@ -15,9 +16,19 @@ def run(bench):
     output = subprocess.run([bench.program('micro'), str(rounds)], stdout=subprocess.PIPE, text=True, check=True).stdout
     cases = {}
     for line in output.splitlines():
-        case, peer, ours, theirs, unit = line.split('\t')
-        figures = cases.setdefault((case, peer, unit), ([], []))
-        figures[0].append(float(ours))
-        figures[1].append(float(theirs))
-    for (case, peer, unit), (ours, theirs) in cases.items():
+        case, peer, ours, theirs, unit, microseconds = line.split('\t')
+        figures = cases.setdefault((case, peer, unit), ([], [], []))
+        for figure, text in zip(figures, (ours, theirs, microseconds)):
+            figure.append(float(text))
+    for (case, peer, unit), (ours, theirs, _) in cases.items():
         bench.row(case, peer, ours, theirs, unit)
+
+    # where the time of a step goes
+    for what, belongs in (('one granule', lambda case: '/' in case and not case.startswith('one sample/')),
+                          ('one sample', lambda case: case.startswith('one sample/'))):
+        times = {case.removeprefix('one sample/'): statistics.median(t) for (case, _, _), (_, _, t) in cases.items()
+                 if belongs(case)}
+        total = sum(times.values())
+        bench.note(f'{what}: {total:.1f} us in all; ' + ', '.join(
+            f'{case} {100 * t / total:.0f}%' for case, t in sorted(times.items(), key=lambda item: -item[1])
+            if t > 0.01 * total))

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Every kernel of LeNet beside the machine's best: rounds in turn, one line of tab-separated figures per case and round:
-// case, peer, ours, theirs, unit.
+// Every kernel of LeNet beside the machine's best: rounds in turn, one line of tab-separated figures per case and
+// round: case, peer, ours, theirs, unit, microseconds of one call of ours.
 
 #include "../roofs.hpp"
 
@@ -18,11 +18,11 @@ namespace {
 
 using namespace trireme;
 
-using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, conv2d<16, kernel<5>>, sigmoid,
-                      avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
+using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, conv2d<16, kernel<5>>,
+                      sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
 
-constexpr char const* names[lenet::depth] = {"conv1", "sigmoid1", "pool1",    "conv2",   "sigmoid2", "pool2",
-                                             "flatten", "linear1", "sigmoid3", "linear2", "sigmoid4", "linear3"};
+constexpr char const* names[lenet::depth] = {"conv1",   "sigmoid1", "pool1",    "conv2",   "sigmoid2", "pool2",
+                                             "flatten", "linear1",  "sigmoid3", "linear2", "sigmoid4", "linear3"};
 
 using clock_type = std::chrono::steady_clock;
 
@@ -43,11 +43,14 @@ struct options {
     double seconds = 0.01; // of one measurement
 };
 
-void report(std::string const& name, char const* peer, double ours, double theirs, char const* unit) {
-    std::printf("%s\t%s\t%.6g\t%.6g\t%s\n", name.c_str(), peer, ours / 1e9, theirs / 1e9, unit);
+/// `work` is that of one call, `ours` and `theirs` are work per second.
+void report(std::string const& name, char const* peer, double work, double ours, double theirs, char const* unit) {
+    std::printf("%s\t%s\t%.6g\t%.6g\t%s\t%.6g\n", name.c_str(), peer, ours / 1e9, theirs / 1e9, unit,
+                work / ours * 1e6);
 }
 
-/// Numbers on cache lines, as in an arena: ordinary ones, for kernels are not measured on zeros nor on denormal numbers.
+/// Numbers on cache lines, as in an arena: ordinary ones, for kernels are not measured on zeros nor on denormal
+/// numbers.
 class numbers {
 public:
     explicit numbers(std::size_t n) : memory_(n * sizeof(float)), size_(n) {
@@ -76,19 +79,21 @@ void measure_layer(options const& o, double& sink) {
         auto const name = (Lanes == 1 ? std::string("one sample/") : std::string()) + names[Index];
         auto const measure = [&](char const* what, flops_t flops, std::size_t values, auto&& kernel) {
             bool const computes = row.description.parameter_count > 0;
-            auto const work = computes ? static_cast<double>(flops * Lanes) : static_cast<double>(values * sizeof(float));
+            auto const work =
+                computes ? static_cast<double>(flops * Lanes) : static_cast<double>(values * sizeof(float));
             auto const ours = rate(o.seconds, [&] {
                 for (int i = 0; i < 10; ++i) kernel();
                 return 10 * work;
             });
-            auto const roof = computes ? rate(o.seconds, [&] { return bench::multiply_adds(sink); })
-                                       : rate(o.seconds, [&] { return bench::stream(y.data(), dy.data(), y.size(), 1e-9f); });
-            report(name + "/" + what, computes ? "fma-peak" : "memory", ours, roof, computes ? "GFLOP/s" : "GB/s");
+            auto const roof =
+                computes ? rate(o.seconds, [&] { return bench::multiply_adds(sink); })
+                         : rate(o.seconds, [&] { return bench::stream(y.data(), dy.data(), y.size(), 1e-9f); });
+            report(name + "/" + what, computes ? "fma-peak" : "memory", work, ours, roof,
+                   computes ? "GFLOP/s" : "GB/s");
         };
         using kernels = portable;
-        measure("forward", row.description.forward_flops, x.size() + y.size(), [&] {
-            detail::run_forward<layer_t, in, out, Lanes, kernels, float>(x.data(), y.data(), w.data());
-        });
+        measure("forward", row.description.forward_flops, x.size() + y.size(),
+                [&] { detail::run_forward<layer_t, in, out, Lanes, kernels, float>(x.data(), y.data(), w.data()); });
         if constexpr (Index > lenet::first_trainable)
             measure("backward_input", row.description.backward_input_flops, x.size() + 2 * y.size(), [&] {
                 detail::run_backward_input<layer_t, in, out, Lanes, kernels, float>(x.data(), y.data(), dy.data(),
@@ -108,12 +113,13 @@ void measure_optimizers(options const& o) {
     numbers const memory(4 * n);
     auto* const w = memory.data();
     auto const measure = [&](char const* name, std::size_t touched, auto&& pass) {
+        auto const work = static_cast<double>(touched * n * sizeof(float));
         auto const ours = rate(o.seconds, [&] {
             pass();
-            return static_cast<double>(touched * n * sizeof(float));
+            return work;
         });
         auto const roof = rate(o.seconds, [&] { return bench::stream(w, w + n, n, 1e-9f); });
-        report(name, "memory", ours, roof, "GB/s");
+        report(name, "memory", work, ours, roof, "GB/s");
     };
     portable const k;
     measure("sgd", 3, [&] { sgd_update(k, w, w + n, n, 1e-9f, 0.0f); });

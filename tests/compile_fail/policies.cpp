@@ -51,6 +51,26 @@ using program = trainer<net, cross_entropy, sgd, precision<i32>>;
 // NO_METHOD: TRI0043 | at_policy<0 | initialise<
 // errors <= 1
 using program = trainer<net, cross_entropy, sgd, initialise<int>>;
+#elif defined(NO_PLACE)
+// NO_PLACE: TRI0043 | at_policy<0 | hold_weights<int>
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, hold_weights<int>>;
+#elif defined(TWO_PLACES)
+// TWO_PLACES: TRI0022 | at_policy<0 | at_policy<1 | hold_weights< | once | per_device
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, hold_weights<once>, hold_weights<per_device>>;
+#elif defined(THE_SAME_PLACE_TWICE)
+// THE_SAME_PLACE_TWICE: TRI0022 | at_policy<0 | at_policy<2 | hold_weights<
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, hold_weights<once>, on<mesh<host, dp<2>>>, hold_weights<once>>;
+#elif defined(ONE_COPY_IN_A_RING)
+// ONE_COPY_IN_A_RING: TRI0045 | write reduce_by<direct>, or leave out hold_weights<once> | ring
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<ring>, hold_weights<once>>;
+#elif defined(ONE_COPY_BY_ANY_STRATEGY)
+// ONE_COPY_BY_ANY_STRATEGY: TRI0045 | chosen_at_run_time
+// errors <= 2, for without a layout there is no plan
+using program = trainer<net, cross_entropy, sgd, hold_weights<once>, reduce_by<chosen_at_run_time>>;
 #elif defined(TOO_MANY_DEVICES)
 // TOO_MANY_DEVICES: TRI0044 | devices<300>
 // errors <= 1
@@ -95,7 +115,8 @@ program::options given{.strategy = direct{}};
 using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 8>>;
 program::options given{.logical_shards = 4};
 #else
-using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 8>, on<mesh<host, dp<2>>>, reduce_by<direct>>;
+using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 8>, on<mesh<host, dp<2>>>, reduce_by<direct>,
+                        hold_weights<once>>;
 #endif
 
 auto use() { return program::plan(batch{64}).parameters; }

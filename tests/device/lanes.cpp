@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 using namespace trireme;
@@ -44,6 +45,53 @@ std::vector<std::size_t> blocks() {
     return seen;
 }
 
+template<class T, std::size_t N>
+void transposes() {
+    CAPTURE(N);
+    CAPTURE(sizeof(T));
+    using vector = lane_vector<T, N>;
+    vector rows[N];
+    T numbers[N];
+    for (std::size_t i = 0; i < N; ++i) {
+        for (std::size_t j = 0; j < N; ++j) numbers[j] = T(100 * i + j);
+        rows[i] = vector::load(numbers);
+    }
+    transpose(rows);
+    for (std::size_t i = 0; i < N; ++i) {
+        rows[i].store(numbers);
+        for (std::size_t j = 0; j < N; ++j) CHECK(numbers[j] == T(100 * j + i));
+    }
+}
+
+/// The pieces in which for_registers walks n numbers, as begin and count, and how many had a constant count.
+template<class Vector>
+std::vector<std::size_t> pieces(std::size_t n, std::size_t& whole) {
+    std::vector<std::size_t> seen;
+    whole = 0;
+    for_registers<Vector>(n, [&]<class Count>(std::size_t i, Count count) {
+        seen.push_back(i);
+        seen.push_back(count);
+        whole += !std::is_same_v<Count, std::size_t>;
+    });
+    return seen;
+}
+
+template<class T, std::size_t N>
+void walks() {
+    CAPTURE(N);
+    for (std::size_t n = 0; n <= 9 * N + 1; ++n) {
+        CAPTURE(n);
+        std::vector<std::size_t> expected;
+        for (std::size_t i = 0; i < n; i += N) {
+            expected.push_back(i);
+            expected.push_back(n - i < N ? n - i : N);
+        }
+        std::size_t whole = 0;
+        CHECK(pieces<lane_vector<T, N>>(n, whole) == expected);
+        CHECK(whole == n / N);
+    }
+}
+
 } // namespace
 
 TEST_SUITE("device/lanes") {
@@ -68,6 +116,23 @@ TEST_SUITE("device/lanes") {
         vector::select((a != a) | (b != b), one, none).store(unordered);
         CHECK(std::vector<float>(greater, greater + 4) == std::vector<float>{0, 0, 1, 0});
         CHECK(std::vector<float>(unordered, unordered + 4) == std::vector<float>{0, 1, 0, 1});
+    }
+
+    TEST_CASE("rows become columns") {
+        transposes<float, 1>();
+        transposes<float, 2>();
+        transposes<float, 4>();
+        transposes<float, full_register<float>>();
+        transposes<double, 1>();
+        transposes<double, 2>();
+        transposes<double, full_register<double>>();
+    }
+
+    TEST_CASE("registers walk over an array, whole ones first, in order") {
+        walks<float, 1>();
+        walks<float, 4>();
+        walks<float, full_register<float>>();
+        walks<double, full_register<double>>();
     }
 
     TEST_CASE("a granule is cut into whole registers") {

@@ -11,6 +11,8 @@
 #include <trireme/device/host/kernels/reference/pool2d.hpp>
 #include <trireme/device/host/kernels/reference/softmax_cross_entropy.hpp>
 
+#include "one_sample.hpp"
+
 #include <algorithm>
 #include <vector>
 
@@ -80,7 +82,7 @@ void check_equal(char const* what, std::vector<double> const& ours, double const
     check_equal("gradient by the input", ours.dx, g::dx)
 
 TEST_SUITE("layer/golden") {
-    TEST_CASE_TEMPLATE("convolutions equal PyTorch's", TestType, portable, reference) {
+    TEST_CASE_TEMPLATE("convolutions equal PyTorch's", TestType, portable, one_sample, reference) {
         SUBCASE("kernel 3, padding 1, stride 2") {
             using L = conv2d<4, kernel<3>, stride<2>, padding<1>>;
             using I = input<3, 7, 6>;
@@ -97,7 +99,7 @@ TEST_SUITE("layer/golden") {
         }
     }
 
-    TEST_CASE_TEMPLATE("pooling equals PyTorch's", TestType, portable, reference) {
+    TEST_CASE_TEMPLATE("pooling equals PyTorch's", TestType, portable, one_sample, reference) {
         using I = input<2, 5, 6>;
         SUBCASE("average of 2 x 2, a row left over") {
             using L = avg_pool2d<2>;
@@ -114,7 +116,7 @@ TEST_SUITE("layer/golden") {
         }
     }
 
-    TEST_CASE_TEMPLATE("activations and linear equal PyTorch's", TestType, portable, reference) {
+    TEST_CASE_TEMPLATE("activations and linear equal PyTorch's", TestType, portable, one_sample, reference) {
         using I = input<8>;
         SUBCASE("sigmoid") {
             using L = sigmoid;
@@ -137,7 +139,7 @@ TEST_SUITE("layer/golden") {
         }
     }
 
-    TEST_CASE_TEMPLATE("cross entropy equals PyTorch's", TestType, portable, reference) {
+    TEST_CASE_TEMPLATE("cross entropy equals PyTorch's", TestType, portable, one_sample, reference) {
         namespace g = golden::layers::cross_entropy;
         constexpr auto lanes = TestType::template lanes<double>;
         auto const x = golden::tensor<double>(100 + g::case_number, 3 * 10, 1.0);

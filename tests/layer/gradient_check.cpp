@@ -8,6 +8,8 @@
 #include <trireme/device/host/kernels/reference/linear.hpp>
 #include <trireme/device/host/kernels/reference/pool2d.hpp>
 
+#include "one_sample.hpp"
+
 using namespace trireme;
 
 namespace {
@@ -58,7 +60,8 @@ struct scaled {
 } // namespace
 
 TEST_SUITE("layer/gradient_check") {
-    TEST_CASE_TEMPLATE("every layer's backward is the derivative of its forward", Kernels, portable, reference) {
+    TEST_CASE_TEMPLATE("every layer's backward is the derivative of its forward", Kernels, portable, one_sample,
+                       reference) {
         CHECK(check_gradients<conv2d<3, kernel<3>>, input<2, 5, 6>, Kernels>().ok());
         CHECK(check_gradients<conv2d<3, kernel<5>, padding<2>>, input<1, 6, 5>, Kernels>().ok());
         CHECK(check_gradients<conv2d<2, kernel<3>, padding<1>, stride<2>>, input<2, 7, 6>, Kernels>().ok());

@@ -61,6 +61,18 @@ void check_layouts() {
         }
 }
 
+/// The same where the weights are held once, which fixes the strategy.
+template<class Network, class Optimizer, class... Policies>
+void check_weights_held_once() {
+    using trainer_t = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>,
+                              reproducible<fixed_tree, dynamic>, hold_weights<once>, Policies...>;
+    auto const images = made_up(64);
+    for (int const devices : {1, 2, 3, 4, 5, 8})
+        for (std::size_t const batch : {8u, 37u, 64u})
+            for (std::size_t const shards : {0u, 8u, 13u})
+                check_plan<trainer_t>({.batch = batch, .devices = devices, .logical_shards = shards}, images);
+}
+
 } // namespace
 
 TEST_SUITE("parallel/plan") {
@@ -68,6 +80,13 @@ TEST_SUITE("parallel/plan") {
         check_layouts<test_networks::small, sgd>();
         check_layouts<test_networks::softmax_regression, sgd_momentum>();
         check_layouts<test_networks::softmax_regression, sgd_nesterov, precision<f64>>();
+    }
+
+    TEST_CASE("the same for weights that are held once") {
+        check_weights_held_once<test_networks::small, sgd>();
+        check_weights_held_once<test_networks::softmax_regression, sgd_nesterov, precision<f64>>();
+        // 50 parameters, 4 cache lines: of 5 devices one updates nothing
+        check_weights_held_once<network<input<1, 28, 28>, avg_pool2d<14>, flatten, linear<10>>, sgd_momentum>();
     }
 
     TEST_CASE("the same for LeNet") {
@@ -91,6 +110,21 @@ TEST_SUITE("parallel/plan") {
         static_assert(trainer<lenet, cross_entropy, sgd_momentum>::plan(batch{1}).memory(0).optimizer_state ==
                       61712 * 4);
         static_assert(trainer<lenet, cross_entropy, sgd>::plan(batch{1}).wire_bytes_per_step() == 0);
+    }
+
+    TEST_CASE("weights that are held once cost one copy, one state and half the reading") {
+        using all = trainer<lenet, cross_entropy, sgd_momentum, on<mesh<host, dp<4>>>>;
+        using one = trainer<lenet, cross_entropy, sgd_momentum, on<mesh<host, dp<4>>>, hold_weights<once>>;
+        constexpr auto plan = one::plan(batch{256});
+        static_assert(plan.memory(0).parameters == 61712 * 4);
+        static_assert(plan.memory(1).parameters == 0 && plan.memory(3).parameters == 0);
+        static_assert(plan.memory(0).optimizer_state + plan.memory(1).optimizer_state + plan.memory(2).optimizer_state +
+                          plan.memory(3).optimizer_state ==
+                      61712 * 4);
+        static_assert(plan.memory(2).gradients == 61712 * 4);
+        static_assert(2 * plan.wire_bytes_per_step() == all::plan(batch{256}).wire_bytes_per_step());
+        static_assert(plan.wire(1).messages == 3);
+        static_assert(plan.flops_per_step() == all::plan(batch{256}).flops_per_step());
     }
 
     TEST_CASE("folding keeps few gradient slots: log2(V) + 1 on one device, one where each shard has a device") {

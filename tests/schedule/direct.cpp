@@ -6,7 +6,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -17,6 +21,12 @@ using events = std::vector<std::string>;
 static_assert(reduction_strategy<direct>);
 static_assert(proved_for<direct, 1, 16>);
 static_assert(proved<direct, 20>); // within the default limits of all compilers; g++ proves 32
+
+template<int... I>
+constexpr bool scatters(std::integer_sequence<int, I...>) {
+    return (verify_reduce_scatter(direct::reduce_scatter(1 + I)).ok() && ...);
+}
+static_assert(scatters(std::make_integer_sequence<int, 16>{}));
 
 } // namespace
 
@@ -77,6 +87,47 @@ TEST_SUITE("schedule/direct") {
         for (int n = 2; n <= 64; ++n) {
             CAPTURE(n);
             CHECK(verify_all_reduce(direct::all_reduce(n)).ok());
+        }
+    }
+}
+
+TEST_SUITE("schedule/direct: reduce_scatter") {
+    TEST_CASE("one rank has nothing to do") { CHECK(direct::reduce_scatter(1).steps == 0); }
+
+    TEST_CASE("the trace of two and four ranks") {
+        auto const two = direct::reduce_scatter(2);
+        CHECK((trace(two, 0) == events{"reduce 0 from 1 after 0", "wait for 1 after 1"}));
+        CHECK((trace(two, 1) == events{"reduce 1 from 0 after 0", "wait for 0 after 1"}));
+        CHECK((trace(direct::reduce_scatter(4), 1) == events{"reduce 1 from 2 3 0 after 0", "wait for 2 3 0 after 1"}));
+    }
+
+    TEST_CASE("it is proved for 1 to 64 ranks, and is no all-reduce") {
+        for (int n = 1; n <= 64; ++n) {
+            CAPTURE(n);
+            CHECK(verify_reduce_scatter(direct::reduce_scatter(n)).ok());
+            CHECK(verify_reduce_scatter(direct::all_reduce(n)).ok()); // which does more than that
+            CHECK(verify_all_reduce(direct::reduce_scatter(n)).fault ==
+                  (n == 1 ? schedule_fault::none : schedule_fault::missing));
+        }
+    }
+
+    TEST_CASE("it adds as all_reduce does, so that the bits are the same") {
+        for (int n = 2; n <= 64; ++n) {
+            CAPTURE(n);
+            bool same = true;
+            for (int r = 0; r < n; ++r)
+                same = same && event(direct::reduce_scatter(n), r, 0) == event(direct::all_reduce(n), r, 0);
+            CHECK(same);
+        }
+    }
+
+    TEST_CASE("half the reads of all_reduce") {
+        for (int n = 2; n <= 64; ++n) {
+            CAPTURE(n);
+            auto const ranks = static_cast<std::uint64_t>(n);
+            auto const all = traffic_of_all(direct::reduce_scatter(n), 4099, 8);
+            CHECK(all.bytes == (ranks - 1) * 4099 * 8);
+            CHECK(all.messages == ranks * (ranks - 1));
         }
     }
 }

@@ -353,6 +353,76 @@ TEST_SUITE("schedule/verify: each fault is named with its rank, step and chunk")
     }
 }
 
+TEST_SUITE("schedule/verify: reduce-scatter") {
+    TEST_CASE("what is wrong is named with its rank, step and chunk") {
+        using enum schedule_fault;
+        table s(direct::reduce_scatter(4));
+        REQUIRE(verify_reduce_scatter(s).ok());
+        SUBCASE("a rank leaves before its chunks are read") {
+            s.at(2, 1) = idle();
+            CHECK(is(verify_reduce_scatter(s), overwritten, 0, 0, 0));
+        }
+        SUBCASE("a rank waits for the others to come, not to read") {
+            s.at(0, 1).after = 0;
+            CHECK(is(verify_reduce_scatter(s), overwritten, 1, 0, 1));
+        }
+        SUBCASE("a rank waits for all others but one") {
+            s.at(3, 1) = wait_for({0, 2, 1}, 1);
+            CHECK(is(verify_reduce_scatter(s), overwritten, 2, 0, 2));
+        }
+        SUBCASE("a source is left out") {
+            s.at(1, 0) = reduce(1, rank_list{2, 2, 1}, 0);
+            CHECK(is(verify_reduce_scatter(s), missing, 1, 2, 1));
+        }
+        SUBCASE("a chunk is added on another rank") {
+            std::swap(s.at(0, 0).chunk, s.at(1, 0).chunk);
+            CHECK(is(verify_reduce_scatter(s), missing, 0, 2, 0));
+        }
+        SUBCASE("a source is added twice") {
+            s.at(3, 0) = reduce(3, rank_list{0, 3, 0}, 0);
+            CHECK(is(verify_reduce_scatter(s), added_twice, 3, 0, 3));
+        }
+        SUBCASE("a rank waits for a step that never comes") {
+            s.at(1, 1).after = 3;
+            CHECK(is(verify_reduce_scatter(s), deadlock, 1, 1, 0));
+        }
+        SUBCASE("a rank reads itself") {
+            s.at(1, 0) = reduce(1, rank_list{1, 3, 1}, 0);
+            CHECK(is(verify_reduce_scatter(s), out_of_range, 1, 0, 1));
+        }
+        SUBCASE("more chunks than ranks") {
+            s.chunks = 5;
+            CHECK(is(verify_reduce_scatter(s), out_of_range, 0, 0, 0));
+        }
+        SUBCASE("fewer chunks than ranks") {
+            CHECK(verify_all_reduce(pair()).ok());
+            CHECK(is(verify_reduce_scatter(pair()), out_of_range, 0, 0, 0));
+        }
+    }
+
+    TEST_CASE("what the other ranks hold of a chunk does not matter") {
+        // each rank but 0 adds its own chunk; chunk 0 ends complete everywhere, added in two orders
+        auto const all = [](int rank) { return all_others(rank, 4); };
+        table const s = {4,
+                         4,
+                         {{idle(), reduce(0, 1, 1), wait_for(one_rank(1), 2), reduce(0, rank_list{2, 2, 1}, 1),
+                           wait_for({1, 3, 1}, 5), wait_for(all(0), 5)},
+                          {reduce(1, all(1), 0), copy(0, 0, 2), reduce(0, 2, 3), idle(), idle(), wait_for(all(1), 5)},
+                          {reduce(2, all(2), 0), wait_for(one_rank(0), 4), reduce(0, 3, 1), wait_for(one_rank(1), 3),
+                           copy(0, 0, 4), wait_for(all(2), 5)},
+                          {reduce(3, all(3), 0), wait_for(one_rank(0), 4), wait_for(one_rank(2), 3), copy(0, 0, 4),
+                           idle(), wait_for(all(3), 5)}}};
+        CHECK(is(verify_all_reduce(s), schedule_fault::ranks_differ, 1, 6, 0));
+        CHECK(verify_reduce_scatter(s).ok());
+    }
+
+    TEST_CASE("a single rank") {
+        CHECK(verify_reduce_scatter(table(1, 1, {{}})).ok());
+        CHECK(!verify_reduce_scatter(table(1, 1, {{reduce(0, 0, 0)}})).ok());
+        CHECK(!verify_reduce_scatter(table(0, 0, {})).ok());
+    }
+}
+
 TEST_SUITE("schedule/verify: what a strategy of one's own may return") {
     TEST_CASE("a single rank must not read, itself least of all") {
         CHECK(verify_all_reduce(table(1, 1, {{}})).ok());

@@ -19,11 +19,30 @@ TEST_SUITE("trainer/allocations") {
                     any_layout<lenet, sgd_momentum> t(
                         {.batch = 64, .devices = devices, .strategy = s, .logical_shards = shards});
                     t.step(images);
-                    auto const part = images.take(3, 37); // made here: a part shares storage, but tests count everything
+                    auto const part =
+                        images.take(3, 37); // made here: a part shares storage, but tests count everything
                     auto const before = allocation_hook::allocations.load();
                     for (int k = 0; k < 3; ++k) t.step(k == 1 ? part : images);
                     CHECK(allocation_hook::allocations == before);
                 }
+    }
+
+    TEST_CASE("nor where the weights are held once") {
+        auto const images = made_up(64);
+        auto const part = images.take(3, 37);
+        for (int const devices : {1, 2, 4})
+            for (std::size_t const shards : {0u, 8u}) {
+                CAPTURE(devices);
+                CAPTURE(shards);
+                trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
+                        reproducible<fixed_tree, dynamic>, hold_weights<once>>
+                    t({.batch = 64, .devices = devices, .logical_shards = shards});
+                t.step(images);
+                auto const before = allocation_hook::allocations.load();
+                for (int k = 0; k < 3; ++k) t.step(k == 1 ? part : images);
+                t.evaluate(part);
+                CHECK(allocation_hook::allocations == before);
+            }
     }
 
     TEST_CASE("a small first step makes room for a whole batch") {

@@ -44,6 +44,8 @@ struct planned_faults {
 };
 
 using faulty = any_layout<small, sgd, with_faults<planned_faults>>;
+using faulty_once = trainer<small, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, reproducible<fixed_tree, dynamic>,
+                            hold_weights<once>, with_faults<planned_faults>>;
 
 /// A stalled device is left behind; a test waits for it to wake before it goes on.
 void until_all_awake() {
@@ -97,6 +99,50 @@ TEST_SUITE("trainer/failures") {
                 CHECK(e.device() == 2);
                 CHECK(std::string(e.what()).find("device 2") != std::string::npos);
                 CHECK(std::string(e.what()).find("deadline") != std::string::npos);
+            }
+            CHECK_THROWS_AS(t.step(images), usage_error);
+        }
+        until_all_awake();
+        plan_fault();
+    }
+
+    TEST_CASE("the same where the weights are held once, and a slice is updated in the middle of the collective") {
+        auto const images = made_up(64);
+        for (auto const point : {fault_point::forward, fault_point::backward, fault_point::reduce, fault_point::update})
+            for (int const devices : {1, 2, 4})
+                for (int const guilty : {0, devices - 1})
+                    for (std::size_t const shards : {0u, 8u}) {
+                        CAPTURE(static_cast<int>(point));
+                        CAPTURE(guilty);
+                        CAPTURE(devices);
+                        CAPTURE(shards);
+                        plan_fault({point, guilty, 2, 0});
+                        faulty_once t({.batch = 64,
+                                       .deadline = std::chrono::seconds(60),
+                                       .devices = devices,
+                                       .logical_shards = shards});
+                        CHECK_NOTHROW(t.step(images));
+                        auto const start = std::chrono::steady_clock::now();
+                        try {
+                            t.step(images);
+                            FAIL("the fault was swallowed");
+                        } catch (device_error const& e) {
+                            CHECK(e.device() == guilty);
+                            CHECK(std::string(e.what()) == "device " + std::to_string(guilty) + ": the oar is broken");
+                        }
+                        CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+                        CHECK_THROWS_AS(t.step(images), usage_error);
+                    }
+        for (auto const point : {fault_point::backward, fault_point::update}) {
+            CAPTURE(static_cast<int>(point));
+            plan_fault({point, 2, 1, 1.5});
+            faulty_once t({.batch = 64, .deadline = std::chrono::milliseconds(300), .devices = 4});
+            try {
+                t.step(images);
+                FAIL("the stall was not noticed");
+            } catch (deadline_error const& e) {
+                CHECK(e.device() == 2);
+                CHECK(std::string(e.what()).find("reduce_scatter") != std::string::npos);
             }
             CHECK_THROWS_AS(t.step(images), usage_error);
         }

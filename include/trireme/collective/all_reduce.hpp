@@ -136,7 +136,8 @@ void all_reduce(C& comm, schedule const& s, arena const& a, std::size_t elements
 
 /// The same up to the half: afterwards chunk r of chunk_range(elements, r, ranks, sizeof(T)) holds the sum on rank r,
 /// and nothing is said of the other chunks. `use(chunk)` is called with the own chunk while all ranks are still in the
-/// collective: what it writes, others may read after they have returned.
+/// collective: what it writes, others may read after they have returned. With one rank nothing is done, and `use` is
+/// not called.
 template<class T, pull_communicator C, class Add, class Use>
 void reduce_scatter(C& comm, schedule const& s, arena const& a, std::size_t elements, Add const& add, Use&& use) {
     pull_schedule<T>(comm, s, a, elements, {"reduce_scatter"}, add, use);

@@ -61,7 +61,10 @@ public:
           parameters_(comm.allocate(layout.shared_weights && comm.rank() != 0 ? 0 : Model::arena_elements * sizeof(T))),
           gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
           state_(comm.allocate(slice_.size() * sizeof(T) * Model::optimizer::state_per_parameter)),
-          activations_(comm.allocate(Model::activation_elements * sizeof(T))) {}
+          activations_(comm.allocate(Model::activation_elements * sizeof(T))) {
+        if (layout.shared_weights && !shared_memory_communicator<Communicator>)
+            throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
+    }
 
     /// This device's copy of the weights; none where device 0 has the only one.
     std::span<T> parameters() const noexcept {

@@ -138,8 +138,9 @@ requires(Lanes == 1) TRIREME_NOINLINE
     for (std::size_t o = 0; o < G::out_channels; ++o) {
         using vector = lane_vector<T, full_register<T>>;
         auto sum = vector::all(0);
-        for (std::size_t i = 0; i < panel::pixels; i += vector::size)
-            sum = sum + vector::load(dy + o * panel::pixels + i, panel::pixels - i);
+        for_registers<vector>(panel::pixels, [&](std::size_t i, auto count) {
+            sum = sum + vector::load(dy + o * panel::pixels + i, count);
+        });
         db[o] += sum.sum();
     }
     panel::for_panels([&]<std::size_t Channels, std::size_t Rows>(block_length<Channels>, block_length<Rows>,

@@ -102,11 +102,13 @@ template<std::size_t Rows, std::size_t Columns, class T>
             for (std::size_t i = 0; i < Block; ++i)
                 sum[i] = multiply_add(vector::load(w + (m + i) * Columns + n * width), values, sum[i]);
         }
-        if constexpr (rest != 0) { // zeros where a register would go beyond the end of x
-            auto const values = vector::load(x + full * width, rest);
+        if constexpr (rest != 0) { // the last register, with zeros where its neighbour has been
+            T last[width] = {};
+            for (std::size_t n = width - rest; n < width; ++n) last[n] = x[Columns - width + n];
+            auto const values = vector::load(last);
 #pragma GCC unroll 32
             for (std::size_t i = 0; i < Block; ++i)
-                sum[i] = multiply_add(vector::load(w + (m + i) * Columns + full * width, rest), values, sum[i]);
+                sum[i] = multiply_add(vector::load(w + (m + i + 1) * Columns - width), values, sum[i]);
         }
 #pragma GCC unroll 32
         for (std::size_t i = 0; i < Block; ++i) y[m + i] = b[m + i] + sum[i].sum();

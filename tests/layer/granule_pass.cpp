@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/layer/granule_pass.hpp>
+
+#include <trireme/device/host/kernels.hpp>
+
+#include "one_sample.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <vector>
+
+using namespace trireme;
+
+namespace {
+
+struct cut_granule {
+    std::size_t lanes, begin, end;
+};
+
+template<class Kernels, class T>
+std::vector<cut_granule> granules(range samples) {
+    std::vector<cut_granule> seen;
+    for_granules<Kernels, T>(samples, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& r) {
+        static_assert(Lanes == 1 || Lanes == Kernels::template lanes<T>);
+        seen.push_back({Lanes, r.begin, r.end});
+    });
+    return seen;
+}
+
+/// Every sample once and in order; full granules, then one that is not full or the last few one by one.
+template<class Kernels, class T>
+void check_cuts() {
+    constexpr std::size_t lanes = Kernels::template lanes<T>, few = one_by_one<Kernels, T>;
+    for (std::size_t const first : {0u, 5u})
+        for (std::size_t n = 0; n <= 70; ++n) {
+            CAPTURE(first);
+            CAPTURE(n);
+            std::size_t next = first;
+            bool right = true;
+            auto const seen = granules<Kernels, T>({first, first + n});
+            for (auto const& g : seen) {
+                auto const left = first + n - next;
+                right = right && g.begin == next && g.end > g.begin && g.end - g.begin <= g.lanes;
+                if (left <= few)
+                    right = right && g.lanes == 1;
+                else
+                    right = right && g.lanes == lanes && (g.end - g.begin == lanes || g.end == first + n);
+                next = g.end;
+            }
+            CHECK(right);
+            CHECK(next == first + n);
+            auto const rest = n % lanes;
+            CHECK(seen.size() == n / lanes + (rest <= few ? rest : 1));
+        }
+}
+
+/// Granules of four, but never for fewer.
+struct patient : portable {
+    template<class T>
+    static constexpr std::size_t lanes = 4;
+    template<class T>
+    static constexpr std::size_t one_by_one = 3;
+};
+
+} // namespace
+
+TEST_SUITE("layer/granule_pass") {
+    TEST_CASE("samples are cut into granules, the last few one by one") {
+        check_cuts<portable, float>();
+        check_cuts<portable, double>();
+        check_cuts<reference, float>();
+        check_cuts<reference, double>();
+        check_cuts<one_sample, float>();
+        check_cuts<patient, float>();
+    }
+
+    TEST_CASE("by hand") {
+        auto const seen = granules<patient, float>({10, 21}); // 4, 4, 1, 1, 1
+        REQUIRE(seen.size() == 5);
+        CHECK((seen[1].lanes == 4 && seen[1].begin == 14 && seen[1].end == 18));
+        CHECK((seen[2].lanes == 1 && seen[2].begin == 18 && seen[2].end == 19));
+        CHECK((seen[4].lanes == 1 && seen[4].begin == 20 && seen[4].end == 21));
+        CHECK(granules<portable, float>({3, 3}).empty());
+        CHECK(granules<reference, double>({0, 3}).size() == 3);
+    }
+
+    TEST_CASE("a policy that does not speak of few samples takes none one by one") {
+        static_assert(one_by_one<reference, float> == 0);
+        static_assert(one_by_one<portable, float> == portable::one_by_one<float>);
+        static_assert(one_by_one<portable, float> < portable::lanes<float>);
+        static_assert(one_by_one<portable, double> < portable::lanes<double>);
+    }
+}
