@@ -19,6 +19,7 @@
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/kernels/portable/activation.hpp>
 #include <trireme/device/host/kernels/portable/conv2d.hpp>
+#include <trireme/device/host/kernels/portable/conv2d_places.hpp>
 #include <trireme/device/host/kernels/portable/linear.hpp>
 #include <trireme/device/host/kernels/portable/pool2d.hpp>
 #include <trireme/device/host/kernels/portable/sgd.hpp>

@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/geometry.hpp>
 #include <trireme/device/host/kernels.hpp>
+#include <trireme/device/host/kernels/portable/conv2d_places.hpp>
 #include <trireme/device/host/kernels/portable/one_sample/conv2d.hpp>
 #include <trireme/device/host/lanes.hpp>
 
@@ -23,32 +24,6 @@
 // tiles of one column and more channels. Every sum runs in one order fixed by the geometry.
 
 namespace trireme::detail::inline TRIREME_ISA {
-
-/// Places [begin, end), possibly none.
-struct place_range {
-    std::size_t begin, end;
-};
-
-constexpr place_range ordered(std::size_t begin, std::size_t end) noexcept { return {std::min(begin, end), end}; }
-
-/// ceil(a / b) and ceil((a - less) / b), the latter 0 when less > a.
-constexpr std::size_t ceil_div(std::size_t a, std::size_t less, std::size_t b) noexcept {
-    return a > less ? (a - less + b - 1) / b : 0;
-}
-
-/// The kernel places whose input lies inside the image, for output place `out`.
-constexpr place_range taps_inside(std::size_t out, std::size_t size, std::size_t kernel, std::size_t padding,
-                                  std::size_t stride) noexcept {
-    std::size_t const first = out * stride;
-    return ordered(padding > first ? padding - first : 0,
-                   std::min(kernel, size + padding > first ? size + padding - first : 0));
-}
-
-/// The output places whose input lies inside the image, for kernel place k.
-constexpr place_range outputs_inside(std::size_t k, std::size_t size, std::size_t outputs, std::size_t padding,
-                                     std::size_t stride) noexcept {
-    return ordered(ceil_div(padding, k, stride), std::min(outputs, ceil_div(size + padding, k, stride)));
-}
 
 /// y[o..][oy][ox..] for Outs output channels and Columns columns, over the taps rows x columns.
 template<class G, std::size_t Lanes, std::size_t Outs, std::size_t Columns, class T>

@@ -5,12 +5,14 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/geometry.hpp>
 #include <trireme/device/host/kernels.hpp>
+#include <trireme/device/host/kernels/portable/conv2d_places.hpp>
 #include <trireme/device/host/kernels/portable/one_sample/matrix.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 // Convolution of one sample as matrix products. A panel holds the inputs that some rows of outputs need, once per tap:
 // 64 KB at most wherever one row of one channel fits, on the stack. Registers run over outputs, or over taps for the
@@ -22,7 +24,7 @@ template<class G, class T>
 struct conv2d_panel {
     static constexpr std::size_t taps = G::kernel * G::kernel, pixels = G::out_height * G::out_width;
     static constexpr std::size_t all_taps = G::channels * taps;
-    static constexpr std::size_t wide = G::width + 2 * G::padding, high = G::height + 2 * G::padding;
+    static constexpr std::size_t wide = G::width + 2 * G::padding;
 
     // A panel is for a block of channels and a block of output rows.
     static constexpr std::size_t most = 64 * 1024 / sizeof(T), row = taps * G::out_width;
@@ -58,6 +60,25 @@ struct conv2d_panel {
             }
     }
 };
+
+/// The output columns whose tap lies inside the image, by a column of the kernel.
+template<place_range Outputs>
+struct kernel_column {
+    static constexpr place_range outputs = Outputs;
+};
+
+/// Calls f(kernel_column<...>, kx) for every column of the kernel. Without padding all are alike, and f is compiled
+/// once.
+template<class G, class F>
+[[gnu::always_inline]] inline void for_kernel_columns(F const& f) noexcept {
+    if constexpr (G::padding == 0)
+        for (std::size_t kx = 0; kx < G::kernel; ++kx) f(kernel_column<place_range{0, G::out_width}>{}, kx);
+    else
+        [&]<std::size_t... Kx>(std::index_sequence<Kx...>) {
+            (f(kernel_column<outputs_inside(Kx, G::width, G::out_width, G::padding, G::stride)>{}, Kx), ...);
+        }
+    (std::make_index_sequence<G::kernel>{});
+}
 
 } // namespace trireme::detail::inline TRIREME_ISA
 
@@ -97,36 +118,33 @@ requires(Lanes == 1) TRIREME_NOINLINE void conv2d_forward(portable, T const* x, 
     });
 }
 
-/// dx = the gradient with respect to x; overwrites dx. Scatters: the gradients of all taps, then their sums.
+/// dx = the gradient with respect to x; overwrites dx. Scatters: the gradients of all taps of a panel, then their sums.
 template<class G, std::size_t Lanes, class T>
 requires(Lanes == 1) TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
     using panel = detail::conv2d_panel<G, T>;
-    for_blocks<0, G::channels, panel::channels>([&]<std::size_t Channels>(block_length<Channels>, std::size_t c) {
-        alignas(64) T sums[Channels][panel::high][panel::wide]; // dx with its padding
-        std::memset(sums, 0, sizeof sums);
-        for_blocks<0, G::out_height, panel::rows>([&]<std::size_t Rows>(block_length<Rows>, std::size_t oy) {
-            constexpr std::size_t outputs = Rows * G::out_width;
-            alignas(64) T gradients[Channels * panel::taps * outputs]; // [channel, ky, kx][output]
-            constexpr detail::product_strides strides{1, panel::all_taps, panel::pixels, outputs};
-            detail::matrix_product<Channels * panel::taps, outputs, strides, detail::into::overwrite>(
-                w + c * panel::taps, dy + oy * G::out_width, G::out_channels, static_cast<T const*>(nullptr),
-                gradients);
-            T const* from = gradients;
-            for (std::size_t i = 0; i < Channels; ++i)
-                for (std::size_t ky = 0; ky < G::kernel; ++ky)
-                    for (std::size_t kx = 0; kx < G::kernel; ++kx)
-                        for (std::size_t r = 0; r < Rows; ++r, from += G::out_width) {
-                            T* const to = &sums[i][(oy + r) * G::stride + ky][kx];
-                            if constexpr (G::stride == 1)
-                                add_numbers<G::out_width>(from, to);
-                            else
-                                for (std::size_t ox = 0; ox < G::out_width; ++ox) to[ox * G::stride] += from[ox];
-                        }
-        });
+    std::memset(dx, 0, G::channels * G::height * G::width * sizeof(T));
+    panel::for_panels([&]<std::size_t Channels, std::size_t Rows>(block_length<Channels>, block_length<Rows>,
+                                                                  std::size_t c, std::size_t oy) {
+        constexpr std::size_t outputs = Rows * G::out_width;
+        alignas(64) T gradients[Channels * panel::taps * outputs]; // [channel, ky, kx][output]
+        constexpr detail::product_strides strides{1, panel::all_taps, panel::pixels, outputs};
+        detail::matrix_product<Channels * panel::taps, outputs, strides, detail::into::overwrite>(
+            w + c * panel::taps, dy + oy * G::out_width, G::out_channels, static_cast<T const*>(nullptr), gradients);
         for (std::size_t i = 0; i < Channels; ++i)
-            for (std::size_t iy = 0; iy < G::height; ++iy)
-                std::memcpy(dx + ((c + i) * G::height + iy) * G::width, &sums[i][iy + G::padding][G::padding],
-                            G::width * sizeof(T));
+            for (std::size_t ky = 0; ky < G::kernel; ++ky)
+                detail::for_kernel_columns<G>([&]<class Column>(Column, std::size_t kx) {
+                    constexpr std::size_t first = Column::outputs.begin, last = Column::outputs.end;
+                    T const* from = gradients + ((i * G::kernel + ky) * G::kernel + kx) * outputs;
+                    for (std::size_t r = 0; r < Rows; ++r, from += G::out_width) {
+                        std::size_t const iy = (oy + r) * G::stride + ky - G::padding; // wraps above the image
+                        if (iy >= G::height) continue;
+                        T* const to = dx + ((c + i) * G::height + iy) * G::width + first * G::stride + kx - G::padding;
+                        if constexpr (G::stride == 1)
+                            add_numbers<last - first>(from + first, to);
+                        else
+                            for (std::size_t ox = first; ox < last; ++ox) to[(ox - first) * G::stride] += from[ox];
+                    }
+                });
     });
 }
 
@@ -145,8 +163,8 @@ requires(Lanes == 1) TRIREME_NOINLINE
     }
     panel::for_panels([&]<std::size_t Channels, std::size_t Rows>(block_length<Channels>, block_length<Rows>,
                                                                   std::size_t c, std::size_t oy) {
-        // Taps are copied a register at a time, sooner written wrong than short: what is beyond a tap's row is
-        // overwritten by the next one.
+        // Every row of a kernel is copied as a whole register. The numbers behind its end are overwritten by the next
+        // row; the last one's stand behind the panel.
         constexpr std::size_t outputs = Rows * G::out_width, beyond = panel::tap_copy - G::kernel;
         constexpr std::size_t window_size = Channels * panel::template window<Rows> * panel::wide;
         alignas(64) T window[window_size + beyond];
