@@ -66,7 +66,7 @@ def compile_once(command):
 
 
 def run(bench):
-    rounds = 1 if bench.quick else 5
+    rounds = 1 if bench.quick else 3
     compilers = {name: [path, '-std=c++20', '-O2', '-c', '-o', '/dev/null']
                  for name in ('g++', 'clang++') if (path := shutil.which(name))}
     nvcc = shutil.which('nvcc') or shutil.which('/usr/local/cuda/bin/nvcc')

@@ -67,7 +67,7 @@ void gather_images(labelled_images const& images, std::span<std::uint32_t const>
         for (std::size_t lane = 0; lane < Lanes; ++lane) __builtin_prefetch(source[lane] + at);
     }
     std::size_t i = 0;
-    if constexpr (Lanes <= 16 && std::has_single_bit(Lanes)) {
+    if constexpr (Lanes > 1 && Lanes <= 16 && std::has_single_bit(Lanes)) {
         constexpr std::size_t pixels = sizeof(detail::byte_vector); // of every image per tile
         std::uint8_t tile[pixels * Lanes];
         for (; i + pixels <= values; i += pixels) {

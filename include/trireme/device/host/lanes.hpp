@@ -132,12 +132,22 @@ template<class To, class T, std::size_t N>
 /// Swaps blocks of D numbers across two rows: those of `above` that lie right with those of `below` that lie left.
 template<std::size_t D, class T, std::size_t N>
 [[gnu::always_inline]] inline void swap_blocks(lane_vector<T, N>& above, lane_vector<T, N>& below) noexcept {
+#if defined(__NVCC__) // takes the pack of indices for a single one
+    T a[N], b[N];
+    above.store(a);
+    below.store(b);
+    for (std::size_t j = 0; j < N; ++j)
+        if ((j & D) == 0) std::swap(a[j + D], b[j]);
+    above = lane_vector<T, N>::load(a);
+    below = lane_vector<T, N>::load(b);
+#else
     [&]<std::size_t... J>(std::index_sequence<J...>) {
         auto const a = above.value, b = below.value;
         above.value = __builtin_shufflevector(a, b, ((J & D) == 0 ? J : N + J - D)...);
         below.value = __builtin_shufflevector(a, b, ((J & D) == 0 ? J + D : N + J)...);
     }
     (std::make_index_sequence<N>{});
+#endif
 }
 
 /// Rows become columns: afterwards number j of rows[i] is what number i of rows[j] was. D is for the recursion.

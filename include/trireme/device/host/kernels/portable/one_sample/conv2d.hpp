@@ -52,11 +52,10 @@ struct conv2d_panel {
     static void copy_window(T const* x, std::size_t c, std::size_t oy, T* to) noexcept {
         for (std::size_t i = 0; i < Channels; ++i)
             for (std::size_t k = 0; k < window<Rows>; ++k, to += wide) {
-                std::size_t const iy = oy * G::stride + k; // in the padded image
+                std::size_t const iy = oy * G::stride + k - G::padding; // wraps above the image
                 if (G::padding > 0) std::memset(to, 0, wide * sizeof(T));
-                if (iy >= G::padding && iy < G::height + G::padding)
-                    std::memcpy(to + G::padding, x + ((c + i) * G::height + iy - G::padding) * G::width,
-                                G::width * sizeof(T));
+                if (iy < G::height)
+                    std::memcpy(to + G::padding, x + ((c + i) * G::height + iy) * G::width, G::width * sizeof(T));
             }
     }
 };
