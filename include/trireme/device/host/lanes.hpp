@@ -141,10 +141,10 @@ template<std::size_t D, class T, std::size_t N>
     above = lane_vector<T, N>::load(a);
     below = lane_vector<T, N>::load(b);
 #else
-    [&]<std::size_t... J>(std::index_sequence<J...>) {
+    [&]<std::size_t... At>(std::index_sequence<At...>) {
         auto const a = above.value, b = below.value;
-        above.value = __builtin_shufflevector(a, b, ((J & D) == 0 ? J : N + J - D)...);
-        below.value = __builtin_shufflevector(a, b, ((J & D) == 0 ? J + D : N + J)...);
+        above.value = __builtin_shufflevector(a, b, ((At & D) == 0 ? At : N + At - D)...);
+        below.value = __builtin_shufflevector(a, b, ((At & D) == 0 ? At + D : N + At)...);
     }
     (std::make_index_sequence<N>{});
 #endif
@@ -155,8 +155,8 @@ template<std::size_t D, class T, std::size_t N>
 template<std::size_t D = 1, class T, std::size_t N>
 [[gnu::always_inline]] inline void transpose(lane_vector<T, N> (&rows)[N]) noexcept {
     if constexpr (D < N) {
-        [&]<std::size_t... I>(std::index_sequence<I...>) {
-            (((I & D) == 0 ? swap_blocks<D>(rows[I], rows[I | D]) : void()), ...);
+        [&]<std::size_t... Row>(std::index_sequence<Row...>) {
+            (((Row & D) == 0 ? swap_blocks<D>(rows[Row], rows[Row | D]) : void()), ...);
         }
         (std::make_index_sequence<N>{});
         transpose<2 * D>(rows);
