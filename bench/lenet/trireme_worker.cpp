@@ -37,7 +37,6 @@ int work(std::size_t batch) {
         for (auto const& epoch : trainer.fit({all, {}}, {.epochs = 1 << 20})) {
             samples += static_cast<double>(images);
             spent += epoch.seconds;
-            if (getenv("V")) fprintf(stderr, "sync %.3f data %.3f\n", epoch.sync_share, epoch.data_share);
             if (spent >= seconds) break;
         }
         return samples / spent;

@@ -86,6 +86,8 @@ with tempfile.TemporaryDirectory() as folder:
     check('plot draws', exit_code(*plot, str(results)).returncode == 0)
     picture = xml.etree.ElementTree.parse(folder / 'some.svg').getroot()
     check('plot has a bar per row', len([e for e in picture.iter() if e.tag.endswith('rect')]) == 1 + len(bench.rows))
+    lines = exit_code(*plot, str(results), '--table', '--only', 'time').stdout.splitlines()
+    check('plot prints a table', len(lines) == 3 and lines[2].startswith('| time | peer fast |') and '| 3.00 |' in lines[2])
     (folder / 'wrong.json').write_text('[{"case": 1}]', encoding='utf-8')
     for wrong in ('wrong.json', 'absent.json'):
         answer = exit_code(*plot, str(folder / wrong))

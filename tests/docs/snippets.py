@@ -7,12 +7,14 @@ snippets.py SOURCE_ROOT
 - Each ```cpp block of README.md and docs/guide.md follows a line `<!-- snippet: NAME -->` and equals, less its
   indentation, a region of tested code: "// [NAME]" to "// [/NAME]" in tests/docs/guide.cpp, or, if NAME is the path of
   an example, that file from its first #include on. Each region is shown.
+- A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
 - docs/errors.md has one section per TRI code of the headers, with the compiler's text word for word.
 - Relative links of the documentation lead to files that exist, and to headings that do.
 """
 import difflib
 import pathlib
 import re
+import subprocess
 import sys
 import textwrap
 
@@ -82,6 +84,18 @@ def check_snippets(root):
         yield f'tests/docs/guide.cpp: no page shows the region {name}'
 
 
+def check_results(root):
+    for page in sorted((root / 'docs').rglob('*.md')):
+        text = page.read_text(encoding='utf-8')
+        for found in re.finditer(r'^<!-- results: (\S+)((?: \S+)*) -->\n((?:\|.*\n)*)', text, flags=re.M):
+            only = ['--only', *found[2].split()] if found[2] else []
+            measured = subprocess.run([sys.executable, str(root / 'bench/plot'), str(root / found[1]), '--table', *only],
+                                      capture_output=True, text=True)
+            if measured.stdout != found[3]:
+                yield (f'{page.name}: the table is not that of {found[1]}{found[2]}; it is\n{measured.stdout}'
+                       f'{measured.stderr}')
+
+
 def joined(text):
     """C++ text with adjacent string literals joined."""
     return re.sub(r'"\s*\n?\s*"', '', text)
@@ -139,6 +153,6 @@ def check_links(root):
 
 if __name__ == '__main__':
     top = pathlib.Path(sys.argv[1])
-    complaints = [*check_snippets(top), *check_codes(top), *check_links(top)]
+    complaints = [*check_snippets(top), *check_results(top), *check_codes(top), *check_links(top)]
     print('\n'.join([*complaints, f'{0 if complaints else 1} passed, {len(complaints)} failed']))
     sys.exit(1 if complaints else 0)

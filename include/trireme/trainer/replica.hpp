@@ -92,10 +92,10 @@ public:
             auto const mine = part(indices.size(), shard, layout_.shards());
             double loss = 0;
             for_granules<typename Model::kernels, T>(
-                mine, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& samples) {
+                mine, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
                     comm.check_stopped();
-                    auto const next = indices.subspan(samples.end, std::min(Lanes, mine.end - samples.end));
-                    loss += granule<Lanes, Faults>(comm, images, indices.subspan(samples.begin, samples.size()), next,
+                    auto const next = indices.subspan(some.end, std::min(Lanes, mine.end - some.end));
+                    loss += granule<Lanes, Faults>(comm, images, indices.subspan(some.begin, some.size()), next,
                                                    weights, batch_weight, gradients, number);
                 });
             losses[shard] = loss;
