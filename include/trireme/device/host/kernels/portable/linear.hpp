@@ -17,27 +17,28 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// dw[..][i..] += dy x^T for Count inputs, one or two registers of them.
+/// dw[..][i..] += dy x^T for Count inputs, one or two registers of them. Where the last register has room, one more
+/// input that is always 1 makes db.
 template<class G, std::size_t Lanes, std::size_t Count, class T>
-inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, std::size_t i) noexcept {
+inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, T* db, std::size_t i) noexcept {
     constexpr std::size_t width = full_register<T>, registers = (Count + width - 1) / width;
     constexpr std::size_t last = Count - (registers - 1) * width; // numbers in the last register
     using vector = lane_vector<T, width>;
-    T inputs[Lanes][registers * width]; // [lane][input]
-    if constexpr (last != width)
-        for (auto& lane : inputs) vector::all(0).store(lane + (registers - 1) * width);
-    std::size_t k = 0;
-    if constexpr (Lanes == width)
-        for (; k + width <= Count; k += width) {
+    T inputs[Lanes][registers * width]; // [lane][input], ones behind the last input
+    for (std::size_t k = 0; k < registers * width; k += width)
+        if constexpr (Lanes == width) {
             vector rows[width];
 #pragma GCC unroll 16
-            for (std::size_t r = 0; r < width; ++r) rows[r] = vector::load(x + (i + k + r) * Lanes);
+            for (std::size_t r = 0; r < width; ++r)
+                rows[r] = k + r < Count ? vector::load(x + (i + k + r) * Lanes) : vector::all(1);
             transpose(rows);
 #pragma GCC unroll 16
             for (std::size_t lane = 0; lane < width; ++lane) rows[lane].store(inputs[lane] + k);
+        } else {
+            for (std::size_t lane = 0; lane < Lanes; ++lane)
+                for (std::size_t r = 0; r < width; ++r)
+                    inputs[lane][k + r] = k + r < Count ? x[(i + k + r) * Lanes + lane] : T{1};
         }
-    for (; k < Count; ++k)
-        for (std::size_t lane = 0; lane < Lanes; ++lane) inputs[lane][k] = x[(i + k) * Lanes + lane];
     for_blocks<0, G::outputs, accumulators / 2>([&]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
         vector sum[Outputs][registers];
 #pragma GCC unroll 32
@@ -65,8 +66,8 @@ inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, std::s
                 else {
                     T sums[width];
                     sum[j][r].store(sums);
-#pragma GCC unroll 16
-                    for (std::size_t n = 0; n < last; ++n) to[n] += sums[n];
+                    add_numbers<last>(sums, to);
+                    db[o + j] += sums[last];
                 }
             }
     });
@@ -122,17 +123,19 @@ TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T
 /// time, no weight needs a sum across a register. Cost: a transposed copy of x, a strip at a time.
 template<class G, std::size_t Lanes, class T>
 TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
-    constexpr std::size_t width = register_lanes<T, Lanes>;
-    using vector = lane_vector<T, width>;
-    for (std::size_t o = 0; o < G::outputs; ++o) {
-        auto sum = vector::load(dy + o * Lanes);
-        for (std::size_t lane = width; lane < Lanes; lane += width) sum = sum + vector::load(dy + o * Lanes + lane);
-        db[o] += sum.sum();
-    }
     constexpr std::size_t strip = 2 * full_register<T>, rest = G::inputs % strip;
     std::size_t i = 0;
-    for (; i + strip <= G::inputs; i += strip) detail::linear_backward_weights_strip<G, Lanes, strip>(x, dy, dw, i);
-    if constexpr (rest != 0) detail::linear_backward_weights_strip<G, Lanes, rest>(x, dy, dw, i);
+    for (; i + strip <= G::inputs; i += strip) detail::linear_backward_weights_strip<G, Lanes, strip>(x, dy, dw, db, i);
+    if constexpr (rest != 0) detail::linear_backward_weights_strip<G, Lanes, rest>(x, dy, dw, db, i);
+    if constexpr (rest % full_register<T> == 0) { // no strip had room for db
+        constexpr std::size_t width = register_lanes<T, Lanes>;
+        using vector = lane_vector<T, width>;
+        for (std::size_t o = 0; o < G::outputs; ++o) {
+            auto sum = vector::load(dy + o * Lanes);
+            for (std::size_t lane = width; lane < Lanes; lane += width) sum = sum + vector::load(dy + o * Lanes + lane);
+            db[o] += sum.sum();
+        }
+    }
 }
 
 } // namespace trireme::inline TRIREME_ISA
