@@ -4,7 +4,16 @@
 
 /// Everything for the host. CUDA, MPI and oneDNN are separate includes.
 
+#include <trireme/collective/all_gather.hpp>
 #include <trireme/collective/all_reduce.hpp>
+#include <trireme/collective/all_to_all.hpp>
+#include <trireme/collective/barrier.hpp>
+#include <trireme/collective/broadcast.hpp>
+#include <trireme/collective/gather.hpp>
+#include <trireme/collective/reduce.hpp>
+#include <trireme/collective/reduce_scatter.hpp>
+#include <trireme/collective/scatter.hpp>
+#include <trireme/core/bf16.hpp>
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/dtype.hpp>
 #include <trireme/core/errors.hpp>
@@ -38,8 +47,14 @@
 #include <trireme/layer/summary.hpp>
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/schedule/collective/bidirectional_ring.hpp>
+#include <trireme/schedule/collective/binomial_tree.hpp>
+#include <trireme/schedule/collective/chain.hpp>
 #include <trireme/schedule/collective/direct.hpp>
+#include <trireme/schedule/collective/dissemination.hpp>
 #include <trireme/schedule/collective/double_binary_tree.hpp>
+#include <trireme/schedule/collective/hierarchical.hpp>
+#include <trireme/schedule/collective/recursive_halving_doubling.hpp>
 #include <trireme/schedule/collective/ring.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/verify.hpp>

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/collective/all_reduce.hpp>
 
+#include <trireme/collective/fixed_tree.hpp>
 #include <trireme/group/transport/threads/group.hpp>
+#include <trireme/schedule/collective/chain.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/double_binary_tree.hpp>
+#include <trireme/schedule/collective/recursive_halving_doubling.hpp>
 #include <trireme/schedule/collective/ring.hpp>
 
 #include <core/seed.hpp>
@@ -19,10 +22,12 @@
 #include <initializer_list>
 #include <limits>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
-#define EVERY_STRATEGY trireme::ring, trireme::direct, trireme::double_binary_tree
+#define EVERY_STRATEGY                                                                                                 \
+    trireme::ring, trireme::direct, trireme::double_binary_tree, trireme::recursive_halving_doubling, trireme::chain
 
 namespace {
 
@@ -95,13 +100,25 @@ struct dawdling {
     T const* peer(arena const& a, int rank) const {
         return inner.peer<T>(a, rank);
     }
-    void enter() { dawdle(), inner.enter(); }
+    template<class T>
+    T* shared(arena const& a, int rank) const {
+        return inner.shared<T>(a, rank);
+    }
+    void enter(collective_call const& call) { dawdle(), inner.enter(call); }
+    collective_call const& call_of(int rank) const { return inner.call_of(rank); }
+    bool has_completed(int source, int after) { return dawdle(), inner.has_completed(source, after); }
+    void abandon(operation const& what) { inner.abandon(what); }
     void wait_for(int source, int after, operation const& what) { inner.wait_for(source, after, what), dawdle(); }
     void complete(int step) { dawdle(), inner.complete(step); }
     void leave(int steps) { inner.leave(steps); }
-    void count(bytes_t bytes) { inner.count(bytes), dawdle(); }
+    void count(traffic moved) { inner.count(moved), dawdle(); }
 };
 static_assert(pull_communicator<dawdling>);
+
+template<class T>
+std::span<T> numbers(arena const& a, std::size_t n) {
+    return {static_cast<T*>(a.data), n};
+}
 
 template<class S, class T>
 void check_exact(int ranks, std::vector<std::size_t> const& counts) {
@@ -119,7 +136,7 @@ void check_exact(int ranks, std::vector<std::size_t> const& counts) {
             for (std::size_t i = 0; i < n; ++i) mine[i] = exact_input<T>(c.rank(), i);
             mine[n] = static_cast<T>(c.rank()); // not part of it
             auto const before = c.pulled();
-            all_reduce<T>(c, s, a, n);
+            run_schedule(c, collective::all_reduce, s, numbers<T>(a, n));
             for (std::size_t i = 0; i < n; ++i) errors[3 * k] += mine[i] != exact_sum<T>(ranks, i);
             errors[3 * k + 1] += mine[n] != static_cast<T>(c.rank());
             auto const after = c.pulled();
@@ -148,9 +165,9 @@ std::vector<std::vector<T>> inexact_results(int ranks, std::size_t n, std::uint6
         for (std::size_t i = 0; i < n; ++i) mine[i] = inexact_input<T>(inputs, c.rank(), i);
         if (dawdle != 0) {
             dawdling slow{c, std::mt19937_64(dawdle + static_cast<std::uint64_t>(c.rank()))};
-            all_reduce<T>(slow, s, a, n);
+            run_schedule(slow, collective::all_reduce, s, numbers<T>(a, n));
         } else {
-            all_reduce<T>(c, s, a, n);
+            run_schedule(c, collective::all_reduce, s, numbers<T>(a, n));
         }
         results[static_cast<std::size_t>(c.rank())].assign(mine, mine + n);
         std::fill(mine, mine + n, T(-1)); // who leaves may overwrite
@@ -199,9 +216,9 @@ void check_rounds(int ranks, int rounds, std::uint64_t seed) {
         for (std::int32_t round = 0; round < rounds; ++round) {
             for (std::size_t i = 0; i < n; ++i) mine[i] = exact_input<std::int32_t>(c.rank(), i) + round;
             if (round % 2 == 0)
-                all_reduce<std::int32_t>(c, s, a, n);
+                run_schedule(c, collective::all_reduce, s, numbers<std::int32_t>(a, n));
             else
-                all_reduce<std::int32_t>(slow, s, a, n);
+                run_schedule(slow, collective::all_reduce, s, numbers<std::int32_t>(a, n));
             for (std::size_t i = 0; i < n; ++i) wrong += mine[i] != exact_sum<std::int32_t>(ranks, i) + ranks * round;
             std::fill(mine, mine + n, -1);
         }
@@ -252,7 +269,7 @@ std::vector<sums<T>> by_fixed_tree(int devices, std::vector<sums<T>> const& shar
         }
         if (devices == 1) tree.finish(merge);
         dawdling slow{c, std::mt19937_64(dawdle + static_cast<std::uint64_t>(c.rank()))};
-        all_reduce<T>(slow, s, a, n, add_in_fixed_tree(shards.size(), stride));
+        run_schedule(slow, collective::all_reduce, s, numbers<T>(a, n), add_in_fixed_tree(shards.size(), stride));
         results[static_cast<std::size_t>(c.rank())].assign(slots, slots + n);
 
         // one block of everybody, and the blocks beyond the first
@@ -261,7 +278,6 @@ std::vector<sums<T>> by_fixed_tree(int devices, std::vector<sums<T>> const& shar
         for (int r = 0; r < devices; ++r)
             if (r != c.rank()) {
                 auto const more = fixed_tree::blocks(shards_of(r, devices, shards.size())).depth() - 1;
-                wanted.messages += more;
                 wanted.bytes += more * chunk;
             }
         miscounted += c.pulled().messages != wanted.messages;
@@ -336,8 +352,8 @@ TEST_SUITE("collective/all_reduce") {
                     auto* const y = static_cast<float*>(large.data);
                     for (std::size_t i = 0; i < 50; ++i) x[i] = exact_input<double>(c.rank(), i + 1);
                     for (std::size_t i = 0; i < 3000; ++i) y[i] = exact_input<float>(c.rank(), i);
-                    all_reduce<float>(c, make(6), large, 3000);
-                    all_reduce<double>(c, make(6), small, 50);
+                    run_schedule(c, collective::all_reduce, make(6), numbers<float>(large, 3000));
+                    run_schedule(c, collective::all_reduce, make(6), numbers<double>(small, 50));
                     for (std::size_t i = 0; i < 50; ++i) wrong += x[i] != exact_sum<double>(6, i + 1);
                     for (std::size_t i = 0; i < 3000; ++i) wrong += y[i] != exact_sum<float>(6, i);
                 }
@@ -348,7 +364,7 @@ TEST_SUITE("collective/all_reduce") {
     TEST_CASE_TEMPLATE("nothing to add, in an arena without memory", S, EVERY_STRATEGY) {
         watchdog const guard("empty arena");
         threads::group g(4);
-        g.run([](comm& c) { all_reduce<float>(c, S::all_reduce(4), c.allocate(0), 0); });
+        g.run([](comm& c) { run_schedule(c, collective::all_reduce, S::all_reduce(4), numbers<float>(c.allocate(0), 0)); });
         CHECK(!g.stopped());
     }
 
@@ -361,7 +377,7 @@ TEST_SUITE("collective/all_reduce") {
             auto* const mine = static_cast<float*>(a.data);
             if (c.rank() == 3) mine[40] = std::numeric_limits<float>::quiet_NaN();
             if (c.rank() == 1) mine[99] = std::numeric_limits<float>::infinity();
-            all_reduce<float>(c, S::all_reduce(5), a, 100);
+            run_schedule(c, collective::all_reduce, S::all_reduce(5), numbers<float>(a, 100));
             for (int i = 0; i < 100; ++i)
                 if (i == 40)
                     wrong += mine[i] == mine[i];
@@ -427,7 +443,7 @@ TEST_SUITE("nightly/collective/all_reduce") {
 }
 
 TEST_SUITE("collective/all_reduce") {
-    TEST_CASE("a schedule, a group and an arena that do not fit together are refused before anything is read") {
+    TEST_CASE("a schedule, a group and a way of adding that do not fit together are refused before anything is read") {
         auto const refused = [](auto call) {
             threads::group g(3, std::chrono::seconds(20));
             try {
@@ -441,12 +457,13 @@ TEST_SUITE("collective/all_reduce") {
             return std::string();
         };
         auto const says = [](std::string const& text, char const* part) { return text.find(part) != std::string::npos; };
-        CHECK(says(refused([](auto& c, auto& a) { all_reduce<float>(c, direct::all_reduce(2), a, 100); }),
-                   "direct for 2 ranks in a group of 3"));
-        CHECK(says(refused([](auto& c, auto& a) { all_reduce<float>(c, ring::all_reduce(3), a, 101); }),
-                   "101 elements of 4 bytes in an arena of 400 bytes"));
         CHECK(says(refused([](auto& c, auto& a) {
-                       all_reduce<float>(c, ring::all_reduce(3), a, 100, add_in_fixed_tree(3, 100));
+                       run_schedule(c, collective::all_reduce, direct::all_reduce(2), numbers<float>(a, 100));
+                   }),
+                   "direct for 2 ranks in a group of 3"));
+        CHECK(says(refused([](auto& c, auto& a) {
+                       run_schedule(c, collective::all_reduce, ring::all_reduce(3), numbers<float>(a, 100),
+                                    add_in_fixed_tree(3, 100));
                    }),
                    "use it with the schedule direct"));
         CHECK_THROWS_AS(add_in_fixed_tree(0, 100), usage_error);

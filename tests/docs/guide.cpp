@@ -95,7 +95,7 @@ constexpr auto by_exchange = eight<direct>::plan(batch{256}).wire(3);
 static_assert(by_ring.messages == 14 && by_exchange.messages == 14 && by_tree.messages == 16);
 static_assert(by_ring.bytes < by_tree.bytes && by_exchange.bytes < by_tree.bytes);
 // [/strategies]
-static_assert(ring::all_reduce(8).steps == 15 && direct::all_reduce(8).steps == 9);
+static_assert(ring::all_reduce(8).steps == 15 && direct::all_reduce(8).steps == 2);
 
 // [held_once]
 using two_sharing = data_parallel_trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>, hold_weights<once>>;
@@ -121,7 +121,7 @@ struct star {
         return {};
     }
 };
-static_assert(verify_all_reduce(star::all_reduce(8)).ok());
+static_assert(verify(collective::all_reduce, star::all_reduce(8)).ok());
 
 using star_trainer = data_parallel_trainer<net, cross_entropy, sgd, on<mesh<host, dp<3>>>, reduce_by<star>>;
 // [/star]
@@ -133,7 +133,7 @@ struct impatient {
         return s == 2 ? collective_step{} : star::step(ranks, rank, s); // without the last wait
     }
 };
-constexpr auto found = verify_all_reduce(impatient::all_reduce(4));
+constexpr auto found = verify(collective::all_reduce, impatient::all_reduce(4));
 static_assert(found.fault == schedule_fault::overwritten);
 // [/impatient]
 static_assert(found.rank == 1 && found.step == 1 && found.chunk == 0);
@@ -298,21 +298,20 @@ TEST_SUITE("docs/guide") {
         threads::group group(4);
         std::vector<float> sums(4);
         group.run([&](threads::communicator& me) { // the same function on every rank, in a thread of its own
-            auto const numbers = me.allocate(100 * sizeof(float)); // memory that the other ranks can read
-            auto* const mine = static_cast<float*>(numbers.data);
-            std::fill_n(mine, 100, static_cast<float>(me.rank() + 1));
-            all_reduce<float>(me, ring::all_reduce(me.size()), numbers, 100);
-            sums[static_cast<std::size_t>(me.rank())] = mine[99];
+            std::vector<float> mine(100, static_cast<float>(me.rank() + 1)), largest(100);
+            all_reduce<ring>(me, std::span<float const>(mine), std::span(largest), op::max{});
+            all_reduce<ring>(me, std::span(mine)); // in place
+            sums[static_cast<std::size_t>(me.rank())] = mine[99] + largest[99];
         });
         // [/collective]
-        CHECK(sums == std::vector<float>(4, 1 + 2 + 3 + 4));
+        CHECK(sums == std::vector<float>(4, 1 + 2 + 3 + 4 + 4));
     }
 
     TEST_CASE("a schedule is a value") {
         // [ask_a_schedule]
         constexpr auto s = ring::all_reduce(4);
         constexpr auto first = s.at(2, 0); // what rank 2 does in its first step
-        static_assert(first.kind == step_kind::reduce && first.chunk == 1 && first.sources.first == 1);
+        static_assert(first.kind == step_kind::reduce && first.chunk.first == 0 && first.sources.first == 1);
         static_assert(traffic_of(s, 2, 1'000'000, sizeof(float)).messages == 6);
         // [/ask_a_schedule]
         CHECK(s.steps == 7);

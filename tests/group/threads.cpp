@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/group/transport/threads/group.hpp>
 
-#include <trireme/collective/all_reduce.hpp>
+#include <trireme/collective/in_flight.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/double_binary_tree.hpp>
 #include <trireme/schedule/collective/ring.hpp>
@@ -35,7 +35,7 @@ constexpr operation meeting = {"meeting", "test", 3};
 
 /// Waits until all ranks are here.
 void meet(comm& c) {
-    c.enter();
+    c.enter({.name = "meeting"});
     for (int r = 0; r < c.size(); ++r) c.wait_for(r, 0, meeting);
     c.complete(0);
     for (int r = 0; r < c.size(); ++r) c.wait_for(r, 1, meeting); // nobody enters the next before all have left this
@@ -224,7 +224,7 @@ TEST_SUITE("group/threads: a device throws") {
                 auto const a = c.allocate(400);
                 for (int i = 0;; ++i) {
                     if (c.rank() == 3 && i == 7) throw std::runtime_error("mid-step");
-                    all_reduce<float>(c, s, a, 100);
+                    run_schedule(c, collective::all_reduce, s, std::span<float>(static_cast<float*>(a.data), 100));
                 }
             });
             REQUIRE(e.has_value());
@@ -299,7 +299,7 @@ TEST_SUITE("group/threads: a device does not arrive") {
         group g(4, milliseconds(400));
         auto const e = error_of<deadline_error>(g, [gate](comm& c) {
             c.at_training_step(17);
-            c.enter();
+            c.enter({.name = "meeting"});
             if (c.rank() == 3) gate.pass(); // 0 waits for 1, 1 for 2, 2 for 3
             c.wait_for((c.rank() + 1) % 4, 1, meeting);
             c.complete(0);
@@ -329,9 +329,9 @@ TEST_SUITE("group/threads: a device does not arrive") {
             auto const s = ring::all_reduce(5);
             auto const e = error_of<deadline_error>(g, [gate, s, stuck](comm& c) {
                 auto const a = c.allocate(400);
-                all_reduce<float>(c, s, a, 100);
+                run_schedule(c, collective::all_reduce, s, std::span<float>(static_cast<float*>(a.data), 100));
                 if (c.rank() == stuck) gate.pass();
-                all_reduce<float>(c, s, a, 100);
+                run_schedule(c, collective::all_reduce, s, std::span<float>(static_cast<float*>(a.data), 100));
             });
             gate.open();
             REQUIRE(e.has_value());
@@ -358,7 +358,7 @@ TEST_SUITE("group/threads: a device does not arrive") {
         gate const gate;
         group g(3, milliseconds(600));
         auto const e = error_of<deadline_error>(g, [gate](comm& c) {
-            c.enter();
+            c.enter({.name = "meeting"});
             if (c.rank() == 1) { // its wait ends later than that of device 0, which has nothing to do
                 std::this_thread::sleep_for(milliseconds(200));
                 c.wait_for(2, 1, meeting);
@@ -474,7 +474,7 @@ TEST_SUITE("group/threads: many devices") {
             auto* const mine = static_cast<float*>(a.data);
             for (int round = 0; round < rounds; ++round) {
                 for (int i = 0; i < 1000; ++i) mine[i] = static_cast<float>(c.rank() + i + round);
-                all_reduce<float>(c, s, a, 1000);
+                run_schedule(c, collective::all_reduce, s, std::span<float>(static_cast<float*>(a.data), 1000));
                 for (int i = 0; i < 1000; ++i)
                     wrong += mine[i] != static_cast<float>(ranks * (ranks - 1) / 2 + ranks * (i + round));
             }

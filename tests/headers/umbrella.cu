@@ -16,7 +16,7 @@ using lenet_trainer =
 
 static_assert(lenet::parameters == 61706);
 static_assert(lenet_trainer::plan(batch{256}).bytes_per_device() < 4_MiB);
-static_assert(verify_all_reduce(ring::all_reduce(16)).ok());
+static_assert(verify(collective::all_reduce, ring::all_reduce(16)).ok());
 
 int main() {
     constexpr auto plan = lenet_trainer::plan(batch{256});

@@ -143,7 +143,7 @@ TEST_SUITE("schedule/double_binary_tree") {
     TEST_CASE("it is proved for 2 to 64 ranks") {
         for (int n = 2; n <= 64; ++n) {
             CAPTURE(n);
-            CHECK(verify_all_reduce(tree::all_reduce(n)).ok());
+            CHECK(verify(collective::all_reduce, tree::all_reduce(n)).ok());
         }
     }
 }

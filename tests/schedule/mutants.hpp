@@ -23,15 +23,24 @@ enum class mutation {
     reorder_across_ranks,
     other_chunk,
     after,
-    other_kind
+    other_kind,
+    more_or_fewer_chunks,
+    destinations
 };
-inline constexpr std::array<char const*, 9> names = {
+inline constexpr std::array<char const*, 11> names = {
     "drop", "duplicate", "redirect", "more or fewer sources", "reorder",
-    "reorder across ranks", "other chunk", "after +-1", "copy <-> reduce"};
+    "reorder across ranks", "other chunk", "after +-1", "copy <-> reduce",
+    "more or fewer chunks", "other destinations"};
 
 inline bool same(collective_step const& a, collective_step const& b) {
-    return a.kind == b.kind && a.chunk == b.chunk && a.after == b.after && a.sources.first == b.sources.first &&
-           a.sources.count == b.sources.count && (a.sources.count < 2 || a.sources.stride == b.sources.stride);
+    auto const same_list = [](rank_list const& x, rank_list const& y) {
+        return x.count == y.count && (x.count == 0 || (x.first == y.first && x.modulus == y.modulus &&
+                                                       x.base == y.base && x.scale == y.scale)) &&
+               (x.count < 2 || x.stride == y.stride);
+    };
+    return a.kind == b.kind && a.chunk.first == b.chunk.first && a.chunk.count == b.chunk.count && a.after == b.after &&
+           a.source_chunk == b.source_chunk && same_list(a.sources, b.sources) &&
+           same_list(a.destinations, b.destinations);
 }
 
 /// Calls `visit(mutant, mutation, rank, step)` for each; those that leave the table as it is are left out.
@@ -89,7 +98,27 @@ void each(table const& original, Visit&& visit) {
                 exchange(r, i, step.sources.at(k, n), step.after - 1, mutation::reorder_across_ranks);
             if (!reads) continue;
             to = step;
-            for (to.chunk = 0; to.chunk < m.chunks; ++to.chunk) change(r, i, to, mutation::other_chunk);
+            for (to.chunk.first = 0; to.chunk.first < m.chunks; ++to.chunk.first) {
+                change(r, i, to, mutation::other_chunk);
+            }
+            to = step;
+            if (step.source_chunk >= 0)
+                for (to.source_chunk = 0; to.source_chunk < m.chunks; ++to.source_chunk)
+                    change(r, i, to, mutation::other_chunk);
+            for (int const count : {step.chunk.count - 1, step.chunk.count + 1}) {
+                to = step;
+                to.chunk.count = count;
+                change(r, i, to, mutation::more_or_fewer_chunks);
+            }
+            for (int const count : {step.destinations.count - 1, step.destinations.count + 1}) {
+                to = step;
+                to.destinations.count = count;
+                if (count >= 0) change(r, i, to, mutation::destinations);
+            }
+            to = step;
+            if (step.destinations.count > 0)
+                for (to.destinations.first = 0; to.destinations.first < n; ++to.destinations.first)
+                    change(r, i, to, mutation::destinations);
             to = step;
             to.kind = step.kind == step_kind::copy ? step_kind::reduce : step_kind::copy;
             change(r, i, to, mutation::other_kind);

@@ -16,27 +16,32 @@ namespace structure {
 
 using namespace trireme;
 
-template<class Strategy, int Ranks>
-inline constexpr bool proved = verify_all_reduce(Strategy::all_reduce(Ranks)).ok();
+template<class Strategy, int Ranks, collective Goal = collective::all_reduce>
+inline constexpr bool proved = compiler_verdict<Strategy, Goal, Ranks>.ok();
 
-template<class Strategy, int First, int... I>
+template<class Strategy, int First, collective Goal, int... I>
 constexpr bool proved_each(std::integer_sequence<int, I...>) {
-    return (proved<Strategy, First + I> && ...);
+    return (proved<Strategy, First + I, Goal> && ...);
 }
 
-/// The compiler proves `Strategy` for First..Last ranks; each proof is a constant expression of its own.
-template<class Strategy, int First, int Last>
-inline constexpr bool proved_for = proved_each<Strategy, First>(std::make_integer_sequence<int, Last - First + 1>{});
+/// The compiler proves `Strategy` for First..Last ranks, each in constant expressions of its own.
+template<class Strategy, int First, int Last, collective Goal = collective::all_reduce>
+inline constexpr bool proved_for = proved_each<Strategy, First, Goal>(std::make_integer_sequence<int, Last - First + 1>{});
 
-/// "reduce 2 from 1 3 after 0", "wait for 1 after 5", "idle".
+/// "reduce 2 from 1 3 after 0 to 4", "copy 1-3 from 0 after 2", "wait for 1 after 5", "idle".
 inline std::string event(schedule const& s, int rank, int i) {
     auto const step = s.at(rank, i);
     if (step.kind == step_kind::idle) return "idle";
+    auto chunks = std::to_string(step.chunk.first);
+    if (step.chunk.count > 1) chunks += '-' + std::to_string(step.chunk.at(step.chunk.count - 1, s.chunks));
     std::string text = step.kind == step_kind::wait   ? "wait for"
-                       : step.kind == step_kind::copy ? "copy " + std::to_string(step.chunk) + " from"
-                                                      : "reduce " + std::to_string(step.chunk) + " from";
+                       : step.kind == step_kind::copy ? "copy " + chunks + " from"
+                                                      : "reduce " + chunks + " from";
     for (int k = 0; k < step.sources.count; ++k) text += ' ' + std::to_string(step.sources.at(k, s.ranks));
-    return text + " after " + std::to_string(step.after);
+    text += " after " + std::to_string(step.after);
+    if (step.destinations.count > 0) text += " to";
+    for (int k = 0; k < step.destinations.count; ++k) text += ' ' + std::to_string(step.destinations.at(k, s.ranks));
+    return text;
 }
 
 inline std::vector<std::string> trace(schedule const& s, int rank) {

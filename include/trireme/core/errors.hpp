@@ -42,6 +42,12 @@ private:
     int device_;
 };
 
+/// The ranks of a group have called different collectives, or one with different arguments. Thrown on all of them; the
+/// text shows two that differ.
+class mismatch_error : public std::logic_error {
+    using std::logic_error::logic_error;
+};
+
 /// The first exception thrown on a device of a group; `cause` is the exception itself. The other devices were stopped.
 class device_error : public std::runtime_error {
 public:

@@ -24,6 +24,25 @@ struct operation {
     int step = 0;              ///< of the schedule
 };
 
+/// A rank's part in one call of a collective: what all ranks must agree in, and where its numbers are.
+struct collective_call {
+    // compared between ranks; texts are literals
+    char const* name = "";     ///< "all_reduce"
+    char const* strategy = ""; ///< "ring"
+    char const* op = "";       ///< "sum"; empty where nothing is added
+    char const* dtype = "";    ///< "float"
+    std::uint64_t elements = 0;
+    int root = 0;
+
+    // this rank's alone. Buffers may hold a part of what the schedule speaks of: byte `from` of it is their first.
+    std::byte const* in = nullptr;
+    std::byte* out = nullptr; ///< the same address for a collective in place
+    std::size_t in_from = 0;
+    std::size_t out_from = 0;
+
+    bool in_place() const noexcept { return in == out && in_from == out_from; }
+};
+
 /// One rank's handle on a group. Storage comes from here, because the transport decides what a peer can reach: the heap
 /// for threads, a shared window for processes of one machine, registered memory for network cards.
 template<class C>
@@ -34,21 +53,25 @@ concept communicator = requires(C& c, C const& cc, std::size_t bytes) {
     { cc.pulled() } -> std::convertible_to<traffic>;
 };
 
-/// A communicator whose ranks can read each other's arenas. A collective is `enter`, then for every step of its
-/// schedule `wait_for` its sources, read them through `peer`, `count` what was read and `complete` the step; then
-/// `leave`.
+/// A communicator whose ranks can read each other's memory. A collective is `enter`, then for every step of its
+/// schedule `wait_for` its sources (or asking whether they `have_completed`), reading and writing through the addresses
+/// of their `call_of`, `count` what moved, and `complete` the step; then `leave`. `abandon` is for a rank that will not
+/// go on. All waits compare what the ranks have called, and end with a mismatch_error if it differs.
 template<class C>
 concept pull_communicator = communicator<C> &&
-    requires(C& c, C const& cc, arena const& a, int i, operation const& o, bytes_t b) {
+    requires(C& c, C const& cc, arena const& a, collective_call const& call, int i, operation const& o, traffic t) {
     { cc.template peer<float>(a, i) } -> std::same_as<float const*>;
-    c.enter();
+    c.enter(call);
+    { cc.call_of(i) } -> std::same_as<collective_call const&>;
     c.wait_for(i, i, o);
+    { c.has_completed(i, i) } -> std::same_as<bool>;
     c.complete(i);
     c.leave(i);
-    c.count(b);
+    c.abandon(o);
+    c.count(t);
 };
 
-/// A pull communicator whose ranks may also write into each other's arenas, one writer per place between two waits.
+/// A pull communicator whose ranks may also write into each other's memory, one writer per place between two waits.
 template<class C>
 concept shared_memory_communicator = pull_communicator<C> && requires(C const& c, arena const& a, int i) {
     { c.template shared<float>(a, i) } -> std::same_as<float*>;

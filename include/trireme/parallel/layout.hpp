@@ -6,6 +6,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
+#include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/schedule/verify.hpp>
@@ -18,11 +19,22 @@ namespace trireme {
 /// A reduction strategy as a value, made from the type: `strategy_choice s = ring{};`
 struct strategy_choice {
     char const* name = direct::name;
-    schedule (*all_reduce)(int ranks) = &direct::all_reduce;
+    schedule (*all_reduce)(int ranks) = &made_by<direct>;
 
     constexpr strategy_choice() = default;
     template<reduction_strategy S>
-    constexpr strategy_choice(S) noexcept : name(S::name), all_reduce(&S::all_reduce) {}
+    constexpr strategy_choice(S) noexcept : name(S::name), all_reduce(&made_by<S>) {}
+
+    template<reduction_strategy S>
+    constexpr bool is() const noexcept {
+        return all_reduce == &made_by<S>;
+    }
+
+private:
+    template<class S>
+    static constexpr schedule made_by(int ranks) {
+        return schedule_of<S, collective::all_reduce>(ranks);
+    }
 };
 
 /// How a step's work and its gradients are spread: the value behind `on<mesh<...>>`, `reduce_by<...>` and
@@ -42,7 +54,7 @@ struct data_parallel_layout {
         return shared_weights ? direct::reduce_scatter(devices) : strategy.all_reduce(devices);
     }
     constexpr verdict verify() const {
-        return shared_weights ? verify_reduce_scatter(reduction()) : verify_all_reduce(reduction(), devices);
+        return trireme::verify(shared_weights ? collective::reduce_scatter : collective::all_reduce, reduction(), devices);
     }
 
     /// The part of an arena of `elements` that a device updates.
@@ -54,7 +66,7 @@ struct data_parallel_layout {
     constexpr range shards_of_device(int rank) const noexcept { return shards_of(rank, devices, shards()); }
     constexpr std::size_t gradient_slots(int rank) const noexcept { return fixed_tree::slots(shards_of_device(rank)); }
 
-    /// What `rank` reads from its peers per step to add `elements` numbers.
+    /// What `rank` reads from its peers, and writes to them, per step to add `elements` numbers.
     constexpr traffic traffic_of_rank(int rank, std::size_t elements, std::size_t element_bytes) const {
         auto sum = trireme::traffic_of(reduction(), rank, elements, element_bytes);
         if (!reproducible() || devices == 1) return sum;
@@ -63,7 +75,6 @@ struct data_parallel_layout {
         for (int r = 0; r < devices; ++r) {
             if (r == rank) continue;
             auto const blocks = fixed_tree::blocks(shards_of_device(r)).depth();
-            sum.messages += blocks - 1;
             sum.bytes += (blocks - 1) * chunk;
         }
         return sum;
@@ -103,7 +114,7 @@ inline void check_layout(data_parallel_layout const& l, std::size_t batch) {
                           " devices: a reproducible step gives every device at least one logical shard; use more "
                           "shards or no more devices than " +
                           number(l.logical_shards));
-    if (l.reproducible() && l.strategy.all_reduce != &direct::all_reduce)
+    if (l.reproducible() && !l.strategy.is<direct>())
         throw usage_error("strategy = " + std::string(l.strategy.name) +
                           " with logical shards: fixed_tree fixes the order of additions, " + l.strategy.name +
                           " would choose another; use the strategy direct, or no logical shards");

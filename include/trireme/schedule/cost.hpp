@@ -14,18 +14,53 @@ constexpr range chunk_range(std::size_t elements, int chunk, int chunks, std::si
     return part(elements, static_cast<std::size_t>(chunk), static_cast<std::size_t>(chunks), unit);
 }
 
-/// Messages and bytes that `rank` reads from its peers in one run of `s` over a buffer of `elements`.
+/// How a buffer is cut into the parts of a schedule: as a whole, on cache lines; or, where it consists of a block of
+/// equal size per rank, first into these blocks.
+struct buffer_cut {
+    std::size_t elements = 0;
+    std::size_t element_bytes = 0;
+    int chunks = 1;
+    int blocks = 1; ///< of elements / blocks each
+
+    constexpr range at(int place) const noexcept {
+        if (blocks == 1) return chunk_range(elements, place, chunks, element_bytes);
+        auto const size = elements / static_cast<std::size_t>(blocks);
+        int const per = chunks / blocks;
+        auto const begin = static_cast<std::size_t>(place / per) * size;
+        auto const within = chunk_range(size, place % per, per, element_bytes);
+        return {begin + within.begin, begin + within.end};
+    }
+};
+
+namespace detail {
+
 template<collective_schedule S>
-constexpr traffic traffic_of(S const& s, int rank, std::size_t elements, std::size_t element_bytes) noexcept {
+constexpr int place_in(S const& s, int chunk) noexcept {
+    if constexpr (requires { s.place(chunk); })
+        return s.place(chunk);
+    else
+        return chunk;
+}
+
+} // namespace detail
+
+/// Messages and bytes that `rank` reads from its peers, or writes to them, in one run of `s`.
+template<collective_schedule S>
+constexpr traffic traffic_of(S const& s, int rank, buffer_cut const& cut) noexcept {
     traffic sum;
     for (int i = 0; i < s.steps; ++i) {
         auto const step = s.at(rank, i);
-        if (step.kind != step_kind::copy && step.kind != step_kind::reduce) continue;
-        auto const sources = static_cast<std::uint64_t>(step.sources.count);
-        sum.messages += sources;
-        sum.bytes += sources * chunk_range(elements, step.chunk, s.chunks, element_bytes).size() * element_bytes;
+        if (!reads(step.kind)) continue;
+        auto const peers = static_cast<std::uint64_t>(step.sources.count + step.destinations.count);
+        sum.messages += peers;
+        for (int j = 0; j < step.chunk.count; ++j)
+            sum.bytes += peers * cut.at(detail::place_in(s, step.chunk.at(j, s.chunks))).size() * cut.element_bytes;
     }
     return sum;
+}
+template<collective_schedule S>
+constexpr traffic traffic_of(S const& s, int rank, std::size_t elements, std::size_t element_bytes) noexcept {
+    return traffic_of(s, rank, {elements, element_bytes, s.chunks});
 }
 
 } // namespace trireme

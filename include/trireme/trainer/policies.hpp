@@ -54,7 +54,7 @@ struct precision {
 /// Where the weights are. `hold_weights<per_device>` (the default): a copy per device, all updated alike.
 /// `hold_weights<once>`: one copy per process; each device reduces and updates its slice of it, so that no weight is
 /// updated twice and none is copied, and optimizer state is kept once. The bits are those of hold_weights<per_device>
-/// with reduce_by<direct>. Needs a strategy that can scatter: direct, or reproducible<fixed_tree, V>.
+/// with reduce_by<direct>. Needs a strategy that completes a slice in one step: direct, or reproducible<fixed_tree, V>.
 template<class Place>
 struct hold_weights {
     using place = Place;
@@ -134,8 +134,8 @@ template<class... Where>
 struct shared_weights_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0045: hold_weights<once> needs a strategy with `reduce_scatter`, for each device updates only its slice: "
-        "write reduce_by<direct>, or leave out hold_weights<once>");
+        "TRI0045: hold_weights<once> needs a strategy that completes a device's slice in one step, for it is updated "
+        "there and then: write reduce_by<direct>, or leave out hold_weights<once>");
 };
 template<class... Where>
 struct layout_limit_rule {
@@ -323,7 +323,7 @@ constexpr auto broken_policy_rule() {
             return pack<fast_math_rule<reproducible<fixed_tree, answers::shards>>>{};
         else if constexpr (answers::devices != dynamic && answers::devices <= proved_by_compiler &&
                            answers::strategy_is_named)
-            return pack<all_reduce_rule<named, answers::devices>>{};
+            return pack<collective_rule<named, collective::all_reduce, answers::devices>>{};
         else
             return pack<no_rule>{};
     }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/collective/all_reduce.hpp>
+#include <trireme/collective/fixed_tree.hpp>
+#include <trireme/collective/in_flight.hpp>
 #include <trireme/core/fault_points.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/data/dataset.hpp>
@@ -83,7 +84,9 @@ public:
         auto const batch_weight = static_cast<T>(1.0 / static_cast<double>(indices.size()));
         fixed_tree::stack tree;
         auto const merge = [this](std::size_t i, std::size_t j) {
-            detail::add_into(gradient_slot(i), gradient_slot(j), Model::arena_elements);
+            T const* const other = gradient_slot(j);
+            detail::reduce_into<op::sum>(gradient_slot(i), static_cast<T* const*>(nullptr), 0,
+                                         static_cast<T const*>(gradient_slot(i)), &other, 1, Model::arena_elements, 1);
         };
 
         for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
@@ -117,7 +120,7 @@ public:
         else if (layout_.reproducible())
             add_gradients(comm, add_in_fixed_tree(layout_.shards(), Model::arena_elements), update);
         else
-            add_gradients(comm, add_in_order{}, update);
+            add_gradients(comm, detail::adder<op::sum>{}, update);
         if (comm.size() == 1 || !layout_.shared_weights) update(slice_);
         auto const end = clock::now();
         times_.synchronisation += seconds(before_reduce, end) - updating;
@@ -176,10 +179,12 @@ private:
     /// Adds the gradients of all devices; shared weights are updated on the way, when the own slice is complete.
     template<class Add, class Update>
     void add_gradients(Communicator& comm, Add const& add, Update const& update) {
-        if (layout_.shared_weights)
-            reduce_scatter<T>(comm, reduce_, gradients_, Model::arena_elements, add, update);
-        else
-            all_reduce<T>(comm, reduce_, gradients_, Model::arena_elements, add);
+        run_schedule<T>(comm, layout_.shared_weights ? collective::reduce_scatter : collective::all_reduce, reduce_,
+                        std::span<T>(gradient_slot(0), Model::arena_elements), [&](reduction_view<T> const& v) {
+                            auto const bytes = add(v);
+                            if (layout_.shared_weights) update(range{v.begin, v.begin + v.elements});
+                            return bytes;
+                        });
     }
 
     T* gradient_slot(std::size_t i) const noexcept {

@@ -11,7 +11,8 @@ namespace trireme {
 /// so that the levels of a tree work at once.
 ///
 /// - Phases: up (every inner rank adds its children's chunks), down (every rank copies its parent's), a wait until the
-///   children have read.
+///   children have read. Reduce is the first of them, broadcast the second; between rank 0 and the second tree's root,
+///   another rank, that half takes one hop more.
 /// - Cost per rank: at most 2 buffers read from peers, 4 `pieces` + 2 steps for any n; a chunk passes 2 log2(n) hops.
 /// - Wins: many ranks and small or medium buffers. Loses: few ranks, where a ring reads less.
 /// - Deterministic: own + left + right at every inner rank; all ranks hold the same bits.
@@ -21,7 +22,13 @@ struct double_binary_tree {
     static constexpr int pieces = 4;
 
     static constexpr schedule all_reduce(int ranks) noexcept {
-        return {name, ranks, 2 * pieces, ranks > 1 ? 4 * pieces + 2 : 0, &step};
+        return {name, ranks, 2 * pieces, ranks > 1 ? 4 * pieces + 2 : 0, &all_reduce_step};
+    }
+    static constexpr schedule reduce(int ranks, int root = 0) noexcept {
+        return {name, ranks, 2 * pieces, ranks > 1 ? 3 * pieces + 2 : 0, &reduce_step, root};
+    }
+    static constexpr schedule broadcast(int ranks, int root = 0) noexcept {
+        return {name, ranks, 2 * pieces, ranks > 1 ? 2 * pieces + 3 : 0, &broadcast_step, root};
     }
 
     /// A rank's place in one of the trees; -1 where there is nobody.
@@ -65,25 +72,62 @@ private:
         return two_ranks(p.left, p.right, n);
     }
 
-    static constexpr collective_step step(int n, int rank, int s) noexcept {
+    /// Step s of the way up: piece s / 2 of tree s % 2. Inner children must have added this chunk; leaves need not have,
+    /// but what one peer sends stays in the order of steps, hence s and not 0.
+    static constexpr collective_step up(int n, int rank, int s) noexcept {
         int const tree = s % 2;
-        int const piece = s / 2 % pieces;
-        int const chunk = tree * pieces + piece;
         auto const here = in_tree(tree, n, rank);
-        auto const below = children(here, n);
-
-        if (s < 2 * pieces) { // up: inner ranks must have added this chunk, leaves need not have; but what one peer
-            if (here.leaf()) return {}; // sends stays in the order of steps, hence s and not 0
-            bool leaves = true;
-            for (int i = 0; i < below.count; ++i) leaves = leaves && in_tree(tree, n, below.at(i, n)).leaf();
-            return {step_kind::reduce, chunk, below, leaves ? s : s + 1};
-        }
-        if (s < 4 * pieces) { // down: the parent has this chunk once it has been through this step itself
-            if (here.parent < 0) return {};
-            return {step_kind::copy, chunk, one_rank(here.parent), s + 1};
-        }
         if (here.leaf()) return {};
-        return {step_kind::wait, 0, below, 4 * pieces - 1 + tree}; // until the children have read
+        auto const below = children(here, n);
+        bool leaves = true;
+        for (int i = 0; i < below.count; ++i) leaves = leaves && in_tree(tree, n, below.at(i, n)).leaf();
+        return {step_kind::reduce, tree * pieces + s / 2, below, leaves ? s : s + 1};
+    }
+    /// Step s of the way down: the parent has the chunk when it has completed `after` steps.
+    static constexpr collective_step down(int n, int rank, int s, int after) noexcept {
+        auto const parent = in_tree(s % 2, n, rank).parent;
+        if (parent < 0) return {};
+        return {step_kind::copy, s % 2 * pieces + s / 2, one_rank(parent), after};
+    }
+    /// Until the children in `tree` have completed `after` steps.
+    static constexpr collective_step until_children(int n, int rank, int tree, int after) noexcept {
+        auto const here = in_tree(tree, n, rank);
+        return here.leaf() ? collective_step{} : collective_step{step_kind::wait, 0, children(here, n), after};
+    }
+    static constexpr int top(int tree, int n) noexcept { return tree == 0 ? 0 : n % 2 == 0 ? n - 1 : 1 % n; }
+
+    static constexpr collective_step all_reduce_step(int n, int rank, int s) noexcept {
+        if (s < 2 * pieces) return up(n, rank, s);
+        if (s < 4 * pieces) return down(n, rank, s - 2 * pieces, s + 1);
+        int const tree = s - 4 * pieces;
+        return until_children(n, rank, tree, 4 * pieces - 1 + tree);
+    }
+    /// Up; then rank 0 fetches the half that the second tree's root has; then everyone waits for who has read it.
+    static constexpr collective_step reduce_step(int n, int rank, int s) noexcept {
+        if (s < 2 * pieces) return up(n, rank, s);
+        int const other = top(1, n);
+        if (s < 3 * pieces) {
+            return rank == 0 ? collective_step{step_kind::copy, s - pieces, one_rank(other), 2 * pieces}
+                             : collective_step{};
+        }
+        int const tree = s - 3 * pieces;
+        int const parent = in_tree(tree, n, rank).parent;
+        if (parent >= 0) return {step_kind::wait, 0, one_rank(parent), 2 * pieces - 1 + tree};
+        return rank != 0 ? collective_step{step_kind::wait, 0, one_rank(0), 3 * pieces} : collective_step{};
+    }
+    /// The second tree's root copies its half from rank 0, and everybody else from the parent; rank 0 has both halves.
+    static constexpr collective_step broadcast_step(int n, int rank, int s) noexcept {
+        int const other = top(1, n);
+        if (s < 2 * pieces) {
+            if (rank == 0) return {};
+            if (s % 2 == 1 && rank == other) return {step_kind::copy, pieces + s / 2, one_rank(0), s};
+            return down(n, rank, s, s + 1);
+        }
+        if (s < 2 * pieces + 2) {
+            int const tree = s - 2 * pieces;
+            return until_children(n, rank, tree, 2 * pieces - 1 + tree);
+        }
+        return rank == 0 ? collective_step{step_kind::wait, 0, one_rank(other), 2 * pieces} : collective_step{};
     }
 };
 

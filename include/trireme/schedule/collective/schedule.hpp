@@ -2,33 +2,42 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/schedule/collective/levels.hpp>
+
 #include <concepts>
 #include <cstdint>
 
 namespace trireme {
 
-/// What one rank does in one step of a collective. Data moves by *pulling*: a rank reads chunks of its peers' buffers
-/// and writes only its own, in place.
+/// What one rank does in one step of a collective. A rank reads chunks of its peers' buffers, writes its own, and may
+/// write the result of a reduction into the buffers of its `destinations`, too.
 ///
-/// | kind   | effect on the own buffer                                                                    |
-/// |--------|---------------------------------------------------------------------------------------------|
-/// | idle   | none                                                                                        |
-/// | wait   | none, but the sources have completed `after` steps                                          |
-/// | copy   | own[chunk] = source[chunk]                                                                  |
-/// | reduce | own[chunk] = (own[chunk] + source_0[chunk]) + source_1[chunk] + ..., in the order of sources |
+/// | kind   | effect on the own buffer                                                                     |
+/// |--------|----------------------------------------------------------------------------------------------|
+/// | idle   | none                                                                                         |
+/// | wait   | none, but the sources have completed `after` steps                                           |
+/// | copy   | own[chunk] = source[chunk]                                                                   |
+/// | reduce | own[chunk] = (own[chunk] + source_0[chunk]) + source_1[chunk] + ..., in the order of sources; |
+/// |        | the same into destination[chunk] of every destination                                        |
 ///
 /// Before the effect the rank waits until every source has completed `after` steps (0: has entered the collective, so
 /// that its input is in place). After it the rank signals: its count of completed steps grows by one. A rank leaves
 /// after its last step; from then on its buffer may be overwritten.
 enum class step_kind : std::uint8_t { idle, wait, copy, reduce };
 
-/// Ranks first, first + stride, first + 2 stride, ... modulo the number of ranks: `count` of them.
+/// `count` ranks: base + scale * x for x = first, first + stride, ..., modulo `modulus`. Most lists are plain, with x
+/// itself for a rank and the number of ranks for a modulus (0 says so); the rest is for groups within groups.
 struct rank_list {
     int first = 0;
     int count = 0;
     int stride = 1;
+    int modulus = 0;
+    int base = 0;
+    int scale = 1;
 
-    constexpr int at(int i, int ranks) const noexcept { return (first + i * stride) % ranks; }
+    constexpr int at(int i, int ranks) const noexcept {
+        return (base + scale * ((first + i * stride) % (modulus == 0 ? ranks : modulus))) % ranks;
+    }
 };
 
 constexpr rank_list one_rank(int rank) noexcept { return {rank, 1, 1}; }
@@ -39,18 +48,68 @@ constexpr rank_list two_ranks(int a, int b, int ranks) noexcept { return {a, 2, 
 /// Everyone but `rank`, beginning with its successor.
 constexpr rank_list all_others(int rank, int ranks) noexcept { return {(rank + 1) % ranks, ranks - 1, 1}; }
 
-struct collective_step {
-    step_kind kind = step_kind::idle;
-    int chunk = 0;
-    rank_list sources = {};
-    int after = 0;
+/// `count` chunks one after the other, the first behind the last; a number is one chunk.
+struct chunk_list {
+    int first = 0;
+    int count = 1;
+
+    constexpr chunk_list() = default;
+    constexpr chunk_list(int chunk) noexcept : first(chunk) {}
+    constexpr chunk_list(int begin, int n) noexcept : first(begin), count(n) {}
+
+    constexpr int at(int i, int chunks) const noexcept { return (first + i) % chunks; }
+    constexpr bool has(int chunk, int chunks) const noexcept { return (chunk - first + chunks) % chunks < count; }
 };
 
-/// A collective as a value: the compiler verifies it (verify.hpp), communicators execute it
-/// (collective/all_reduce.hpp), the plan prices it (cost.hpp). It is a function of (rank, step), not a stored table, so
-/// it costs no memory at any size.
+struct collective_step {
+    step_kind kind = step_kind::idle;
+    chunk_list chunk = {};
+    rank_list sources = {};
+    int after = 0;
+    rank_list destinations = {}; ///< of a reduction's result
+    int source_chunk = -1;       ///< of a copy: the chunk that is read, if it is not the one that is written
+};
+
+constexpr bool reads(step_kind k) noexcept { return k == step_kind::copy || k == step_kind::reduce; }
+
+/// What a schedule is to achieve. `root` is the schedule's.
 ///
-/// The buffer is cut into `chunks` equal parts. Every rank has the same number of steps; spare ones are idle.
+/// | collective     | before                        | after                                   |
+/// |----------------|-------------------------------|-----------------------------------------|
+/// | all_reduce     | every rank has a buffer       | every rank has the sum                  |
+/// | reduce_scatter | every rank has a buffer       | rank r has block r of the sum           |
+/// | all_gather     | rank r has block r            | every rank has all blocks               |
+/// | broadcast      | the root has a buffer         | every rank has it                       |
+/// | reduce         | every rank has a buffer       | the root has the sum                    |
+/// | gather         | rank r has block r            | the root has all blocks                 |
+/// | scatter        | the root has all blocks       | rank r has block r                      |
+/// | all_to_all     | rank r has a block for each q | rank q has block q of each r, in order  |
+/// | barrier        | every rank has entered        | every rank knows so                     |
+enum class collective : std::uint8_t {
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    broadcast,
+    reduce,
+    gather,
+    scatter,
+    all_to_all,
+    barrier
+};
+inline constexpr int collectives = 9;
+
+constexpr char const* name_of(collective c) noexcept {
+    constexpr char const* names[collectives] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+                                                "gather",     "scatter",        "all_to_all", "barrier"};
+    return names[static_cast<int>(c)];
+}
+
+/// A collective as a value: the compiler verifies it (verify.hpp), communicators execute it (collective/), cost.hpp
+/// prices it, draw.hpp draws it. It is a function of (rank, step), not a stored table, so it costs no memory at any
+/// size.
+///
+/// The buffer is cut into `chunks` equal parts. Where blocks belong to ranks, `chunks` is a multiple of `ranks`, and
+/// block r is the r-th `chunks / ranks` of them. Every rank has the same number of steps; spare ones are idle.
 struct schedule {
     char const* name = "";
     int ranks = 1;
@@ -58,7 +117,40 @@ struct schedule {
     int steps = 0;
     collective_step (*step)(int ranks, int rank, int step) = nullptr;
 
-    constexpr collective_step at(int rank, int s) const noexcept { return step(ranks, rank, s); }
+    int root = 0;         ///< who stands in rank 0's place; all others follow, round and round
+    bool blocks = false;  ///< chunks belong to ranks, and move round with them if the root is not 0
+    levels groups = {};   ///< what `step_in_groups` is given in place of `ranks`
+    collective_step (*step_in_groups)(levels const& groups, int rank, int step) = nullptr;
+    bool reversed = false; ///< blocks lie in the order of `groups.reversed`, so that those of a group's phase are together
+
+    constexpr collective_step at(int rank, int s) const noexcept {
+        int const seat = root == 0 ? rank : (rank - root + ranks) % ranks;
+        auto made = step_in_groups != nullptr ? step_in_groups(groups, seat, s) : step(ranks, seat, s);
+        if (root != 0) {
+            turn(made.sources);
+            turn(made.destinations);
+            if (blocks) made.chunk.first = (made.chunk.first + root * (chunks / ranks)) % chunks;
+        }
+        return made;
+    }
+
+    /// Which of the buffer's equal parts chunk `c` is.
+    constexpr int place(int c) const noexcept {
+        if (!reversed) return c;
+        int const per = chunks / ranks;
+        return groups.reversed(c / per) * per + c % per;
+    }
+
+    /// The rank that owns chunk `c`, where blocks belong to ranks.
+    constexpr int owner(int c) const noexcept { return place(c) / (chunks / ranks); }
+
+private:
+    constexpr void turn(rank_list& list) const noexcept {
+        if (list.modulus == 0)
+            list.first = (list.first + root) % ranks;
+        else
+            list.base += root;
+    }
 };
 
 /// Anything that answers like `schedule`; the verifier takes it, so that tests can hand it broken tables.
@@ -70,16 +162,17 @@ concept collective_schedule = requires(S const& s, int i) {
     { s.at(i, i) } -> std::convertible_to<collective_step>;
 };
 
-/// A reduction strategy: an empty struct that names itself and makes the schedule for any number of ranks.
+/// A strategy names itself and makes the schedules of one or more collectives for any number of ranks; those with a root
+/// take it as a second argument. A reduction strategy makes all-reduces.
 template<class S>
 concept reduction_strategy = requires(int ranks) {
     { S::name } -> std::convertible_to<char const*>;
     { S::all_reduce(ranks) } -> std::same_as<schedule>;
 };
 
-/// A strategy that can stop half-way, with chunk r complete on rank r: enough where the ranks share what they update.
+/// A strategy that can stop half-way, with block r complete on rank r: enough where the ranks share what they update.
 template<class S>
-concept scattering_strategy = reduction_strategy<S> && requires(int ranks) {
+concept scattering_strategy = requires(int ranks) {
     { S::reduce_scatter(ranks) } -> std::same_as<schedule>;
 };
 

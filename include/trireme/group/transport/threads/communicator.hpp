@@ -10,7 +10,9 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -22,9 +24,20 @@ namespace trireme::threads {
 /// How many arenas a rank may allocate; the trainer needs four.
 inline constexpr int max_arenas = 8;
 
+/// What a rank has called last, for its peers to compare. A peer may look while the owner, ahead of it, writes the next:
+/// then `number` says that there is nothing to compare.
+struct published_call {
+    std::atomic<std::uint32_t> number{0}; ///< of the collective, counted from 1
+    std::atomic<int> root{0};
+    std::atomic<std::uint64_t> elements{0};
+    std::atomic<char const*> name{""}, strategy{""}, op{""}, dtype{""};
+};
+
 /// What one rank shows its peers. Written by its owner (`issued`: by rank 0), read by the others after a wait.
 struct shared_slot {
     progress steps;                         ///< steps completed, over all collectives
+    published_call call;                    ///< the collective it is in
+    collective_call buffers;                ///< the same, for those who read its buffers
     progress issued;                        ///< jobs handed to this rank
     progress finished;                      ///< jobs it has come back from
     std::atomic<int> waits_for{-1};         ///< the rank it sleeps for, -1 if it computes
@@ -57,7 +70,23 @@ public:
         }
     }
 
-    /// Throws what stopped the group: a deadline_error as it is, anything else as a device_error that names the device.
+    /// Ends a wait of a stopped group: with the mismatch that concerns all ranks, else without a reason, which device 0
+    /// will tell.
+    [[noreturn]] void throw_stopped() const {
+        std::unique_lock lock(mutex_);
+        auto const why = why_;
+        lock.unlock();
+        try {
+            if (why != nullptr) std::rethrow_exception(why);
+        } catch (mismatch_error const&) {
+            throw;
+        } catch (...) {
+        }
+        throw group_stopped();
+    }
+
+    /// Throws what stopped the group: a deadline_error or a mismatch_error as it is, anything else as a device_error
+    /// that names the device.
     [[noreturn]] void rethrow() const {
         std::unique_lock lock(mutex_);
         auto const why = why_;
@@ -66,6 +95,8 @@ public:
         try {
             std::rethrow_exception(why);
         } catch (deadline_error const&) {
+            throw;
+        } catch (mismatch_error const&) {
             throw;
         } catch (std::exception const& e) {
             throw device_error(rank, why, e.what());
@@ -95,7 +126,8 @@ private:
     int culprit_ = -1;
 };
 
-/// One rank of a group of threads. Peers' arenas are read in place: a byte on the wire is a byte read from a peer.
+/// One rank of a group of threads. Peers' memory is used in place: a byte on the wire is a byte read from a peer, or
+/// written to one.
 class communicator {
 public:
     communicator(std::shared_ptr<shared_state> state, int rank) : state_(std::move(state)), rank_(rank) {}
@@ -128,36 +160,127 @@ public:
         return static_cast<T*>(state_->slot(rank).arenas[static_cast<std::size_t>(a.id)]);
     }
 
-    void enter() noexcept { state_->slot(rank_).steps.advance_to(base_ + 1); }
-    void complete(int step) noexcept {
-        state_->slot(rank_).steps.advance_to(base_ + 2 + static_cast<std::uint32_t>(step));
+    /// Begins a collective. Throws usage_error if the last one has not been left.
+    void enter(collective_call const& call) {
+        if (inside_)
+            throw usage_error(std::string("device ") + std::to_string(rank_) + " called " + call.name + " while its " +
+                              own().buffers.name + " was in flight: wait for that first");
+        inside_ = true;
+        compared_ = 0;
+        auto& here = own();
+        auto constexpr relaxed = std::memory_order_relaxed; // the step count, stored last, carries the rest
+        here.call.number.store(++calls_, relaxed);
+        here.call.root.store(call.root, relaxed);
+        here.call.elements.store(call.elements, relaxed);
+        here.call.name.store(call.name, relaxed);
+        here.call.strategy.store(call.strategy, relaxed);
+        here.call.op.store(call.op, relaxed);
+        here.call.dtype.store(call.dtype, relaxed);
+        here.buffers = call;
+        here.steps.advance_to(base_ + 1);
     }
-    void leave(int steps) noexcept { base_ += static_cast<std::uint32_t>(steps) + 1; }
+
+    /// What a peer has called with, once a wait for it has returned.
+    collective_call const& call_of(int rank) const noexcept { return state_->slot(rank).buffers; }
+
+    void complete(int step) noexcept { own().steps.advance_to(base_ + 2 + static_cast<std::uint32_t>(step)); }
+    void leave(int steps) noexcept {
+        base_ += static_cast<std::uint32_t>(steps) + 1;
+        inside_ = false;
+    }
 
     /// Waits until `source` has completed `after` steps of the collective that this rank has entered.
     void wait_for(int source, int after, operation const& what) {
-        auto const target = base_ + 1 + static_cast<std::uint32_t>(after);
         auto& theirs = state_->slot(source).steps;
-        if (!theirs.reached(target)) wait_long(theirs, target, source, what);
+        auto const target = base_ + 1 + static_cast<std::uint32_t>(after);
+        if (!theirs.reached(target)) {
+            // a rank that is in another collective may never get there: it is compared as soon as it has entered
+            if (!theirs.reached(base_ + 1)) wait_long(theirs, base_ + 1, source, what);
+            compare(source);
+            if (!theirs.reached(target)) wait_long(theirs, target, source, what);
+        }
+        compare(source);
     }
 
-    void count(bytes_t bytes) noexcept {
-        ++pulled_.messages;
-        pulled_.bytes += bytes;
+    /// The same as a question. Throws what a wait would throw.
+    bool has_completed(int source, int after) {
+        auto& theirs = state_->slot(source).steps;
+        if (state_->stopped().load(std::memory_order_relaxed)) state_->throw_stopped();
+        if (!theirs.reached(base_ + 1)) return false;
+        compare(source);
+        return theirs.reached(base_ + 1 + static_cast<std::uint32_t>(after));
     }
 
-    /// What this rank has read from peers since it was made.
-    traffic pulled() const noexcept { return pulled_; }
+    /// Stops the group: this rank has begun a collective and will not go on.
+    void abandon(operation const& what) noexcept {
+        inside_ = false;
+        state_->stop(rank_, std::make_exception_ptr(usage_error(
+                                std::string(what.name) + " (" + what.strategy + ") was begun and dropped in schedule step " +
+                                std::to_string(what.step) + ": keep what start returns, and wait for it")));
+    }
+
+    void count(traffic moved) noexcept {
+        moved_.messages += moved.messages;
+        moved_.bytes += moved.bytes;
+    }
+
+    /// What this rank has read from peers, or written to them, since it was made.
+    traffic pulled() const noexcept { return moved_; }
 
     /// The training step, for messages.
     void at_training_step(std::uint64_t step) noexcept { training_step_ = step; }
 
     /// Throws group_stopped if another device has failed: for long computations between waits.
     void check_stopped() const {
-        if (state_->stopped().load(std::memory_order_relaxed)) throw group_stopped();
+        if (state_->stopped().load(std::memory_order_relaxed)) state_->throw_stopped();
     }
 
 private:
+    shared_slot& own() const noexcept { return state_->slot(rank_); }
+
+    /// Throws on all ranks if `source` has called another collective than this rank, or the same otherwise.
+    void compare(int source) {
+        auto const bit = std::uint64_t{1} << (source % 64);
+        if (source < 64 && (compared_ & bit) != 0) return;
+        auto constexpr relaxed = std::memory_order_relaxed;
+        auto const& theirs = state_->slot(source).call;
+        auto const& mine = own().buffers;
+        if (theirs.number.load(relaxed) != calls_) return; // it is ahead, so it agreed with those it had to wait for
+        bool const same = same_text(theirs.name.load(relaxed), mine.name) &&
+                          same_text(theirs.strategy.load(relaxed), mine.strategy) &&
+                          same_text(theirs.op.load(relaxed), mine.op) &&
+                          same_text(theirs.dtype.load(relaxed), mine.dtype) &&
+                          theirs.elements.load(relaxed) == mine.elements && theirs.root.load(relaxed) == mine.root;
+        if (!same && theirs.number.load(relaxed) == calls_) disagree(source);
+        compared_ |= bit;
+    }
+
+    static bool same_text(char const* a, char const* b) noexcept { return a == b || std::strcmp(a, b) == 0; }
+
+    TRIREME_NOINLINE void disagree(int source) {
+        auto const& theirs = state_->slot(source).call;
+        collective_call other;
+        other.name = theirs.name.load();
+        other.strategy = theirs.strategy.load();
+        other.op = theirs.op.load();
+        other.dtype = theirs.dtype.load();
+        other.elements = theirs.elements.load();
+        other.root = theirs.root.load();
+        mismatch_error const error("the devices of a group called different collectives, their number " +
+                                   std::to_string(calls_) + ": device " + std::to_string(rank_) + " called " +
+                                   told(own().buffers) + ", device " + std::to_string(source) + " called " + told(other) +
+                                   "; all must make the same calls in the same order");
+        state_->stop(rank_, std::make_exception_ptr(error));
+        state_->throw_stopped();
+    }
+
+    static std::string told(collective_call const& call) {
+        std::string text = std::string(call.name) + '<' + call.strategy + ">(";
+        if (call.dtype[0] != 0) text += std::to_string(call.elements) + " x " + call.dtype + ", ";
+        if (call.op[0] != 0) text += std::string(call.op) + ", ";
+        return text + "root " + std::to_string(call.root) + ')';
+    }
+
     TRIREME_NOINLINE void wait_long(progress& theirs, std::uint32_t target, int source, operation const& what) {
         auto& here = state_->slot(rank_);
         auto const outcome = theirs.wait(target, state_->stopped(), deadline::in(state_->wait_limit), state_->waiting,
@@ -167,7 +290,7 @@ private:
             throw deadline_error(guilty, late_message(guilty, source, what));
         }
         here.waits_for.store(-1, std::memory_order_release);
-        if (outcome == progress::outcome::stopped) throw group_stopped();
+        if (outcome == progress::outcome::stopped) state_->throw_stopped();
     }
 
     std::string late_message(int guilty, int source, operation const& what) const {
@@ -184,9 +307,12 @@ private:
     std::shared_ptr<shared_state> state_;
     int rank_;
     int allocated_ = 0;
-    std::uint32_t base_ = 0;
+    std::uint32_t base_ = 0;        ///< of the step count, when the current collective began
+    std::uint32_t calls_ = 0;       ///< collectives entered
+    std::uint64_t compared_ = 0;    ///< peers, a bit each, whose call agrees with the current one
+    bool inside_ = false;           ///< a collective
     std::uint64_t training_step_ = 0;
-    traffic pulled_;
+    traffic moved_;
     std::array<host_memory, max_arenas> memory_;
 };
 

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/in_flight.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace trireme {
+
+/// All-gather: afterwards block r of `out` is, on every rank, what rank r had for `in`. `out` has one block per rank. In
+/// place: the buffer's block r is rank r's.
+///
+/// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical. T is any type that may be
+/// copied as bytes. Throws as all_reduce; cost: traffic_of(schedule, rank, cut) between ranks.
+template<class Strategy, pull_communicator C, byte_copyable T>
+in_flight<T, detail::no_op, C> start_all_gather(C& comm, std::span<T const> in, std::span<T> out) {
+    auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
+    if (out.size() != n * in.size())
+        detail::wrong_size("all_gather", "output", out.size(),
+                           std::to_string(n * in.size()) + ", one block per rank as large as the input");
+    auto const s = proved_schedule<Strategy, collective::all_gather>(comm.size(), 0, detail::groups_of(comm));
+    detail::copy_elements(in.data(), out.data() + r * in.size(), in.size());
+    auto call = detail::call_of<T, detail::no_op>(collective::all_gather, s, out.size(), in.data(), out.data());
+    call.in_from = r * in.size() * sizeof(T);
+    return {comm, s, {out.size(), sizeof(T), s.chunks, comm.size()}, call, {}};
+}
+template<class Strategy, pull_communicator C, byte_copyable T>
+in_flight<T, detail::no_op, C> start_all_gather(C& comm, std::span<T> buffer) {
+    auto const n = static_cast<std::size_t>(comm.size());
+    if (buffer.size() % n != 0)
+        detail::wrong_size("all_gather", "buffer", buffer.size(), "a multiple of the " + std::to_string(n) + " ranks");
+    auto const s = proved_schedule<Strategy, collective::all_gather>(comm.size(), 0, detail::groups_of(comm));
+    return {comm, s, {buffer.size(), sizeof(T), s.chunks, comm.size()},
+            detail::call_of<T, detail::no_op>(collective::all_gather, s, buffer.size(), static_cast<T const*>(buffer.data()), buffer.data()), {}};
+}
+
+template<class Strategy, pull_communicator C, byte_copyable T>
+void all_gather(C& comm, std::span<T const> in, std::span<T> out) {
+    start_all_gather<Strategy>(comm, in, out).wait();
+}
+template<class Strategy, pull_communicator C, byte_copyable T>
+void all_gather(C& comm, std::span<T> buffer) {
+    start_all_gather<Strategy>(comm, buffer).wait();
+}
+
+} // namespace trireme

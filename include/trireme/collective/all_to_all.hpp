@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/in_flight.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace trireme {
+
+/// All-to-all: block q of rank r's `in` becomes block r of rank q's `out`. Both have one block per rank and lie apart.
+///
+/// Strategies: direct. T is any type that may be copied as bytes. Throws usage_error (sizes), and as all_reduce.
+template<class Strategy, pull_communicator C, byte_copyable T>
+in_flight<T, detail::no_op, C> start_all_to_all(C& comm, std::span<T const> in, std::span<T> out) {
+    auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
+    if (in.size() % n != 0)
+        detail::wrong_size("all_to_all", "input", in.size(), "a multiple of the " + std::to_string(n) + " ranks");
+    if (out.size() != in.size())
+        detail::wrong_size("all_to_all", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
+    if (in.data() == out.data() && !in.empty())
+        throw usage_error("all_to_all: input and output are the same buffer; it needs two");
+    auto const s = proved_schedule<Strategy, collective::all_to_all>(comm.size(), 0, detail::groups_of(comm));
+    auto const block = in.size() / n;
+    detail::copy_elements(in.data() + r * block, out.data() + r * block, block);
+    return {comm, s, {in.size(), sizeof(T), s.chunks, comm.size()},
+            detail::call_of<T, detail::no_op>(collective::all_to_all, s, in.size(), in.data(), out.data()), {}};
+}
+
+template<class Strategy, pull_communicator C, byte_copyable T>
+void all_to_all(C& comm, std::span<T const> in, std::span<T> out) {
+    start_all_to_all<Strategy>(comm, in, out).wait();
+}
+
+} // namespace trireme

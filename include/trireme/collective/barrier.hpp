@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/in_flight.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace trireme {
+
+/// Barrier: returns when all ranks of the group have called it.
+///
+/// Strategies: direct, dissemination, hierarchical. Throws mismatch_error, deadline_error, group_stopped.
+template<class Strategy, pull_communicator C>
+in_flight<std::byte, detail::no_op, C> start_barrier(C& comm) {
+    auto const s = proved_schedule<Strategy, collective::barrier>(comm.size(), 0, detail::groups_of(comm));
+    auto call = detail::call_of<std::byte, detail::no_op>(collective::barrier, s, 0, nullptr, nullptr);
+    call.dtype = "";
+    return {comm, s, {0, 1, s.chunks}, call, {}};
+}
+
+template<class Strategy, pull_communicator C>
+void barrier(C& comm) {
+    start_barrier<Strategy>(comm).wait();
+}
+
+} // namespace trireme

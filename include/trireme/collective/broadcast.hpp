@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/in_flight.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace trireme {
+
+/// Broadcast: afterwards every rank's `buffer` holds what the root's held.
+///
+/// Strategies: direct, binomial_tree, double_binary_tree, chain, hierarchical. T is any type that may be copied as
+/// bytes. Throws usage_error (no such root), and as all_reduce.
+template<class Strategy, pull_communicator C, byte_copyable T>
+in_flight<T, detail::no_op, C> start_broadcast(C& comm, std::span<T> buffer, int root = 0) {
+    detail::check_root("broadcast", root, comm.size());
+    auto const s = proved_schedule<Strategy, collective::broadcast>(comm.size(), root, detail::groups_of(comm));
+    return {comm, s, {buffer.size(), sizeof(T), s.chunks},
+            detail::call_of<T, detail::no_op>(collective::broadcast, s, buffer.size(), static_cast<T const*>(buffer.data()), buffer.data()), {}};
+}
+
+template<class Strategy, pull_communicator C, byte_copyable T>
+void broadcast(C& comm, std::span<T> buffer, int root = 0) {
+    start_broadcast<Strategy>(comm, buffer, root).wait();
+}
+
+} // namespace trireme

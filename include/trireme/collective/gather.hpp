@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/in_flight.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace trireme {
+
+/// Gather: afterwards block r of the root's `out` is what rank r had for `in`. The others' `out` may be empty where the
+/// strategy writes nothing there (direct), else it is scratch of the root's size.
+///
+/// Strategies: direct, binomial_tree. T is any type that may be copied as bytes. Throws usage_error (sizes, no such
+/// root), and as all_reduce.
+template<class Strategy, pull_communicator C, byte_copyable T>
+in_flight<T, detail::no_op, C> start_gather(C& comm, std::span<T const> in, std::span<T> out, int root = 0) {
+    detail::check_root("gather", root, comm.size());
+    auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
+    auto const all = n * in.size();
+    auto const s = proved_schedule<Strategy, collective::gather>(comm.size(), root, detail::groups_of(comm));
+    bool const unused = comm.rank() != root && detail::written_by(s, comm.rank()) == detail::output_part::none;
+    if (out.size() != all && !(unused && out.empty()))
+        detail::wrong_size("gather", "output", out.size(),
+                           std::to_string(all) + ", one block per rank as large as the input" +
+                               (comm.rank() == root ? "" : "; with the strategy direct it may be empty but for the root"));
+    if (!out.empty()) detail::copy_elements(in.data(), out.data() + r * in.size(), in.size());
+    auto call = detail::call_of<T, detail::no_op>(collective::gather, s, all, in.data(), out.data());
+    call.in_from = r * in.size() * sizeof(T);
+    return {comm, s, {all, sizeof(T), s.chunks, comm.size()}, call, {}};
+}
+
+template<class Strategy, pull_communicator C, byte_copyable T>
+void gather(C& comm, std::span<T const> in, std::span<T> out, int root = 0) {
+    start_gather<Strategy>(comm, in, out, root).wait();
+}
+
+} // namespace trireme

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/proved.hpp>
+#include <trireme/collective/reduction.hpp>
+#include <trireme/collective/run.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+
+namespace trireme {
+
+/// What collectives that only move data can work with: they copy bytes.
+template<class T>
+concept byte_copyable = std::is_trivially_copyable_v<T> && sizeof(T) <= cache_line;
+
+template<class T>
+inline constexpr char const* dtype_name = "bytes";
+template<>
+inline constexpr char const* dtype_name<float> = "f32";
+template<>
+inline constexpr char const* dtype_name<double> = "f64";
+template<>
+inline constexpr char const* dtype_name<std::int32_t> = "i32";
+template<>
+inline constexpr char const* dtype_name<bf16> = "bf16";
+
+namespace detail {
+
+/// Where nothing is added.
+struct no_op {
+    static constexpr char const* name = "";
+};
+
+/// Adds by an operation of collective/reduction.hpp; divides on the way where all contributions come at once.
+template<class Op>
+struct adder {
+    int divisor = 1;
+    template<class T>
+    bytes_t operator()(reduction_view<T> const& v) const noexcept {
+        if constexpr (!std::same_as<Op, no_op>)
+            reduce_into<Op>(v.out, v.copies, v.step.destinations.count, v.own, v.sources, v.step.sources.count,
+                            v.elements, divisor);
+        return static_cast<bytes_t>(v.step.sources.count) * v.elements * sizeof(T);
+    }
+};
+
+/// Whether every reduction of a schedule has all other ranks for sources.
+constexpr bool adds_at_once(schedule const& s) noexcept {
+    for (int r = 0; r < s.ranks; ++r)
+        for (int i = 0; i < s.steps; ++i)
+            if (auto const step = s.at(r, i); step.kind == step_kind::reduce && step.sources.count != s.ranks - 1)
+                return false;
+    return true;
+}
+
+/// Which part of the output buffer a rank writes, or others write there.
+enum class output_part { none, own_block, whole };
+
+constexpr output_part written_by(schedule const& s, int rank) noexcept {
+    auto part = output_part::none;
+    for (int i = 0; i < s.steps; ++i) {
+        auto const step = s.at(rank, i);
+        if (!reads(step.kind)) continue;
+        if (part == output_part::none) part = output_part::own_block;
+        for (int j = 0; j < step.chunk.count; ++j)
+            if (s.owner(step.chunk.at(j, s.chunks)) != rank) return output_part::whole;
+    }
+    return part;
+}
+
+} // namespace detail
+
+/// A collective that has begun and must be waited for: `wait` returns when this rank's part is over. Between, `advance`
+/// does what can be done without waiting; nothing moves by itself. To drop it before stops the group, with an error that
+/// says so. Buffers belong to the collective until then.
+template<class T, class Op, pull_communicator C>
+class [[nodiscard("a collective that has begun must be waited for: keep this value and call its wait()")]] in_flight {
+public:
+    in_flight(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide)
+        : comm_(comm), divide_(divide), out_(reinterpret_cast<T*>(call.out)),
+          divisor_(std::same_as<Op, op::avg> ? s.ranks : 1),
+          at_once_(divisor_ != 1 && detail::adds_at_once(s)),
+          run_(comm, s, cut, call, detail::adder<Op>{at_once_ ? divisor_ : 1}) {}
+    in_flight(in_flight const&) = delete;
+    in_flight& operator=(in_flight const&) = delete;
+    ~in_flight() {
+        if (!over_) comm_.abandon(run_.now());
+    }
+
+    /// Performs the steps that need not wait; true if nothing is left but to call `wait`.
+    bool advance() {
+        return guarded([&] {
+            while (!run_.done() && run_.try_step()) {}
+            return run_.done();
+        });
+    }
+
+    /// Performs what is left. Throws deadline_error, mismatch_error or group_stopped; the buffers then hold partial
+    /// results, and the group has been stopped.
+    void wait() {
+        if (over_) return;
+        guarded([&] {
+            run_.finish();
+            return true;
+        });
+        over_ = true;
+        if constexpr (std::same_as<Op, op::avg>)
+            if (!at_once_ && divisor_ != 1) detail::divide(out_ + divide_.begin, divide_.size(), divisor_);
+    }
+
+private:
+    template<class F>
+    bool guarded(F&& f) {
+        try {
+            return f();
+        } catch (...) { // said by an exception; the destructor need not say it again
+            over_ = true;
+            throw;
+        }
+    }
+
+    C& comm_;
+    range divide_; ///< elements of the output that averages divide at the end
+    T* out_;
+    int divisor_;
+    bool at_once_;
+    bool over_ = false;
+    schedule_run<T, C, detail::adder<Op>> run_;
+};
+
+namespace detail {
+
+/// An input into an output that lies elsewhere.
+template<class T>
+void copy_elements(T const* from, T* to, std::size_t n) noexcept {
+    if (n != 0 && from != to) std::memcpy(to, from, n * sizeof(T));
+}
+
+inline void check_root(char const* what, int root, int ranks) {
+    if (root < 0 || root >= ranks)
+        throw usage_error(std::string(what) + ": root = " + std::to_string(root) + " in a group of " +
+                          std::to_string(ranks) + " ranks: it is a number from 0 to " + std::to_string(ranks - 1));
+}
+
+[[noreturn]] inline void wrong_size(char const* what, char const* buffer, std::size_t has, std::string const& wants) {
+    throw usage_error(std::string(what) + ": the " + buffer + " has " + std::to_string(has) + " elements; it needs " +
+                      wants);
+}
+
+template<pull_communicator C>
+levels groups_of(C const& comm) {
+    if constexpr (requires { { comm.groups() } -> std::convertible_to<levels>; })
+        return comm.groups();
+    else
+        return {};
+}
+
+template<class T, class Op>
+collective_call call_of(collective goal, schedule const& s, std::size_t elements, T const* in, T* out) {
+    collective_call call;
+    call.name = name_of(goal);
+    call.strategy = s.name;
+    call.op = Op::name;
+    call.dtype = dtype_name<T>;
+    call.elements = elements;
+    call.root = s.root;
+    call.in = reinterpret_cast<std::byte const*>(in);
+    call.out = reinterpret_cast<std::byte*>(out);
+    return call;
+}
+
+} // namespace detail
+
+/// Runs a schedule that has been proved to be `what`, in place: for schedules that are values, and for reductions of
+/// one's own (see schedule_run). Throws as all_reduce does.
+template<class T, pull_communicator C, class Reduce = detail::adder<op::sum>>
+void run_schedule(C& comm, collective what, schedule const& s, std::span<T> buffer, Reduce const& reduce = {}) {
+    auto const call = detail::call_of<T, op::sum>(what, s, buffer.size(), static_cast<T const*>(buffer.data()), buffer.data());
+    schedule_run<T, C, Reduce>(comm, s, {buffer.size(), sizeof(T), s.chunks}, call, reduce).finish();
+}
+
+} // namespace trireme

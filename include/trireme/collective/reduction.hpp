@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/bf16.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/device/host/lanes.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme {
+
+/// How two numbers become one. Every operation is commutative; the sum of floating-point numbers depends on the order of
+/// additions, which the schedule fixes.
+namespace op {
+
+struct sum {
+    static constexpr char const* name = "sum";
+    template<class V>
+    [[gnu::always_inline]] static V apply(V a, V b) noexcept {
+        return a + b;
+    }
+};
+/// The larger; of a NaN and a number either.
+struct max {
+    static constexpr char const* name = "max";
+    template<class V>
+    [[gnu::always_inline]] static V apply(V a, V b) noexcept {
+        return V::select(a > b, a, b);
+    }
+};
+/// The smaller; of a NaN and a number either.
+struct min {
+    static constexpr char const* name = "min";
+    template<class V>
+    [[gnu::always_inline]] static V apply(V a, V b) noexcept {
+        return V::select(a < b, a, b);
+    }
+};
+/// The sum, divided by the number of ranks at the end; of integers rounded towards zero. Costs a pass over the result,
+/// unless a schedule adds all contributions at once.
+struct avg : sum {
+    static constexpr char const* name = "avg";
+};
+
+} // namespace op
+
+template<class Op>
+concept reduction_operation = std::same_as<Op, op::sum> || std::same_as<Op, op::max> || std::same_as<Op, op::min> ||
+                              std::same_as<Op, op::avg>;
+
+/// What collectives that add can work with.
+template<class T>
+concept reducible = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> ||
+                    std::same_as<T, bf16>;
+
+} // namespace trireme
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// Registers of T in memory; of bf16 they are floats in the register.
+template<class T>
+struct reduction_register {
+    using vector = lane_vector<T, full_register<T>>;
+    template<class... Count>
+    [[gnu::always_inline]] static vector load(T const* from, Count... count) noexcept {
+        return vector::load(from, count...);
+    }
+    template<class... Count>
+    [[gnu::always_inline]] static void store(vector v, T* to, Count... count) noexcept {
+        v.store(to, count...);
+    }
+    /// What a result is rounded to between two operations.
+    [[gnu::always_inline]] static vector rounded(vector v) noexcept { return v; }
+};
+template<>
+struct reduction_register<bf16> {
+    using vector = lane_vector<float, full_register<float>>;
+    [[gnu::always_inline]] static vector load(bf16 const* from, std::size_t count = vector::size) noexcept {
+        float some[vector::size] = {};
+        for (std::size_t i = 0; i < count; ++i) some[i] = static_cast<float>(from[i]);
+        return vector::load(some);
+    }
+    [[gnu::always_inline]] static void store(vector v, bf16* to, std::size_t count = vector::size) noexcept {
+        float some[vector::size];
+        v.store(some);
+        for (std::size_t i = 0; i < count; ++i) to[i] = bf16(some[i]);
+    }
+    [[gnu::always_inline]] static vector rounded(vector v) noexcept {
+        float some[vector::size];
+        v.store(some);
+        for (auto& x : some) x = static_cast<float>(bf16(x));
+        return vector::load(some);
+    }
+};
+
+/// own and the sources, in order, into `out` and, the same, into the copies. The result of one register is complete
+/// before the next is begun, so that each number is read once and written once per copy. `divisor` is 1 but for averages.
+template<class Op, class T>
+TRIREME_NOINLINE void reduce_into(T* out, T* const* copies, int copy_count, T const* own, T const* const* sources,
+                                  int source_count, std::size_t n, int divisor) noexcept {
+    using lanes = reduction_register<T>;
+    using vector = typename lanes::vector;
+    auto const number = [&](std::size_t i, auto count) [[gnu::always_inline]] {
+        auto sum = lanes::load(own + i, count);
+        for (int k = 0; k < source_count; ++k)
+            sum = lanes::rounded(Op::apply(sum, lanes::load(sources[k] + i, count)));
+        if (divisor != 1) sum = sum / vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));
+        lanes::store(sum, out + i, count);
+        for (int k = 0; k < copy_count; ++k) lanes::store(sum, copies[k] + i, count);
+    };
+    if (source_count == 1 && copy_count == 1 && divisor == 1) { // two ranks, the commonest case, without the loops
+        auto const* const other = sources[0];
+        auto* const copy = copies[0];
+        for_registers<vector>(n, [=](std::size_t i, auto count) {
+            auto const sum = Op::apply(lanes::load(own + i, count), lanes::load(other + i, count));
+            lanes::store(sum, out + i, count);
+            lanes::store(sum, copy + i, count);
+        });
+    } else if (source_count == 1 && copy_count == 0 && divisor == 1) {
+        auto const* const other = sources[0];
+        for_registers<vector>(n, [=](std::size_t i, auto count) {
+            lanes::store(Op::apply(lanes::load(own + i, count), lanes::load(other + i, count)), out + i, count);
+        });
+    } else {
+        for_registers<vector>(n, number);
+    }
+}
+
+/// Divides in place, for averages whose sums came in several steps.
+template<class T>
+TRIREME_NOINLINE void divide(T* x, std::size_t n, int divisor) noexcept {
+    using lanes = reduction_register<T>;
+    using vector = typename lanes::vector;
+    auto const by = vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));
+    for_registers<vector>(n, [=](std::size_t i, auto count) {
+        lanes::store(lanes::load(x + i, count) / by, x + i, count);
+    });
+}
+
+} // namespace trireme::detail::inline TRIREME_ISA

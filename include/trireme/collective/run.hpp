@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/group/communicator.hpp>
+#include <trireme/schedule/collective/schedule.hpp>
+#include <trireme/schedule/cost.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace trireme {
+
+/// What a reduction step is about: `elements` numbers from `begin` on of the buffer, of this rank and of the sources.
+template<class T>
+struct reduction_view {
+    int rank;
+    int ranks;
+    collective_step const& step;
+    std::size_t begin;
+    std::size_t elements;
+    T const* own;                      ///< this rank's numbers
+    T* out;                            ///< where its result goes
+    T const* const* sources;           ///< step.sources.count of them, in order
+    T* const* copies;                  ///< step.destinations.count of them: where the result goes, too
+};
+
+/// Executes a schedule that has been proved, by pulling. Where input and output lie apart, a chunk is read from the
+/// input of its owner until the owner has written it. `Reduce` adds: `bytes = reduce(reduction_view<T>)`, with the
+/// bytes read from peers for an answer.
+template<class T, pull_communicator C, class Reduce>
+class schedule_run {
+public:
+    static_assert(sizeof(T) <= cache_line);
+
+    /// Enters the collective. `what` must outlive the run.
+    schedule_run(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, Reduce reduce)
+        : comm_(comm), schedule_(s), cut_(cut), call_(call), reduce_(std::move(reduce)) {
+        if (s.ranks != comm.size())
+            throw usage_error(std::string(call.name) + " was given the schedule " + s.name + " for " +
+                              std::to_string(s.ranks) + " ranks in a group of " + std::to_string(comm.size()) +
+                              ": make it for the group's size");
+        comm_.enter(call_);
+    }
+    schedule_run(schedule_run const&) = delete;
+    schedule_run& operator=(schedule_run const&) = delete;
+
+    bool done() const noexcept { return at_ == schedule_.steps; }
+    operation now() const noexcept { return {call_.name, schedule_.name, at_}; }
+
+    /// Performs the next step, waiting for its sources.
+    void step() {
+        auto const s = schedule_.at(comm_.rank(), at_);
+        if (s.kind != step_kind::idle)
+            for (int k = 0; k < s.sources.count; ++k) comm_.wait_for(s.sources.at(k, comm_.size()), s.after, now());
+        perform(s);
+    }
+
+    /// Performs the next step if it need not wait; says whether it did.
+    bool try_step() {
+        auto const s = schedule_.at(comm_.rank(), at_);
+        if (s.kind != step_kind::idle)
+            for (int k = 0; k < s.sources.count; ++k)
+                if (!comm_.has_completed(s.sources.at(k, comm_.size()), s.after)) return false;
+        perform(s);
+        return true;
+    }
+
+    /// Performs what is left, and leaves.
+    void finish() {
+        while (!done()) step();
+        comm_.leave(schedule_.steps);
+    }
+
+private:
+    static constexpr int most = 256; // ranks of a group that can add at once
+
+    void perform(collective_step const& s) {
+        if (reads(s.kind)) {
+            traffic moved{static_cast<std::uint64_t>(s.sources.count + s.destinations.count), 0};
+            // neighbouring chunks that lie side by side are one piece
+            for (int j = 0; j < s.chunk.count;) {
+                auto piece = range_of(s.chunk.at(j, schedule_.chunks));
+                int const first = j++;
+                if (call_.in_place())
+                    for (; j < s.chunk.count && range_of(s.chunk.at(j, schedule_.chunks)).begin == piece.end; ++j)
+                        piece.end = range_of(s.chunk.at(j, schedule_.chunks)).end;
+                moved.bytes += move(s, s.chunk.at(first, schedule_.chunks), piece);
+            }
+            comm_.count(moved);
+        }
+        comm_.complete(at_++);
+    }
+
+    range range_of(int chunk) const noexcept { return cut_.at(schedule_.place(chunk)); }
+
+    /// Whether `rank` writes `chunk` itself in its first `steps` steps.
+    bool writes(int rank, int chunk, int steps) const noexcept {
+        for (int i = 0; i < steps; ++i)
+            if (auto const s = schedule_.at(rank, i); reads(s.kind) && s.chunk.has(chunk, schedule_.chunks)) return true;
+        return false;
+    }
+
+    static T const* address(std::byte const* base, std::size_t from, std::size_t begin) noexcept {
+        return reinterpret_cast<T const*>(base + (begin * sizeof(T) - from));
+    }
+    static T* address(std::byte* base, std::size_t from, std::size_t begin) noexcept {
+        return reinterpret_cast<T*>(base + (begin * sizeof(T) - from));
+    }
+    T const* input(collective_call const& of, std::size_t begin) const noexcept {
+        return address(of.in, of.in_from, begin);
+    }
+    T* output(collective_call const& of, std::size_t begin) const noexcept {
+        return address(of.out, of.out_from, begin);
+    }
+    /// Where `rank` has a chunk after `steps` steps.
+    T const* where(collective_call const& of, int rank, int chunk, int steps, std::size_t begin) const noexcept {
+        return of.in_place() || writes(rank, chunk, steps) ? output(of, begin) : input(of, begin);
+    }
+
+    /// Bytes that were moved between ranks.
+    bytes_t move(collective_step const& s, int chunk, range piece) {
+        auto const bytes = piece.size() * sizeof(T);
+        if (bytes == 0) return 0; // an empty buffer has no address
+        if (s.kind == step_kind::copy) {
+            int const source = s.sources.at(0, comm_.size());
+            auto const& theirs = comm_.call_of(source);
+            T const* from = nullptr;
+            if (s.source_chunk >= 0)
+                from = input(theirs, range_of(s.source_chunk).begin);
+            else
+                from = where(theirs, source, chunk, s.after, piece.begin);
+            std::memcpy(output(call_, piece.begin), from, bytes);
+            return bytes;
+        }
+        T const* sources[most];
+        T* copies[most];
+        for (int k = 0; k < s.sources.count; ++k) {
+            int const source = s.sources.at(k, comm_.size());
+            sources[k] = where(comm_.call_of(source), source, chunk, s.after, piece.begin);
+        }
+        for (int k = 0; k < s.destinations.count; ++k)
+            copies[k] = output(comm_.call_of(s.destinations.at(k, comm_.size())), piece.begin);
+        auto const read = reduce_(reduction_view<T>{comm_.rank(), comm_.size(), s, piece.begin, piece.size(),
+                                                    where(call_, comm_.rank(), chunk, at_, piece.begin),
+                                                    output(call_, piece.begin), sources, copies});
+        return read + bytes * static_cast<bytes_t>(s.destinations.count);
+    }
+
+    C& comm_;
+    schedule schedule_;
+    buffer_cut cut_;
+    collective_call call_;
+    Reduce reduce_;
+    int at_ = 0;
+};
+
+} // namespace trireme

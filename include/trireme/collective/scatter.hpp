@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/in_flight.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace trireme {
+
+/// Scatter: afterwards every rank's `out` holds its block of the root's `in`, which has one block per rank; the others'
+/// `in` is not looked at. `out` is one block where the strategy writes no other (direct), else one per rank: the result
+/// is its block r, the rest is scratch.
+///
+/// Strategies: direct, binomial_tree. T is any type that may be copied as bytes. Throws usage_error (sizes, no such
+/// root), and as all_reduce.
+template<class Strategy, pull_communicator C, byte_copyable T>
+in_flight<T, detail::no_op, C> start_scatter(C& comm, std::span<T const> in, std::span<T> out, std::size_t block,
+                                             int root = 0) {
+    detail::check_root("scatter", root, comm.size());
+    auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
+    auto const s = proved_schedule<Strategy, collective::scatter>(comm.size(), root, detail::groups_of(comm));
+    if (comm.rank() == root && in.size() != n * block)
+        detail::wrong_size("scatter", "root's input", in.size(),
+                           std::to_string(n * block) + ", a block of " + std::to_string(block) + " per rank");
+    bool const small = out.size() != n * block;
+    if (small && (out.size() != block || detail::written_by(s, comm.rank()) == detail::output_part::whole))
+        detail::wrong_size("scatter", "output", out.size(),
+                           std::to_string(n * block) + ", a block of " + std::to_string(block) +
+                               " per rank; one block is enough for the strategy direct");
+    if (comm.rank() == root) detail::copy_elements(in.data() + r * block, out.data() + (small ? 0 : r * block), block);
+    auto call = detail::call_of<T, detail::no_op>(collective::scatter, s, n * block, in.data(), out.data());
+    if (small) call.out_from = r * block * sizeof(T);
+    return {comm, s, {n * block, sizeof(T), s.chunks, comm.size()}, call, {}};
+}
+
+template<class Strategy, pull_communicator C, byte_copyable T>
+void scatter(C& comm, std::span<T const> in, std::span<T> out, std::size_t block, int root = 0) {
+    start_scatter<Strategy>(comm, in, out, block, root).wait();
+}
+
+} // namespace trireme
