@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -91,7 +92,8 @@ public:
     in_flight(in_flight const&) = delete;
     in_flight& operator=(in_flight const&) = delete;
     ~in_flight() {
-        if (!over_) comm_.abandon(run_.now());
+        // while an exception passes, that one is the reason, and the group hears of it by itself
+        if (!over_ && std::uncaught_exceptions() == exceptions_) comm_.abandon(run_.now());
     }
 
     /// Performs the steps that need not wait; true if nothing is left but to call `wait`.
@@ -132,6 +134,7 @@ private:
     int divisor_;
     bool at_once_;
     bool over_ = false;
+    int exceptions_ = std::uncaught_exceptions();
     schedule_run<T, C, detail::adder<Op>> run_;
 };
 

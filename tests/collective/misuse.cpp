@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Calls that differ between ranks, sizes that do not fit, collectives that are begun and dropped: an error that says so,
+// on all ranks, and never a wait without end.
+
+#include <trireme/trireme.hpp>
+
+#include <doctest/doctest.h>
+#include <group/watchdog.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace trireme;
+using comm = threads::communicator;
+
+bool says(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
+
+/// What a rank calls.
+using call = std::function<void(comm&)>;
+
+/// The mismatch's text; every rank must have got one that names two different calls.
+std::string mismatch_of(int ranks, call const& first, call const& others) {
+    threads::group g(ranks, std::chrono::seconds(20));
+    std::atomic<int> told{0};
+    try {
+        g.run([&](comm& c) {
+            try {
+                c.rank() == 0 ? first(c) : others(c);
+                barrier<direct>(c); // a rank whose part was over before the others differed hears of it here
+            } catch (mismatch_error const& e) {
+                told += says(e.what(), "called different collectives");
+                throw;
+            }
+        });
+    } catch (mismatch_error const& e) {
+        CHECK(told == ranks);
+        CHECK(g.stopped());
+        return e.what();
+    }
+    FAIL("no mismatch was found");
+    return "";
+}
+
+template<class S, class T = float>
+call adding(std::size_t n, int times = 1) {
+    return [=](comm& c) {
+        std::vector<T> x(n);
+        for (int i = 0; i < times; ++i) all_reduce<S>(c, std::span(x));
+    };
+}
+
+std::string refused(call const& f, int ranks = 3) {
+    threads::group g(ranks, std::chrono::seconds(20));
+    try {
+        g.run([&](comm& c) { f(c); });
+    } catch (device_error const& e) {
+        return e.what();
+    }
+    FAIL("nothing was refused");
+    return "";
+}
+
+} // namespace
+
+TEST_SUITE("collective/misuse: ranks that differ") {
+    TEST_CASE("another count, type, operation, strategy, root or collective") {
+        watchdog const guard("mismatches");
+        for (int const ranks : {2, 4}) {
+            CAPTURE(ranks);
+            auto const count = mismatch_of(ranks, adding<ring>(1000), adding<ring>(1001));
+            CHECK(says(count, "all_reduce<ring>(1000 x f32, sum, root 0)"));
+            CHECK(says(count, "all_reduce<ring>(1001 x f32, sum, root 0)"));
+            CHECK(says(count, "their number 1:"));
+            CHECK(says(mismatch_of(ranks, adding<ring>(100), adding<ring, double>(100)), "100 x f64"));
+            CHECK(says(mismatch_of(ranks, adding<ring>(100), adding<direct>(100)), "all_reduce<direct>"));
+            CHECK(says(mismatch_of(ranks, adding<chain>(100), adding<double_binary_tree>(100)), "all_reduce<chain>"));
+            CHECK(says(mismatch_of(
+                           ranks, adding<direct>(100),
+                           [](comm& c) {
+                               std::vector<float> x(100);
+                               all_reduce<direct>(c, std::span(x), op::max{});
+                           }),
+                       "100 x f32, max"));
+            CHECK(says(mismatch_of(ranks, adding<direct>(100), [](comm& c) { barrier<direct>(c); }), "barrier<direct>"));
+            auto const from = [](int root) {
+                return [root](comm& c) {
+                    std::vector<float> x(100);
+                    broadcast<binomial_tree>(c, std::span(x), root);
+                };
+            };
+            CHECK(says(mismatch_of(ranks, from(0), from(1)), "root 1"));
+        }
+    }
+
+    TEST_CASE("a call that one rank leaves out: the next one differs") {
+        watchdog const guard("left out");
+        auto const text = mismatch_of(
+            3,
+            [](comm& c) {
+                adding<ring>(64, 5)(c);
+                adding<ring>(32)(c);
+            },
+            [](comm& c) {
+                adding<ring>(64, 4)(c);
+                adding<ring>(32)(c);
+            });
+        CHECK(says(text, "their number 5:"));
+        CHECK(says(text, "64 x f32"));
+        CHECK(says(text, "32 x f32"));
+    }
+
+    TEST_CASE("a rank that calls nothing at all is late, and named") {
+        watchdog const guard("absent");
+        threads::group g(3, std::chrono::milliseconds(300));
+        try {
+            g.run([](comm& c) {
+                if (c.rank() != 1) adding<ring>(64)(c);
+            });
+            FAIL("nobody missed rank 1");
+        } catch (deadline_error const& e) {
+            CHECK(e.device() == 1);
+        }
+    }
+}
+
+TEST_SUITE("collective/misuse: collectives in flight") {
+    TEST_CASE("begun, advanced and waited for, while something else is computed") {
+        watchdog const guard("in flight");
+        threads::group g(4, std::chrono::seconds(20));
+        std::atomic<int> wrong{0};
+        g.run([&](comm& c) {
+            std::vector<float> x(1000, static_cast<float>(c.rank()));
+            for (int round = 0; round < 50; ++round) {
+                for (auto& v : x) v = static_cast<float>(c.rank() + round);
+                auto pending = start_all_reduce<ring>(c, std::span(x));
+                for (int i = 0; i < 3 && !pending.advance(); ++i) {}
+                pending.wait();
+                pending.wait(); // nothing is left
+                for (auto const v : x) wrong += v != static_cast<float>(6 + 4 * round);
+            }
+        });
+        CHECK(wrong == 0);
+    }
+
+    TEST_CASE("dropped: an error on the rank that did, and the others end") {
+        watchdog const guard("dropped");
+        auto const text = refused([](comm& c) {
+            std::vector<float> x(100);
+            auto pending = start_all_reduce<ring>(c, std::span(x));
+            if (c.rank() != 1) pending.wait();
+        });
+        CHECK(says(text, "device 1: all_reduce (ring) was begun and dropped in schedule step "));
+        CHECK(says(text, "wait for it"));
+    }
+
+    TEST_CASE("a second one while the first is in flight") {
+        watchdog const guard("two at once");
+        auto const text = refused([](comm& c) {
+            std::vector<float> x(100), y(100);
+            auto first = start_all_reduce<ring>(c, std::span(x));
+            auto second = start_all_reduce<ring>(c, std::span(y));
+            first.wait();
+            second.wait();
+        });
+        CHECK(says(text, "called all_reduce while its all_reduce was in flight: wait for that first"));
+    }
+}
+
+TEST_SUITE("collective/misuse: sizes and roots") {
+    TEST_CASE("each is refused with the number that is wrong and the one that is wanted") {
+        watchdog const guard("sizes");
+        std::vector<float> ten(10), nine(9), four(4), none;
+        std::span<float const> const in(ten);
+        CHECK(says(refused([&](comm& c) { all_reduce<ring>(c, in, std::span(nine)); }),
+                   "all_reduce: the output has 9 elements; it needs 10, as many as the input"));
+        CHECK(says(refused([&](comm& c) { reduce<chain>(c, in, std::span(nine)); }), "reduce: the output has 9"));
+        CHECK(says(refused([&](comm& c) { reduce_scatter<ring>(c, in, std::span(ten)); }),
+                   "reduce_scatter: the input has 10 elements; it needs a multiple of the 3 ranks"));
+        CHECK(says(refused([&](comm& c) { reduce_scatter<ring>(c, std::span<float const>(nine), std::span(four)); }),
+                   "reduce_scatter: the output has 4 elements; it needs 9"));
+        CHECK(says(refused([&](comm& c) { all_gather<direct>(c, in, std::span(nine)); }),
+                   "all_gather: the output has 9 elements; it needs 30"));
+        CHECK(says(refused([&](comm& c) { all_gather<ring>(c, std::span(ten)); }), "all_gather: the buffer has 10"));
+        CHECK(says(refused([&](comm& c) { gather<binomial_tree>(c, in, std::span(none)); }),
+                   "gather: the output has 0 elements; it needs 30"));
+        CHECK(says(refused([&](comm& c) { scatter<direct>(c, in, std::span(nine), 3); }),
+                   "scatter: the root's input has 10 elements; it needs 9, a block of 3 per rank"));
+        CHECK(says(refused([&](comm& c) { all_to_all<direct>(c, in, std::span(ten)); }), "a multiple of the 3 ranks"));
+        CHECK(says(refused([&](comm& c) { all_to_all<direct>(c, std::span<float const>(nine), std::span(nine)); }),
+                   "input and output are the same buffer"));
+        CHECK(says(refused([&](comm& c) { broadcast<chain>(c, std::span(ten), 3); }),
+                   "broadcast: root = 3 in a group of 3 ranks: it is a number from 0 to 2"));
+        CHECK(says(refused([&](comm& c) { broadcast<chain>(c, std::span(ten), -1); }), "root = -1"));
+    }
+
+    TEST_CASE("a strategy of one's own that is wrong is refused before anything moves") {
+        struct hasty {
+            static constexpr char const* name() { return "hasty"; }
+            static constexpr collective_step step(int n, int rank, int s) noexcept {
+                auto const step = direct::all_gather(n).at(rank, s);
+                return s == n - 1 ? collective_step{} : step; // leaves without waiting for the readers
+            }
+            static constexpr schedule all_gather(int n) noexcept { return {"hasty", n, n, n, &step}; }
+        };
+        watchdog const guard("unproved");
+        std::vector<float> x(30);
+        CHECK(says(refused([&](comm& c) { all_gather<hasty>(c, std::span(x)); }),
+                   "all_gather by hasty on 3 ranks lets a chunk be overwritten while it is read"));
+    }
+}
