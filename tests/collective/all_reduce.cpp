@@ -86,10 +86,15 @@ struct dawdling {
 
     void dawdle() {
         switch (random() % 8) {
-        case 0: std::this_thread::sleep_for(std::chrono::microseconds(random() % 200)); break;
+        case 0:
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+            break;
         case 1:
-        case 2: std::this_thread::yield(); break;
-        default: break;
+        case 2:
+            std::this_thread::yield();
+            break;
+        default:
+            break;
         }
     }
     int rank() const { return inner.rank(); }
@@ -364,7 +369,9 @@ TEST_SUITE("collective/all_reduce") {
     TEST_CASE_TEMPLATE("nothing to add, in an arena without memory", S, EVERY_STRATEGY) {
         watchdog const guard("empty arena");
         threads::group g(4);
-        g.run([](comm& c) { run_schedule(c, collective::all_reduce, S::all_reduce(4), numbers<float>(c.allocate(0), 0)); });
+        g.run([](comm& c) {
+            run_schedule(c, collective::all_reduce, S::all_reduce(4), numbers<float>(c.allocate(0), 0));
+        });
         CHECK(!g.stopped());
     }
 
@@ -456,7 +463,9 @@ TEST_SUITE("collective/all_reduce") {
             }
             return std::string();
         };
-        auto const says = [](std::string const& text, char const* part) { return text.find(part) != std::string::npos; };
+        auto const says = [](std::string const& text, char const* part) {
+            return text.find(part) != std::string::npos;
+        };
         CHECK(says(refused([](auto& c, auto& a) {
                        run_schedule(c, collective::all_reduce, direct::all_reduce(2), numbers<float>(a, 100));
                    }),

@@ -22,8 +22,8 @@
 #include <vector>
 
 #define EVERY_STRATEGY                                                                                                 \
-    trireme::direct, trireme::ring, trireme::bidirectional_ring, trireme::recursive_halving_doubling,                 \
-        trireme::double_binary_tree, trireme::chain, trireme::binomial_tree, trireme::dissemination, two_levels,      \
+    trireme::direct, trireme::ring, trireme::bidirectional_ring, trireme::recursive_halving_doubling,                  \
+        trireme::double_binary_tree, trireme::chain, trireme::binomial_tree, trireme::dissemination, two_levels,       \
         three_levels, trees_first
 
 namespace {
@@ -169,7 +169,9 @@ struct particle {
     std::uint8_t place[5];
     friend bool operator==(particle const&, particle const&) = default;
 };
-particle made(int rank, std::size_t i) { return {rank, {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(i / 7)}}; }
+particle made(int rank, std::size_t i) {
+    return {rank, {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(i / 7)}};
+}
 
 template<class S>
 void check_all_gather(int ranks) {

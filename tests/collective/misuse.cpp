@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Calls that differ between ranks, sizes that do not fit, collectives that are begun and dropped: an error that says so,
-// on all ranks, and never a wait without end.
+// Calls that differ between ranks, sizes that do not fit, collectives that are begun and dropped: an error that says
+// so, on all ranks, and never a wait without end.
 
 #include <trireme/trireme.hpp>
 
@@ -83,14 +83,14 @@ TEST_SUITE("collective/misuse: ranks that differ") {
             CHECK(says(mismatch_of(ranks, adding<ring>(100), adding<ring, double>(100)), "100 x f64"));
             CHECK(says(mismatch_of(ranks, adding<ring>(100), adding<direct>(100)), "all_reduce<direct>"));
             CHECK(says(mismatch_of(ranks, adding<chain>(100), adding<double_binary_tree>(100)), "all_reduce<chain>"));
-            CHECK(says(mismatch_of(
-                           ranks, adding<direct>(100),
-                           [](comm& c) {
-                               std::vector<float> x(100);
-                               all_reduce<direct>(c, std::span(x), op::max{});
-                           }),
+            CHECK(says(mismatch_of(ranks, adding<direct>(100),
+                                   [](comm& c) {
+                                       std::vector<float> x(100);
+                                       all_reduce<direct>(c, std::span(x), op::max{});
+                                   }),
                        "100 x f32, max"));
-            CHECK(says(mismatch_of(ranks, adding<direct>(100), [](comm& c) { barrier<direct>(c); }), "barrier<direct>"));
+            CHECK(
+                says(mismatch_of(ranks, adding<direct>(100), [](comm& c) { barrier<direct>(c); }), "barrier<direct>"));
             auto const from = [](int root) {
                 return [root](comm& c) {
                     std::vector<float> x(100);

@@ -135,7 +135,8 @@ TEST_SUITE("collective/reduce_scatter") {
         threads::group g(1);
         g.run([](comm& c) {
             auto const a = c.allocate(10 * sizeof(float));
-            scatter_and_use<float>(c, direct::reduce_scatter(1), a, 10, detail::adder<op::sum>{}, [](range) { CHECK(false); });
+            scatter_and_use<float>(c, direct::reduce_scatter(1), a, 10, detail::adder<op::sum>{},
+                                   [](range) { CHECK(false); });
             CHECK(c.pulled().messages == 0);
         });
     }

@@ -21,7 +21,8 @@ struct own {
 #else
         int const after = 1;
 #endif
-        if (s == 0) return rank == 0 ? collective_step{} : collective_step{step_kind::copy, 0, one_rank(rank - 1), after};
+        if (s == 0)
+            return rank == 0 ? collective_step{} : collective_step{step_kind::copy, 0, one_rank(rank - 1), after};
         return rank == n - 1 ? collective_step{} : collective_step{step_kind::wait, 0, one_rank(rank + 1), 1};
     }
 

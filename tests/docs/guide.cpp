@@ -88,7 +88,7 @@ using two = data_parallel_trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>
 template<class Strategy>
 using eight = data_parallel_trainer<net, cross_entropy, sgd, on<mesh<host, dp<8>>>, reduce_by<Strategy>>;
 
-constexpr auto by_ring = eight<ring>::plan(batch{256}).wire(3); // what device 3 reads from the others in one step
+constexpr auto by_ring = eight<ring>::plan(batch{256}).wire(3); // what device 3 exchanges with the others per step
 constexpr auto by_tree = eight<double_binary_tree>::plan(batch{256}).wire(3);
 constexpr auto by_exchange = eight<direct>::plan(batch{256}).wire(3);
 
@@ -286,11 +286,11 @@ TEST_SUITE("docs/guide") {
 
         // [wire]
         constexpr auto promised = two::plan(batch{64}).wire(1); // a constant
-        auto const counted = together.wire(1);                  // what device 1 has read so far: one step
+        auto const counted = together.wire(1);                  // what device 1 has moved so far: one step
         // [/wire]
         CHECK(counted.bytes == promised.bytes);
         CHECK(counted.messages == promised.messages);
-        CHECK(promised.bytes == 47'744); // half a buffer to add, half to fetch
+        CHECK(promised.bytes == 47'744); // half a buffer read, half a buffer written
     }
 
     TEST_CASE("all-reduce on numbers of one's own") {

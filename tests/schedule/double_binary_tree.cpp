@@ -17,7 +17,7 @@ using tree = double_binary_tree;
 
 static_assert(reduction_strategy<tree>);
 static_assert(proved_for<tree, 1, 16>);
-static_assert(proved<tree, 32>); // within the default limits of all compilers; g++ proves 64
+static_assert(proved<tree, 32>);  // within the default limits of all compilers; g++ proves 64
 static_assert(tree::pieces == 4); // what the traces below are written for
 
 int depth(int which, int n, int rank) {
@@ -97,22 +97,21 @@ TEST_SUITE("schedule/double_binary_tree") {
 
     TEST_CASE("the trace of two ranks: each adds one half and copies the other") {
         auto const s = tree::all_reduce(2);
-        CHECK((trace(s, 0) ==
-               events{"reduce 0 from 1 after 0", "idle", "reduce 1 from 1 after 2", "idle", "reduce 2 from 1 after 4",
-                      "idle", "reduce 3 from 1 after 6", "idle", "idle", "copy 4 from 1 after 10", "idle",
-                      "copy 5 from 1 after 12", "idle", "copy 6 from 1 after 14", "idle", "copy 7 from 1 after 16",
-                      "wait for 1 after 15", "idle"}));
+        CHECK((trace(s, 0) == events{"reduce 0 from 1 after 0", "idle", "reduce 1 from 1 after 2", "idle",
+                                     "reduce 2 from 1 after 4", "idle", "reduce 3 from 1 after 6", "idle", "idle",
+                                     "copy 4 from 1 after 10", "idle", "copy 5 from 1 after 12", "idle",
+                                     "copy 6 from 1 after 14", "idle", "copy 7 from 1 after 16", "wait for 1 after 15",
+                                     "idle"}));
     }
 
     TEST_CASE("the trace of an inner rank of four") {
         auto const s = tree::all_reduce(4);
-        CHECK((trace(s, 2) ==
-               events{"reduce 0 from 1 3 after 0", "idle", "reduce 1 from 1 3 after 2", "idle",
-                      "reduce 2 from 1 3 after 4", "idle", "reduce 3 from 1 3 after 6", "idle",
-                      "copy 0 from 0 after 9", "copy 4 from 1 after 10",
-                      "copy 1 from 0 after 11", "copy 5 from 1 after 12", "copy 2 from 0 after 13",
-                      "copy 6 from 1 after 14", "copy 3 from 0 after 15", "copy 7 from 1 after 16",
-                      "wait for 1 3 after 15", "idle"}));
+        CHECK((trace(s, 2) == events{"reduce 0 from 1 3 after 0", "idle", "reduce 1 from 1 3 after 2", "idle",
+                                     "reduce 2 from 1 3 after 4", "idle", "reduce 3 from 1 3 after 6", "idle",
+                                     "copy 0 from 0 after 9", "copy 4 from 1 after 10", "copy 1 from 0 after 11",
+                                     "copy 5 from 1 after 12", "copy 2 from 0 after 13", "copy 6 from 1 after 14",
+                                     "copy 3 from 0 after 15", "copy 7 from 1 after 16", "wait for 1 3 after 15",
+                                     "idle"}));
         CHECK(event(s, 0, 0) == "reduce 0 from 2 after 1"); // its child must have added first
     }
 

@@ -28,14 +28,14 @@ enum class mutation {
     destinations
 };
 inline constexpr std::array<char const*, 11> names = {
-    "drop", "duplicate", "redirect", "more or fewer sources", "reorder",
-    "reorder across ranks", "other chunk", "after +-1", "copy <-> reduce",
-    "more or fewer chunks", "other destinations"};
+    "drop",        "duplicate", "redirect",        "more or fewer sources", "reorder",           "reorder across ranks",
+    "other chunk", "after +-1", "copy <-> reduce", "more or fewer chunks",  "other destinations"};
 
 inline bool same(collective_step const& a, collective_step const& b) {
     auto const same_list = [](rank_list const& x, rank_list const& y) {
-        return x.count == y.count && (x.count == 0 || (x.first == y.first && x.modulus == y.modulus &&
-                                                       x.base == y.base && x.scale == y.scale)) &&
+        return x.count == y.count &&
+               (x.count == 0 ||
+                (x.first == y.first && x.modulus == y.modulus && x.base == y.base && x.scale == y.scale)) &&
                (x.count < 2 || x.stride == y.stride);
     };
     return a.kind == b.kind && a.chunk.first == b.chunk.first && a.chunk.count == b.chunk.count && a.after == b.after &&

@@ -86,10 +86,13 @@ inline half input(int rank, int place) {
 inline bool has_at_first(table const& s, int rank, int chunk) {
     switch (s.goal) {
     case collective::all_gather:
-    case collective::gather: return s.owner(chunk) == rank;
+    case collective::gather:
+        return s.owner(chunk) == rank;
     case collective::broadcast:
-    case collective::scatter: return rank == s.root;
-    default: return true;
+    case collective::scatter:
+        return rank == s.root;
+    default:
+        return true;
     }
 }
 
@@ -129,8 +132,12 @@ inline result judged(table const& s, std::vector<buffer> const& ends) {
                 counts = r == s.root;
                 right = h == input(owner, p);
                 break;
-            case collective::all_gather: right = h == input(owner, p); break;
-            case collective::broadcast: right = h == input(s.root, p); break;
+            case collective::all_gather:
+                right = h == input(owner, p);
+                break;
+            case collective::broadcast:
+                right = h == input(s.root, p);
+                break;
             case collective::scatter:
                 counts = owner == r;
                 right = h == input(s.root, p);
@@ -138,7 +145,9 @@ inline result judged(table const& s, std::vector<buffer> const& ends) {
             case collective::all_to_all: // of a schedule whose blocks are in order
                 right = chunk / per == r ? h == input(r, p) : h == input(owner, 2 * (r * per + chunk % per) + p % 2);
                 break;
-            case collective::barrier: counts = false; break;
+            case collective::barrier:
+                counts = false;
+                break;
             }
             if (!counts) continue;
             out.right = out.right && right;
@@ -235,7 +244,8 @@ public:
                 int const source = step.sources.at(k, s_.ranks);
                 if (s_.goal == collective::all_to_all) {
                     bool const there = where(source).step >= 0 && where(source).step <= s_.steps;
-                    auto const from = step.source_chunk < 0 ? place : static_cast<std::size_t>(2 * step.source_chunk + half % 2);
+                    auto const from =
+                        step.source_chunk < 0 ? place : static_cast<std::size_t>(2 * step.source_chunk + half % 2);
                     own[place] = there ? inputs_[static_cast<std::size_t>(source)][from] : poison();
                 } else if (step.kind == step_kind::copy) {
                     own[place] = buffer_of(source)[place];
@@ -346,7 +356,7 @@ inline bool messages_right(table const& s) {
     auto const n = static_cast<std::size_t>(s.ranks);
     auto const index = [](int i) { return static_cast<std::size_t>(i); };
     struct message {
-        int step;    ///< of the reader; of the writer if it is written
+        int step; ///< of the reader; of the writer if it is written
         bool written;
     };
     std::vector<std::vector<std::vector<message>>> queue(n, std::vector<std::vector<message>>(n));
@@ -447,7 +457,8 @@ inline bool messages_right(table const& s) {
                             for (int h = 0; h < 2; ++h) {
                                 auto const place = index(2 * step.chunk.at(j, s.chunks) + h);
                                 if (exchange)
-                                    own[place] = inputs[from][step.source_chunk < 0 ? place : index(2 * step.source_chunk + h)];
+                                    own[place] =
+                                        inputs[from][step.source_chunk < 0 ? place : index(2 * step.source_chunk + h)];
                                 else if (step.kind == step_kind::copy)
                                     own[place] = buffers[from][place];
                                 else

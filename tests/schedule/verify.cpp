@@ -25,8 +25,8 @@
 #include <utility>
 
 #define EVERY_STRATEGY                                                                                                 \
-    trireme::ring, trireme::direct, trireme::double_binary_tree, trireme::bidirectional_ring,                         \
-        trireme::recursive_halving_doubling, trireme::chain, trireme::binomial_tree, trireme::dissemination,          \
+    trireme::ring, trireme::direct, trireme::double_binary_tree, trireme::bidirectional_ring,                          \
+        trireme::recursive_halving_doubling, trireme::chain, trireme::binomial_tree, trireme::dissemination,           \
         two_levels, three_levels, trees_first
 
 namespace {
@@ -69,9 +69,7 @@ collective_step reduce(int chunk, rank_list sources, int after) { return {step_k
 collective_step reduce(int chunk, int source, int after) { return reduce(chunk, one_rank(source), after); }
 
 /// The smallest all-reduce: rank 0 adds what rank 1 has, rank 1 copies it, rank 0 waits until it has.
-table pair() {
-    return {2, 1, {{reduce(0, 1, 0), idle(), wait_for(one_rank(1), 2)}, {idle(), copy(0, 0, 1), idle()}}};
-}
+table pair() { return {2, 1, {{reduce(0, 1, 0), idle(), wait_for(one_rank(1), 2)}, {idle(), copy(0, 0, 1), idle()}}}; }
 
 bool is(verdict v, schedule_fault fault, int rank, int step, int chunk) {
     return v.fault == fault && v.rank == rank && v.step == step && v.chunk == chunk;
@@ -92,20 +90,18 @@ struct tally {
     int mutants = 0;
     int refused = 0;
     int equivalent = 0;
-    int run = 0;              ///< of the refused: given to the oracle
-    int not_runnable = 0;     ///< of those: would read outside all buffers, or their own
+    int run = 0;          ///< of the refused: given to the oracle
+    int not_runnable = 0; ///< of those: would read outside all buffers, or their own
     int broken_by_oracle = 0;
     int broken_by_messages = 0;
     int wrongly_accepted = 0;
 
     friend std::ostream& operator<<(std::ostream& out, tally const& t) {
         return out << t.mutants << " mutants: " << t.refused << " refused (" << t.run
-                   << " of them tried: " << t.not_runnable << " cannot be run, "
-                   << t.broken_by_oracle << " broken by an interleaving, " << t.broken_by_messages
-                   << " more as messages, " << t.run - t.not_runnable - t.broken_by_oracle - t.broken_by_messages
-                   << " right all the same), "
-                   << t.equivalent
-                   << " accepted and found equivalent, " << t.wrongly_accepted << " wrongly accepted";
+                   << " of them tried: " << t.not_runnable << " cannot be run, " << t.broken_by_oracle
+                   << " broken by an interleaving, " << t.broken_by_messages << " more as messages, "
+                   << t.run - t.not_runnable - t.broken_by_oracle - t.broken_by_messages << " right all the same), "
+                   << t.equivalent << " accepted and found equivalent, " << t.wrongly_accepted << " wrongly accepted";
     }
     tally& operator+=(tally const& t) {
         mutants += t.mutants;
@@ -135,8 +131,8 @@ void judge(table const& s, std::array<tally, mutants::names.size()>& of, std::ar
             ++(equivalent ? count.equivalent : count.wrongly_accepted);
             if (!equivalent)
                 FAIL_CHECK("accepted, but wrong: " << std::string(mutants::names[static_cast<std::size_t>(what)])
-                                                   << " at rank " << rank
-                                                   << ", step " << step << " of " << s.ranks << " ranks");
+                                                   << " at rank " << rank << ", step " << step << " of " << s.ranks
+                                                   << " ranks");
             return;
         }
         ++count.refused;
@@ -158,7 +154,8 @@ void judge_all(std::vector<int> const& ranks, int every, int random_runs) {
     std::array<tally, mutants::names.size()> of = {};
     std::array<int, faults> innocent = {};
     for (int const n : ranks)
-        judge(table(schedule_of<Strategy, Goal>(n, has_root(Goal) ? n / 2 : 0), Goal), of, innocent, every, random_runs);
+        judge(table(schedule_of<Strategy, Goal>(n, has_root(Goal) ? n / 2 : 0), Goal), of, innocent, every,
+              random_runs);
     tally all;
     for (auto const& t : of) all += t;
     std::string by_kind;
@@ -170,8 +167,8 @@ void judge_all(std::vector<int> const& ranks, int every, int random_runs) {
         if (innocent[i] != 0)
             by_fault += "\n    refused all the same: " + std::to_string(innocent[i]) + " that \"" +
                         describe(static_cast<schedule_fault>(i)) + '"';
-    MESSAGE(std::string(Strategy::name) << ", " << std::string(name_of(Goal)) << ", up to " << ranks.back() << " ranks, " << all
-                                        << by_kind << by_fault);
+    MESSAGE(std::string(Strategy::name) << ", " << std::string(name_of(Goal)) << ", up to " << ranks.back()
+                                        << " ranks, " << all << by_kind << by_fault);
     CHECK(all.wrongly_accepted == 0);
     CHECK(all.refused + all.equivalent == all.mutants);
     CHECK(all.refused > 0);
@@ -333,13 +330,13 @@ TEST_SUITE("schedule/verify: each fault is named with its rank, step and chunk")
 
     TEST_CASE("ranks differ: every sum complete, but added in two orders") {
         // rank 1 takes over 0 + 1; rank 0 adds 2, then 3; rank 2 adds 2 + 3, which rank 1 adds to its own
-        table const s = {4,
-                         1,
-                         {{reduce(0, 1, 0), wait_for(one_rank(1), 1), reduce(0, rank_list{2, 2, 1}, 0),
-                           wait_for({1, 3, 1}, 4)},
-                          {copy(0, 0, 1), reduce(0, 2, 2), idle(), idle()},
-                          {wait_for(one_rank(0), 3), reduce(0, 3, 0), wait_for(one_rank(1), 2), copy(0, 0, 3)},
-                          {wait_for(one_rank(0), 3), wait_for(one_rank(2), 2), copy(0, 0, 3), idle()}}};
+        table const s = {
+            4,
+            1,
+            {{reduce(0, 1, 0), wait_for(one_rank(1), 1), reduce(0, rank_list{2, 2, 1}, 0), wait_for({1, 3, 1}, 4)},
+             {copy(0, 0, 1), reduce(0, 2, 2), idle(), idle()},
+             {wait_for(one_rank(0), 3), reduce(0, 3, 0), wait_for(one_rank(1), 2), copy(0, 0, 3)},
+             {wait_for(one_rank(0), 3), wait_for(one_rank(2), 2), copy(0, 0, 3), idle()}}};
         check_fault(s, schedule_fault::ranks_differ, 1, 4, 0);
     }
 
@@ -480,8 +477,6 @@ TEST_SUITE("schedule/verify: what a strategy of one's own may return") {
 
 TEST_SUITE("nightly/schedule/verify") {
     TEST_CASE_TEMPLATE("the oracle runs every mutant, the refused ones, too", S, EVERY_STRATEGY) {
-        for_each_collective<S>([]<collective Goal>() {
-            judge_all<S, Goal>({2, 3, 4, 5, 6, 7, 8}, 1, 20);
-        });
+        for_each_collective<S>([]<collective Goal>() { judge_all<S, Goal>({2, 3, 4, 5, 6, 7, 8}, 1, 20); });
     }
 }

@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-/// All-gather: afterwards block r of `out` is, on every rank, what rank r had for `in`. `out` has one block per rank. In
-/// place: the buffer's block r is rank r's.
+/// All-gather: afterwards block r of `out` is, on every rank, what rank r had for `in`. `out` has one block per rank.
+/// In place: the buffer's block r is rank r's.
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical. T is any type that may be
 /// copied as bytes. Throws as all_reduce; cost: traffic_of(schedule, rank, cut) between ranks.
@@ -32,8 +32,12 @@ in_flight<T, detail::no_op, C> start_all_gather(C& comm, std::span<T> buffer) {
     if (buffer.size() % n != 0)
         detail::wrong_size("all_gather", "buffer", buffer.size(), "a multiple of the " + std::to_string(n) + " ranks");
     auto const s = proved_schedule<Strategy, collective::all_gather>(comm.size(), 0, detail::groups_of(comm));
-    return {comm, s, {buffer.size(), sizeof(T), s.chunks, comm.size()},
-            detail::call_of<T, detail::no_op>(collective::all_gather, s, buffer.size(), static_cast<T const*>(buffer.data()), buffer.data()), {}};
+    return {comm,
+            s,
+            {buffer.size(), sizeof(T), s.chunks, comm.size()},
+            detail::call_of<T, detail::no_op>(collective::all_gather, s, buffer.size(),
+                                              static_cast<T const*>(buffer.data()), buffer.data()),
+            {}};
 }
 
 template<class Strategy, pull_communicator C, byte_copyable T>

@@ -21,8 +21,11 @@ in_flight<T, Op, C> start_all_reduce(C& comm, std::span<T const> in, std::span<T
         detail::wrong_size("all_reduce", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
     auto const s = proved_schedule<Strategy, collective::all_reduce>(comm.size(), 0, detail::groups_of(comm));
     if (comm.size() == 1) detail::copy_elements(in.data(), out.data(), in.size());
-    return {comm, s, {in.size(), sizeof(T), s.chunks},
-            detail::call_of<T, Op>(collective::all_reduce, s, in.size(), in.data(), out.data()), {0, out.size()}};
+    return {comm,
+            s,
+            {in.size(), sizeof(T), s.chunks},
+            detail::call_of<T, Op>(collective::all_reduce, s, in.size(), in.data(), out.data()),
+            {0, out.size()}};
 }
 template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
 in_flight<T, Op, C> start_all_reduce(C& comm, std::span<T> buffer, Op o = {}) {

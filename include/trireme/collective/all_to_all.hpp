@@ -24,8 +24,11 @@ in_flight<T, detail::no_op, C> start_all_to_all(C& comm, std::span<T const> in, 
     auto const s = proved_schedule<Strategy, collective::all_to_all>(comm.size(), 0, detail::groups_of(comm));
     auto const block = in.size() / n;
     detail::copy_elements(in.data() + r * block, out.data() + r * block, block);
-    return {comm, s, {in.size(), sizeof(T), s.chunks, comm.size()},
-            detail::call_of<T, detail::no_op>(collective::all_to_all, s, in.size(), in.data(), out.data()), {}};
+    return {comm,
+            s,
+            {in.size(), sizeof(T), s.chunks, comm.size()},
+            detail::call_of<T, detail::no_op>(collective::all_to_all, s, in.size(), in.data(), out.data()),
+            {}};
 }
 
 template<class Strategy, pull_communicator C, byte_copyable T>

@@ -17,8 +17,12 @@ template<class Strategy, pull_communicator C, byte_copyable T>
 in_flight<T, detail::no_op, C> start_broadcast(C& comm, std::span<T> buffer, int root = 0) {
     detail::check_root("broadcast", root, comm.size());
     auto const s = proved_schedule<Strategy, collective::broadcast>(comm.size(), root, detail::groups_of(comm));
-    return {comm, s, {buffer.size(), sizeof(T), s.chunks},
-            detail::call_of<T, detail::no_op>(collective::broadcast, s, buffer.size(), static_cast<T const*>(buffer.data()), buffer.data()), {}};
+    return {comm,
+            s,
+            {buffer.size(), sizeof(T), s.chunks},
+            detail::call_of<T, detail::no_op>(collective::broadcast, s, buffer.size(),
+                                              static_cast<T const*>(buffer.data()), buffer.data()),
+            {}};
 }
 
 template<class Strategy, pull_communicator C, byte_copyable T>

@@ -22,9 +22,10 @@ in_flight<T, detail::no_op, C> start_gather(C& comm, std::span<T const> in, std:
     auto const s = proved_schedule<Strategy, collective::gather>(comm.size(), root, detail::groups_of(comm));
     bool const unused = comm.rank() != root && detail::written_by(s, comm.rank()) == detail::output_part::none;
     if (out.size() != all && !(unused && out.empty()))
-        detail::wrong_size("gather", "output", out.size(),
-                           std::to_string(all) + ", one block per rank as large as the input" +
-                               (comm.rank() == root ? "" : "; with the strategy direct it may be empty but for the root"));
+        detail::wrong_size(
+            "gather", "output", out.size(),
+            std::to_string(all) + ", one block per rank as large as the input" +
+                (comm.rank() == root ? "" : "; with the strategy direct it may be empty but for the root"));
     if (!out.empty()) detail::copy_elements(in.data(), out.data() + r * in.size(), in.size());
     auto call = detail::call_of<T, detail::no_op>(collective::gather, s, all, in.data(), out.data());
     call.in_from = r * in.size() * sizeof(T);

@@ -79,15 +79,14 @@ constexpr output_part written_by(schedule const& s, int rank) noexcept {
 } // namespace detail
 
 /// A collective that has begun and must be waited for: `wait` returns when this rank's part is over. Between, `advance`
-/// does what can be done without waiting; nothing moves by itself. To drop it before stops the group, with an error that
-/// says so. Buffers belong to the collective until then.
+/// does what can be done without waiting; nothing moves by itself. To drop it before stops the group, with an error
+/// that says so. Buffers belong to the collective until then.
 template<class T, class Op, pull_communicator C>
 class [[nodiscard("a collective that has begun must be waited for: keep this value and call its wait()")]] in_flight {
 public:
     in_flight(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide)
         : comm_(comm), divide_(divide), out_(reinterpret_cast<T*>(call.out)),
-          divisor_(std::same_as<Op, op::avg> ? s.ranks : 1),
-          at_once_(divisor_ != 1 && detail::adds_at_once(s)),
+          divisor_(std::same_as<Op, op::avg> ? s.ranks : 1), at_once_(divisor_ != 1 && detail::adds_at_once(s)),
           run_(comm, s, cut, call, detail::adder<Op>{at_once_ ? divisor_ : 1}) {}
     in_flight(in_flight const&) = delete;
     in_flight& operator=(in_flight const&) = delete;
@@ -159,7 +158,9 @@ inline void check_root(char const* what, int root, int ranks) {
 
 template<pull_communicator C>
 levels groups_of(C const& comm) {
-    if constexpr (requires { { comm.groups() } -> std::convertible_to<levels>; })
+    if constexpr (requires {
+                      { comm.groups() } -> std::convertible_to<levels>;
+                  })
         return comm.groups();
     else
         return {};
@@ -185,7 +186,8 @@ collective_call call_of(collective goal, schedule const& s, std::size_t elements
 /// one's own (see schedule_run). Throws as all_reduce does.
 template<class T, pull_communicator C, class Reduce = detail::adder<op::sum>>
 void run_schedule(C& comm, collective what, schedule const& s, std::span<T> buffer, Reduce const& reduce = {}) {
-    auto const call = detail::call_of<T, op::sum>(what, s, buffer.size(), static_cast<T const*>(buffer.data()), buffer.data());
+    auto const call =
+        detail::call_of<T, op::sum>(what, s, buffer.size(), static_cast<T const*>(buffer.data()), buffer.data());
     schedule_run<T, C, Reduce>(comm, s, {buffer.size(), sizeof(T), s.chunks}, call, reduce).finish();
 }
 

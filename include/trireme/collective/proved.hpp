@@ -19,8 +19,7 @@ namespace trireme {
 /// memory; later: a look at one bit. A schedule with another root is the same one turned round, and not proved again;
 /// one for given groups, or for more than 1024 ranks, is proved each time.
 template<class Strategy, collective Goal>
-    requires makes<Strategy, Goal>
-schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}) {
+requires makes<Strategy, Goal> schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}) {
     auto const s = schedule_of<Strategy, Goal>(ranks, root, groups);
     static std::array<std::atomic<std::uint64_t>, 16> proved{};
     bool const kept = ranks > 0 && ranks < 1024 && groups.count == 0;

@@ -10,8 +10,8 @@
 namespace trireme {
 
 /// Reduce-scatter: afterwards rank r has block r of the sum of all ranks' `in`, which consists of one block per rank,
-/// all of one size. `out` is one block where the strategy writes no other (direct), else as large as `in`: the result is
-/// its block r, the rest is scratch. In place: the buffer's block r is the result, the rest is scratch.
+/// all of one size. `out` is one block where the strategy writes no other (direct), else as large as `in`: the result
+/// is its block r, the rest is scratch. In place: the buffer's block r is the result, the rest is scratch.
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical.
 /// Throws and costs as all_reduce.
@@ -22,15 +22,15 @@ in_flight<T, Op, C> start_reduce_scatter(C& comm, std::span<T const> in, std::sp
         detail::wrong_size("reduce_scatter", "input", in.size(), "a multiple of the " + std::to_string(n) + " ranks");
     auto const block = in.size() / n;
     auto const s = proved_schedule<Strategy, collective::reduce_scatter>(comm.size(), 0, detail::groups_of(comm));
-    bool const small = out.size() != in.size();
-    if (small && (out.size() != block || detail::written_by(s, comm.rank()) == detail::output_part::whole))
+    bool const one_block = out.size() != in.size();
+    if (one_block && (out.size() != block || detail::written_by(s, comm.rank()) == detail::output_part::whole))
         detail::wrong_size("reduce_scatter", "output", out.size(),
                            std::to_string(in.size()) + ", as many as the input; one block, " + std::to_string(block) +
                                ", is enough for the strategy direct");
     if (n == 1) detail::copy_elements(in.data(), out.data(), in.size());
     auto call = detail::call_of<T, Op>(collective::reduce_scatter, s, in.size(), in.data(), out.data());
-    if (small) call.out_from = r * block * sizeof(T);
-    auto const result = small ? 0 : r * block;
+    if (one_block) call.out_from = r * block * sizeof(T);
+    auto const result = one_block ? 0 : r * block;
     return {comm, s, {in.size(), sizeof(T), s.chunks, comm.size()}, call, {result, result + block}};
 }
 template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>

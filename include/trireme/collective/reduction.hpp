@@ -12,8 +12,8 @@
 
 namespace trireme {
 
-/// How two numbers become one. Every operation is commutative; the sum of floating-point numbers depends on the order of
-/// additions, which the schedule fixes.
+/// How two numbers become one. Every operation is commutative; the sum of floating-point numbers depends on the order
+/// of additions, which the schedule fixes.
 namespace op {
 
 struct sum {
@@ -48,13 +48,13 @@ struct avg : sum {
 } // namespace op
 
 template<class Op>
-concept reduction_operation = std::same_as<Op, op::sum> || std::same_as<Op, op::max> || std::same_as<Op, op::min> ||
-                              std::same_as<Op, op::avg>;
+concept reduction_operation =
+    std::same_as<Op, op::sum> || std::same_as<Op, op::max> || std::same_as<Op, op::min> || std::same_as<Op, op::avg>;
 
 /// What collectives that add can work with.
 template<class T>
-concept reducible = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> ||
-                    std::same_as<T, bf16>;
+concept reducible =
+    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> || std::same_as<T, bf16>;
 
 } // namespace trireme
 
@@ -97,7 +97,8 @@ struct reduction_register<bf16> {
 };
 
 /// own and the sources, in order, into `out` and, the same, into the copies. The result of one register is complete
-/// before the next is begun, so that each number is read once and written once per copy. `divisor` is 1 but for averages.
+/// before the next is begun, so that each number is read once and written once per copy. `divisor` is 1 but for
+/// averages.
 template<class Op, class T>
 TRIREME_NOINLINE void reduce_into(T* out, T* const* copies, int copy_count, T const* own, T const* const* sources,
                                   int source_count, std::size_t n, int divisor) noexcept {
@@ -105,8 +106,7 @@ TRIREME_NOINLINE void reduce_into(T* out, T* const* copies, int copy_count, T co
     using vector = typename lanes::vector;
     auto const number = [&](std::size_t i, auto count) [[gnu::always_inline]] {
         auto sum = lanes::load(own + i, count);
-        for (int k = 0; k < source_count; ++k)
-            sum = lanes::rounded(Op::apply(sum, lanes::load(sources[k] + i, count)));
+        for (int k = 0; k < source_count; ++k) sum = lanes::rounded(Op::apply(sum, lanes::load(sources[k] + i, count)));
         if (divisor != 1) sum = sum / vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));
         lanes::store(sum, out + i, count);
         for (int k = 0; k < copy_count; ++k) lanes::store(sum, copies[k] + i, count);
@@ -135,9 +135,8 @@ TRIREME_NOINLINE void divide(T* x, std::size_t n, int divisor) noexcept {
     using lanes = reduction_register<T>;
     using vector = typename lanes::vector;
     auto const by = vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));
-    for_registers<vector>(n, [=](std::size_t i, auto count) {
-        lanes::store(lanes::load(x + i, count) / by, x + i, count);
-    });
+    for_registers<vector>(
+        n, [=](std::size_t i, auto count) { lanes::store(lanes::load(x + i, count) / by, x + i, count); });
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA

@@ -24,10 +24,10 @@ struct reduction_view {
     collective_step const& step;
     std::size_t begin;
     std::size_t elements;
-    T const* own;                      ///< this rank's numbers
-    T* out;                            ///< where its result goes
-    T const* const* sources;           ///< step.sources.count of them, in order
-    T* const* copies;                  ///< step.destinations.count of them: where the result goes, too
+    T const* own;            ///< this rank's numbers
+    T* out;                  ///< where its result goes
+    T const* const* sources; ///< step.sources.count of them, in order
+    T* const* copies;        ///< step.destinations.count of them: where the result goes, too
 };
 
 /// Executes a schedule that has been proved, by pulling. Where input and output lie apart, a chunk is read from the
@@ -102,7 +102,8 @@ private:
     /// Whether `rank` writes `chunk` itself in its first `steps` steps.
     bool writes(int rank, int chunk, int steps) const noexcept {
         for (int i = 0; i < steps; ++i)
-            if (auto const s = schedule_.at(rank, i); reads(s.kind) && s.chunk.has(chunk, schedule_.chunks)) return true;
+            if (auto const s = schedule_.at(rank, i); reads(s.kind) && s.chunk.has(chunk, schedule_.chunks))
+                return true;
         return false;
     }
 

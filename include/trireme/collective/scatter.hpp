@@ -24,14 +24,15 @@ in_flight<T, detail::no_op, C> start_scatter(C& comm, std::span<T const> in, std
     if (comm.rank() == root && in.size() != n * block)
         detail::wrong_size("scatter", "root's input", in.size(),
                            std::to_string(n * block) + ", a block of " + std::to_string(block) + " per rank");
-    bool const small = out.size() != n * block;
-    if (small && (out.size() != block || detail::written_by(s, comm.rank()) == detail::output_part::whole))
+    bool const one_block = out.size() != n * block;
+    if (one_block && (out.size() != block || detail::written_by(s, comm.rank()) == detail::output_part::whole))
         detail::wrong_size("scatter", "output", out.size(),
                            std::to_string(n * block) + ", a block of " + std::to_string(block) +
                                " per rank; one block is enough for the strategy direct");
-    if (comm.rank() == root) detail::copy_elements(in.data() + r * block, out.data() + (small ? 0 : r * block), block);
+    if (comm.rank() == root)
+        detail::copy_elements(in.data() + r * block, out.data() + (one_block ? 0 : r * block), block);
     auto call = detail::call_of<T, detail::no_op>(collective::scatter, s, n * block, in.data(), out.data());
-    if (small) call.out_from = r * block * sizeof(T);
+    if (one_block) call.out_from = r * block * sizeof(T);
     return {comm, s, {n * block, sizeof(T), s.chunks, comm.size()}, call, {}};
 }
 

@@ -54,7 +54,8 @@ struct data_parallel_layout {
         return shared_weights ? direct::reduce_scatter(devices) : strategy.all_reduce(devices);
     }
     constexpr verdict verify() const {
-        return trireme::verify(shared_weights ? collective::reduce_scatter : collective::all_reduce, reduction(), devices);
+        return trireme::verify(shared_weights ? collective::reduce_scatter : collective::all_reduce, reduction(),
+                               devices);
     }
 
     /// The part of an arena of `elements` that a device updates.

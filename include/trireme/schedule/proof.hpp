@@ -21,9 +21,9 @@ enum class schedule_fault : std::uint8_t {
     out_of_order, ///< two reads from one peer overtake each other: a message queue could not carry them
     too_early,    ///< a chunk is read before its source is certain to have it
     misplaced,    ///< a chunk ends with what belongs to another rank or chunk
-    reused,       ///< a chunk that was written to another rank is written again, or read there before its owner wrote it
-    unaware,      ///< a rank may leave a barrier before another has entered it
-    unheard       ///< a chunk is written to a rank that never waits for the writing step
+    reused,  ///< a chunk that was written to another rank is written again, or read there before its owner wrote it
+    unaware, ///< a rank may leave a barrier before another has entered it
+    unheard  ///< a chunk is written to a rank that never waits for the writing step
 };
 
 struct verdict {
@@ -73,8 +73,8 @@ constexpr bool belongs_to_ranks(collective goal) noexcept {
            goal == collective::scatter || goal == collective::all_to_all;
 }
 
-/// What the phases of a proof work on: a schedule as a table, which they do not own. A place is a chunk in the buffer of
-/// a rank: rank * chunks + chunk. Each phase is a function that may be a constant expression of its own.
+/// What the phases of a proof work on: a schedule as a table, which they do not own. A place is a chunk in the buffer
+/// of a rank: rank * chunks + chunk. Each phase is a function that may be a constant expression of its own.
 class schedule_proof {
 public:
     template<collective_schedule S>
@@ -105,8 +105,8 @@ public:
         int earlier = 0, earlier_step = 0;
         int later = 0, later_step = 0;
         int owner = 0, chunk = 0;
-        bool read = false;     ///< the earlier one
-        bool reading = false;  ///< the later one
+        bool read = false;    ///< the earlier one
+        bool reading = false; ///< the later one
     };
 
 private:
@@ -118,10 +118,9 @@ private:
         if (list.count < (reading ? 1 : 0) || list.count >= ranks_) return false;
         if (list.count == 0) return true;
         int const modulus = list.modulus == 0 ? ranks_ : list.modulus;
-        bool fits = modulus > 0 && modulus <= ranks_ && list.first >= 0 &&
-                    (list.modulus != 0 || list.first < ranks_) && list.first <= 2 * ranks_ && list.base >= 0 &&
-                    list.base <= 2 * ranks_ && list.scale > 0 && list.scale <= ranks_ &&
-                    (list.count < 2 || (list.stride >= 0 && list.stride < ranks_));
+        bool fits = modulus > 0 && modulus <= ranks_ && list.first >= 0 && (list.modulus != 0 || list.first < ranks_) &&
+                    list.first <= 2 * ranks_ && list.base >= 0 && list.base <= 2 * ranks_ && list.scale > 0 &&
+                    list.scale <= ranks_ && (list.count < 2 || (list.stride >= 0 && list.stride < ranks_));
         for (int k = 0; fits && k < list.count; ++k) fits = list.at(k, ranks_) != rank;
         return fits;
     }
@@ -179,8 +178,9 @@ private:
     }
 
 public:
-    /// Phase 2: runs the schedule, each rank as far as it can go, with sets of contributions instead of numbers. Any other
-    /// interleaving gives the same sets, which is what phases 4 and 5 prove. Leaves the order of completion in `order`.
+    /// Phase 2: runs the schedule, each rank as far as it can go, with sets of contributions instead of numbers. Any
+    /// other interleaving gives the same sets, which is what phases 4 and 5 prove. Leaves the order of completion in
+    /// `order`.
     constexpr verdict contributions(int* order) const {
         scratch<std::uint64_t> sets(count(ranks_, chunks_) * words_);
         scratch<content> contents(count(ranks_, chunks_));
@@ -269,8 +269,7 @@ private:
         return schedule_fault::none;
     }
 
-    constexpr schedule_fault ends_wrong(int rank, int chunk, std::uint64_t const* has,
-                                        content const* holds) const {
+    constexpr schedule_fault ends_wrong(int rank, int chunk, std::uint64_t const* has, content const* holds) const {
         auto const& here = holds[rank * chunks_ + chunk];
         auto const* const set = has + index(rank * chunks_ + chunk) * words_;
         int const owner = owners_[chunk];
@@ -315,17 +314,16 @@ private:
         }
         if (!exact) return from < 0 && !enough ? schedule_fault::missing : schedule_fault::misplaced;
         if (here.id != id) return schedule_fault::misplaced;
-        if (goal_ == collective::all_reduce && here.value != holds[chunk].value)
-            return schedule_fault::ranks_differ;
+        if (goal_ == collective::all_reduce && here.value != holds[chunk].value) return schedule_fault::ranks_differ;
         return schedule_fault::none;
     }
 
 public:
-    /// Phase 3: a message lowering posts the send of a chunk when its owner has completed `after` steps, or the writing step if
-    /// it writes the chunk to others. A rank receives in the order of its steps; what is written to it, in the first
-    /// step that waits for the writing one. One in-order queue per pair carries that if `after` never falls along the
-    /// steps of a rank. Sends are awaited before the chunk is written again, and a chunk that was written to others is
-    /// not written again.
+    /// Phase 3: a message lowering posts the send of a chunk when its owner has completed `after` steps, or the writing
+    /// step if it writes the chunk to others. A rank receives in the order of its steps; what is written to it, in the
+    /// first step that waits for the writing one. One in-order queue per pair carries that if `after` never falls along
+    /// the steps of a rank. Sends are awaited before the chunk is written again, and a chunk that was written to others
+    /// is not written again.
     constexpr verdict in_order() const {
         bool pushes = false;
         for (int cell = 0; cell < ranks_ * steps_; ++cell) pushes = pushes || table_[cell].destinations.count != 0;
@@ -375,15 +373,15 @@ public:
             pushes = pushes || table_[cell].destinations.count != 0;
         }
         scratch<int> reads_at(index(accesses) + 1), next_at(index(accesses) + 1); // lists of reads, the last one first
-        int* const writer = writers.data(); // the cell that wrote a place last
-        int* const reader = readers.data(); // the list of its reads since
+        int* const writer = writers.data();                                       // the cell that wrote a place last
+        int* const reader = readers.data();                                       // the list of its reads since
         int* const heard = heard_by.data(); // [later][earlier]: steps it has heard of itself, -1: nothing
         int* const last = last_by.data();   // [owner][other]: the step of the last access to any of its places
         int* const read_at = reads_at.data();
         int* const next = next_at.data();
         int used = 0;
-        auto const check = [&](int earlier, int earlier_step, int later, int later_step, int owner, int chunk, bool read,
-                               bool reading = false) {
+        auto const check = [&](int earlier, int earlier_step, int later, int later_step, int owner, int chunk,
+                               bool read, bool reading = false) {
             if (earlier == later || heard[later * ranks_ + earlier] > earlier_step) return;
             if (to != nullptr) to[total] = {earlier, earlier_step, later, later_step, owner, chunk, read, reading};
             ++total;
@@ -494,7 +492,8 @@ private:
             if (c.earlier_step + 2 <= knows) continue;
             if (goal_ == collective::barrier) return {schedule_fault::unaware, c.later, steps_, 0};
             if (c.read) return first_unknown(a, c.owner, c.chunk, knows);
-            return {c.reading ? schedule_fault::too_early : schedule_fault::overwritten, c.later, c.later_step, c.chunk};
+            return {c.reading ? schedule_fault::too_early : schedule_fault::overwritten, c.later, c.later_step,
+                    c.chunk};
         }
         return {};
     }

@@ -16,7 +16,8 @@ namespace trireme {
 ///   in-order queue per pair, whose sends are posted when a step completes and awaited before the chunk is overwritten;
 /// - every chunk ends as the table of `collective` says: each contribution exactly once, and nothing else; in an
 ///   all-reduce added in one order, so with the same bits on all ranks;
-/// - no chunk is read while or after it is overwritten, none by two ranks written at once, and none is touched before its
+/// - no chunk is read while or after it is overwritten, none by two ranks written at once, and none is touched before
+/// its
 ///   owner has entered or after it has left;
 /// - inputs may lie apart from the outputs: whether a chunk has been written by its owner says where it is read.
 ///
@@ -141,8 +142,9 @@ struct schedule_rule<schedule_fault::reused, Where...> {
 };
 template<class... Where>
 struct schedule_rule<schedule_fault::unaware, Where...> {
-    static_assert(rule_holds<Where...>, "TRI0050: this barrier lets the rank named below leave before it knows that all "
-                                        "have entered: let it wait for the missing ones");
+    static_assert(rule_holds<Where...>,
+                  "TRI0050: this barrier lets the rank named below leave before it knows that all "
+                  "have entered: let it wait for the missing ones");
 };
 template<class... Where>
 struct schedule_rule<schedule_fault::unheard, Where...> {
@@ -170,7 +172,8 @@ struct proof_of {
     }();
 
     static constexpr schedule_proof proof{Goal, made, tabulated.steps, tabulated.owners};
-    static constexpr verdict well_formed = fits ? proof.well_formed() : verdict{schedule_fault::out_of_range, made.ranks};
+    static constexpr verdict well_formed =
+        fits ? proof.well_formed() : verdict{schedule_fault::out_of_range, made.ranks};
 
     struct outcome {
         verdict found;
@@ -247,7 +250,7 @@ inline constexpr verdict compiler_verdict = detail::proof_of<Strategy, Goal, Ran
 /// `no_rule` if what `Strategy` makes for `Goal` does it on `Ranks` ranks, else the rule it breaks, which does not
 /// compile.
 template<class Strategy, collective Goal, int Ranks>
-    requires makes<Strategy, Goal>
+requires makes<Strategy, Goal>
 using collective_rule =
     typename detail::schedule_check<Strategy, Goal, Ranks, compiler_verdict<Strategy, Goal, Ranks>.ok()>::type;
 

@@ -27,8 +27,9 @@ struct bidirectional_ring {
     }
 
 private:
-    /// Round `s / 2` of one of the rings: a chunk moves from the neighbour at distance -1 or +1. In round 0 it is one of
-    /// the block that lies `ahead` places behind the own one; a reduction that begins 2 behind ends with the own block.
+    /// Round `s / 2` of one of the rings: a chunk moves from the neighbour at distance -1 or +1. In round 0 it is one
+    /// of the block that lies `ahead` places behind the own one; a reduction that begins 2 behind ends with the own
+    /// block.
     static constexpr collective_step move(step_kind kind, int n, int rank, int s, int ahead) noexcept {
         int const round = s / 2;
         bool const forward = s % 2 == 0;

@@ -11,7 +11,8 @@ namespace trireme {
 /// Binomial tree: rank r stands above r + 1, r + 2, r + 4, ... as long as these are less than its lowest set bit; the
 /// subtree of child c has the ranks from c on that are less than c plus c's lowest set bit.
 ///
-/// - Phases: towards the root (a rank takes from its children, the smallest subtree first) or away from it (a rank takes
+/// - Phases: towards the root (a rank takes from its children, the smallest subtree first) or away from it (a rank
+/// takes
 ///   from its parent); a wait until parent or children have read. Gather and scatter move whole subtrees of blocks.
 /// - Cost: ceil(log2 n) rounds. Broadcast and scatter: one message per rank. Reduce and gather: at the root one per
 ///   round. Broadcast and reduce move a whole buffer in each message, so log2 n of them lie one behind the other.
@@ -34,7 +35,9 @@ struct binomial_tree {
     }
 
 private:
-    static constexpr int rounds(int ranks) noexcept { return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1))); }
+    static constexpr int rounds(int ranks) noexcept {
+        return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+    }
     static constexpr int lowest_bit(int rank) noexcept { return rank & -rank; }
 
     /// The child that is 2^i above `rank`; -1 if there is none.
@@ -70,9 +73,7 @@ private:
         return c < 0 ? collective_step{} : collective_step{step_kind::wait, 0, one_rank(c), 1};
     }
 
-    static constexpr collective_step broadcast_step(int n, int rank, int s) noexcept {
-        return outwards(n, rank, s, 0);
-    }
+    static constexpr collective_step broadcast_step(int n, int rank, int s) noexcept { return outwards(n, rank, s, 0); }
     static constexpr collective_step scatter_step(int n, int rank, int s) noexcept {
         return outwards(n, rank, s, subtree(n, rank));
     }

@@ -36,11 +36,14 @@ private:
     }
 
     static constexpr collective_step broadcast_step(int n, int rank, int s) noexcept {
-        if (s == pieces) return rank == n - 1 ? collective_step{} : collective_step{step_kind::wait, 0, one_rank(rank + 1), s};
-        return rank == 0 ? collective_step{} : collective_step{step_kind::copy, s, one_rank(rank - 1), rank == 1 ? s : s + 1};
+        if (s == pieces)
+            return rank == n - 1 ? collective_step{} : collective_step{step_kind::wait, 0, one_rank(rank + 1), s};
+        return rank == 0 ? collective_step{}
+                         : collective_step{step_kind::copy, s, one_rank(rank - 1), rank == 1 ? s : s + 1};
     }
     static constexpr collective_step reduce_step(int n, int rank, int s) noexcept {
-        if (s == pieces) return rank == 0 ? collective_step{} : collective_step{step_kind::wait, 0, one_rank(rank - 1), s};
+        if (s == pieces)
+            return rank == 0 ? collective_step{} : collective_step{step_kind::wait, 0, one_rank(rank - 1), s};
         return inwards(n, rank, s);
     }
     static constexpr collective_step all_reduce_step(int n, int rank, int s) noexcept {

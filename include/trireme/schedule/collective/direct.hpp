@@ -45,9 +45,7 @@ struct direct {
     static constexpr schedule all_to_all(int ranks) noexcept {
         return {name, ranks, ranks, ranks > 1 ? ranks : 0, &all_to_all_step};
     }
-    static constexpr schedule barrier(int ranks) noexcept {
-        return {name, ranks, 1, ranks > 1 ? 1 : 0, &barrier_step};
-    }
+    static constexpr schedule barrier(int ranks) noexcept { return {name, ranks, 1, ranks > 1 ? 1 : 0, &barrier_step}; }
 
 private:
     static constexpr collective_step wait(rank_list for_whom, int after) noexcept {
@@ -72,12 +70,12 @@ private:
         return s == 0 ? collective_step{step_kind::copy, 0, one_rank(0), 0} : collective_step{};
     }
     static constexpr collective_step reduce_step(int n, int rank, int s) noexcept {
-        if (s == 0)
-            return {step_kind::reduce, rank, all_others(rank, n), 0, rank == 0 ? rank_list{} : one_rank(0)};
+        if (s == 0) return {step_kind::reduce, rank, all_others(rank, n), 0, rank == 0 ? rank_list{} : one_rank(0)};
         return wait(all_others(rank, n), 1);
     }
     static constexpr collective_step gather_step(int n, int rank, int s) noexcept {
-        if (rank == 0) return s == n - 1 ? collective_step{} : collective_step{step_kind::copy, s + 1, one_rank(s + 1), 0};
+        if (rank == 0)
+            return s == n - 1 ? collective_step{} : collective_step{step_kind::copy, s + 1, one_rank(s + 1), 0};
         return s == n - 1 ? wait(one_rank(0), rank) : collective_step{};
     }
     static constexpr collective_step scatter_step(int n, int rank, int s) noexcept {
@@ -89,7 +87,9 @@ private:
         int const peer = (rank + 1 + s) % n;
         return {step_kind::copy, peer, one_rank(peer), 0, {}, rank};
     }
-    static constexpr collective_step barrier_step(int n, int rank, int) noexcept { return wait(all_others(rank, n), 0); }
+    static constexpr collective_step barrier_step(int n, int rank, int) noexcept {
+        return wait(all_others(rank, n), 0);
+    }
 };
 
 } // namespace trireme

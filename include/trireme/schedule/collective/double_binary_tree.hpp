@@ -72,8 +72,8 @@ private:
         return two_ranks(p.left, p.right, n);
     }
 
-    /// Step s of the way up: piece s / 2 of tree s % 2. Inner children must have added this chunk; leaves need not have,
-    /// but what one peer sends stays in the order of steps, hence s and not 0.
+    /// Step s of the way up: piece s / 2 of tree s % 2. Inner children must have added this chunk; leaves need not
+    /// have, but what one peer sends stays in the order of steps, hence s and not 0.
     static constexpr collective_step up(int n, int rank, int s) noexcept {
         int const tree = s % 2;
         auto const here = in_tree(tree, n, rank);

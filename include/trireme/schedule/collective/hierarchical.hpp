@@ -9,10 +9,11 @@ namespace trireme {
 
 template<class... Where>
 struct hierarchical_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0046: hierarchical<Inner, Outer> needs an inner strategy with reduce_scatter and all_gather (ring, "
-                  "direct, recursive_halving_doubling), or with reduce and broadcast (chain, binomial_tree, "
-                  "double_binary_tree), and an outer one with all_reduce");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0046: hierarchical<Inner, Outer> needs an inner strategy with reduce_scatter and all_gather (ring, "
+        "direct, recursive_halving_doubling), or with reduce and broadcast (chain, binomial_tree, "
+        "double_binary_tree), and an outer one with all_reduce");
 };
 
 namespace detail {
@@ -56,10 +57,11 @@ struct hierarchical_check<Inner, Outer, false> {
 /// levels: `hierarchical<ring, hierarchical<double_binary_tree, ring>>`.
 ///
 /// - Phases: reduce-scatter within each group; all-reduce between the ranks that hold the same part, one of each group;
-///   all-gather within each group. An inner strategy without these reduces to the group's first rank and broadcasts from
-///   it. Reduce-scatter: within groups, then between them; all-gather: between groups, then within them. Broadcast:
-///   between the groups' first ranks, then within; barrier: within, between the first ranks, within.
-/// - Groups: those given (the levels of a machine), else as even as the divisors of n allow; where a level has one rank,
+///   all-gather within each group. An inner strategy without these reduces to the group's first rank and broadcasts
+///   from it. Reduce-scatter: within groups, then between them; all-gather: between groups, then within them.
+///   Broadcast: between the groups' first ranks, then within; barrier: within, between the first ranks, within.
+/// - Groups: those given (the levels of a machine), else as even as the divisors of n allow; where a level has one
+/// rank,
 ///   its phases have no steps.
 /// - Cost: the sum of the phases; the outer phase moves 1/m of the buffer per rank for groups of m.
 /// - Wins: where links within a group are faster than links between them. Loses: where all are alike.
@@ -69,10 +71,8 @@ template<class Inner, class Outer>
 struct hierarchical {
     static constexpr char const* name = "hierarchical";
     static constexpr bool scatters = detail::scatters_and_gathers<Inner>;
-    using rule =
-        typename detail::hierarchical_check<Inner, Outer,
-                                            (scatters || detail::reduces_and_broadcasts<Inner>)&&reduction_strategy<
-                                                Outer>>::type;
+    using rule = typename detail::hierarchical_check<
+        Inner, Outer, (scatters || detail::reduces_and_broadcasts<Inner>)&&reduction_strategy<Outer>>::type;
     static constexpr rule checked{};
     static constexpr int depth = 1 + detail::depth_of<Outer>;
     static constexpr bool takes_levels = detail::depth_of<Outer> > 1;
@@ -80,21 +80,20 @@ struct hierarchical {
     static constexpr schedule all_reduce(int ranks, levels const& given = {}) noexcept {
         phases const p(levels::of(ranks, given, depth));
         auto const outer = p.outer_all_reduce();
-        return made(p, p.first().chunks * outer.chunks, p.first().steps + outer.steps + p.last().steps, &all_reduce_step);
+        return made(p, p.first().chunks * outer.chunks, p.first().steps + outer.steps + p.last().steps,
+                    &all_reduce_step);
     }
 
-    static constexpr schedule reduce_scatter(int ranks, levels const& given = {}) noexcept
-        requires scatters && detail::scatters_and_gathers<Outer>
-    {
+    static constexpr schedule reduce_scatter(int ranks, levels const& given = {}) noexcept requires scatters
+        && detail::scatters_and_gathers<Outer> {
         phases const p(levels::of(ranks, given, depth));
         auto const inner = Inner::reduce_scatter(p.m), outer = p.outer_reduce_scatter();
         auto s = made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &reduce_scatter_step);
         s.reversed = true;
         return s;
     }
-    static constexpr schedule all_gather(int ranks, levels const& given = {}) noexcept
-        requires scatters && detail::scatters_and_gathers<Outer>
-    {
+    static constexpr schedule all_gather(int ranks, levels const& given = {}) noexcept requires scatters
+        && detail::scatters_and_gathers<Outer> {
         phases const p(levels::of(ranks, given, depth));
         auto const inner = Inner::all_gather(p.m), outer = p.outer_all_gather();
         auto s = made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &all_gather_step);
@@ -102,22 +101,24 @@ struct hierarchical {
         return s;
     }
 
-    static constexpr schedule broadcast(int ranks, int root = 0, levels const& given = {}) noexcept
-        requires requires { Inner::broadcast(ranks), Outer::broadcast(ranks); }
+    static constexpr schedule broadcast(int ranks, int root = 0, levels const& given = {}) noexcept requires requires {
+        Inner::broadcast(ranks), Outer::broadcast(ranks);
+    }
     {
         phases const p(levels::of(ranks, given, depth));
         auto const inner = Inner::broadcast(p.m), outer = p.outer_broadcast();
         return made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &broadcast_step, root);
     }
-    static constexpr schedule reduce(int ranks, int root = 0, levels const& given = {}) noexcept
-        requires requires { Inner::reduce(ranks), Outer::reduce(ranks); } && detail::reduces_by_reading<Inner>
-    {
+    static constexpr schedule reduce(int ranks, int root = 0, levels const& given = {}) noexcept requires requires {
+        Inner::reduce(ranks), Outer::reduce(ranks);
+    } && detail::reduces_by_reading<Inner> {
         phases const p(levels::of(ranks, given, depth));
         auto const inner = Inner::reduce(p.m), outer = p.outer_reduce();
         return made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &reduce_step, root);
     }
-    static constexpr schedule barrier(int ranks, levels const& given = {}) noexcept
-        requires requires { Inner::barrier(ranks), Outer::barrier(ranks); }
+    static constexpr schedule barrier(int ranks, levels const& given = {}) noexcept requires requires {
+        Inner::barrier(ranks), Outer::barrier(ranks);
+    }
     {
         phases const p(levels::of(ranks, given, depth));
         return made(p, 1, 2 * Inner::barrier(p.m).steps + p.outer_barrier().steps, &barrier_step);
@@ -224,8 +225,8 @@ private:
         return s;
     }
 
-    /// Where the part of the buffer begins that the i-th rank of a group holds between the phases, in chunks of ours, and
-    /// how many of them make one outer chunk.
+    /// Where the part of the buffer begins that the i-th rank of a group holds between the phases, in chunks of ours,
+    /// and how many of them make one outer chunk.
     static constexpr collective_step outer_step(phases const& p, schedule const& inner, schedule const& outer, int rank,
                                                 int s, int done) noexcept {
         int const g = rank / p.m, i = rank % p.m;

@@ -24,11 +24,13 @@ struct recursive_halving_doubling {
 
     static constexpr schedule all_reduce(int ranks) noexcept {
         shape const s(ranks);
-        return {name, ranks, ranks, ranks > 1 ? s.before() + 2 * s.rounds + s.after() + s.waits() : 0, &all_reduce_step};
+        return {name, ranks, ranks, ranks > 1 ? s.before() + 2 * s.rounds + s.after() + s.waits() : 0,
+                &all_reduce_step};
     }
     static constexpr schedule reduce_scatter(int ranks) noexcept {
         shape const s(ranks);
-        return {name, ranks, ranks, ranks > 1 ? s.before() + s.rounds + s.after() + s.waits() : 0, &reduce_scatter_step};
+        return {name, ranks, ranks, ranks > 1 ? s.before() + s.rounds + s.after() + s.waits() : 0,
+                &reduce_scatter_step};
     }
     static constexpr schedule all_gather(int ranks) noexcept {
         shape const s(ranks);
@@ -43,7 +45,8 @@ private:
         int core;  ///< 2^rounds ranks take part
         int pairs; ///< ranks 0 .. 2 pairs - 1 come in pairs, the even one takes part
         constexpr explicit shape(int ranks) noexcept
-            : n(ranks), rounds(static_cast<int>(std::bit_width(static_cast<unsigned>(ranks))) - 1), core(1 << rounds), pairs(n - core) {}
+            : n(ranks), rounds(static_cast<int>(std::bit_width(static_cast<unsigned>(ranks))) - 1), core(1 << rounds),
+              pairs(n - core) {}
 
         constexpr int before() const noexcept { return pairs > 0 ? 2 : 0; } ///< steps of a pair that adds
         constexpr int after() const noexcept { return pairs > 0 ? 1 : 0; }  ///< steps of a pair that copies

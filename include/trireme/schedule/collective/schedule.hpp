@@ -117,11 +117,12 @@ struct schedule {
     int steps = 0;
     collective_step (*step)(int ranks, int rank, int step) = nullptr;
 
-    int root = 0;         ///< who stands in rank 0's place; all others follow, round and round
-    bool blocks = false;  ///< chunks belong to ranks, and move round with them if the root is not 0
-    levels groups = {};   ///< what `step_in_groups` is given in place of `ranks`
+    int root = 0;        ///< who stands in rank 0's place; all others follow, round and round
+    bool blocks = false; ///< chunks belong to ranks, and move round with them if the root is not 0
+    levels groups = {};  ///< what `step_in_groups` is given in place of `ranks`
     collective_step (*step_in_groups)(levels const& groups, int rank, int step) = nullptr;
-    bool reversed = false; ///< blocks lie in the order of `groups.reversed`, so that those of a group's phase are together
+    bool reversed =
+        false; ///< blocks lie in the order of `groups.reversed`, so that those of a group's phase are together
 
     constexpr collective_step at(int rank, int s) const noexcept {
         int const seat = root == 0 ? rank : (rank - root + ranks) % ranks;
@@ -162,8 +163,8 @@ concept collective_schedule = requires(S const& s, int i) {
     { s.at(i, i) } -> std::convertible_to<collective_step>;
 };
 
-/// A strategy names itself and makes the schedules of one or more collectives for any number of ranks; those with a root
-/// take it as a second argument. A reduction strategy makes all-reduces.
+/// A strategy names itself and makes the schedules of one or more collectives for any number of ranks; those with a
+/// root take it as a second argument. A reduction strategy makes all-reduces.
 template<class S>
 concept reduction_strategy = requires(int ranks) {
     { S::name } -> std::convertible_to<char const*>;

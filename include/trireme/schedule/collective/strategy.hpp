@@ -9,8 +9,9 @@ namespace trireme {
 /// Whether a strategy makes a collective: it has a static member function of that name.
 template<class S, collective Goal>
 inline constexpr bool makes = [] {
-    if constexpr (Goal == collective::all_reduce)
-        return requires(int ranks) { S::all_reduce(ranks); };
+    if constexpr (Goal == collective::all_reduce) return requires(int ranks) {
+            S::all_reduce(ranks);
+        };
     else if constexpr (Goal == collective::reduce_scatter)
         return requires(int ranks) { S::reduce_scatter(ranks); };
     else if constexpr (Goal == collective::all_gather)
@@ -32,57 +33,49 @@ inline constexpr bool makes = [] {
 /// The schedule that a strategy makes for a collective. `root` is for those that have one, `groups` for strategies that
 /// take levels.
 template<class S, collective Goal>
-    requires makes<S, Goal>
+requires makes<S, Goal>
 constexpr schedule schedule_of(int ranks, [[maybe_unused]] int root = 0, [[maybe_unused]] levels const& groups = {}) {
     if constexpr (Goal == collective::all_reduce) {
         if constexpr (requires { S::all_reduce(ranks, groups); })
             return S::all_reduce(ranks, groups);
         else
             return S::all_reduce(ranks);
-    }
-    else if constexpr (Goal == collective::reduce_scatter) {
+    } else if constexpr (Goal == collective::reduce_scatter) {
         if constexpr (requires { S::reduce_scatter(ranks, groups); })
             return S::reduce_scatter(ranks, groups);
         else
             return S::reduce_scatter(ranks);
-    }
-    else if constexpr (Goal == collective::all_gather) {
+    } else if constexpr (Goal == collective::all_gather) {
         if constexpr (requires { S::all_gather(ranks, groups); })
             return S::all_gather(ranks, groups);
         else
             return S::all_gather(ranks);
-    }
-    else if constexpr (Goal == collective::broadcast) {
+    } else if constexpr (Goal == collective::broadcast) {
         if constexpr (requires { S::broadcast(ranks, root, groups); })
             return S::broadcast(ranks, root, groups);
         else
             return S::broadcast(ranks, root);
-    }
-    else if constexpr (Goal == collective::reduce) {
+    } else if constexpr (Goal == collective::reduce) {
         if constexpr (requires { S::reduce(ranks, root, groups); })
             return S::reduce(ranks, root, groups);
         else
             return S::reduce(ranks, root);
-    }
-    else if constexpr (Goal == collective::gather) {
+    } else if constexpr (Goal == collective::gather) {
         if constexpr (requires { S::gather(ranks, root, groups); })
             return S::gather(ranks, root, groups);
         else
             return S::gather(ranks, root);
-    }
-    else if constexpr (Goal == collective::scatter) {
+    } else if constexpr (Goal == collective::scatter) {
         if constexpr (requires { S::scatter(ranks, root, groups); })
             return S::scatter(ranks, root, groups);
         else
             return S::scatter(ranks, root);
-    }
-    else if constexpr (Goal == collective::all_to_all) {
+    } else if constexpr (Goal == collective::all_to_all) {
         if constexpr (requires { S::all_to_all(ranks, groups); })
             return S::all_to_all(ranks, groups);
         else
             return S::all_to_all(ranks);
-    }
-    else {
+    } else {
         if constexpr (requires { S::barrier(ranks, groups); })
             return S::barrier(ranks, groups);
         else

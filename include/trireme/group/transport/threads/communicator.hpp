@@ -24,8 +24,8 @@ namespace trireme::threads {
 /// How many arenas a rank may allocate; the trainer needs four.
 inline constexpr int max_arenas = 8;
 
-/// What a rank has called last, for its peers to compare. A peer may look while the owner, ahead of it, writes the next:
-/// then `number` says that there is nothing to compare.
+/// What a rank has called last, for its peers to compare. A peer may look while the owner, ahead of it, writes the
+/// next: then `number` says that there is nothing to compare.
 struct published_call {
     std::atomic<std::uint32_t> number{0}; ///< of the collective, counted from 1
     std::atomic<int> root{0};
@@ -80,8 +80,7 @@ public:
             if (why != nullptr) std::rethrow_exception(why);
         } catch (mismatch_error const&) {
             throw;
-        } catch (...) {
-        }
+        } catch (...) {}
         throw group_stopped();
     }
 
@@ -214,9 +213,10 @@ public:
     /// Stops the group: this rank has begun a collective and will not go on.
     void abandon(operation const& what) noexcept {
         inside_ = false;
-        state_->stop(rank_, std::make_exception_ptr(usage_error(
-                                std::string(what.name) + " (" + what.strategy + ") was begun and dropped in schedule step " +
-                                std::to_string(what.step) + ": keep what start returns, and wait for it")));
+        state_->stop(rank_,
+                     std::make_exception_ptr(usage_error(
+                         std::string(what.name) + " (" + what.strategy + ") was begun and dropped in schedule step " +
+                         std::to_string(what.step) + ": keep what start returns, and wait for it")));
     }
 
     void count(traffic moved) noexcept {
@@ -268,8 +268,8 @@ private:
         other.root = theirs.root.load();
         mismatch_error const error("the devices of a group called different collectives, their number " +
                                    std::to_string(calls_) + ": device " + std::to_string(rank_) + " called " +
-                                   told(own().buffers) + ", device " + std::to_string(source) + " called " + told(other) +
-                                   "; all must make the same calls in the same order");
+                                   told(own().buffers) + ", device " + std::to_string(source) + " called " +
+                                   told(other) + "; all must make the same calls in the same order");
         state_->stop(rank_, std::make_exception_ptr(error));
         state_->throw_stopped();
     }
@@ -307,10 +307,10 @@ private:
     std::shared_ptr<shared_state> state_;
     int rank_;
     int allocated_ = 0;
-    std::uint32_t base_ = 0;        ///< of the step count, when the current collective began
-    std::uint32_t calls_ = 0;       ///< collectives entered
-    std::uint64_t compared_ = 0;    ///< peers, a bit each, whose call agrees with the current one
-    bool inside_ = false;           ///< a collective
+    std::uint32_t base_ = 0;     ///< of the step count, when the current collective began
+    std::uint32_t calls_ = 0;    ///< collectives entered
+    std::uint64_t compared_ = 0; ///< peers, a bit each, whose call agrees with the current one
+    bool inside_ = false;        ///< a collective
     std::uint64_t training_step_ = 0;
     traffic moved_;
     std::array<host_memory, max_arenas> memory_;
