@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -129,6 +130,26 @@ TEST_SUITE("collective/misuse: ranks that differ") {
         } catch (deadline_error const& e) {
             CHECK(e.device() == 1);
         }
+    }
+}
+
+TEST_SUITE("collective/misuse: what may be given as a buffer") {
+    TEST_CASE("vectors, arrays, parts of them; nothing that is gone when the call returns, nothing that is constant") {
+        std::vector<float> numbers(8, 1.0f);
+        std::array<float, 8> copy{};
+        float plain[4] = {};
+        threads::group g(1);
+        g.run([&](comm& c) {
+            all_reduce<ring>(c, numbers, copy);
+            all_reduce<ring>(c, std::span(numbers).first(4), plain);
+            broadcast<chain>(c, plain);
+            barrier<dissemination>(c);
+        });
+        CHECK(copy[7] == 1.0f);
+        CHECK(plain[3] == 1.0f);
+        static_assert(buffer<std::vector<float>&> && buffer<std::vector<float> const&> && !buffer<std::vector<float>>);
+        static_assert(writable_buffer<std::span<float>> && !writable_buffer<std::vector<float> const&>);
+        static_assert(!buffer_of<std::vector<double>&, float>);
     }
 }
 

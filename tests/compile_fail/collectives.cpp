@@ -103,6 +103,18 @@ static_assert(proves<backwards, collective::all_to_all, 4>);
 static_assert(hierarchical<dissemination, ring>::depth == 2);
 #endif
 
+#if defined(WRONG_STRATEGY)
+// WRONG_STRATEGY: TRI0052: this strategy does not make this collective | strategy<trireme::binomial_tree>
+// | asked_for<
+// errors <= 2
+void add(threads::communicator& c, std::vector<float>& x) { all_reduce<binomial_tree>(c, x); }
+#endif
+
+#if defined(TEMPORARY)
+// TEMPORARY: no matching function for call to
+void add(threads::communicator& c) { all_reduce<ring>(c, std::vector<float>(10)); }
+#endif
+
 static_assert(proves<own, collective::broadcast, 4>);
 static_assert(proves<own, collective::all_gather, 4>);
 static_assert(proves<own, collective::barrier, 4>);

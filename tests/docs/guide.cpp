@@ -299,8 +299,8 @@ TEST_SUITE("docs/guide") {
         std::vector<float> sums(4);
         group.run([&](threads::communicator& me) { // the same function on every rank, in a thread of its own
             std::vector<float> mine(100, static_cast<float>(me.rank() + 1)), largest(100);
-            all_reduce<ring>(me, std::span<float const>(mine), std::span(largest), op::max{});
-            all_reduce<ring>(me, std::span(mine)); // in place
+            all_reduce<ring>(me, mine, largest, op::max{});
+            all_reduce<ring>(me, mine); // in place
             sums[static_cast<std::size_t>(me.rank())] = mine[99] + largest[99];
         });
         // [/collective]

@@ -9,13 +9,17 @@
 
 namespace trireme {
 
-/// All-gather: afterwards block r of `out` is, on every rank, what rank r had for `in`. `out` has one block per rank.
-/// In place: the buffer's block r is rank r's.
+/// All-gather: afterwards block r of `output` is, on every rank, what rank r had for `input`. `output` has one block
+/// per rank. In place: the buffer's block r is rank r's.
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical. T is any type that may be
 /// copied as bytes. Throws as all_reduce; cost: traffic_of(schedule, rank, cut) between ranks.
-template<class Strategy, pull_communicator C, byte_copyable T>
-in_flight<T, detail::no_op, C> start_all_gather(C& comm, std::span<T const> in, std::span<T> out) {
+template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
+requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C> start_all_gather(C& comm, In&& input,
+                                                                                                    Out&& output) {
+    using T = element_of<In>;
+    std::span<T const> const in(input);
+    std::span<T> const out(output);
     auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
     if (out.size() != n * in.size())
         detail::wrong_size("all_gather", "output", out.size(),
@@ -26,8 +30,11 @@ in_flight<T, detail::no_op, C> start_all_gather(C& comm, std::span<T const> in, 
     call.in_from = r * in.size() * sizeof(T);
     return {comm, s, {out.size(), sizeof(T), s.chunks, comm.size()}, call, {}};
 }
-template<class Strategy, pull_communicator C, byte_copyable T>
-in_flight<T, detail::no_op, C> start_all_gather(C& comm, std::span<T> buffer) {
+template<class Strategy, pull_communicator C, writable_buffer Buffer>
+requires byte_copyable<element_of<Buffer>> in_flight<element_of<Buffer>, detail::no_op, C>
+start_all_gather(C& comm, Buffer&& whole) {
+    using T = element_of<Buffer>;
+    std::span<T> const buffer(whole);
     auto const n = static_cast<std::size_t>(comm.size());
     if (buffer.size() % n != 0)
         detail::wrong_size("all_gather", "buffer", buffer.size(), "a multiple of the " + std::to_string(n) + " ranks");
@@ -40,13 +47,11 @@ in_flight<T, detail::no_op, C> start_all_gather(C& comm, std::span<T> buffer) {
             {}};
 }
 
-template<class Strategy, pull_communicator C, byte_copyable T>
-void all_gather(C& comm, std::span<T const> in, std::span<T> out) {
-    start_all_gather<Strategy>(comm, in, out).wait();
-}
-template<class Strategy, pull_communicator C, byte_copyable T>
-void all_gather(C& comm, std::span<T> buffer) {
-    start_all_gather<Strategy>(comm, buffer).wait();
-}
+template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
+requires byte_copyable<element_of<In>>
+void all_gather(C& comm, In&& input, Out&& output) { start_all_gather<Strategy>(comm, input, output).wait(); }
+template<class Strategy, pull_communicator C, writable_buffer Buffer>
+requires byte_copyable<element_of<Buffer>>
+void all_gather(C& comm, Buffer&& whole) { start_all_gather<Strategy>(comm, whole).wait(); }
 
 } // namespace trireme

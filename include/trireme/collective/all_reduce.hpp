@@ -9,14 +9,20 @@
 
 namespace trireme {
 
-/// All-reduce: afterwards `out` holds, on every rank, the sum (or what `Op` says) of all ranks' `in`, the same bits
-/// everywhere. All ranks of the group call it with buffers of one size; `in` and `out` may be the same buffer.
+/// All-reduce: afterwards `output` holds, on every rank, the sum (or what `Op` says) of all ranks' `input`, the same
+/// bits everywhere. All ranks of the group call it with buffers of one size; `input` and `output` may be the same
+/// buffer.
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, double_binary_tree, chain, hierarchical.
 /// Throws usage_error (sizes; a strategy that is no all-reduce), mismatch_error, deadline_error, group_stopped. Cost:
 /// traffic_of(schedule, rank, elements, sizeof(T)) between ranks; no allocation after the strategy's first use.
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-in_flight<T, Op, C> start_all_reduce(C& comm, std::span<T const> in, std::span<T> out, Op = {}) {
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
+requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_all_reduce(C& comm, In&& input, Out&& output,
+                                                                                     Op = {}) {
+    using T = element_of<In>;
+    std::span<T const> const in(input);
+    std::span<T> const out(output);
     if (in.size() != out.size())
         detail::wrong_size("all_reduce", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
     auto const s = proved_schedule<Strategy, collective::all_reduce>(comm.size(), 0, detail::groups_of(comm));
@@ -27,18 +33,22 @@ in_flight<T, Op, C> start_all_reduce(C& comm, std::span<T const> in, std::span<T
             detail::call_of<T, Op>(collective::all_reduce, s, in.size(), in.data(), out.data()),
             {0, out.size()}};
 }
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-in_flight<T, Op, C> start_all_reduce(C& comm, std::span<T> buffer, Op o = {}) {
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, writable_buffer Buffer>
+requires reducible<element_of<Buffer>> in_flight<element_of<Buffer>, Op, C> start_all_reduce(C& comm, Buffer&& whole,
+                                                                                             Op o = {}) {
+    using T = element_of<Buffer>;
+    std::span<T> const buffer(whole);
     return start_all_reduce<Strategy>(comm, std::span<T const>(buffer), buffer, o);
 }
 
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-void all_reduce(C& comm, std::span<T const> in, std::span<T> out, Op o = {}) {
-    start_all_reduce<Strategy>(comm, in, out, o).wait();
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
+requires reducible<element_of<In>>
+void all_reduce(C& comm, In&& input, Out&& output, Op o = {}) {
+    start_all_reduce<Strategy>(comm, input, output, o).wait();
 }
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-void all_reduce(C& comm, std::span<T> buffer, Op o = {}) {
-    start_all_reduce<Strategy>(comm, buffer, o).wait();
-}
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, writable_buffer Buffer>
+requires reducible<element_of<Buffer>>
+void all_reduce(C& comm, Buffer&& whole, Op o = {}) { start_all_reduce<Strategy>(comm, whole, o).wait(); }
 
 } // namespace trireme

@@ -9,11 +9,16 @@
 
 namespace trireme {
 
-/// All-to-all: block q of rank r's `in` becomes block r of rank q's `out`. Both have one block per rank and lie apart.
+/// All-to-all: block q of rank r's `input` becomes block r of rank q's `output`. Both have one block per rank and lie
+/// apart.
 ///
 /// Strategies: direct. T is any type that may be copied as bytes. Throws usage_error (sizes), and as all_reduce.
-template<class Strategy, pull_communicator C, byte_copyable T>
-in_flight<T, detail::no_op, C> start_all_to_all(C& comm, std::span<T const> in, std::span<T> out) {
+template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
+requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C> start_all_to_all(C& comm, In&& input,
+                                                                                                    Out&& output) {
+    using T = element_of<In>;
+    std::span<T const> const in(input);
+    std::span<T> const out(output);
     auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
     if (in.size() % n != 0)
         detail::wrong_size("all_to_all", "input", in.size(), "a multiple of the " + std::to_string(n) + " ranks");
@@ -31,9 +36,8 @@ in_flight<T, detail::no_op, C> start_all_to_all(C& comm, std::span<T const> in, 
             {}};
 }
 
-template<class Strategy, pull_communicator C, byte_copyable T>
-void all_to_all(C& comm, std::span<T const> in, std::span<T> out) {
-    start_all_to_all<Strategy>(comm, in, out).wait();
-}
+template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
+requires byte_copyable<element_of<In>>
+void all_to_all(C& comm, In&& input, Out&& output) { start_all_to_all<Strategy>(comm, input, output).wait(); }
 
 } // namespace trireme

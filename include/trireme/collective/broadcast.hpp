@@ -13,8 +13,11 @@ namespace trireme {
 ///
 /// Strategies: direct, binomial_tree, double_binary_tree, chain, hierarchical. T is any type that may be copied as
 /// bytes. Throws usage_error (no such root), and as all_reduce.
-template<class Strategy, pull_communicator C, byte_copyable T>
-in_flight<T, detail::no_op, C> start_broadcast(C& comm, std::span<T> buffer, int root = 0) {
+template<class Strategy, pull_communicator C, writable_buffer Buffer>
+requires byte_copyable<element_of<Buffer>> in_flight<element_of<Buffer>, detail::no_op, C>
+start_broadcast(C& comm, Buffer&& whole, int root = 0) {
+    using T = element_of<Buffer>;
+    std::span<T> const buffer(whole);
     detail::check_root("broadcast", root, comm.size());
     auto const s = proved_schedule<Strategy, collective::broadcast>(comm.size(), root, detail::groups_of(comm));
     return {comm,
@@ -25,9 +28,8 @@ in_flight<T, detail::no_op, C> start_broadcast(C& comm, std::span<T> buffer, int
             {}};
 }
 
-template<class Strategy, pull_communicator C, byte_copyable T>
-void broadcast(C& comm, std::span<T> buffer, int root = 0) {
-    start_broadcast<Strategy>(comm, buffer, root).wait();
-}
+template<class Strategy, pull_communicator C, writable_buffer Buffer>
+requires byte_copyable<element_of<Buffer>>
+void broadcast(C& comm, Buffer&& whole, int root = 0) { start_broadcast<Strategy>(comm, whole, root).wait(); }
 
 } // namespace trireme

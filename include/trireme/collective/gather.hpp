@@ -9,13 +9,17 @@
 
 namespace trireme {
 
-/// Gather: afterwards block r of the root's `out` is what rank r had for `in`. The others' `out` may be empty where the
-/// strategy writes nothing there (direct), else it is scratch of the root's size.
+/// Gather: afterwards block r of the root's `output` is what rank r had for `input`. The others' `output` may be empty
+/// where the strategy writes nothing there (direct), else it is scratch of the root's size.
 ///
 /// Strategies: direct, binomial_tree. T is any type that may be copied as bytes. Throws usage_error (sizes, no such
 /// root), and as all_reduce.
-template<class Strategy, pull_communicator C, byte_copyable T>
-in_flight<T, detail::no_op, C> start_gather(C& comm, std::span<T const> in, std::span<T> out, int root = 0) {
+template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
+requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C>
+start_gather(C& comm, In&& input, Out&& output, int root = 0) {
+    using T = element_of<In>;
+    std::span<T const> const in(input);
+    std::span<T> const out(output);
     detail::check_root("gather", root, comm.size());
     auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
     auto const all = n * in.size();
@@ -32,9 +36,10 @@ in_flight<T, detail::no_op, C> start_gather(C& comm, std::span<T const> in, std:
     return {comm, s, {all, sizeof(T), s.chunks, comm.size()}, call, {}};
 }
 
-template<class Strategy, pull_communicator C, byte_copyable T>
-void gather(C& comm, std::span<T const> in, std::span<T> out, int root = 0) {
-    start_gather<Strategy>(comm, in, out, root).wait();
+template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
+requires byte_copyable<element_of<In>>
+void gather(C& comm, In&& input, Out&& output, int root = 0) {
+    start_gather<Strategy>(comm, input, output, root).wait();
 }
 
 } // namespace trireme

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <ranges>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -20,6 +21,22 @@ namespace trireme {
 /// What collectives that only move data can work with: they copy bytes.
 template<class T>
 concept byte_copyable = std::is_trivially_copyable_v<T> && sizeof(T) <= cache_line;
+
+/// Numbers one behind the other that outlive the call: a vector or an array that has a name, a span. A temporary one
+/// would be gone while others still read it.
+template<class B>
+concept buffer = std::ranges::contiguous_range<B> && std::ranges::sized_range<B> && std::ranges::borrowed_range<B>;
+
+template<class B>
+using element_of = std::ranges::range_value_t<B>;
+
+/// One of T, to be written to.
+template<class B, class T>
+concept buffer_of = buffer<B> && std::same_as<element_of<B>, T> &&
+    !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<B>>>;
+
+template<class B>
+concept writable_buffer = buffer_of<B, element_of<B>>;
 
 template<class T>
 inline constexpr char const* dtype_name = "bytes";
@@ -84,7 +101,7 @@ constexpr output_part written_by(schedule const& s, int rank) noexcept {
 template<class T, class Op, pull_communicator C>
 class [[nodiscard("a collective that has begun must be waited for: keep this value and call its wait()")]] in_flight {
 public:
-    in_flight(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide)
+    in_flight(C & comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide)
         : comm_(comm), divide_(divide), out_(reinterpret_cast<T*>(call.out)),
           divisor_(std::same_as<Op, op::avg> ? s.ranks : 1), at_once_(divisor_ != 1 && detail::adds_at_once(s)),
           run_(comm, s, cut, call, detail::adder<Op>{at_once_ ? divisor_ : 1}) {}
@@ -118,7 +135,7 @@ public:
 
 private:
     template<class F>
-    bool guarded(F&& f) {
+    bool guarded(F && f) {
         try {
             return f();
         } catch (...) { // said by an exception; the destructor need not say it again

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/words.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/verify.hpp>
 
@@ -14,24 +15,55 @@
 
 namespace trireme {
 
+template<class... Where>
+struct strategy_makes_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0052: this strategy does not make this collective: choose one that the collective's documentation "
+                  "names, or give your own a static member function of the collective's name");
+};
+
+/// A word of that message.
+template<collective>
+struct asked_for;
+
+namespace detail {
+
+template<class Strategy, collective Goal, bool Makes>
+struct makes_check {
+    using type = no_rule;
+};
+template<class Strategy, collective Goal>
+struct makes_check<Strategy, Goal, false> {
+    using type = strategy_makes_rule<strategy<Strategy>, asked_for<Goal>>;
+};
+
+} // namespace detail
+
 /// The schedule of a strategy, proved for this number of ranks: the first time it is asked for, by the function that
 /// the compiler would use. Throws usage_error if the proof fails. Cost of the first time: that of `verify`, with its
 /// memory; later: a look at one bit. A schedule with another root is the same one turned round, and not proved again;
 /// one for given groups, or for more than 1024 ranks, is proved each time.
 template<class Strategy, collective Goal>
-requires makes<Strategy, Goal> schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}) {
-    auto const s = schedule_of<Strategy, Goal>(ranks, root, groups);
-    static std::array<std::atomic<std::uint64_t>, 16> proved{};
-    bool const kept = ranks > 0 && ranks < 1024 && groups.count == 0;
-    auto const word = static_cast<std::size_t>(ranks) / 64;
-    auto const bit = std::uint64_t{1} << (ranks % 64);
-    if (kept && (proved[word].load(std::memory_order_relaxed) & bit) != 0) return s;
-    if (auto const v = verify(Goal, s, ranks); !v.ok())
-        throw usage_error(std::string(name_of(Goal)) + " by " + s.name + " on " + std::to_string(ranks) + " ranks " +
-                          describe(v.fault) + " (rank " + std::to_string(v.rank) + ", step " + std::to_string(v.step) +
-                          ", chunk " + std::to_string(v.chunk) + "): correct the strategy");
-    if (kept) proved[word].fetch_or(bit, std::memory_order_relaxed);
-    return s;
+schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}) {
+    using rule = typename detail::makes_check<Strategy, Goal, makes<Strategy, Goal>>::type;
+    static_assert(sizeof(rule) != 0);
+    if constexpr (makes<Strategy, Goal>) {
+        auto const s = schedule_of<Strategy, Goal>(ranks, root, groups);
+        static std::array<std::atomic<std::uint64_t>, 16> proved{};
+        bool const kept = ranks > 0 && ranks < 1024 && groups.count == 0;
+        auto const word = static_cast<std::size_t>(ranks) / 64;
+        auto const bit = std::uint64_t{1} << (ranks % 64);
+        if (kept && (proved[word].load(std::memory_order_relaxed) & bit) != 0) return s;
+        if (auto const v = verify(Goal, s, ranks); !v.ok())
+            throw usage_error(std::string(name_of(Goal)) + " by " + s.name + " on " + std::to_string(ranks) +
+                              " ranks " + describe(v.fault) + " (rank " + std::to_string(v.rank) + ", step " +
+                              std::to_string(v.step) + ", chunk " + std::to_string(v.chunk) +
+                              "): correct the strategy");
+        if (kept) proved[word].fetch_or(bit, std::memory_order_relaxed);
+        return s;
+    } else {
+        return {};
+    }
 }
 
 } // namespace trireme

@@ -9,13 +9,18 @@
 
 namespace trireme {
 
-/// Reduce: afterwards the root's `out` holds the sum of all ranks' `in`; the others' `out`, of the same size, is
-/// scratch. `in` and `out` may be the same buffer.
+/// Reduce: afterwards the root's `output` holds the sum of all ranks' `input`; the others' `output`, of the same size,
+/// is scratch. `input` and `output` may be the same buffer.
 ///
 /// Strategies: direct, binomial_tree, double_binary_tree, chain, hierarchical. Throws usage_error (sizes, no such
 /// root), and as all_reduce.
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-in_flight<T, Op, C> start_reduce(C& comm, std::span<T const> in, std::span<T> out, int root = 0, Op = {}) {
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
+requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce(C& comm, In&& input, Out&& output,
+                                                                                 int root = 0, Op = {}) {
+    using T = element_of<In>;
+    std::span<T const> const in(input);
+    std::span<T> const out(output);
     detail::check_root("reduce", root, comm.size());
     if (in.size() != out.size())
         detail::wrong_size("reduce", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
@@ -27,18 +32,22 @@ in_flight<T, Op, C> start_reduce(C& comm, std::span<T const> in, std::span<T> ou
             detail::call_of<T, Op>(collective::reduce, s, in.size(), in.data(), out.data()),
             {0, comm.rank() == root ? out.size() : 0}};
 }
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-in_flight<T, Op, C> start_reduce(C& comm, std::span<T> buffer, int root = 0, Op o = {}) {
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, writable_buffer Buffer>
+requires reducible<element_of<Buffer>> in_flight<element_of<Buffer>, Op, C> start_reduce(C& comm, Buffer&& whole,
+                                                                                         int root = 0, Op o = {}) {
+    using T = element_of<Buffer>;
+    std::span<T> const buffer(whole);
     return start_reduce<Strategy>(comm, std::span<T const>(buffer), buffer, root, o);
 }
 
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-void reduce(C& comm, std::span<T const> in, std::span<T> out, int root = 0, Op o = {}) {
-    start_reduce<Strategy>(comm, in, out, root, o).wait();
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
+requires reducible<element_of<In>>
+void reduce(C& comm, In&& input, Out&& output, int root = 0, Op o = {}) {
+    start_reduce<Strategy>(comm, input, output, root, o).wait();
 }
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-void reduce(C& comm, std::span<T> buffer, int root = 0, Op o = {}) {
-    start_reduce<Strategy>(comm, buffer, root, o).wait();
-}
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, writable_buffer Buffer>
+requires reducible<element_of<Buffer>>
+void reduce(C& comm, Buffer&& whole, int root = 0, Op o = {}) { start_reduce<Strategy>(comm, whole, root, o).wait(); }
 
 } // namespace trireme

@@ -9,14 +9,19 @@
 
 namespace trireme {
 
-/// Reduce-scatter: afterwards rank r has block r of the sum of all ranks' `in`, which consists of one block per rank,
-/// all of one size. `out` is one block where the strategy writes no other (direct), else as large as `in`: the result
-/// is its block r, the rest is scratch. In place: the buffer's block r is the result, the rest is scratch.
+/// Reduce-scatter: afterwards rank r has block r of the sum of all ranks' `input`, which consists of one block per
+/// rank, all of one size. `output` is one block where the strategy writes no other (direct), else as large as `input`:
+/// the result is its block r, the rest is scratch. In place: the buffer's block r is the result, the rest is scratch.
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical.
 /// Throws and costs as all_reduce.
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-in_flight<T, Op, C> start_reduce_scatter(C& comm, std::span<T const> in, std::span<T> out, Op = {}) {
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
+requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce_scatter(C& comm, In&& input,
+                                                                                         Out&& output, Op = {}) {
+    using T = element_of<In>;
+    std::span<T const> const in(input);
+    std::span<T> const out(output);
     auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
     if (in.size() % n != 0)
         detail::wrong_size("reduce_scatter", "input", in.size(), "a multiple of the " + std::to_string(n) + " ranks");
@@ -33,18 +38,22 @@ in_flight<T, Op, C> start_reduce_scatter(C& comm, std::span<T const> in, std::sp
     auto const result = one_block ? 0 : r * block;
     return {comm, s, {in.size(), sizeof(T), s.chunks, comm.size()}, call, {result, result + block}};
 }
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-in_flight<T, Op, C> start_reduce_scatter(C& comm, std::span<T> buffer, Op o = {}) {
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, writable_buffer Buffer>
+requires reducible<element_of<Buffer>> in_flight<element_of<Buffer>, Op, C>
+start_reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
+    using T = element_of<Buffer>;
+    std::span<T> const buffer(whole);
     return start_reduce_scatter<Strategy>(comm, std::span<T const>(buffer), buffer, o);
 }
 
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-void reduce_scatter(C& comm, std::span<T const> in, std::span<T> out, Op o = {}) {
-    start_reduce_scatter<Strategy>(comm, in, out, o).wait();
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
+requires reducible<element_of<In>>
+void reduce_scatter(C& comm, In&& input, Out&& output, Op o = {}) {
+    start_reduce_scatter<Strategy>(comm, input, output, o).wait();
 }
-template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, reducible T>
-void reduce_scatter(C& comm, std::span<T> buffer, Op o = {}) {
-    start_reduce_scatter<Strategy>(comm, buffer, o).wait();
-}
+template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, writable_buffer Buffer>
+requires reducible<element_of<Buffer>>
+void reduce_scatter(C& comm, Buffer&& whole, Op o = {}) { start_reduce_scatter<Strategy>(comm, whole, o).wait(); }
 
 } // namespace trireme

@@ -96,7 +96,7 @@ struct reduction_register<bf16> {
     }
 };
 
-/// own and the sources, in order, into `out` and, the same, into the copies. The result of one register is complete
+/// own and the sources, in order, into `output` and, the same, into the copies. The result of one register is complete
 /// before the next is begun, so that each number is read once and written once per copy. `divisor` is 1 but for
 /// averages.
 template<class Op, class T>

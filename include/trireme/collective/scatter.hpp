@@ -9,15 +9,18 @@
 
 namespace trireme {
 
-/// Scatter: afterwards every rank's `out` holds its block of the root's `in`, which has one block per rank; the others'
-/// `in` is not looked at. `out` is one block where the strategy writes no other (direct), else one per rank: the result
-/// is its block r, the rest is scratch.
+/// Scatter: afterwards every rank's `output` holds its block of the root's `input`, which has one block per rank; the
+/// others' `input` is not looked at. `output` is one block where the strategy writes no other (direct), else one per
+/// rank: the result is its block r, the rest is scratch.
 ///
 /// Strategies: direct, binomial_tree. T is any type that may be copied as bytes. Throws usage_error (sizes, no such
 /// root), and as all_reduce.
-template<class Strategy, pull_communicator C, byte_copyable T>
-in_flight<T, detail::no_op, C> start_scatter(C& comm, std::span<T const> in, std::span<T> out, std::size_t block,
-                                             int root = 0) {
+template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
+requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C>
+start_scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0) {
+    using T = element_of<In>;
+    std::span<T const> const in(input);
+    std::span<T> const out(output);
     detail::check_root("scatter", root, comm.size());
     auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
     auto const s = proved_schedule<Strategy, collective::scatter>(comm.size(), root, detail::groups_of(comm));
@@ -36,9 +39,10 @@ in_flight<T, detail::no_op, C> start_scatter(C& comm, std::span<T const> in, std
     return {comm, s, {n * block, sizeof(T), s.chunks, comm.size()}, call, {}};
 }
 
-template<class Strategy, pull_communicator C, byte_copyable T>
-void scatter(C& comm, std::span<T const> in, std::span<T> out, std::size_t block, int root = 0) {
-    start_scatter<Strategy>(comm, in, out, block, root).wait();
+template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
+requires byte_copyable<element_of<In>>
+void scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0) {
+    start_scatter<Strategy>(comm, input, output, block, root).wait();
 }
 
 } // namespace trireme
