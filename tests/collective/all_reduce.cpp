@@ -110,7 +110,10 @@ struct dawdling {
         return inner.shared<T>(a, rank);
     }
     void enter(collective_call const& call) { dawdle(), inner.enter(call); }
-    collective_call const& call_of(int rank) const { return inner.call_of(rank); }
+    collective_call const& call_of(int rank) { return dawdle(), inner.call_of(rank); }
+    void resume() { inner.resume(), dawdle(); }
+    void pause() { dawdle(), inner.pause(); }
+    void withdraw() { dawdle(), inner.withdraw(); }
     bool has_completed(int source, int after) { return dawdle(), inner.has_completed(source, after); }
     void abandon(operation const& what) { inner.abandon(what); }
     void wait_for(int source, int after, operation const& what) { inner.wait_for(source, after, what), dawdle(); }

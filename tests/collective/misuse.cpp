@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -193,6 +194,33 @@ TEST_SUITE("collective/misuse: collectives in flight") {
             second.wait();
         });
         CHECK(says(text, "called all_reduce while its all_reduce was in flight: wait for that first"));
+    }
+}
+
+TEST_SUITE("collective/misuse: buffers of a call that an error ends") {
+    TEST_CASE("are read by nobody once the call has thrown, so that they can be freed") {
+        watchdog const guard("freed");
+        for (int round = 0; round < 20; ++round) {
+            threads::group g(3, std::chrono::seconds(20));
+            try {
+                g.run([round](comm& c) {
+                    for (int call = 0;; ++call) {
+                        std::vector<float> x(100000, 1.0f); // gone when the call throws
+                        if (c.rank() == 2 && call == round % 5) {
+                            auto pending = start_all_reduce<ring>(c, x);
+                            for (int i = 0; i < round && !pending.advance(); ++i) {}
+                            throw std::runtime_error("enough");
+                        }
+                        all_reduce<ring>(c, x);
+                        CHECK(x.front() == 3.0f);
+                    }
+                });
+                FAIL("nothing was thrown");
+            } catch (device_error const& e) {
+                CHECK(e.device() == 2);
+                CHECK(says(e.what(), "enough"));
+            }
+        }
     }
 }
 

@@ -108,16 +108,16 @@ public:
     in_flight(in_flight const&) = delete;
     in_flight& operator=(in_flight const&) = delete;
     ~in_flight() {
-        // while an exception passes, that one is the reason, and the group hears of it by itself
-        if (!over_ && std::uncaught_exceptions() == exceptions_) comm_.abandon(run_.now());
+        if (over_) return;
+        if (std::uncaught_exceptions() == exceptions_)
+            comm_.abandon(run_.now());
+        else
+            comm_.withdraw(); // the exception that passes is the reason
     }
 
     /// Performs the steps that need not wait; true if nothing is left but to call `wait`.
     bool advance() {
-        return guarded([&] {
-            while (!run_.done() && run_.try_step()) {}
-            return run_.done();
-        });
+        return guarded([&] { return run_.advance(); });
     }
 
     /// Performs what is left. Throws deadline_error, mismatch_error or group_stopped; the buffers then hold partial

@@ -104,7 +104,7 @@ TRIREME_NOINLINE void reduce_into(T* out, T* const* copies, int copy_count, T co
                                   int source_count, std::size_t n, int divisor) noexcept {
     using lanes = reduction_register<T>;
     using vector = typename lanes::vector;
-    auto const number = [&](std::size_t i, auto count) [[gnu::always_inline]] {
+    auto const number = [&](std::size_t i, auto count) {
         auto sum = lanes::load(own + i, count);
         for (int k = 0; k < source_count; ++k) sum = lanes::rounded(Op::apply(sum, lanes::load(sources[k] + i, count)));
         if (divisor != 1) sum = sum / vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));

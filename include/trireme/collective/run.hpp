@@ -53,7 +53,37 @@ public:
     bool done() const noexcept { return at_ == schedule_.steps; }
     operation now() const noexcept { return {call_.name, schedule_.name, at_}; }
 
-    /// Performs the next step, waiting for its sources.
+    /// Performs the steps that need not wait; says whether none is left.
+    bool advance() {
+        moving([&] {
+            while (!done() && try_step()) {}
+        });
+        comm_.pause();
+        return done();
+    }
+
+    /// Performs what is left, and leaves.
+    void finish() {
+        moving([&] {
+            while (!done()) step();
+        });
+        comm_.leave(schedule_.steps);
+    }
+
+private:
+    static constexpr int most = 256; // ranks of a group that can add at once
+
+    template<class Steps>
+    void moving(Steps steps) {
+        comm_.resume();
+        try {
+            steps();
+        } catch (...) { // the caller may free its buffers, which peers may be reading
+            comm_.withdraw();
+            throw;
+        }
+    }
+
     void step() {
         auto const s = schedule_.at(comm_.rank(), at_);
         if (s.kind != step_kind::idle)
@@ -61,7 +91,6 @@ public:
         perform(s);
     }
 
-    /// Performs the next step if it need not wait; says whether it did.
     bool try_step() {
         auto const s = schedule_.at(comm_.rank(), at_);
         if (s.kind != step_kind::idle)
@@ -70,15 +99,6 @@ public:
         perform(s);
         return true;
     }
-
-    /// Performs what is left, and leaves.
-    void finish() {
-        while (!done()) step();
-        comm_.leave(schedule_.steps);
-    }
-
-private:
-    static constexpr int most = 256; // ranks of a group that can add at once
 
     void perform(collective_step const& s) {
         if (reads(s.kind)) {

@@ -55,18 +55,23 @@ concept communicator = requires(C& c, C const& cc, std::size_t bytes) {
 
 /// A communicator whose ranks can read each other's memory. A collective is `enter`, then for every step of its
 /// schedule `wait_for` its sources (or asking whether they `have_completed`), reading and writing through the addresses
-/// of their `call_of`, `count` what moved, and `complete` the step; then `leave`. `abandon` is for a rank that will not
-/// go on. All waits compare what the ranks have called, and end with a mismatch_error if it differs.
+/// of their `call_of`, `count` what moved, and `complete` the step; then `leave`. Peers' buffers are used only between
+/// `resume` and `pause` or `leave`. A rank that an exception takes out of a collective has to `withdraw`, one that will
+/// not go on to `abandon` it: both stop the group, and return when the rank's own buffers are free. All waits compare
+/// what the ranks have called, and end with a mismatch_error if it differs.
 template<class C>
 concept pull_communicator = communicator<C> &&
     requires(C& c, C const& cc, arena const& a, collective_call const& call, int i, operation const& o, traffic t) {
     { cc.template peer<float>(a, i) } -> std::same_as<float const*>;
     c.enter(call);
-    { cc.call_of(i) } -> std::same_as<collective_call const&>;
+    { c.call_of(i) } -> std::same_as<collective_call const&>;
+    c.resume();
+    c.pause();
     c.wait_for(i, i, o);
     { c.has_completed(i, i) } -> std::same_as<bool>;
     c.complete(i);
     c.leave(i);
+    c.withdraw();
     c.abandon(o);
     c.count(t);
 };

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace trireme::threads {
@@ -31,6 +32,30 @@ struct published_call {
     std::atomic<int> root{0};
     std::atomic<std::uint64_t> elements{0};
     std::atomic<char const*> name{""}, strategy{""}, op{""}, dtype{""};
+
+    void publish(std::uint32_t n, collective_call const& c) noexcept {
+        number.store(n, std::memory_order_relaxed);
+        auto constexpr after = std::memory_order_release; // who sees one of these sees the number, too
+        root.store(c.root, after);
+        elements.store(c.elements, after);
+        name.store(c.name, after);
+        strategy.store(c.strategy, after);
+        op.store(c.op, after);
+        dtype.store(c.dtype, after);
+    }
+
+    /// What is compared; belongs to `number` if that is the same before and after.
+    collective_call read() const noexcept {
+        auto constexpr before = std::memory_order_acquire;
+        collective_call c;
+        c.root = root.load(before);
+        c.elements = elements.load(before);
+        c.name = name.load(before);
+        c.strategy = strategy.load(before);
+        c.op = op.load(before);
+        c.dtype = dtype.load(before);
+        return c;
+    }
 };
 
 /// What one rank shows its peers. Written by its owner (`issued`: by rank 0), read by the others after a wait.
@@ -42,6 +67,7 @@ struct shared_slot {
     progress finished;                      ///< jobs it has come back from
     std::atomic<int> waits_for{-1};         ///< the rank it sleeps for, -1 if it computes
     std::array<void*, max_arenas> arenas{}; ///< where its arenas begin
+    alignas(cache_line) std::atomic<bool> moving{false}; ///< may read from its peers' buffers, and write to them
 };
 
 /// The part of a group that its ranks share. It outlives the group if a device is still stuck in it.
@@ -54,7 +80,8 @@ public:
     shared_slot& slot(int rank) noexcept { return slots_[static_cast<std::size_t>(rank)]; }
     std::atomic<bool> const& stopped() const noexcept { return stopped_; }
 
-    /// Stops the group: every wait, present and future, ends. The first reason is kept.
+    /// Stops the group: every wait, present and future, ends. The first reason is kept; a null one leaves the place to
+    /// the next.
     void stop(int rank, std::exception_ptr why) noexcept {
         {
             std::lock_guard const lock(mutex_);
@@ -91,6 +118,7 @@ public:
         auto const why = why_;
         auto const rank = culprit_;
         lock.unlock();
+        if (why == nullptr) throw group_stopped(); // the exception was caught by the function that had caused it
         try {
             std::rethrow_exception(why);
         } catch (deadline_error const&) {
@@ -167,25 +195,29 @@ public:
         inside_ = true;
         compared_ = 0;
         auto& here = own();
-        auto constexpr relaxed = std::memory_order_relaxed; // the step count, stored last, carries the rest
-        here.call.number.store(++calls_, relaxed);
-        here.call.root.store(call.root, relaxed);
-        here.call.elements.store(call.elements, relaxed);
-        here.call.name.store(call.name, relaxed);
-        here.call.strategy.store(call.strategy, relaxed);
-        here.call.op.store(call.op, relaxed);
-        here.call.dtype.store(call.dtype, relaxed);
+        here.call.publish(++calls_, call);
         here.buffers = call;
         here.steps.advance_to(base_ + 1);
     }
 
-    /// What a peer has called with, once a wait for it has returned.
-    collective_call const& call_of(int rank) const noexcept { return state_->slot(rank).buffers; }
+    /// From here until `pause` or `leave` this rank may use its peers' buffers.
+    void resume() noexcept { own().moving.store(true, std::memory_order_seq_cst); }
+    void pause() noexcept { own().moving.store(false, std::memory_order_release); }
+
+    /// Where a peer has its numbers, once a wait for it has returned; for a peer's own call the same as this rank's, or
+    /// there is nothing of it to be read. Throws if it is another, or if the group has been stopped.
+    collective_call const& call_of(int source) {
+        // in this order after `resume`: who stops the group and then finds that nothing moves may free its buffers
+        if (state_->stopped().load(std::memory_order_seq_cst)) state_->throw_stopped();
+        if (!compare(source)) disagree(source);
+        return state_->slot(source).buffers;
+    }
 
     void complete(int step) noexcept { own().steps.advance_to(base_ + 2 + static_cast<std::uint32_t>(step)); }
     void leave(int steps) noexcept {
         base_ += static_cast<std::uint32_t>(steps) + 1;
         inside_ = false;
+        pause();
     }
 
     /// Waits until `source` has completed `after` steps of the collective that this rank has entered.
@@ -210,13 +242,25 @@ public:
         return theirs.reached(base_ + 1 + static_cast<std::uint32_t>(after));
     }
 
-    /// Stops the group: this rank has begun a collective and will not go on.
-    void abandon(operation const& what) noexcept {
+    /// Leaves a collective that an exception ends here: stops the group, and returns when no peer uses this rank's
+    /// buffers any more, so that they can be freed. At the latest after the deadline.
+    void withdraw() noexcept {
         inside_ = false;
+        pause();
+        if (!state_->stopped().load()) state_->stop(rank_, nullptr); // the exception follows
+        auto const limit = deadline::in(state_->wait_limit);
+        for (int r = 0; r < size(); ++r)
+            while (r != rank_ && state_->slot(r).moving.load(std::memory_order_seq_cst) && !limit.passed())
+                std::this_thread::yield();
+    }
+
+    /// The same for a rank that has begun a collective and will not go on.
+    void abandon(operation const& what) noexcept {
         state_->stop(rank_,
                      std::make_exception_ptr(usage_error(
                          std::string(what.name) + " (" + what.strategy + ") was begun and dropped in schedule step " +
                          std::to_string(what.step) + ": keep what start returns, and wait for it")));
+        withdraw();
     }
 
     void count(traffic moved) noexcept {
@@ -238,38 +282,35 @@ public:
 private:
     shared_slot& own() const noexcept { return state_->slot(rank_); }
 
-    /// Throws on all ranks if `source` has called another collective than this rank, or the same otherwise.
-    void compare(int source) {
+    /// Throws on all ranks if `source` has called another collective than this rank, or the same otherwise. False if it
+    /// is in a later one: then it has agreed with those it had to wait for.
+    bool compare(int source) {
         auto const bit = std::uint64_t{1} << (source % 64);
-        if (source < 64 && (compared_ & bit) != 0) return;
-        auto constexpr relaxed = std::memory_order_relaxed;
-        auto const& theirs = state_->slot(source).call;
+        if (source < 64 && (compared_ & bit) != 0) return true;
+        auto const& call = state_->slot(source).call;
         auto const& mine = own().buffers;
-        if (theirs.number.load(relaxed) != calls_) return; // it is ahead, so it agreed with those it had to wait for
-        bool const same = same_text(theirs.name.load(relaxed), mine.name) &&
-                          same_text(theirs.strategy.load(relaxed), mine.strategy) &&
-                          same_text(theirs.op.load(relaxed), mine.op) &&
-                          same_text(theirs.dtype.load(relaxed), mine.dtype) &&
-                          theirs.elements.load(relaxed) == mine.elements && theirs.root.load(relaxed) == mine.root;
-        if (!same && theirs.number.load(relaxed) == calls_) disagree(source);
-        compared_ |= bit;
+        if (call.number.load(std::memory_order_acquire) != calls_) return false;
+        auto const theirs = call.read();
+        bool const same = same_text(theirs.name, mine.name) && same_text(theirs.strategy, mine.strategy) &&
+                          same_text(theirs.op, mine.op) && same_text(theirs.dtype, mine.dtype) &&
+                          theirs.elements == mine.elements && theirs.root == mine.root;
+        if (call.number.load(std::memory_order_relaxed) != calls_) return false;
+        if (!same) disagree(source);
+        compared_ |= source < 64 ? bit : 0;
+        return true;
     }
 
     static bool same_text(char const* a, char const* b) noexcept { return a == b || std::strcmp(a, b) == 0; }
 
-    TRIREME_NOINLINE void disagree(int source) {
-        auto const& theirs = state_->slot(source).call;
-        collective_call other;
-        other.name = theirs.name.load();
-        other.strategy = theirs.strategy.load();
-        other.op = theirs.op.load();
-        other.dtype = theirs.dtype.load();
-        other.elements = theirs.elements.load();
-        other.root = theirs.root.load();
+    [[noreturn]] TRIREME_NOINLINE void disagree(int source) {
+        auto const& call = state_->slot(source).call;
+        auto const number = call.number.load(std::memory_order_acquire);
         mismatch_error const error("the devices of a group called different collectives, their number " +
                                    std::to_string(calls_) + ": device " + std::to_string(rank_) + " called " +
                                    told(own().buffers) + ", device " + std::to_string(source) + " called " +
-                                   told(other) + "; all must make the same calls in the same order");
+                                   told(call.read()) +
+                                   (number == calls_ ? "" : " as its number " + std::to_string(number)) +
+                                   "; all must make the same calls in the same order");
         state_->stop(rank_, std::make_exception_ptr(error));
         state_->throw_stopped();
     }
@@ -287,7 +328,9 @@ private:
                                          [&] { here.waits_for.store(source, std::memory_order_release); });
         if (outcome == progress::outcome::late) {
             auto const guilty = state_->culprit(source); // before this rank stops being part of the chain
-            throw deadline_error(guilty, late_message(guilty, source, what));
+            deadline_error const error(guilty, late_message(guilty, source, what));
+            state_->stop(guilty, std::make_exception_ptr(error));
+            throw error;
         }
         here.waits_for.store(-1, std::memory_order_release);
         if (outcome == progress::outcome::stopped) state_->throw_stopped();
