@@ -47,6 +47,8 @@
 #include <trireme/layer/summary.hpp>
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/tensor_rules.hpp>
+#include <trireme/schedule/collective/best_of.hpp>
 #include <trireme/schedule/collective/bidirectional_ring.hpp>
 #include <trireme/schedule/collective/binomial_tree.hpp>
 #include <trireme/schedule/collective/chain.hpp>
@@ -57,6 +59,7 @@
 #include <trireme/schedule/collective/recursive_halving_doubling.hpp>
 #include <trireme/schedule/collective/ring.hpp>
 #include <trireme/schedule/cost.hpp>
+#include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/verify.hpp>
 #include <trireme/trainer/trainer.hpp>
 

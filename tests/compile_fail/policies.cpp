@@ -91,6 +91,29 @@ using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 0>>;
 // NO_STRATEGY: TRI0026 | my_ring
 // errors <= 1
 using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<my_ring>>;
+#elif defined(STRATEGY_WITHOUT_TENSORS)
+// STRATEGY_WITHOUT_TENSORS: TRI0053 | for_tensors<Which, Strategy> | gets< | ring
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<direct, ring>>;
+#elif defined(TENSORS_WITHOUT_ALL_REDUCE)
+// TENSORS_WITHOUT_ALL_REDUCE: TRI0053 | dissemination
+// errors <= 1
+using program =
+    trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<direct, for_tensors<in_layer<0>, dissemination>>>;
+#elif defined(TENSORS_OF_ONE_COPY)
+// TENSORS_OF_ONE_COPY: TRI0045 | for_tensors<
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, hold_weights<once>,
+                        reduce_by<direct, for_tensors<in_layer<1>, ring>>>;
+#elif defined(TENSORS_OF_A_FIXED_TREE)
+// TENSORS_OF_A_FIXED_TREE: TRI0023 | for_tensors< | reproducible<
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reproducible<fixed_tree, 4>,
+                        reduce_by<direct, for_tensors<in_layer<1>, ring>>>;
+#elif defined(NO_CANDIDATE)
+// NO_CANDIDATE: TRI0026 | dissemination
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<best_of<dissemination>>>;
 #elif defined(NO_NETWORK)
 // NO_NETWORK: TRI0027 | gets<
 // errors <= 1

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The code of docs/guide.md. What stands between "// [name]" and "// [/name]" is printed there word for word, which
-// snippets.py checks; what stands around it proves what the guide says about it.
+// The code of docs/guide.md and docs/schedules.md. What stands between "// [name]" and "// [/name]" is printed there word
+// for word, which snippets.py checks; what stands around it proves what the pages say about it.
 
 #include <doctest/doctest.h>
 #include <networks.hpp>
+#include <trireme/schedule/draw.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -137,6 +138,18 @@ constexpr auto found = verify(collective::all_reduce, impatient::all_reduce(4));
 static_assert(found.fault == schedule_fault::overwritten);
 // [/impatient]
 static_assert(found.rank == 1 && found.step == 1 && found.chunk == 0);
+
+// [impatient_ring]
+struct impatient_ring {
+    static constexpr schedule all_reduce(int ranks) noexcept {
+        return {"impatient_ring", ranks, ranks, 2 * ranks - 1, &step};
+    }
+    static constexpr collective_step step(int ranks, int rank, int s) noexcept {
+        bool const leaves = rank == 2 && s == 2 * ranks - 2; // without the last wait
+        return leaves ? collective_step{} : ring::all_reduce(ranks).at(rank, s);
+    }
+};
+// [/impatient_ring]
 
 // [same_bits]
 template<int Devices>
@@ -321,6 +334,18 @@ TEST_SUITE("docs/guide") {
         star_trainer t{{.learning_rate = 0.5f, .batch = 64}};
         CHECK(alone.step(images).loss == doctest::Approx(t.step(images).loss).epsilon(1e-5));
         CHECK(alike(alone.parameters(), t.parameters(2)));
+    }
+
+    TEST_CASE("a proof that fails is drawn") {
+        std::ostringstream file;
+        // [draw]
+        auto const wrong = impatient_ring::all_reduce(4);
+        auto const why = verify(collective::all_reduce, wrong);
+        file << schedule_svg(wrong, "a ring whose rank 2 does not wait at the end", why);
+        // [/draw]
+        CHECK(why.fault == schedule_fault::overwritten);
+        CHECK((why.rank == 3 && why.step == 3 && why.chunk == 2));
+        CHECK(file.str().find("found at rank 3, step 3, chunk 2") != std::string::npos);
     }
 
     TEST_CASE("batches of any size") {

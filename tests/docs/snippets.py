@@ -4,9 +4,9 @@
 
 snippets.py SOURCE_ROOT
 
-- Each ```cpp block of README.md and docs/guide.md follows a line `<!-- snippet: NAME -->` and equals, less its
-  indentation, a region of tested code: "// [NAME]" to "// [/NAME]" in tests/docs/guide.cpp, or, if NAME is the path of
-  an example, that file from its first #include on. Each region is shown.
+- Each ```cpp block of README.md, docs/guide.md and docs/schedules.md follows a line `<!-- snippet: NAME -->` and
+  equals, less its indentation, a region of tested code: "// [NAME]" to "// [/NAME]" in tests/docs/guide.cpp, or, if
+  NAME is the path of an example, that file from its first #include on. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
 - docs/errors.md has one section per TRI code of the headers, with the compiler's text word for word.
 - Relative links of the documentation lead to files that exist, and to headings that do.
@@ -60,7 +60,7 @@ def check_snippets(root):
     wanted, faults = regions(root / 'tests/docs/guide.cpp')
     yield from faults
     shown = set()
-    for page in ('README.md', 'docs/guide.md'):
+    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md'):
         for line, name, text in blocks(root / page):
             if name is None:
                 yield f'{page}:{line}: a ```cpp block needs <!-- snippet: NAME --> in the line above'

@@ -25,8 +25,8 @@ FLOORS = {
 UMBRELLA = 'trireme/trireme.hpp'
 # What needs more than the host's compiler.
 APART = ('trireme/device/cuda/', 'trireme/group/transport/mpi', 'trireme/group/transport/nccl')
-# What the umbrella leaves out: that, and the naive kernels, which only tests compare with.
-NOT_IN_UMBRELLA = APART + ('trireme/device/host/kernels/reference/',)
+# What the umbrella leaves out: that, the naive kernels, which only tests compare with, and what draws for people.
+NOT_IN_UMBRELLA = APART + ('trireme/device/host/kernels/reference/', 'trireme/schedule/draw.hpp')
 LICENCE = ['// SPDX-FileCopyrightText: The Trireme authors',
            '// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception']
 MOST_LINES = 600

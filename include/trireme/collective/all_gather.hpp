@@ -24,7 +24,7 @@ requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, 
     if (out.size() != n * in.size())
         detail::wrong_size("all_gather", "output", out.size(),
                            std::to_string(n * in.size()) + ", one block per rank as large as the input");
-    auto const s = proved_schedule<Strategy, collective::all_gather>(comm.size(), 0, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::all_gather, T>(comm, out.size());
     detail::copy_elements(in.data(), out.data() + r * in.size(), in.size());
     auto call = detail::call_of<T, detail::no_op>(collective::all_gather, s, out.size(), in.data(), out.data());
     call.in_from = r * in.size() * sizeof(T);
@@ -38,7 +38,7 @@ start_all_gather(C& comm, Buffer&& whole) {
     auto const n = static_cast<std::size_t>(comm.size());
     if (buffer.size() % n != 0)
         detail::wrong_size("all_gather", "buffer", buffer.size(), "a multiple of the " + std::to_string(n) + " ranks");
-    auto const s = proved_schedule<Strategy, collective::all_gather>(comm.size(), 0, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::all_gather, T>(comm, buffer.size());
     return {comm,
             s,
             {buffer.size(), sizeof(T), s.chunks, comm.size()},

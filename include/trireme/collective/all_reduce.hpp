@@ -25,7 +25,7 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_all_re
     std::span<T> const out(output);
     if (in.size() != out.size())
         detail::wrong_size("all_reduce", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
-    auto const s = proved_schedule<Strategy, collective::all_reduce>(comm.size(), 0, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::all_reduce, T>(comm, in.size());
     if (comm.size() == 1) detail::copy_elements(in.data(), out.data(), in.size());
     return {comm,
             s,

@@ -26,7 +26,7 @@ requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, 
         detail::wrong_size("all_to_all", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
     if (in.data() == out.data() && !in.empty())
         throw usage_error("all_to_all: input and output are the same buffer; it needs two");
-    auto const s = proved_schedule<Strategy, collective::all_to_all>(comm.size(), 0, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::all_to_all, T>(comm, in.size());
     auto const block = in.size() / n;
     detail::copy_elements(in.data() + r * block, out.data() + r * block, block);
     return {comm,

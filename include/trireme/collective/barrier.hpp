@@ -14,7 +14,7 @@ namespace trireme {
 /// Strategies: direct, dissemination, hierarchical. Throws mismatch_error, deadline_error, group_stopped.
 template<class Strategy, pull_communicator C>
 in_flight<std::byte, detail::no_op, C> start_barrier(C& comm) {
-    auto const s = proved_schedule<Strategy, collective::barrier>(comm.size(), 0, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::barrier, std::byte>(comm, 0);
     auto call = detail::call_of<std::byte, detail::no_op>(collective::barrier, s, 0, nullptr, nullptr);
     call.dtype = "";
     return {comm, s, {0, 1, s.chunks}, call, {}};

@@ -19,7 +19,7 @@ start_broadcast(C& comm, Buffer&& whole, int root = 0) {
     using T = element_of<Buffer>;
     std::span<T> const buffer(whole);
     detail::check_root("broadcast", root, comm.size());
-    auto const s = proved_schedule<Strategy, collective::broadcast>(comm.size(), root, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::broadcast, T>(comm, buffer.size(), root);
     return {comm,
             s,
             {buffer.size(), sizeof(T), s.chunks},

@@ -23,7 +23,7 @@ start_gather(C& comm, In&& input, Out&& output, int root = 0) {
     detail::check_root("gather", root, comm.size());
     auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
     auto const all = n * in.size();
-    auto const s = proved_schedule<Strategy, collective::gather>(comm.size(), root, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::gather, T>(comm, all, root);
     bool const unused = comm.rank() != root && detail::written_by(s, comm.rank()) == detail::output_part::none;
     if (out.size() != all && !(unused && out.empty()))
         detail::wrong_size(

@@ -183,6 +183,12 @@ levels groups_of(C const& comm) {
         return {};
 }
 
+/// What a strategy makes of a collective on `elements` numbers in this group.
+template<class Strategy, collective Goal, class T, pull_communicator C>
+schedule schedule_for(C const& comm, std::size_t elements, int root = 0) {
+    return proved_schedule<Strategy, Goal>(comm.size(), root, groups_of(comm), elements * sizeof(T));
+}
+
 template<class T, class Op>
 collective_call call_of(collective goal, schedule const& s, std::size_t elements, T const* in, T* out) {
     collective_call call;

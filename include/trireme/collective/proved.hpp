@@ -17,9 +17,10 @@ namespace trireme {
 
 template<class... Where>
 struct strategy_makes_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0052: this strategy does not make this collective: choose one that the collective's documentation "
-                  "names, or give your own a static member function of the collective's name");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0052: this strategy does not make this collective: choose one that the collective's documentation "
+        "names, or give your own a static member function of the collective's name");
 };
 
 /// A word of that message.
@@ -42,12 +43,18 @@ struct makes_check<Strategy, Goal, false> {
 /// The schedule of a strategy, proved for this number of ranks: the first time it is asked for, by the function that
 /// the compiler would use. Throws usage_error if the proof fails. Cost of the first time: that of `verify`, with its
 /// memory; later: a look at one bit. A schedule with another root is the same one turned round, and not proved again;
-/// one for given groups, or for more than 1024 ranks, is proved each time.
+/// one for given groups, or for more than 1024 ranks, is proved each time. `bytes` (of the buffer) is for strategies
+/// that choose by it.
 template<class Strategy, collective Goal>
-schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}) {
+schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}, [[maybe_unused]] bytes_t bytes = 0) {
     using rule = typename detail::makes_check<Strategy, Goal, makes<Strategy, Goal>>::type;
     static_assert(sizeof(rule) != 0);
-    if constexpr (makes<Strategy, Goal>) {
+    if constexpr (!makes<Strategy, Goal>) {
+        return {};
+    } else if constexpr (choosing_strategy<Strategy>) {
+        return Strategy::template with_best<Goal>(
+            ranks, bytes, groups, [&]<class Best> { return proved_schedule<Best, Goal>(ranks, root, groups, bytes); });
+    } else {
         auto const s = schedule_of<Strategy, Goal>(ranks, root, groups);
         static std::array<std::atomic<std::uint64_t>, 16> proved{};
         bool const kept = ranks > 0 && ranks < 1024 && groups.count == 0;
@@ -61,8 +68,6 @@ schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}) {
                               "): correct the strategy");
         if (kept) proved[word].fetch_or(bit, std::memory_order_relaxed);
         return s;
-    } else {
-        return {};
     }
 }
 

@@ -24,7 +24,7 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce
     detail::check_root("reduce", root, comm.size());
     if (in.size() != out.size())
         detail::wrong_size("reduce", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
-    auto const s = proved_schedule<Strategy, collective::reduce>(comm.size(), root, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::reduce, T>(comm, in.size(), root);
     if (comm.size() == 1) detail::copy_elements(in.data(), out.data(), in.size());
     return {comm,
             s,

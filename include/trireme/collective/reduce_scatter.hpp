@@ -26,7 +26,7 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce
     if (in.size() % n != 0)
         detail::wrong_size("reduce_scatter", "input", in.size(), "a multiple of the " + std::to_string(n) + " ranks");
     auto const block = in.size() / n;
-    auto const s = proved_schedule<Strategy, collective::reduce_scatter>(comm.size(), 0, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::reduce_scatter, T>(comm, in.size());
     bool const one_block = out.size() != in.size();
     if (one_block && (out.size() != block || detail::written_by(s, comm.rank()) == detail::output_part::whole))
         detail::wrong_size("reduce_scatter", "output", out.size(),

@@ -23,7 +23,7 @@ start_scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0
     std::span<T> const out(output);
     detail::check_root("scatter", root, comm.size());
     auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
-    auto const s = proved_schedule<Strategy, collective::scatter>(comm.size(), root, detail::groups_of(comm));
+    auto const s = detail::schedule_for<Strategy, collective::scatter, T>(comm, n * block, root);
     if (comm.rank() == root && in.size() != n * block)
         detail::wrong_size("scatter", "root's input", in.size(),
                            std::to_string(n * block) + ", a block of " + std::to_string(block) + " per rank");

@@ -12,6 +12,7 @@
 #include <trireme/schedule/verify.hpp>
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 namespace trireme {
@@ -19,7 +20,7 @@ namespace trireme {
 /// A reduction strategy as a value, made from the type: `strategy_choice s = ring{};`
 struct strategy_choice {
     char const* name = direct::name;
-    schedule (*all_reduce)(int ranks) = &made_by<direct>;
+    schedule (*all_reduce)(int ranks, bytes_t bytes) = &made_by<direct>; ///< `bytes` of the buffer
 
     constexpr strategy_choice() = default;
     template<reduction_strategy S>
@@ -32,9 +33,19 @@ struct strategy_choice {
 
 private:
     template<class S>
-    static constexpr schedule made_by(int ranks) {
-        return schedule_of<S, collective::all_reduce>(ranks);
+    static constexpr schedule made_by(int ranks, bytes_t bytes) {
+        return schedule_of<S, collective::all_reduce>(ranks, 0, {}, bytes);
     }
+};
+constexpr bool operator==(strategy_choice const& a, strategy_choice const& b) noexcept {
+    return a.all_reduce == b.all_reduce;
+}
+
+/// Tensors side by side whose gradients are added by one collective.
+struct reduction_bucket {
+    range elements = {};           ///< of the parameter arena
+    bool named = false;            ///< by a rule of their own; else by the layout's strategy
+    strategy_choice strategy = {}; ///< that of the rule
 };
 
 /// How a step's work and its gradients are spread: the value behind `on<mesh<...>>`, `reduce_by<...>` and
@@ -44,18 +55,28 @@ struct data_parallel_layout {
     strategy_choice strategy = {};
     std::size_t logical_shards = 0; ///< 0: one per device, added as the strategy adds; else V of fixed_tree
     bool shared_weights = false;    ///< one copy of the weights; each device updates its slice of them
+    std::span<reduction_bucket const> buckets = {}; ///< where tensors have strategies of their own; none: all in one
 
     constexpr bool reproducible() const noexcept { return logical_shards != 0; }
     constexpr std::size_t shards() const noexcept {
         return reproducible() ? logical_shards : static_cast<std::size_t>(devices);
     }
-    /// How gradients are added: a reduce-scatter for shared weights, else an all-reduce.
-    constexpr schedule reduction() const {
-        return shared_weights ? direct::reduce_scatter(devices) : strategy.all_reduce(devices);
+    /// Collectives per step, each of a part of the arena.
+    constexpr std::size_t reductions() const noexcept { return buckets.empty() ? 1 : buckets.size(); }
+    constexpr range reduced_by(std::size_t i, std::size_t arena_elements) const noexcept {
+        return buckets.empty() ? range{0, arena_elements} : buckets[i].elements;
     }
-    constexpr verdict verify() const {
-        return trireme::verify(shared_weights ? collective::reduce_scatter : collective::all_reduce, reduction(),
-                               devices);
+    constexpr strategy_choice const& strategy_of(std::size_t i) const noexcept {
+        return buckets.empty() || !buckets[i].named ? strategy : buckets[i].strategy;
+    }
+    /// How their gradients are added: by a reduce-scatter for shared weights, else by an all-reduce.
+    constexpr collective goal() const noexcept {
+        return shared_weights ? collective::reduce_scatter : collective::all_reduce;
+    }
+    constexpr schedule reduction(std::size_t i, std::size_t arena_elements, std::size_t element_bytes) const {
+        return shared_weights
+                   ? direct::reduce_scatter(devices)
+                   : strategy_of(i).all_reduce(devices, reduced_by(i, arena_elements).size() * element_bytes);
     }
 
     /// The part of an arena of `elements` that a device updates.
@@ -69,7 +90,12 @@ struct data_parallel_layout {
 
     /// What `rank` reads from its peers, and writes to them, per step to add `elements` numbers.
     constexpr traffic traffic_of_rank(int rank, std::size_t elements, std::size_t element_bytes) const {
-        auto sum = trireme::traffic_of(reduction(), rank, elements, element_bytes);
+        traffic sum;
+        for (std::size_t i = 0; i < reductions(); ++i) {
+            auto const t = trireme::traffic_of(reduction(i, elements, element_bytes), rank,
+                                               reduced_by(i, elements).size(), element_bytes);
+            sum = {sum.messages + t.messages, sum.bytes + t.bytes};
+        }
         if (!reproducible() || devices == 1) return sum;
         // a reduction of the fixed tree reads every block of every peer, where a plain one reads one buffer per peer
         auto const chunk = chunk_range(elements, rank, devices, element_bytes).size() * element_bytes;
@@ -92,8 +118,10 @@ inline constexpr int max_devices = 256;
 /// Samples of one step, as many as an order of samples can number.
 inline constexpr std::size_t max_batch = 0xFFFFFFFF;
 
-/// The checks that the compiler makes on static layouts, for layouts chosen by options. Throws usage_error.
-inline void check_layout(data_parallel_layout const& l, std::size_t batch) {
+/// The checks that the compiler makes on static layouts, for layouts chosen by options; `elements` are those of the
+/// arena. Throws usage_error.
+inline void check_layout(data_parallel_layout const& l, std::size_t batch, std::size_t elements = 0,
+                         std::size_t element_bytes = sizeof(float)) {
     auto const number = [](auto n) { return std::to_string(n); };
     if (l.devices < 1) throw usage_error("devices = " + number(l.devices) + ": a trainer needs at least one device");
     if (l.devices > max_devices)
@@ -119,10 +147,14 @@ inline void check_layout(data_parallel_layout const& l, std::size_t batch) {
         throw usage_error("strategy = " + std::string(l.strategy.name) +
                           " with logical shards: fixed_tree fixes the order of additions, " + l.strategy.name +
                           " would choose another; use the strategy direct, or no logical shards");
-    if (auto const v = l.verify(); !v.ok())
-        throw usage_error("strategy " + std::string(l.strategy.name) + " on " + number(l.devices) + " devices " +
+    for (std::size_t i = 0; i < l.reductions(); ++i) {
+        auto const s = l.reduction(i, elements, element_bytes);
+        auto const v = verify(l.goal(), s, l.devices);
+        if (v.ok()) continue;
+        throw usage_error("strategy " + std::string(s.name) + " on " + number(l.devices) + " devices " +
                           describe(v.fault) + " (rank " + number(v.rank) + ", step " + number(v.step) + ", chunk " +
                           number(v.chunk) + ")");
+    }
 }
 
 } // namespace trireme

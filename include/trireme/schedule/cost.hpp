@@ -58,6 +58,41 @@ constexpr traffic traffic_of(S const& s, int rank, buffer_cut const& cut) noexce
     }
     return sum;
 }
+
+/// Traffic by the level of the link: at[i] is what moves between ranks whose first common level is i, at[0] therefore
+/// within the innermost groups.
+struct traffic_by_level {
+    traffic at[levels::most + 1] = {};
+
+    constexpr traffic total() const noexcept {
+        traffic sum;
+        for (auto const& t : at) sum = {sum.messages + t.messages, sum.bytes + t.bytes};
+        return sum;
+    }
+};
+
+/// The same, of a rank that lies in `groups`.
+template<collective_schedule S>
+constexpr traffic_by_level traffic_of(S const& s, int rank, buffer_cut const& cut, levels const& groups) noexcept {
+    traffic_by_level sum;
+    for (int i = 0; i < s.steps; ++i) {
+        auto const step = s.at(rank, i);
+        if (!reads(step.kind)) continue;
+        bytes_t bytes = 0;
+        for (int j = 0; j < step.chunk.count; ++j)
+            bytes += cut.at(detail::place_in(s, step.chunk.at(j, s.chunks))).size() * cut.element_bytes;
+        auto const count = [&](rank_list const& peers) {
+            for (int k = 0; k < peers.count; ++k) {
+                auto& t = sum.at[groups.shared_by(rank, peers.at(k, s.ranks))];
+                t = {t.messages + 1, t.bytes + bytes};
+            }
+        };
+        count(step.sources);
+        count(step.destinations);
+    }
+    return sum;
+}
+
 template<collective_schedule S>
 constexpr traffic traffic_of(S const& s, int rank, std::size_t elements, std::size_t element_bytes) noexcept {
     return traffic_of(s, rank, {elements, element_bytes, s.chunks});

@@ -12,6 +12,7 @@
 #include <trireme/group/mesh.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/tensor_rules.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -27,10 +28,12 @@ struct on {
 };
 
 /// How devices add their gradients: `reduce_by<ring>`, `reduce_by<double_binary_tree>`, `reduce_by<direct>` (the
-/// default), a strategy of your own, or `reduce_by<chosen_at_run_time>`.
-template<class Strategy>
+/// default), a strategy of your own, `reduce_by<chosen_at_run_time>`, or `reduce_by<best_of<direct, ring>>`. Tensors
+/// may have strategies of their own: `reduce_by<direct, for_tensors<of_at_least<64_KiB>, ring>>`.
+template<class Strategy, class... ForTensors>
 struct reduce_by {
     using strategy = Strategy;
+    using tensor_rules = pack<ForTensors...>;
 };
 
 /// The strategy is the option `strategy`, checked when the trainer is constructed: `{.strategy = ring{}}`.
@@ -78,8 +81,8 @@ template<class P>
 inline constexpr policy_kind kind_of = policy_kind::none;
 template<class M>
 inline constexpr policy_kind kind_of<on<M>> = policy_kind::devices;
-template<class S>
-inline constexpr policy_kind kind_of<reduce_by<S>> = policy_kind::reduction;
+template<class... S>
+inline constexpr policy_kind kind_of<reduce_by<S...>> = policy_kind::reduction;
 template<class O, int V>
 inline constexpr policy_kind kind_of<reproducible<O, V>> = policy_kind::reproducibility;
 template<class W>
@@ -136,6 +139,12 @@ struct shared_weights_rule {
         rule_holds<Where...>,
         "TRI0045: hold_weights<once> needs a strategy that completes a device's slice in one step, for it is updated "
         "there and then: write reduce_by<direct>, or leave out hold_weights<once>");
+};
+template<class... Where>
+struct tensor_rules_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0053: what follows the strategy in reduce_by are for_tensors<Which, Strategy>, where Which has "
+                  "`static constexpr bool takes(tensor_place const&)` and Strategy is a reduction strategy");
 };
 template<class... Where>
 struct layout_limit_rule {
@@ -260,7 +269,9 @@ using usable_policy_or =
 template<class... P>
 struct trainer_policies {
     using mesh = typename detail::usable_policy_or<policy_kind::devices, on<trireme::mesh<host, dp<1>>>, P...>::mesh;
-    using named_strategy = typename detail::policy_or<policy_kind::reduction, reduce_by<direct>, P...>::strategy;
+    using reduction = detail::policy_or<policy_kind::reduction, reduce_by<direct>, P...>;
+    using named_strategy = typename reduction::strategy;
+    using tensor_rules = typename reduction::tensor_rules;
     using kernel_policy = typename detail::usable_policy_or<policy_kind::kernels, kernels<portable>, P...>::policy;
     using initialiser =
         typename detail::usable_policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
@@ -274,8 +285,10 @@ struct trainer_policies {
     using reproducibility = detail::policy_or<policy_kind::reproducibility, detail::not_reproducible, P...>;
     static constexpr int shards = reproducibility::shards;
     static constexpr bool strategy_is_chosen = std::is_same_v<named_strategy, chosen_at_run_time>;
-    static constexpr bool is_strategy = strategy_is_chosen || reduction_strategy<named_strategy>;
-    static constexpr bool strategy_is_named = !strategy_is_chosen && reduction_strategy<named_strategy>;
+    static constexpr bool strategy_is_named = detail::is_all_reduce<named_strategy>;
+    static constexpr bool is_strategy = strategy_is_chosen || strategy_is_named;
+    static constexpr bool has_tensor_rules =
+        tensor_rules::size != 0 && detail::tensor_rule_list<tensor_rules>::bad == npos;
     static constexpr bool is_static = devices != dynamic && shards != dynamic && !strategy_is_chosen;
 
     /// The named strategy; a stand-in if there is none, or none that could be used.
@@ -298,6 +311,7 @@ constexpr auto broken_policy_rule() {
     } else {
         using answers = trainer_policies<P...>;
         using named = typename answers::named_strategy;
+        using tensors = tensor_rule_list<typename answers::tensor_rules>;
         using repeat = typename answers::reproducibility;
         constexpr bool repeats = !std::is_same_v<repeat, not_reproducible>;
         if constexpr (!answers::mesh::valid)
@@ -312,10 +326,16 @@ constexpr auto broken_policy_rule() {
                 gets<words::shards<static_cast<std::size_t>(answers::shards < 0 ? 0 : answers::shards)>>>>{};
         else if constexpr (!answers::is_strategy)
             return pack<strategy_rule<gets<named>>>{};
-        else if constexpr (answers::shards > 0 && answers::strategy_is_named && !std::is_same_v<named, direct>)
-            return pack<contradictory_policy_rule<reduce_by<named>, reproducible<fixed_tree, answers::shards>>>{};
-        else if constexpr (answers::shared_weights && !std::is_same_v<named, direct>)
-            return pack<shared_weights_rule<gets<reduce_by<named>>>>{};
+        else if constexpr (tensors::bad != npos)
+            return pack<tensor_rules_rule<gets<typename tensors::bad_rule>>>{};
+        else if constexpr (repeats &&
+                           (answers::tensor_rules::size != 0 ||
+                            (answers::shards > 0 && answers::strategy_is_named && !std::is_same_v<named, direct>)))
+            return pack<
+                contradictory_policy_rule<typename answers::reduction, reproducible<fixed_tree, answers::shards>>>{};
+        else if constexpr (answers::shared_weights &&
+                           (!std::is_same_v<named, direct> || answers::tensor_rules::size != 0))
+            return pack<shared_weights_rule<gets<typename answers::reduction>>>{};
         else if constexpr (answers::shards > 0 && answers::devices > answers::shards)
             return pack<logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::devices)>>,
                                             gets<words::shards<static_cast<std::size_t>(answers::shards)>>>>{};
@@ -323,7 +343,8 @@ constexpr auto broken_policy_rule() {
             return pack<fast_math_rule<reproducible<fixed_tree, answers::shards>>>{};
         else if constexpr (answers::devices != dynamic && answers::devices <= proved_by_compiler &&
                            answers::strategy_is_named)
-            return pack<collective_rule<named, collective::all_reduce, answers::devices>>{};
+            return pack<first_rule<typename all_reduce_rule<answers::devices, named>::type,
+                                   typename tensors::template all_reduce_rules<answers::devices>>>{};
         else
             return pack<no_rule>{};
     }

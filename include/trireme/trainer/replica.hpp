@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <vector>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -57,7 +58,7 @@ public:
     using T = typename Model::value_type;
 
     replica(Communicator& comm, data_parallel_layout const& layout)
-        : layout_(layout), reduce_(layout.reduction()), shards_(layout.shards_of_device(comm.rank())),
+        : layout_(layout), shards_(layout.shards_of_device(comm.rank())),
           slice_(layout.slice_of_device(comm.rank(), Model::arena_elements, sizeof(T))),
           parameters_(comm.allocate(layout.shared_weights && comm.rank() != 0 ? 0 : Model::arena_elements * sizeof(T))),
           gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
@@ -65,6 +66,9 @@ public:
           activations_(comm.allocate(Model::activation_elements * sizeof(T))) {
         if (layout.shared_weights && !shared_memory_communicator<Communicator>)
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
+        for (std::size_t i = 0; i < layout.reductions(); ++i)
+            reductions_.push_back(
+                {layout.reduced_by(i, Model::arena_elements), layout.reduction(i, Model::arena_elements, sizeof(T))});
     }
 
     /// This device's copy of the weights; none where device 0 has the only one.
@@ -179,12 +183,14 @@ private:
     /// Adds the gradients of all devices; shared weights are updated on the way, when the own slice is complete.
     template<class Add, class Update>
     void add_gradients(Communicator& comm, Add const& add, Update const& update) {
-        run_schedule<T>(comm, layout_.shared_weights ? collective::reduce_scatter : collective::all_reduce, reduce_,
-                        std::span<T>(gradient_slot(0), Model::arena_elements), [&](reduction_view<T> const& v) {
-                            auto const bytes = add(v);
-                            if (layout_.shared_weights) update(range{v.begin, v.begin + v.elements});
-                            return bytes;
-                        });
+        for (auto const& r : reductions_)
+            run_schedule<T>(comm, layout_.goal(), r.steps,
+                            std::span<T>(gradient_slot(0) + r.elements.begin, r.elements.size()),
+                            [&](reduction_view<T> const& v) {
+                                auto const bytes = add(v);
+                                if (layout_.shared_weights) update(range{v.begin, v.begin + v.elements});
+                                return bytes;
+                            });
     }
 
     T* gradient_slot(std::size_t i) const noexcept {
@@ -218,8 +224,13 @@ private:
         return sum;
     }
 
+    struct reduction {
+        range elements;
+        schedule steps;
+    };
+
     data_parallel_layout layout_;
-    schedule reduce_;
+    std::vector<reduction> reductions_; ///< those of one step
     range shards_;
     range slice_; ///< of the weights, updated by this device
     arena parameters_;

@@ -76,13 +76,14 @@ private:
 public:
     /// The layout that a set of options means; a constant for a static type.
     static constexpr data_parallel_layout layout_of(options const& o) {
-        return {o.devices.value, o.strategy.value, o.logical_shards.value, policies::shared_weights};
+        return {o.devices.value, o.strategy.value, o.logical_shards.value, policies::shared_weights, buckets()};
     }
 
     /// What a program of this type costs: memory per device, bytes on the wire, operations. A constant expression.
     static constexpr training_plan plan(batch b) requires(policies::is_static) {
         return plan(b, data_parallel_layout{policies::devices, strategy_choice(typename policies::strategy{}),
-                                            static_cast<std::size_t>(policies::shards), policies::shared_weights});
+                                            static_cast<std::size_t>(policies::shards), policies::shared_weights,
+                                            buckets()});
     }
     /// The same for a layout chosen when the program runs. Throws usage_error if it has no device.
     static constexpr training_plan plan(batch b, data_parallel_layout const& layout) {
@@ -206,9 +207,22 @@ public:
     }
 
 private:
+    /// Where tensors have strategies of their own.
+    static constexpr std::span<reduction_bucket const> buckets() {
+        if constexpr (policies::has_tensor_rules)
+            return std::span(bucket_table::value.buckets).first(bucket_table::value.count);
+        else
+            return {};
+    }
+    struct bucket_table {
+        using type = typename detail::tensor_rule_list<typename policies::tensor_rules>::template table<network_type,
+                                                                                                        value_type>;
+        static constexpr type value{model_type::arena_elements};
+    };
+
     trainer(options const& o, data_parallel_layout const& layout)
-        : engine_((check_layout(layout, o.batch.samples), optimizer_type::check(o),
-                   std::make_shared<engine_type>(o, layout))),
+        : engine_((check_layout(layout, o.batch.samples, model_type::arena_elements, sizeof(value_type)),
+                   optimizer_type::check(o), std::make_shared<engine_type>(o, layout))),
           group_(layout.devices, o.deadline) {
         run([](engine_type& e, threads::communicator& c) { e.construct(c); });
     }

@@ -163,13 +163,21 @@ concept collective_schedule = requires(S const& s, int i) {
     { s.at(i, i) } -> std::convertible_to<collective_step>;
 };
 
+/// A strategy that chooses among others by the size of the buffer: best_of.
+template<class S>
+concept choosing_strategy = requires {
+    typename S::candidates;
+};
+
 /// A strategy names itself and makes the schedules of one or more collectives for any number of ranks; those with a
 /// root take it as a second argument. A reduction strategy makes all-reduces.
 template<class S>
-concept reduction_strategy = requires(int ranks) {
+concept reduction_strategy = requires {
     { S::name } -> std::convertible_to<char const*>;
+}
+&&(choosing_strategy<S> || requires(int ranks) {
     { S::all_reduce(ranks) } -> std::same_as<schedule>;
-};
+});
 
 /// A strategy that can stop half-way, with block r complete on rank r: enough where the ranks share what they update.
 template<class S>

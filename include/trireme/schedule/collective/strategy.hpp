@@ -2,16 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/units.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 
 namespace trireme {
 
-/// Whether a strategy makes a collective: it has a static member function of that name.
+/// Whether a strategy makes a collective: it has a static member function of that name, or one of those that it
+/// chooses from has.
 template<class S, collective Goal>
 inline constexpr bool makes = [] {
-    if constexpr (Goal == collective::all_reduce) return requires(int ranks) {
-            S::all_reduce(ranks);
-        };
+    if constexpr (choosing_strategy<S>)
+        return S::template makes_some<Goal>;
+    else if constexpr (Goal == collective::all_reduce)
+        return requires(int ranks) { S::all_reduce(ranks); };
     else if constexpr (Goal == collective::reduce_scatter)
         return requires(int ranks) { S::reduce_scatter(ranks); };
     else if constexpr (Goal == collective::all_gather)
@@ -31,11 +34,14 @@ inline constexpr bool makes = [] {
 }();
 
 /// The schedule that a strategy makes for a collective. `root` is for those that have one, `groups` for strategies that
-/// take levels.
+/// take levels, `bytes` (of the buffer) for those that choose by it.
 template<class S, collective Goal>
 requires makes<S, Goal>
-constexpr schedule schedule_of(int ranks, [[maybe_unused]] int root = 0, [[maybe_unused]] levels const& groups = {}) {
-    if constexpr (Goal == collective::all_reduce) {
+constexpr schedule schedule_of(int ranks, [[maybe_unused]] int root = 0, [[maybe_unused]] levels const& groups = {},
+                               [[maybe_unused]] bytes_t bytes = 0) {
+    if constexpr (choosing_strategy<S>) {
+        return S::template make<Goal>(ranks, root, groups, bytes);
+    } else if constexpr (Goal == collective::all_reduce) {
         if constexpr (requires { S::all_reduce(ranks, groups); })
             return S::all_reduce(ranks, groups);
         else

@@ -60,13 +60,13 @@ struct published_call {
 
 /// What one rank shows its peers. Written by its owner (`issued`: by rank 0), read by the others after a wait.
 struct shared_slot {
-    progress steps;                         ///< steps completed, over all collectives
-    published_call call;                    ///< the collective it is in
-    collective_call buffers;                ///< the same, for those who read its buffers
-    progress issued;                        ///< jobs handed to this rank
-    progress finished;                      ///< jobs it has come back from
-    std::atomic<int> waits_for{-1};         ///< the rank it sleeps for, -1 if it computes
-    std::array<void*, max_arenas> arenas{}; ///< where its arenas begin
+    progress steps;                                      ///< steps completed, over all collectives
+    published_call call;                                 ///< the collective it is in
+    collective_call buffers;                             ///< the same, for those who read its buffers
+    progress issued;                                     ///< jobs handed to this rank
+    progress finished;                                   ///< jobs it has come back from
+    std::atomic<int> waits_for{-1};                      ///< the rank it sleeps for, -1 if it computes
+    std::array<void*, max_arenas> arenas{};              ///< where its arenas begin
     alignas(cache_line) std::atomic<bool> moving{false}; ///< may read from its peers' buffers, and write to them
 };
 

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/pack.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/core/words.hpp>
+#include <trireme/layer/layer.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/verify.hpp>
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+namespace trireme {
+
+/// A parameter tensor in its network, for rules that choose by it.
+struct tensor_place {
+    std::size_t layer = 0; ///< counted from 0, as in the network's type
+    int index = 0;         ///< among the layer's tensors: 0 is the weight, 1 the bias
+    parameter_tensor tensor = {};
+    bytes_t bytes = 0;
+};
+
+/// Adds the gradients of the tensors that `Which` takes by a strategy of their own:
+/// `reduce_by<direct, for_tensors<of_at_least<64_KiB>, ring>>`. The first rule that takes a tensor decides. Tensors
+/// side by side with one strategy travel together.
+///
+/// `Which` is a type with `static constexpr bool takes(tensor_place const&)`.
+template<class Which, class Strategy>
+struct for_tensors {
+    using which = Which;
+    using strategy = Strategy;
+};
+
+template<std::size_t... Layer>
+struct in_layer {
+    static constexpr bool takes(tensor_place const& t) noexcept { return ((t.layer == Layer) || ...); }
+};
+template<bytes_t Bytes>
+struct of_at_least {
+    static constexpr bool takes(tensor_place const& t) noexcept { return t.bytes >= Bytes; }
+};
+template<bytes_t Bytes>
+struct of_at_most {
+    static constexpr bool takes(tensor_place const& t) noexcept { return t.bytes <= Bytes; }
+};
+
+namespace detail {
+
+template<class S>
+inline constexpr bool is_all_reduce = false;
+template<reduction_strategy S>
+inline constexpr bool is_all_reduce<S> = makes<S, collective::all_reduce>;
+
+/// The first of some rules that is broken.
+template<class... Rules>
+constexpr std::size_t first_broken() noexcept {
+    constexpr bool holds[] = {std::is_same_v<Rules, no_rule>..., false};
+    std::size_t i = 0;
+    while (holds[i]) ++i;
+    return i;
+}
+template<class... Rules>
+using first_rule = type_at<first_broken<Rules...>(), Rules..., no_rule>;
+
+/// The rule that a strategy breaks as an all-reduce. Of one that chooses, every candidate must be able to run; those
+/// that make no all-reduce are never chosen.
+template<int Devices, class S>
+struct all_reduce_rule {
+    using type = no_rule;
+};
+template<int Devices, class S>
+requires(!choosing_strategy<S> && makes<S, collective::all_reduce>) struct all_reduce_rule<Devices, S> {
+    using type = collective_rule<S, collective::all_reduce, Devices>;
+};
+template<int Devices, class Candidates>
+struct all_reduce_rules_of;
+template<int Devices, class... S>
+struct all_reduce_rules_of<Devices, pack<S...>> {
+    using type = first_rule<typename all_reduce_rule<Devices, S>::type...>;
+};
+template<int Devices, choosing_strategy S>
+struct all_reduce_rule<Devices, S> : all_reduce_rules_of<Devices, typename S::candidates> {};
+
+template<class R>
+inline constexpr bool is_tensor_rule = false;
+template<class Which, class Strategy>
+inline constexpr bool
+    is_tensor_rule<for_tensors<Which, Strategy>> = is_all_reduce<Strategy>&& requires(tensor_place const& t) {
+    { Which::takes(t) } -> std::convertible_to<bool>;
+};
+
+/// The buckets of a network whose tensors go by `Rules`, the rest by the layout's own strategy.
+template<class Network, class T, class... Rules>
+struct bucket_table {
+    static constexpr std::size_t most = Network::depth * max_parameter_tensors + 1;
+    std::array<reduction_bucket, most> buckets = {};
+    std::size_t count = 0;
+
+    constexpr explicit bucket_table(std::size_t arena_elements) {
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < Network::depth; ++i) {
+            auto const& layer = Network::row(i).description;
+            for (int k = 0; k < layer.parameter_count; ++k) {
+                auto const size = layer.parameters[k].shape.size();
+                add({at, at + size}, strategy_of({i, k, layer.parameters[k], size * sizeof(T)}));
+                at += size;
+            }
+        }
+        if (count != 0) buckets[count - 1].elements.end = arena_elements; // the padding goes with the last
+    }
+
+private:
+    static constexpr reduction_bucket strategy_of(tensor_place const& t) {
+        reduction_bucket b;
+        ((!b.named && Rules::which::takes(t) ? void(b = {{}, true, typename Rules::strategy{}}) : void()), ...);
+        return b;
+    }
+    constexpr void add(range tensor, reduction_bucket b) {
+        if (count != 0 && buckets[count - 1].named == b.named && buckets[count - 1].strategy == b.strategy) {
+            buckets[count - 1].elements.end = tensor.end;
+            return;
+        }
+        b.elements = tensor;
+        buckets[count++] = b;
+    }
+};
+
+/// The strategy of a rule; a stand-in of what is none, so that one mistake is one error.
+template<class R>
+struct strategy_in {
+    using type = direct;
+};
+template<class Which, class Strategy>
+struct strategy_in<for_tensors<Which, Strategy>> {
+    using type = Strategy;
+};
+
+/// What a trainer asks of the rules of its reduce_by.
+template<class Rules>
+struct tensor_rule_list;
+template<class... R>
+struct tensor_rule_list<pack<R...>> {
+    /// The first that is none, npos if all are.
+    static constexpr std::size_t bad = [] {
+        constexpr bool good[] = {is_tensor_rule<R>..., false};
+        std::size_t i = 0;
+        while (good[i]) ++i;
+        return i < sizeof...(R) ? i : npos;
+    }();
+    using bad_rule = type_at<bad == npos ? 0 : bad, R..., void>;
+
+    template<int Devices>
+    using all_reduce_rules = first_rule<typename all_reduce_rule<Devices, typename strategy_in<R>::type>::type...>;
+
+    template<class Network, class T>
+    using table = bucket_table<Network, T, R...>;
+};
+
+} // namespace detail
+} // namespace trireme

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/pack.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/schedule/collective/strategy.hpp>
+#include <trireme/schedule/cost.hpp>
+#include <trireme/schedule/machine.hpp>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <string>
+
+namespace trireme {
+
+/// What each of some strategies would cost for one collective, and which is the cheapest.
+template<std::size_t N>
+struct strategy_prices {
+    char const* names[N] = {};
+    double seconds[N] = {}; ///< by the cost model; negative of a strategy that does not make the collective
+    std::size_t best = 0;   ///< the first of the cheapest
+    int ranks = 1;
+    bytes_t bytes = 0; ///< of the buffer
+
+    constexpr char const* name() const noexcept { return names[best]; }
+
+    /// "direct 31.5 us, ring 44.1 us: direct for 1048576 bytes on 2 ranks"
+    std::string why() const {
+        std::string text;
+        for (std::size_t i = 0; i < N; ++i) {
+            if (seconds[i] < 0) continue;
+            char time[48];
+            std::snprintf(time, sizeof time, " %.3g us", seconds[i] * 1e6);
+            text += (text.empty() ? "" : ", ") + std::string(names[i]) + time;
+        }
+        return text + ": " + name() + " for " + std::to_string(bytes) + " bytes on " + std::to_string(ranks) + " ranks";
+    }
+};
+
+namespace detail {
+
+/// best_of with a machine other than the typical one.
+template<class Machine, class... S>
+struct best_of_on {
+    static_assert(sizeof...(S) > 0);
+    static constexpr char const* name = "best_of";
+    using candidates = pack<S...>;
+
+    /// The same choice for a machine of one's own: a type with `static constexpr machine description`.
+    template<class Other>
+    using on = best_of_on<Other, S...>;
+
+    template<collective Goal>
+    static constexpr bool makes_some = (makes<S, Goal> || ...);
+
+    /// What each candidate costs for a buffer of `bytes`, rounded up to a power of two: so a choice is a constant where
+    /// ranks and size are. `groups` are those of the communicator; without any, the machine's.
+    template<collective Goal>
+    requires makes_some<Goal>
+    static constexpr strategy_prices<sizeof...(S)> prices(int ranks, bytes_t bytes, levels const& groups = {}) {
+        auto m = Machine::description;
+        if (groups.count != 0) m.groups = groups;
+        strategy_prices<sizeof...(S)> p{{S::name...}};
+        p.ranks = ranks;
+        p.bytes = bytes;
+        std::size_t i = 0;
+        ((p.seconds[i++] = price<S, Goal>(ranks, std::bit_ceil(bytes), m)), ...);
+        p.best = sizeof...(S);
+        for (i = 0; i < sizeof...(S); ++i)
+            if (p.seconds[i] >= 0 && (p.best == sizeof...(S) || p.seconds[i] < p.seconds[p.best])) p.best = i;
+        return p;
+    }
+
+    /// Calls `f.template operator()<Candidate>()` with the cheapest candidate. Its number is worked out once per number
+    /// of ranks and power of two, and kept; for given groups each time.
+    template<collective Goal, class F>
+    static auto with_best(int ranks, bytes_t bytes, levels const& groups, F const& f) {
+        constexpr int kept_ranks = 64;
+        static std::array<std::array<std::atomic<std::uint8_t>, 64>, kept_ranks + 1> kept{}; // 0: not yet
+        std::size_t best = 0;
+        if (ranks >= 0 && ranks <= kept_ranks && groups.count == 0) {
+            auto const power = std::countr_zero(std::bit_ceil(bytes));
+            auto& slot = kept[static_cast<std::size_t>(ranks)][static_cast<std::size_t>(power)];
+            best = slot.load(std::memory_order_relaxed);
+            if (best == 0) {
+                best = prices<Goal>(ranks, bytes, groups).best + 1;
+                slot.store(static_cast<std::uint8_t>(best), std::memory_order_relaxed);
+            }
+            --best;
+        } else {
+            best = prices<Goal>(ranks, bytes, groups).best;
+        }
+        return visit<Goal>(best, f);
+    }
+
+    template<collective Goal>
+    static constexpr schedule make(int ranks, int root, levels const& groups, bytes_t bytes) {
+        return visit<Goal>(prices<Goal>(ranks, bytes, groups).best,
+                           [&]<class Best> { return schedule_of<Best, Goal>(ranks, root, groups, bytes); });
+    }
+
+private:
+    template<class Candidate, collective Goal>
+    static constexpr double price(int ranks, bytes_t bytes, machine const& m) {
+        if constexpr (makes<Candidate, Goal>) {
+            auto const s = schedule_of<Candidate, Goal>(ranks, 0, m.groups, bytes);
+            return seconds_of(s, {bytes, 1, s.chunks}, m);
+        } else {
+            return -1;
+        }
+    }
+
+    template<collective Goal, class F>
+    static constexpr schedule visit(std::size_t which, F const& f) {
+        schedule result;
+        std::size_t i = 0;
+        ((i++ == which ? void(result = call<S, Goal>(f)) : void()), ...);
+        return result;
+    }
+    template<class Candidate, collective Goal, class F>
+    static constexpr schedule call(F const& f) {
+        if constexpr (makes<Candidate, Goal>)
+            return f.template operator()<Candidate>();
+        else
+            return {};
+    }
+};
+
+} // namespace detail
+
+/// The cheapest of some strategies, by the cost model and the size of the buffer: a strategy itself, for collectives
+/// and for reduce_by. `best_of<direct, ring>::on<my_machine>` prices them for a machine that has been calibrated.
+///
+///     using best = best_of<direct, ring, recursive_halving_doubling>;
+///     static_assert(best::prices<collective::all_reduce>(2, 1_MiB).name() == direct::name);
+///
+/// Strategies that do not make a collective are left out of its choice. The choice is the same on all ranks, because
+/// ranks and size are.
+template<class... Strategy>
+using best_of = detail::best_of_on<typical_threads, Strategy...>;
+
+} // namespace trireme

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/schedule/collective/schedule.hpp>
+#include <trireme/schedule/cost.hpp>
+#include <trireme/schedule/proof.hpp>
+
+#include <cstddef>
+
+namespace trireme {
+
+/// What it costs to move data between two ranks, in seconds: `alpha` until a message begins or a wait has seen its
+/// source, `beta` per byte copied, `gamma` per byte that is added, on top.
+/// Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005.
+struct link_cost {
+    double alpha = 0;
+    double beta = 0;
+    double gamma = 0;
+};
+
+/// A machine as the cost model sees it. links[i] joins ranks whose first common level is i: links[0] within an
+/// innermost group (or everywhere, if there are no groups), links[1] between those of one next group, ...
+struct machine {
+    link_cost links[levels::most + 1] = {};
+    levels groups = {};
+    int at_once = 0; ///< ranks that can work at the same time, the processors; 0: all of them
+};
+
+/// Threads that have a core each and share a cache, as on most machines: for programs that nobody has calibrated
+/// (examples/calibrate.cpp measures a machine and prints a description to use instead).
+struct typical_threads {
+    static constexpr machine description{{{1.0e-7, 6.0e-11, 2.0e-11}}};
+};
+
+/// Seconds that a proved schedule takes on `m`, for buffers that are cut like `cut`. A rank does one thing after the
+/// other and each step when its sources are ready. A byte that a reduction writes to a destination costs half of one
+/// that is copied, because it is in a register already. Where more ranks want to work than `at_once`, it takes at least
+/// as long as their work shared out evenly. Not in the model: caches that are too small, and links that several pairs
+/// of ranks share.
+///
+/// Cost: steps times ranks times sources operations.
+template<collective_schedule S>
+constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m) {
+    auto const cell = [&](int rank, int step) {
+        return static_cast<std::size_t>(rank) * static_cast<std::size_t>(s.steps) + static_cast<std::size_t>(step);
+    };
+    detail::scratch<double> end(cell(s.ranks, 0) + 1);
+    detail::scratch<int> done(static_cast<std::size_t>(s.ranks));
+    auto const link = [&](int a, int b) -> link_cost const& { return m.links[m.groups.shared_by(a, b)]; };
+    auto const ready_at = [&](collective_step const& step, int rank) { // negative if some source is not so far
+        double at = 0;
+        for (int k = 0; k < step.sources.count; ++k) {
+            int const source = step.sources.at(k, s.ranks);
+            if (step.after == 0 || source == rank) continue;
+            if (done[static_cast<std::size_t>(source)] < step.after) return -1.0;
+            auto const t = end[cell(source, step.after - 1)];
+            at = t > at ? t : at;
+        }
+        return at;
+    };
+    auto const work_of = [&](collective_step const& step, int rank) {
+        double bytes = 0, t = 0;
+        if (reads(step.kind))
+            for (int j = 0; j < step.chunk.count; ++j)
+                bytes += static_cast<double>(cut.at(detail::place_in(s, step.chunk.at(j, s.chunks))).size() *
+                                             cut.element_bytes);
+        for (int k = 0; k < step.sources.count; ++k) {
+            auto const& l = link(rank, step.sources.at(k, s.ranks));
+            t += l.alpha + bytes * (l.beta + (step.kind == step_kind::reduce ? l.gamma : 0));
+        }
+        for (int k = 0; k < step.destinations.count; ++k) {
+            auto const& l = link(rank, step.destinations.at(k, s.ranks));
+            t += l.alpha + bytes * l.beta / 2;
+        }
+        return t;
+    };
+
+    double last = 0, work = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int r = 0; r < s.ranks; ++r)
+            for (auto& i = done[static_cast<std::size_t>(r)]; i < s.steps; ++i) {
+                collective_step const step = s.at(r, i);
+                double begin = i == 0 ? 0.0 : end[cell(r, i - 1)], t = 0;
+                if (step.kind != step_kind::idle) {
+                    auto const ready = ready_at(step, r);
+                    if (ready < 0) break;
+                    begin = ready > begin ? ready : begin;
+                    t = work_of(step, r);
+                }
+                end[cell(r, i)] = begin + t;
+                last = begin + t > last ? begin + t : last;
+                work += t;
+                moved = true;
+            }
+    }
+    auto const shared = m.at_once > 0 ? work / m.at_once : 0.0;
+    return shared > last ? shared : last;
+}
+
+} // namespace trireme
