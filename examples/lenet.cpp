@@ -25,6 +25,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,10 +48,21 @@ using lenet = network<input<1, 28, 28>,
 using lenet_trainer = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>,
                                             reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>>;
 
+// What --strategy chooses from; `hierarchical` pairs the devices, `best_of` takes the cheapest of the others.
+constexpr strategy_choice strategies[] = {direct{},
+                                          ring{},
+                                          bidirectional_ring{},
+                                          recursive_halving_doubling{},
+                                          double_binary_tree{},
+                                          chain{},
+                                          hierarchical<direct, ring>{},
+                                          best_of<direct, ring, recursive_halving_doubling>{}};
+static_assert(std::size(strategies) == std::size(strategy_names));
+
 lenet_trainer::options options_for(lenet_flags const& flags, int devices) {
-    auto const strategy = flags.strategy == "ring"   ? strategy_choice(ring{})
-                          : flags.strategy == "tree" ? strategy_choice(double_binary_tree{})
-                                                     : strategy_choice(direct{});
+    strategy_choice strategy;
+    for (auto const& s : strategies)
+        if (flags.strategy == s.name) strategy = s;
     return {.learning_rate = flags.learning_rate,
             .batch = flags.batch,
             .seed = flags.seed,

@@ -10,8 +10,10 @@
 
 #include <charconv>
 #include <iostream>
+#include <iterator>
 #include <limits>
 #include <sstream>
+#include <vector>
 
 namespace {
 
@@ -51,8 +53,8 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
     app.add_option("--strategy", f.strategy, "how devices add their gradients")
-        ->check(CLI::IsMember({"ring", "tree", "direct"}).description(""))
-        ->type_name("{ring,tree,direct}")
+        ->check(CLI::IsMember(std::vector<std::string>(std::begin(strategy_names), std::end(strategy_names))))
+        ->type_name("NAME")
         ->capture_default_str();
     app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
         ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))

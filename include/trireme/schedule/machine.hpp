@@ -10,13 +10,16 @@
 
 namespace trireme {
 
-/// What it costs to move data between two ranks, in seconds: `alpha` until a message begins or a wait has seen its
-/// source, `beta` per byte copied, `gamma` per byte that is added, on top.
-/// Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005.
+/// What it costs to move data between two ranks, in seconds: `alpha` until a step that waits has seen all of its
+/// sources, `beta` per byte copied, `gamma` per byte that is added, on top; and `overhead` for each message that a rank
+/// deals with itself, for machines where a rank that reads from many is busy with each: the o of LogGP. Sources:
+/// Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005; Alexandrov,
+/// Ionescu, Schauser, Scheiman, "LogGP", 1995.
 struct link_cost {
     double alpha = 0;
     double beta = 0;
     double gamma = 0;
+    double overhead = 0;
 };
 
 /// A machine as the cost model sees it. links[i] joins ranks whose first common level is i: links[0] within an
@@ -30,14 +33,14 @@ struct machine {
 /// Threads that have a core each and share a cache, as on most machines: for programs that nobody has calibrated
 /// (examples/calibrate.cpp measures a machine and prints a description to use instead).
 struct typical_threads {
-    static constexpr machine description{{{1.0e-7, 6.0e-11, 2.0e-11}}};
+    static constexpr machine description{{{1.5e-7, 5.0e-11, 1.0e-11, 3.0e-8}}};
 };
 
 /// Seconds that a proved schedule takes on `m`, for buffers that are cut like `cut`. A rank does one thing after the
 /// other and each step when its sources are ready. A byte that a reduction writes to a destination costs half of one
 /// that is copied, because it is in a register already. Where more ranks want to work than `at_once`, it takes at least
-/// as long as their work shared out evenly. Not in the model: caches that are too small, and links that several pairs
-/// of ranks share.
+/// as long as their work, without the waiting, shared out evenly. Not in the model: caches that are too small, and
+/// links that several pairs of ranks share.
 ///
 /// Cost: steps times ranks times sources operations.
 template<collective_schedule S>
@@ -59,6 +62,14 @@ constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m)
         }
         return at;
     };
+    auto const latency_of = [&](collective_step const& step, int rank) {
+        double t = 0;
+        for (int k = 0; k < step.sources.count; ++k) {
+            auto const alpha = link(rank, step.sources.at(k, s.ranks)).alpha;
+            t = alpha > t ? alpha : t;
+        }
+        return t;
+    };
     auto const work_of = [&](collective_step const& step, int rank) {
         double bytes = 0, t = 0;
         if (reads(step.kind))
@@ -67,11 +78,11 @@ constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m)
                                              cut.element_bytes);
         for (int k = 0; k < step.sources.count; ++k) {
             auto const& l = link(rank, step.sources.at(k, s.ranks));
-            t += l.alpha + bytes * (l.beta + (step.kind == step_kind::reduce ? l.gamma : 0));
+            t += l.overhead + bytes * (l.beta + (step.kind == step_kind::reduce ? l.gamma : 0));
         }
         for (int k = 0; k < step.destinations.count; ++k) {
             auto const& l = link(rank, step.destinations.at(k, s.ranks));
-            t += l.alpha + bytes * l.beta / 2;
+            t += l.overhead + bytes * l.beta / 2;
         }
         return t;
     };
@@ -82,16 +93,17 @@ constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m)
         for (int r = 0; r < s.ranks; ++r)
             for (auto& i = done[static_cast<std::size_t>(r)]; i < s.steps; ++i) {
                 collective_step const step = s.at(r, i);
-                double begin = i == 0 ? 0.0 : end[cell(r, i - 1)], t = 0;
+                double at = i == 0 ? 0.0 : end[cell(r, i - 1)];
                 if (step.kind != step_kind::idle) {
                     auto const ready = ready_at(step, r);
                     if (ready < 0) break;
-                    begin = ready > begin ? ready : begin;
-                    t = work_of(step, r);
+                    at = ready > at ? ready : at;
+                    auto const t = work_of(step, r);
+                    work += t;
+                    at += latency_of(step, r) + t;
                 }
-                end[cell(r, i)] = begin + t;
-                last = begin + t > last ? begin + t : last;
-                work += t;
+                end[cell(r, i)] = at;
+                last = at > last ? at : last;
                 moved = true;
             }
     }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/schedule/collective/levels.hpp>
+#include <trireme/core/levels.hpp>
 
 #include <concepts>
 #include <cstdint>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/memory.hpp>
 #include <trireme/device/host/progress.hpp>
@@ -73,8 +74,8 @@ struct shared_slot {
 /// The part of a group that its ranks share. It outlives the group if a device is still stuck in it.
 class shared_state {
 public:
-    shared_state(int ranks, std::chrono::duration<double> limit)
-        : wait_limit(limit), waiting(patience::for_threads(ranks)), slots_(static_cast<std::size_t>(ranks)) {}
+    shared_state(int ranks, std::chrono::duration<double> limit, levels const& near)
+        : wait_limit(limit), groups(near), waiting(patience::for_threads(ranks)), slots_(static_cast<std::size_t>(ranks)) {}
 
     int size() const noexcept { return static_cast<int>(slots_.size()); }
     shared_slot& slot(int rank) noexcept { return slots_[static_cast<std::size_t>(rank)]; }
@@ -143,6 +144,7 @@ public:
     }
 
     std::chrono::duration<double> const wait_limit;
+    levels const groups;
     patience const waiting;
 
 private:
@@ -164,6 +166,9 @@ public:
 
     int rank() const noexcept { return rank_; }
     int size() const noexcept { return state_->size(); }
+
+    /// Which ranks are near one another; no levels if nobody has said so.
+    levels const& groups() const noexcept { return state_->groups; }
 
     /// Zeroed memory that peers can read. Every rank calls it in the same order; a peer may use the result once a
     /// collective has been entered.

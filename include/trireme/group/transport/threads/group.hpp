@@ -25,8 +25,11 @@ public:
         void (*function)(void* context, communicator& c) = nullptr;
     };
 
-    explicit group(int ranks, std::chrono::duration<double> wait_limit = std::chrono::seconds(30))
-        : shared_(std::make_shared<shared>(checked(ranks), wait_limit)) {
+    /// `groups` says which ranks are near one another, for hierarchical strategies and for costs: {4, 2} are two
+    /// groups of four. Throws usage_error if those are not `ranks` ranks.
+    explicit group(int ranks, std::chrono::duration<double> wait_limit = std::chrono::seconds(30),
+                   levels const& groups = {})
+        : shared_(std::make_shared<shared>(checked(ranks, groups), wait_limit, groups)) {
         threads_.reserve(static_cast<std::size_t>(ranks - 1));
         try {
             for (int r = 1; r < ranks; ++r) threads_.emplace_back([s = shared_, r] { work(*s, r); });
@@ -71,8 +74,8 @@ public:
 
 private:
     struct shared {
-        shared(int size, std::chrono::duration<double> wait_limit)
-            : state(std::make_shared<shared_state>(size, wait_limit)) {
+        shared(int size, std::chrono::duration<double> wait_limit, levels const& groups)
+            : state(std::make_shared<shared_state>(size, wait_limit, groups)) {
             ranks.reserve(static_cast<std::size_t>(size));
             for (int r = 0; r < size; ++r) ranks.emplace_back(state, r);
         }
@@ -82,8 +85,11 @@ private:
         std::atomic<bool> quit{false};
     };
 
-    static int checked(int ranks) {
+    static int checked(int ranks, levels const& groups) {
         if (ranks < 1) throw usage_error("a group needs at least one device, not " + std::to_string(ranks));
+        if (groups.count != 0 && groups.ranks() != ranks)
+            throw usage_error("a group of " + std::to_string(ranks) + " ranks was given levels of " +
+                              std::to_string(groups.ranks()) + ": their sizes multiplied are the ranks");
         return ranks;
     }
 

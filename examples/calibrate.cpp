@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// calibrate [RANKS [BYTES]]    measures alpha, beta and gamma of the cost model on this machine
+//
+// Prints a description to paste into a program, `best_of<...>::on<here>`, and what it predicts beside what is measured.
+// RANKS are threads, as many as there are processors by default (at least 2); BYTES is the buffer that beta and gamma
+// are measured with, 1 MiB by default: large buffers that leave the caches have a larger beta.
+
+#include <trireme/collective/all_gather.hpp>
+#include <trireme/collective/all_reduce.hpp>
+#include <trireme/collective/barrier.hpp>
+#include <trireme/collective/reduce_scatter.hpp>
+#include <trireme/group/transport/threads/group.hpp>
+#include <trireme/schedule/collective/best_of.hpp>
+#include <trireme/schedule/collective/chain.hpp>
+#include <trireme/schedule/collective/direct.hpp>
+#include <trireme/schedule/collective/dissemination.hpp>
+#include <trireme/schedule/collective/recursive_halving_doubling.hpp>
+#include <trireme/schedule/collective/ring.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+using namespace trireme;
+
+namespace {
+
+using clock_type = std::chrono::steady_clock;
+
+double since(clock_type::time_point start) { return std::chrono::duration<double>(clock_type::now() - start).count(); }
+
+double median(std::vector<double>& x) {
+    std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
+    return x[x.size() / 2];
+}
+
+/// Seconds of `f(communicator, buffer)`, the median over repetitions. As in training, every rank has written its whole
+/// buffer just before, so that nothing of it is in the others' caches.
+template<class F>
+double seconds_of_call(threads::group& group, std::size_t bytes, F const& f) {
+    std::vector<double> times(std::clamp<std::size_t>((64 << 20) / (bytes + 1), 21, 2001));
+    group.run([&](threads::communicator& me) {
+        std::vector<float> buffer(bytes / sizeof(float));
+        for (auto& t : times) {
+            std::fill(buffer.begin(), buffer.end(), 1.0f);
+            barrier<dissemination>(me);
+            auto const start = clock_type::now();
+            f(me, std::span(buffer));
+            if (me.rank() == 0) t = since(start);
+            barrier<dissemination>(me); // nobody writes while others read the clock
+        }
+    });
+    return median(times);
+}
+
+/// Barriers without a clock between them.
+template<class S>
+double seconds_per_barrier(threads::group& group) {
+    constexpr int often = 2000;
+    std::vector<double> times(11);
+    group.run([&](threads::communicator& me) {
+        for (auto& t : times) {
+            auto const start = clock_type::now();
+            for (int i = 0; i < often; ++i) barrier<S>(me);
+            if (me.rank() == 0) t = since(start) / often;
+        }
+    });
+    return median(times);
+}
+
+link_cost measured(threads::group& group, std::size_t bytes) {
+    link_cost l;
+    int const n = group.size();
+    // a round with one source, and one with all others; of two ranks there is only the first kind
+    auto const one = seconds_per_barrier<dissemination>(group) / dissemination::barrier(n).steps;
+    if (n > 2) l.overhead = std::max(0.0, (seconds_per_barrier<direct>(group) - one) / (n - 2));
+    l.alpha = std::max(0.0, one - l.overhead);
+    auto const moved = static_cast<double>(bytes) * (n - 1) / n; // by each rank, in both that follow
+    auto const waiting = [&](schedule const& s) {
+        return seconds_of(s, {0, 1, s.chunks}, {{{l.alpha, 0, 0, l.overhead}}});
+    };
+    // where threads share processors, a rank takes as long as all those that run on its processor
+    auto const share = std::max(1.0, static_cast<double>(n) / patience::processors());
+    auto const copying = seconds_of_call(group, bytes, [](auto& me, auto x) { all_gather<direct>(me, x); });
+    l.beta = std::max(0.0, ((copying - waiting(direct::all_gather(n))) / share) / moved);
+    auto const adding = seconds_of_call(group, bytes, [](auto& me, auto x) { reduce_scatter<direct>(me, x, x); });
+    l.gamma = std::max(0.0, ((adding - waiting(direct::reduce_scatter(n))) / share) / moved - l.beta);
+    return l;
+}
+
+/// One line of the table: what the model says and what the clock says.
+template<class S>
+void compare(threads::group& group, std::size_t bytes, machine const& here) {
+    auto const s = schedule_of<S, collective::all_reduce>(group.size());
+    auto const clock = seconds_of_call(group, bytes, [](auto& me, auto x) { all_reduce<S>(me, x); });
+    std::printf("//   %9zu  %-28s %12.2f %12.2f\n", bytes, S::name, 1e6 * seconds_of(s, {bytes, 1, s.chunks}, here),
+                1e6 * clock);
+}
+
+std::size_t number(char const* text, std::size_t least, std::size_t most, char const* what) {
+    std::size_t n = 0;
+    auto const* const end = text + std::strlen(text);
+    if (auto const read = std::from_chars(text, end, n);
+        read.ec != std::errc{} || read.ptr != end || n < least || n > most)
+        throw usage_error(std::string(what) + " = '" + text + "': it is a number from " + std::to_string(least) +
+                          " to " + std::to_string(most));
+    return n;
+}
+
+} // namespace
+
+int main(int argc, char** argv) try {
+    if (argc > 3) throw usage_error("usage: calibrate [RANKS [BYTES]]");
+    auto const ranks =
+        argc > 1 ? static_cast<int>(number(argv[1], 2, 64, "RANKS")) : std::clamp(patience::processors(), 2, 64);
+    auto const bytes = (argc > 2 ? number(argv[2], 4096, 1 << 30, "BYTES") : 1 << 20) / 4096 * 4096;
+
+    threads::group group(ranks);
+    machine here;
+    here.links[0] = measured(group, bytes / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks));
+    if (ranks > patience::processors()) here.at_once = patience::processors();
+
+    auto const& l = here.links[0];
+    std::printf("// %d threads on %d processors; beta and gamma with %zu bytes\n", ranks, patience::processors(),
+                bytes);
+    std::printf(
+        "struct here {\n    static constexpr trireme::machine description{{{%.3g, %.3g, %.3g, %.3g}}, {}, %d};\n};\n",
+        l.alpha, l.beta, l.gamma, l.overhead, here.at_once);
+    std::printf("\n// all_reduce    bytes                           predicted us  measured us\n");
+    for (std::size_t const size : {std::size_t{1} << 10, std::size_t{1} << 16, bytes}) {
+        compare<direct>(group, size, here);
+        compare<ring>(group, size, here);
+        compare<recursive_halving_doubling>(group, size, here);
+        compare<chain>(group, size, here);
+    }
+} catch (usage_error const& e) {
+    std::fprintf(stderr, "calibrate: %s\n", e.what());
+    return 2;
+} catch (std::exception const& e) {
+    std::fprintf(stderr, "calibrate: %s\n", e.what());
+    return 3;
+}
