@@ -4,6 +4,8 @@
 
 #include "structure.hpp"
 
+#include <trireme/schedule/machine.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -97,20 +99,20 @@ TEST_SUITE("schedule/double_binary_tree") {
 
     TEST_CASE("the trace of two ranks: each adds one half and copies the other") {
         auto const s = tree::all_reduce(2);
-        CHECK((trace(s, 0) == events{"reduce 0 from 1 after 0", "idle", "reduce 1 from 1 after 2", "idle",
-                                     "reduce 2 from 1 after 4", "idle", "reduce 3 from 1 after 6", "idle", "idle",
-                                     "copy 4 from 1 after 10", "idle", "copy 5 from 1 after 12", "idle",
-                                     "copy 6 from 1 after 14", "idle", "copy 7 from 1 after 16", "wait for 1 after 15",
+        CHECK((trace(s, 0) == events{"reduce 0 from 1 after 0", "idle", "reduce 1 from 1 after 0", "idle",
+                                     "reduce 2 from 1 after 0", "idle", "reduce 3 from 1 after 0", "idle", "idle",
+                                     "copy 4 from 1 after 9", "idle", "copy 5 from 1 after 11", "idle",
+                                     "copy 6 from 1 after 13", "idle", "copy 7 from 1 after 15", "wait for 1 after 16",
                                      "idle"}));
     }
 
     TEST_CASE("the trace of an inner rank of four") {
         auto const s = tree::all_reduce(4);
-        CHECK((trace(s, 2) == events{"reduce 0 from 1 3 after 0", "idle", "reduce 1 from 1 3 after 2", "idle",
-                                     "reduce 2 from 1 3 after 4", "idle", "reduce 3 from 1 3 after 6", "idle",
-                                     "copy 0 from 0 after 9", "copy 4 from 1 after 10", "copy 1 from 0 after 11",
-                                     "copy 5 from 1 after 12", "copy 2 from 0 after 13", "copy 6 from 1 after 14",
-                                     "copy 3 from 0 after 15", "copy 7 from 1 after 16", "wait for 1 3 after 15",
+        CHECK((trace(s, 2) == events{"reduce 0 from 1 3 after 0", "idle", "reduce 1 from 1 3 after 0", "idle",
+                                     "reduce 2 from 1 3 after 0", "idle", "reduce 3 from 1 3 after 0", "idle",
+                                     "copy 0 from 0 after 9", "copy 4 from 1 after 9", "copy 1 from 0 after 10",
+                                     "copy 5 from 1 after 11", "copy 2 from 0 after 12", "copy 6 from 1 after 13",
+                                     "copy 3 from 0 after 14", "copy 7 from 1 after 15", "wait for 1 3 after 16",
                                      "idle"}));
         CHECK(event(s, 0, 0) == "reduce 0 from 2 after 1"); // its child must have added first
     }
@@ -136,6 +138,21 @@ TEST_SUITE("schedule/double_binary_tree") {
             auto const edges = static_cast<std::uint64_t>(n - 1);
             CHECK(all.bytes == 2 * edges * 4099 * 4); // as much as the ring, over all ranks
             CHECK(all.messages == 4 * edges * tree::pieces);
+        }
+    }
+
+    TEST_CASE("the levels of the trees work at once: the time is the buffer's and the depth's, not their product") {
+        machine const unit{{{0, 1, 0, 0}}}; // a second per byte, and nothing else
+        int depth = 1;
+        for (int n = 2; n <= 128; ++n) {
+            if (n > 1 << depth) ++depth;
+            CAPTURE(n);
+            constexpr std::size_t chunk = 64;
+            auto const units = [&](schedule const& s) {
+                return seconds_of(s, {2 * tree::pieces * chunk, 1, s.chunks}, unit) / chunk;
+            };
+            CHECK(units(tree::broadcast(n)) <= 2 * tree::pieces + depth);
+            if (n == 1 << depth) CHECK(units(tree::reduce(n)) <= 2 * tree::pieces + 2 * depth + 1);
         }
     }
 

@@ -8,12 +8,13 @@ namespace trireme {
 
 /// Double binary tree all-reduce: two binary trees, each for one half of the buffer, chosen so that a rank that adds in
 /// one tree is a leaf of the other (for an odd number of ranks, all but rank 0). Each half travels in `pieces` chunks,
-/// so that the levels of a tree work at once.
+/// which a rank takes in the order in which they can arrive, so that the levels of the trees work at once.
 ///
 /// - Phases: up (every inner rank adds its children's chunks), down (every rank copies its parent's), a wait until the
 ///   children have read. Reduce is the first of them, broadcast the second; between rank 0 and the second tree's root,
 ///   another rank, that half takes one hop more.
-/// - Cost per rank: at most 2 buffers read from peers, 4 `pieces` + 2 steps for any n; a chunk passes 2 log2(n) hops.
+/// - Cost per rank: at most 2 buffers read from peers, 4 `pieces` + 2 steps for any n; a broadcast takes the time of 2 `pieces`
+///   + log2(n) chunks.
 /// - Wins: many ranks and small or medium buffers. Loses: few ranks, where a ring reads less.
 /// - Deterministic: own + left + right at every inner rank; all ranks hold the same bits.
 /// - Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
@@ -72,8 +73,8 @@ private:
         return two_ranks(p.left, p.right, n);
     }
 
-    /// Step s of the way up: piece s / 2 of tree s % 2. Inner children must have added this chunk; leaves need not
-    /// have, but what one peer sends stays in the order of steps, hence s and not 0.
+    /// Step s of the way up: piece s / 2 of tree s % 2. Inner children must have added this chunk. Leaves need not have
+    /// done anything; but of 3 ranks one reads another in both trees, and what one peer sends stays in order.
     static constexpr collective_step up(int n, int rank, int s) noexcept {
         int const tree = s % 2;
         auto const here = in_tree(tree, n, rank);
@@ -81,13 +82,35 @@ private:
         auto const below = children(here, n);
         bool leaves = true;
         for (int i = 0; i < below.count; ++i) leaves = leaves && in_tree(tree, n, below.at(i, n)).leaf();
-        return {step_kind::reduce, tree * pieces + s / 2, below, leaves ? s : s + 1};
+        int const from_leaves = n == 3 ? s : 0;
+        return {step_kind::reduce, tree * pieces + s / 2, below, leaves ? from_leaves : s + 1};
     }
-    /// Step s of the way down: the parent has the chunk when it has completed `after` steps.
-    static constexpr collective_step down(int n, int rank, int s, int after) noexcept {
-        auto const parent = in_tree(s % 2, n, rank).parent;
-        if (parent < 0) return {};
-        return {step_kind::copy, s % 2 * pieces + s / 2, one_rank(parent), after};
+
+    /// Hops from a tree's root.
+    static constexpr int depth(int tree, int n, int rank) noexcept {
+        int d = 0;
+        for (rank = in_tree(tree, n, rank).parent; rank >= 0; rank = in_tree(tree, n, rank).parent) ++d;
+        return d;
+    }
+    struct turn {
+        int tree = 0;
+        int piece = 0;
+    };
+    /// On the way down a rank takes pieces in the order in which they can arrive: piece k of a tree after its depth and
+    /// two times k, for ranks deal with both trees. When is it that one's turn?
+    static constexpr int step_of(turn t, int n, int rank) noexcept {
+        // pieces j of the other tree that come before: its depth + 2 j < depth + 2 piece; of equal ones tree 0's
+        int const ahead = depth(t.tree, n, rank) - depth(1 - t.tree, n, rank) + 2 * t.piece + t.tree;
+        int const before = ahead <= 0 ? 0 : (ahead + 1) / 2;
+        return t.piece + (before < pieces ? before : pieces);
+    }
+    static constexpr turn turn_at(int n, int rank, int s) noexcept {
+        for (int x = 0; x < 2 * pieces; ++x)
+            if (turn const t{x % 2, x / 2}; step_of(t, n, rank) == s) return t;
+        return {};
+    }
+    static constexpr collective_step down(turn t, int source, int after) noexcept {
+        return {step_kind::copy, t.tree * pieces + t.piece, one_rank(source), after};
     }
     /// Until the children in `tree` have completed `after` steps.
     static constexpr collective_step until_children(int n, int rank, int tree, int after) noexcept {
@@ -98,9 +121,13 @@ private:
 
     static constexpr collective_step all_reduce_step(int n, int rank, int s) noexcept {
         if (s < 2 * pieces) return up(n, rank, s);
-        if (s < 4 * pieces) return down(n, rank, s - 2 * pieces, s + 1);
+        if (s < 4 * pieces) {
+            auto const t = turn_at(n, rank, s - 2 * pieces);
+            int const parent = in_tree(t.tree, n, rank).parent;
+            return parent < 0 ? collective_step{} : down(t, parent, 2 * pieces + step_of(t, n, parent) + 1);
+        }
         int const tree = s - 4 * pieces;
-        return until_children(n, rank, tree, 4 * pieces - 1 + tree);
+        return until_children(n, rank, tree, 4 * pieces);
     }
     /// Up; then rank 0 fetches the half that the second tree's root has; then everyone waits for who has read it.
     static constexpr collective_step reduce_step(int n, int rank, int s) noexcept {
@@ -120,12 +147,13 @@ private:
         int const other = top(1, n);
         if (s < 2 * pieces) {
             if (rank == 0) return {};
-            if (s % 2 == 1 && rank == other) return {step_kind::copy, pieces + s / 2, one_rank(0), s};
-            return down(n, rank, s, s + 1);
+            auto const t = turn_at(n, rank, s);
+            int const parent = in_tree(t.tree, n, rank).parent;
+            return parent <= 0 ? down(t, 0, s + 1) : down(t, parent, step_of(t, n, parent) + 1);
         }
         if (s < 2 * pieces + 2) {
             int const tree = s - 2 * pieces;
-            return until_children(n, rank, tree, 2 * pieces - 1 + tree);
+            return until_children(n, rank, tree, 2 * pieces);
         }
         return rank == 0 ? collective_step{step_kind::wait, 0, one_rank(other), 2 * pieces} : collective_step{};
     }
