@@ -98,6 +98,32 @@ static_assert(by_ring.bytes < by_tree.bytes && by_exchange.bytes < by_tree.bytes
 // [/strategies]
 static_assert(ring::all_reduce(8).steps == 15 && direct::all_reduce(8).steps == 2);
 
+// [best_of]
+using choice = best_of<direct, ring, recursive_halving_doubling>;
+
+// two boxes of four processors: near links, and a wire between them that is slower
+struct two_boxes {
+    static constexpr machine description{{{1e-6, 1e-10, 2e-11, 1e-7}, {2e-5, 1e-9, 2e-11, 5e-6}}, levels(4, 2)};
+};
+using wired = best_of<direct, ring, hierarchical<direct, ring>>::on<two_boxes>;
+
+static_assert(choice::prices<collective::all_reduce>(8, 1_MiB).name() == direct::name);
+static_assert(wired::prices<collective::all_reduce>(8, 16_MiB).name() == hierarchical<direct, ring>::name);
+
+using by_size = data_parallel_trainer<net, cross_entropy, sgd, on<mesh<host, dp<8>>>, reduce_by<choice>>;
+// [/best_of]
+static_assert(by_size::plan(batch{256}).layout.reduction(0, by_size::plan(batch{256}).arena_elements, 4).name ==
+              direct::name);
+
+// [by_tensor]
+// the biases and small weights directly, the large weights by a ring
+using by_tensor = data_parallel_trainer<net, cross_entropy, sgd, on<mesh<host, dp<8>>>,
+                                        reduce_by<direct, for_tensors<of_at_least<16_KiB>, ring>>>;
+
+constexpr auto mixed = by_tensor::plan(batch{256});
+static_assert(mixed.layout.reductions() == 3); // collectives per step: tensors side by side travel together
+// [/by_tensor]
+
 // [held_once]
 using two_sharing = data_parallel_trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>, hold_weights<once>>;
 using two_apart = data_parallel_trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>>;
