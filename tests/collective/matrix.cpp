@@ -11,8 +11,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <span>
@@ -337,6 +339,46 @@ void check_average(int ranks) {
     CHECK(wrong == 0);
 }
 
+/// Sums of numbers of any size and sign, against the bound of all_reduce's documentation; `unit` is the type's unit
+/// roundoff.
+template<class S, class T>
+void check_error_bound(int ranks, double unit) {
+    CAPTURE(ranks);
+    std::size_t const n = 513;
+    auto const value = [&](int rank, std::size_t i) {
+        std::mt19937_64 random(test_seed() + static_cast<std::uint64_t>(rank) * n + i);
+        auto const fraction = std::uniform_real_distribution<float>(-1, 1)(random);
+        auto const x = std::ldexp(fraction, static_cast<int>(random() % 12));
+        if constexpr (std::is_same_v<T, bf16>)
+            return bf16(x);
+        else
+            return x;
+    };
+    std::vector<std::vector<T>> results(static_cast<std::size_t>(ranks));
+    in_group(ranks, [&](comm& c) {
+        std::vector<T> x(n);
+        for (std::size_t i = 0; i < n; ++i) x[i] = value(c.rank(), i);
+        all_reduce<S>(c, x);
+        results[static_cast<std::size_t>(c.rank())] = x;
+    });
+    for (auto const& r : results) CHECK(std::memcmp(r.data(), results[0].data(), n * sizeof(T)) == 0);
+    auto const roundings = (ranks - 1) * unit / (1 - (ranks - 1) * unit);
+    int beyond = 0, inexact = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        double sum = 0, magnitude = 0;
+        for (int r = 0; r < ranks; ++r) {
+            auto const x = static_cast<double>(static_cast<float>(value(r, i)));
+            sum += x;
+            magnitude += std::abs(x);
+        }
+        auto const error = std::abs(static_cast<double>(static_cast<float>(results[0][i])) - sum);
+        beyond += error > roundings * magnitude;
+        inexact += error != 0;
+    }
+    CHECK(beyond == 0);
+    CHECK(inexact > 0); // else the numbers would prove nothing
+}
+
 } // namespace
 
 TEST_SUITE("collective/matrix") {
@@ -371,6 +413,69 @@ TEST_SUITE("collective/matrix") {
         CHECK(static_cast<float>(sum[0]) == 256.0f);  // chunk 0: (256 + 1) + 1, rounded twice
         CHECK(static_cast<float>(sum[40]) == 258.0f); // chunk 1: (1 + 1) + 256
         CHECK(static_cast<float>(sum[99]) == 256.0f); // chunk 2: (1 + 256) + 1
+    }
+}
+
+TEST_SUITE("collective/matrix: rounding") {
+    TEST_CASE_TEMPLATE("no sum is farther from the exact one than documented, and all ranks hold the same bits", S,
+                       direct, ring, bidirectional_ring, recursive_halving_doubling, double_binary_tree, chain,
+                       two_levels, three_levels, trees_first) {
+        watchdog const guard("error bound");
+        for (int const ranks : {2, 3, 5, 8, 13}) {
+            check_error_bound<S, float>(ranks, std::numeric_limits<float>::epsilon() / 2);
+            check_error_bound<S, bf16>(ranks, 0x1p-8);
+        }
+    }
+}
+
+TEST_SUITE("collective/matrix: levels") {
+    TEST_CASE("a group of threads may say which ranks are near, and hierarchical strategies use it") {
+        watchdog const guard("levels");
+        for (auto const& near : {levels(2, 6), levels(6, 2), levels(3, 2, 2)}) {
+            threads::group g(12, std::chrono::seconds(100), near);
+            std::atomic<int> wrong{0};
+            g.run([&](comm& c) {
+                wrong += c.groups().sizes[0] != near.sizes[0];
+                for (int round = 0; round < 3; ++round) { // proved once, then remembered
+                    std::vector<float> x(1000, static_cast<float>(c.rank()));
+                    auto const before = c.pulled();
+                    all_reduce<three_levels>(c, x);
+                    for (auto const v : x) wrong += v != 66;
+                    auto const s = schedule_of<three_levels, collective::all_reduce>(12, 0, near);
+                    auto const wanted = traffic_of(s, c.rank(), 1000, sizeof(float));
+                    wrong += c.pulled().bytes - before.bytes != wanted.bytes;
+                    wrong += c.pulled().messages - before.messages != wanted.messages;
+                    std::vector<float> y(1000, static_cast<float>(c.rank()));
+                    all_reduce<two_levels>(c, y);
+                    for (auto const v : y) wrong += v != 66;
+                }
+            });
+            CHECK(wrong == 0);
+        }
+        CHECK_THROWS_AS(threads::group(6, std::chrono::seconds(1), levels(4, 2)), usage_error);
+    }
+
+    TEST_CASE("best_of runs what it prices cheapest") {
+        watchdog const guard("best_of");
+        using best = best_of<ring, recursive_halving_doubling, direct>;
+        for (int const ranks : {2, 5}) {
+            std::atomic<int> wrong{0};
+            in_group(ranks, [&](comm& c) {
+                for (std::size_t const n : {std::size_t{0}, std::size_t{3}, std::size_t{1000}, std::size_t{100000}}) {
+                    std::vector<float> x(n, 1.0f);
+                    auto const before = c.pulled();
+                    all_reduce<best>(c, x);
+                    for (auto const v : x) wrong += v != static_cast<float>(ranks);
+                    auto const s = schedule_of<best, collective::all_reduce>(ranks, 0, {}, n * sizeof(float));
+                    wrong += c.pulled().bytes - before.bytes != traffic_of(s, c.rank(), n, sizeof(float)).bytes;
+                }
+                std::vector<double> blocks(static_cast<std::size_t>(ranks) * 10, 0.0);
+                blocks[static_cast<std::size_t>(c.rank()) * 10] = c.rank() + 1;
+                all_gather<best>(c, blocks);
+                for (int r = 0; r < ranks; ++r) wrong += blocks[static_cast<std::size_t>(r) * 10] != r + 1;
+            });
+            CHECK(wrong == 0);
+        }
     }
 }
 

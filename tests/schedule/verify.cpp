@@ -198,6 +198,16 @@ TEST_SUITE("schedule/verify") {
         });
     }
 
+    TEST_CASE_TEMPLATE("built-in schedules are proved for 100 and 128 ranks", S, EVERY_STRATEGY) {
+        for_each_collective<S>([]<collective Goal>() {
+            for (int const n : {100, 128}) {
+                CAPTURE(std::string(name_of(Goal)));
+                CAPTURE(n);
+                CHECK(verify(Goal, schedule_of<S, Goal>(n)).ok());
+            }
+        });
+    }
+
     TEST_CASE_TEMPLATE("every mutant is refused, or right all the same", S, EVERY_STRATEGY) {
         // of the refused every 50th is run, for information; nightly runs them all
         for_each_collective<S>([]<collective Goal>() {
@@ -476,6 +486,13 @@ TEST_SUITE("schedule/verify: what a strategy of one's own may return") {
 }
 
 TEST_SUITE("nightly/schedule/verify") {
+    TEST_CASE_TEMPLATE("built-in schedules are proved for 1000 ranks", S, EVERY_STRATEGY) {
+        for_each_collective<S>([]<collective Goal>() {
+            CAPTURE(std::string(name_of(Goal)));
+            CHECK(verify(Goal, schedule_of<S, Goal>(1000)).ok());
+        });
+    }
+
     TEST_CASE_TEMPLATE("the oracle runs every mutant, the refused ones, too", S, EVERY_STRATEGY) {
         for_each_collective<S>([]<collective Goal>() { judge_all<S, Goal>({2, 3, 4, 5, 6, 7, 8}, 1, 20); });
     }

@@ -13,6 +13,10 @@ namespace trireme {
 /// bits everywhere. All ranks of the group call it with buffers of one size; `input` and `output` may be the same
 /// buffer.
 ///
+/// Each number is the result of n - 1 additions in an order that the schedule fixes, and each is rounded: a sum is off
+/// by at most (n - 1) u / (1 - (n - 1) u) times the sum of magnitudes, u being 2^-24 for float, 2^-53 for double, 2^-8
+/// for bf16 (Higham, "Accuracy and Stability of Numerical Algorithms", 4.2), as long as nothing overflows.
+///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, double_binary_tree, chain, hierarchical.
 /// Throws usage_error (sizes; a strategy that is no all-reduce), mismatch_error, deadline_error, group_stopped. Cost:
 /// traffic_of(schedule, rank, elements, sizeof(T)) between ranks; no allocation after the strategy's first use.
