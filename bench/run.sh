@@ -59,6 +59,7 @@ if [ -e "$root/bench/$name/peers.txt" ]; then
     python3 -c 'import os, sysconfig as s; os.stat(s.get_path("include") + "/Python.h")' 2>/dev/null ||
         want python3-dev "torch.compile compiles against it"
 fi
+missing=$packages
 install_packages
 
 failed() { # WHAT LOG
@@ -88,6 +89,7 @@ fi
 # Optimised as a user would, for this machine's instruction set, without assertions.
 build=$root/build/bench${CXX:+-$(basename "${CXX##* }")}
 log=$build.log
+[ -z "$missing" ] || rm -f "$build/made_from" # the build has to look for them
 printf 'building ... ' >&2
 ninja=$(command -v ninja || command -v ninja-build)
 { configure "$build" "$cxx" --buildtype=release -Dtests=disabled -Dexamples=disabled -Dbench=enabled >"$log" 2>&1 &&

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""run.py ROOT LENET_WORKER MICRO: the benchmarks' own machinery, without peers. Nothing here looks at how fast it is."""
+"""run.py ROOT LENET_WORKER MICRO COLLECTIVES_WORKER: the benchmarks' own machinery, without peers. Nothing here looks at
+how fast it is."""
 import contextlib
 import io
 import json
@@ -12,7 +13,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-root, lenet, micro = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+root = pathlib.Path(sys.argv[1])
+lenet, micro, collectives = sys.argv[2:]
 sys.path.insert(0, str(root / 'bench'))
 import harness  # noqa: E402
 
@@ -42,6 +44,15 @@ try:
     check('a worker that ends is an error', False)
 except SystemExit as e:
     check('a worker that ends is named', lenet in str(e))
+
+strategies = exit_code(collectives).stdout.split()
+check('collectives lists its strategies', 'direct' in strategies and len(set(strategies)) == len(strategies) > 1)
+for strategy in (*strategies, 'limit'):  # each looks at the sums itself
+    with harness.Worker([collectives, strategy, '2', '1024']) as worker:
+        check(f'collectives measures {strategy}', worker.measure(0.001) > 0)
+with harness.Worker([collectives, 'direct', '3', '4004']) as worker:
+    check('collectives measures other sizes', worker.measure(0.001) > 0)
+check('collectives refuses', exit_code(collectives, 'no such strategy', '2', '1024').returncode == 2)
 
 
 class Counter:
@@ -97,7 +108,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     # run.sh refuses before it measures
     script = ['sh', str(root / 'bench/run.sh')]
-    check('run.sh lists', exit_code(*script, '--list').stdout.split() == ['compile', 'lenet', 'micro'])
+    check('run.sh lists', exit_code(*script, '--list').stdout.split() == ['collectives', 'compile', 'lenet', 'micro'])
     for wrong in ([], ['no-such-benchmark'], ['../lenet'], ['lenet', '--unknown'], ['lenet', 'micro'], ['lenet', '--json'],
                   ['micro', '--json', str(folder / 'no-such-folder/out.json')]):
         answer = exit_code(*script, *wrong)

@@ -96,21 +96,14 @@ struct reduction_register<bf16> {
     }
 };
 
-/// own and the sources, in order, into `output` and, the same, into the copies. The result of one register is complete
-/// before the next is begun, so that each number is read once and written once per copy. `divisor` is 1 but for
-/// averages.
+/// own and the sources, in order, into `output` and, the same, into the copies. The results of a few registers are
+/// complete before the next are begun, so that each number is read once and written once per copy. `divisor` is 1 but
+/// for averages.
 template<class Op, class T>
 TRIREME_NOINLINE void reduce_into(T* out, T* const* copies, int copy_count, T const* own, T const* const* sources,
                                   int source_count, std::size_t n, int divisor) noexcept {
     using lanes = reduction_register<T>;
     using vector = typename lanes::vector;
-    auto const number = [&](std::size_t i, auto count) {
-        auto sum = lanes::load(own + i, count);
-        for (int k = 0; k < source_count; ++k) sum = lanes::rounded(Op::apply(sum, lanes::load(sources[k] + i, count)));
-        if (divisor != 1) sum = sum / vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));
-        lanes::store(sum, out + i, count);
-        for (int k = 0; k < copy_count; ++k) lanes::store(sum, copies[k] + i, count);
-    };
     if (source_count == 1 && copy_count == 1 && divisor == 1) { // two ranks, the commonest case, without the loops
         auto const* const other = sources[0];
         auto* const copy = copies[0];
@@ -125,7 +118,43 @@ TRIREME_NOINLINE void reduce_into(T* out, T* const* copies, int copy_count, T co
             lanes::store(Op::apply(lanes::load(own + i, count), lanes::load(other + i, count)), out + i, count);
         });
     } else {
-        for_registers<vector>(n, number);
+        auto const divided = [&](vector v) {
+            return divisor == 1 ? v : v / vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));
+        };
+        // Four registers of each source in turn: buffers often have one page offset, and would else take turns in the
+        // same few lines of the nearest cache.
+        constexpr std::size_t tile = 4;
+        std::size_t done = 0;
+        for (; done + tile * vector::size <= n; done += tile * vector::size) {
+            vector sum[tile];
+#pragma GCC unroll 4
+            for (std::size_t j = 0; j < tile; ++j) sum[j] = lanes::load(own + done + j * vector::size);
+            for (int k = 0; k < source_count; ++k) {
+                auto const* const source = sources[k] + done;
+#pragma GCC unroll 4
+                for (std::size_t j = 0; j < tile; ++j)
+                    sum[j] = lanes::rounded(Op::apply(sum[j], lanes::load(source + j * vector::size)));
+            }
+#pragma GCC unroll 4
+            for (std::size_t j = 0; j < tile; ++j) {
+                sum[j] = divided(sum[j]);
+                lanes::store(sum[j], out + done + j * vector::size);
+            }
+            for (int k = 0; k < copy_count; ++k) {
+                auto* const copy = copies[k] + done;
+#pragma GCC unroll 4
+                for (std::size_t j = 0; j < tile; ++j) lanes::store(sum[j], copy + j * vector::size);
+            }
+        }
+        for_registers<vector>(n - done, [&](std::size_t i, auto count) {
+            i += done;
+            auto sum = lanes::load(own + i, count);
+            for (int k = 0; k < source_count; ++k)
+                sum = lanes::rounded(Op::apply(sum, lanes::load(sources[k] + i, count)));
+            sum = divided(sum);
+            lanes::store(sum, out + i, count);
+            for (int k = 0; k < copy_count; ++k) lanes::store(sum, copies[k] + i, count);
+        });
     }
 }
 

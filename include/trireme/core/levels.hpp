@@ -33,7 +33,7 @@ struct levels {
 
     /// The first level that holds both: 0 in one innermost group; `count` if there is none, or no levels at all.
     constexpr int shared_by(int a, int b) const noexcept {
-        for (int i = 0; i < count; ++i) {
+        for (int i = 0; i < count && i < most; ++i) {
             a /= sizes[i];
             b /= sizes[i];
             if (a == b) return i;
