@@ -20,7 +20,7 @@ struct levels {
 
     constexpr int ranks() const noexcept {
         int n = 1;
-        for (int i = 0; i < count; ++i) n *= sizes[i];
+        for (int i = 0; i < count && i < most; ++i) n *= sizes[i];
         return n;
     }
 
