@@ -122,11 +122,13 @@ int main(int argc, char** argv) try {
     if (argc > 3) throw usage_error("usage: calibrate [RANKS [BYTES]]");
     auto const ranks =
         argc > 1 ? static_cast<int>(number(argv[1], 2, 64, "RANKS")) : std::clamp(patience::processors(), 2, 64);
-    auto const bytes = (argc > 2 ? number(argv[2], 4096, 1 << 30, "BYTES") : 1 << 20) / 4096 * 4096;
+    auto const wanted = argc > 2 ? number(argv[2], 4096, 1 << 30, "BYTES") : std::size_t{1} << 20;
+    auto const unit = static_cast<std::size_t>(ranks) * cache_line; // so that all ranks have equal parts
+    auto const bytes = (wanted + unit - 1) / unit * unit;
 
     threads::group group(ranks);
     machine here;
-    here.links[0] = measured(group, bytes / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks));
+    here.links[0] = measured(group, bytes);
     if (ranks > patience::processors()) here.at_once = patience::processors();
 
     auto const& l = here.links[0];

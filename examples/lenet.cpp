@@ -61,8 +61,8 @@ static_assert(std::size(strategies) == std::size(strategy_names));
 
 lenet_trainer::options options_for(lenet_flags const& flags, int devices) {
     strategy_choice strategy;
-    for (auto const& s : strategies)
-        if (flags.strategy == s.name) strategy = s;
+    for (std::size_t i = 0; i < std::size(strategies); ++i)
+        if (flags.strategy == strategy_names[i]) strategy = strategies[i];
     return {.learning_rate = flags.learning_rate,
             .batch = flags.batch,
             .seed = flags.seed,

@@ -38,6 +38,8 @@ struct {
     {"double_binary_tree", &by<double_binary_tree>},
     {"chain", &by<chain>},
     {"hierarchical<direct,ring>", &by<hierarchical<direct, ring>>},
+    {"best_of", &by<best_of<direct, ring, bidirectional_ring, recursive_halving_doubling, double_binary_tree, chain,
+                            hierarchical<direct, ring>>>},
 };
 
 /// Two threads: each adds one half of both buffers in registers and writes the sum to both, between two meetings.

@@ -114,7 +114,9 @@ struct dawdling {
     void resume() { inner.resume(), dawdle(); }
     void pause() { dawdle(), inner.pause(); }
     void withdraw() { dawdle(), inner.withdraw(); }
-    bool has_completed(int source, int after) { return dawdle(), inner.has_completed(source, after); }
+    bool has_completed(int source, int after, operation const& what) {
+        return dawdle(), inner.has_completed(source, after, what);
+    }
     void abandon(operation const& what) { inner.abandon(what); }
     void wait_for(int source, int after, operation const& what) { inner.wait_for(source, after, what), dawdle(); }
     void complete(int step) { dawdle(), inner.complete(step); }

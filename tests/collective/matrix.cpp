@@ -428,6 +428,45 @@ TEST_SUITE("collective/matrix: rounding") {
     }
 }
 
+TEST_SUITE("collective/matrix: some in place, some not") {
+    TEST_CASE("each rank may choose for itself") {
+        watchdog const guard("mixed places");
+        for (int const ranks : {2, 3, 4, 5, 8})
+            for (int who = 0; who < ranks; ++who) {
+                std::atomic<int> wrong{0};
+                auto const n = static_cast<std::size_t>(ranks);
+                std::size_t const block = 37;
+                in_group(ranks, [&](comm& c) {
+                    auto const r = static_cast<std::size_t>(c.rank());
+                    auto const check = [&](std::vector<int> const& x) {
+                        for (std::size_t i = 0; i < x.size(); ++i) wrong += x[i] != static_cast<int>(i);
+                    };
+                    auto const with_all = [&](auto&& f) { // f(input, output): the block alone, or where it will be
+                        std::vector<int> mine(block), all(n * block, -1);
+                        for (std::size_t i = 0; i < block; ++i)
+                            mine[i] = all[r * block + i] = static_cast<int>(r * block + i);
+                        if (c.rank() == who)
+                            f(std::span(all).subspan(r * block, block), std::span(all));
+                        else
+                            f(std::span(mine), std::span(all));
+                        return all;
+                    };
+                    check(with_all([&](auto in, auto out) { all_gather<recursive_halving_doubling>(c, in, out); }));
+                    check(with_all([&](auto in, auto out) { all_gather<ring>(c, in, out); }));
+                    auto const gathered = with_all([&](auto in, auto out) { gather<binomial_tree>(c, in, out); });
+                    if (c.rank() == 0) check(gathered);
+                    std::vector<float> x(100, 1.0f), y(100);
+                    if (c.rank() == who)
+                        all_reduce<recursive_halving_doubling>(c, x);
+                    else
+                        all_reduce<recursive_halving_doubling>(c, x, y);
+                    wrong += (c.rank() == who ? x : y)[99] != static_cast<float>(ranks);
+                });
+                CHECK(wrong == 0);
+            }
+    }
+}
+
 TEST_SUITE("collective/matrix: levels") {
     TEST_CASE("a group of threads may say which ranks are near, and hierarchical strategies use it") {
         watchdog const guard("levels");
@@ -480,6 +519,17 @@ TEST_SUITE("collective/matrix: levels") {
 }
 
 TEST_SUITE("nightly/collective/matrix") {
+    TEST_CASE("more ranks than a byte counts, all read from at once") {
+        watchdog const guard("300 ranks", 600);
+        std::atomic<int> wrong{0};
+        in_group(300, [&](comm& c) {
+            std::vector<float> x(1000, 1.0f);
+            all_reduce<direct>(c, x);
+            for (auto const v : x) wrong += v != 300;
+        });
+        CHECK(wrong == 0);
+    }
+
     TEST_CASE_TEMPLATE("every number of ranks to 16, and 27, 32, 64", S, EVERY_STRATEGY) {
         watchdog const guard("nightly matrix", 3000);
         for (int ranks = 1; ranks <= 16; ++ranks) check_everything<S>(ranks, true);

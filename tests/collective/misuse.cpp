@@ -79,8 +79,8 @@ TEST_SUITE("collective/misuse: ranks that differ") {
         for (int const ranks : {2, 4}) {
             CAPTURE(ranks);
             auto const count = mismatch_of(ranks, adding<ring>(1000), adding<ring>(1001));
-            CHECK(says(count, "all_reduce<ring>(1000 x f32, sum, root 0)"));
-            CHECK(says(count, "all_reduce<ring>(1001 x f32, sum, root 0)"));
+            CHECK(says(count, "all_reduce<ring>(1000 x f32, sum, root 0; "));
+            CHECK(says(count, "all_reduce<ring>(1001 x f32, sum, root 0; "));
             CHECK(says(count, "their number 1:"));
             CHECK(says(mismatch_of(ranks, adding<ring>(100), adding<ring, double>(100)), "100 x f64"));
             CHECK(says(mismatch_of(ranks, adding<ring>(100), adding<direct>(100)), "all_reduce<direct>"));
@@ -100,6 +100,16 @@ TEST_SUITE("collective/misuse: ranks that differ") {
                 };
             };
             CHECK(says(mismatch_of(ranks, from(0), from(1)), "root 1"));
+            auto const sent = []<class T>(T) {
+                return [](comm& c) {
+                    std::vector<T> x(100);
+                    broadcast<direct>(c, x);
+                };
+            };
+            CHECK(says(mismatch_of(ranks, sent(std::uint8_t{}), sent(std::uint64_t{})), "100 x bytes, 8 each"));
+            CHECK(says(
+                mismatch_of(ranks, adding<hierarchical<direct, ring>>(100), adding<hierarchical<ring, direct>>(100)),
+                "all_reduce<hierarchical<ring, direct>>"));
         }
     }
 
@@ -173,6 +183,66 @@ TEST_SUITE("collective/misuse: collectives in flight") {
         CHECK(wrong == 0);
     }
 
+    TEST_CASE("one that has failed says so again, whoever caught the first error") {
+        watchdog const guard("failed before");
+        threads::group g(2, std::chrono::milliseconds(200));
+        std::atomic<int> again{0};
+        CHECK_THROWS_AS(g.run([&](comm& c) {
+            if (c.rank() == 1) return; // never calls
+            std::vector<float> x(100);
+            auto pending = start_all_reduce<ring>(c, x);
+            CHECK_THROWS_AS(pending.wait(), deadline_error);
+            try {
+                pending.wait();
+            } catch (group_stopped const&) {
+                ++again;
+            }
+            try {
+                pending.advance();
+            } catch (group_stopped const&) {
+                ++again;
+            }
+        }),
+                        deadline_error);
+        CHECK(again == 2);
+    }
+
+    TEST_CASE("who only asks is told when the deadline is over, too") {
+        watchdog const guard("asking");
+        threads::group g(3, std::chrono::milliseconds(200));
+        try {
+            g.run([](comm& c) {
+                if (c.rank() == 2) return;
+                std::vector<float> x(100);
+                auto pending = start_all_reduce<ring>(c, x);
+                while (!pending.advance()) {}
+                pending.wait();
+            });
+            FAIL("nobody missed rank 2");
+        } catch (deadline_error const& e) {
+            CHECK(e.device() == 2);
+        }
+    }
+
+    TEST_CASE("an exception that its own function catches is still an error of the group") {
+        watchdog const guard("caught");
+        threads::group g(2, std::chrono::seconds(20));
+        try {
+            g.run([](comm& c) {
+                try {
+                    std::vector<float> x(100);
+                    auto pending = start_all_reduce<ring>(c, x);
+                    if (c.rank() == 1) throw std::runtime_error("never mind");
+                    pending.wait();
+                } catch (std::runtime_error const&) {}
+            });
+            FAIL("the collective was never finished");
+        } catch (device_error const& e) {
+            CHECK(e.device() == 1);
+            CHECK(says(e.what(), "an exception took it out of a collective"));
+        }
+    }
+
     TEST_CASE("dropped: an error on the rank that did, and the others end") {
         watchdog const guard("dropped");
         auto const text = refused([](comm& c) {
@@ -221,6 +291,33 @@ TEST_SUITE("collective/misuse: buffers of a call that an error ends") {
                 CHECK(says(e.what(), "enough"));
             }
         }
+    }
+}
+
+TEST_SUITE("collective/misuse: buffers that overlap") {
+    TEST_CASE("are refused, unless every number stays where it is") {
+        watchdog const guard("overlaps");
+        std::vector<float> shared[3];
+        for (auto& x : shared) x.assign(12, 0.0f);
+        auto const part = [&](comm& c, std::size_t from, std::size_t n) {
+            return std::span(shared[static_cast<std::size_t>(c.rank())]).subspan(from, n);
+        };
+        char const* const text = "input and output overlap";
+        CHECK(says(refused([&](comm& c) { all_reduce<ring>(c, part(c, 0, 6), part(c, 1, 6)); }), text));
+        CHECK(says(refused([&](comm& c) { reduce<chain>(c, part(c, 0, 6), part(c, 5, 6)); }), text));
+        CHECK(says(refused([&](comm& c) { all_to_all<direct>(c, part(c, 0, 6), part(c, 3, 6)); }), text));
+        CHECK(says(refused([&](comm& c) { all_gather<ring>(c, part(c, 1, 4), part(c, 0, 12)); }), text));
+        CHECK(says(refused([&](comm& c) { gather<direct>(c, part(c, 6, 4), part(c, 0, 12)); }), text));
+        CHECK(says(refused([&](comm& c) { scatter<direct>(c, part(c, 0, 12), part(c, 0, 4), 4, 1); }), text));
+        CHECK(says(refused([&](comm& c) { reduce_scatter<direct>(c, part(c, 0, 12), part(c, 2, 4)); }), text));
+        threads::group g(3);
+        g.run([&](comm& c) { // these may: side by side, the same, or each block in its place
+            auto const r = static_cast<std::size_t>(c.rank());
+            all_reduce<ring>(c, part(c, 0, 6), part(c, 6, 6));
+            all_reduce<ring>(c, part(c, 0, 6), part(c, 0, 6));
+            all_gather<ring>(c, part(c, 4 * r, 4), part(c, 0, 12));
+            reduce_scatter<direct>(c, part(c, 0, 12), part(c, 4 * r, 4));
+        });
     }
 }
 

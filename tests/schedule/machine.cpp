@@ -162,6 +162,26 @@ TEST_SUITE("schedule/best_of") {
               nullptr); // given groups are used
     }
 
+    TEST_CASE("what is priced is what is made: without groups of the communicator's, in the machine's") {
+        using nested = hierarchical<direct, ring>;
+        using best = best_of<nested>::on<two_nodes>;
+        auto const bytes = 16_MiB;
+        auto const made = schedule_of<best, collective::all_reduce>(16, 0, {}, bytes);
+        CHECK(made.groups.sizes[0] == 8);
+        CHECK(proved_schedule<best, collective::all_reduce>(16, 0, {}, bytes).groups.sizes[0] == 8);
+        CHECK(best::prices<collective::all_reduce>(16, bytes).seconds[0] ==
+              seconds_of(made, {bytes, 1, made.chunks}, two_nodes::description));
+        CHECK(schedule_of<best, collective::all_reduce>(16, 0, levels(2, 8), bytes).groups.sizes[0] == 2);
+        CHECK(schedule_of<best, collective::all_reduce>(12, 0, {}, bytes).groups.sizes[0] == 3); // as even as may be
+    }
+
+    TEST_CASE("a level that nobody has described costs what the one below it does") {
+        auto const s = direct::all_reduce(8);
+        machine grouped = flat;
+        grouped.groups = levels(2, 4);
+        CHECK(seconds_of(s, {4096, 1, 8}, grouped) == seconds_of(s, {4096, 1, 8}, flat));
+    }
+
     TEST_CASE("candidates that do not make the collective are left out") {
         using mixed = best_of<ring, binomial_tree, dissemination>;
         auto const p = mixed::prices<collective::broadcast>(8, 1_KiB);

@@ -7,29 +7,13 @@
 #include <cstddef>
 #include <span>
 
-namespace trireme {
+namespace trireme::inline TRIREME_ISA {
 
 /// All-gather: afterwards block r of `output` is, on every rank, what rank r had for `input`. `output` has one block
 /// per rank. In place: the buffer's block r is rank r's.
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical. T is any type that may be
 /// copied as bytes. Throws as all_reduce; cost: traffic_of(schedule, rank, cut) between ranks.
-template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
-requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C> start_all_gather(C& comm, In&& input,
-                                                                                                    Out&& output) {
-    using T = element_of<In>;
-    std::span<T const> const in(input);
-    std::span<T> const out(output);
-    auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
-    if (out.size() != n * in.size())
-        detail::wrong_size("all_gather", "output", out.size(),
-                           std::to_string(n * in.size()) + ", one block per rank as large as the input");
-    auto const s = detail::schedule_for<Strategy, collective::all_gather, T>(comm, out.size());
-    detail::copy_elements(in.data(), out.data() + r * in.size(), in.size());
-    auto call = detail::call_of<T, detail::no_op>(collective::all_gather, s, out.size(), in.data(), out.data());
-    call.in_from = r * in.size() * sizeof(T);
-    return {comm, s, {out.size(), sizeof(T), s.chunks, comm.size()}, call, {}};
-}
 template<class Strategy, pull_communicator C, writable_buffer Buffer>
 requires byte_copyable<element_of<Buffer>> in_flight<element_of<Buffer>, detail::no_op, C>
 start_all_gather(C& comm, Buffer&& whole) {
@@ -46,6 +30,20 @@ start_all_gather(C& comm, Buffer&& whole) {
                                               static_cast<T const*>(buffer.data()), buffer.data()),
             {}};
 }
+template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
+requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C> start_all_gather(C& comm, In&& input,
+                                                                                                    Out&& output) {
+    using T = element_of<In>;
+    std::span<T const> const in(input);
+    std::span<T> const out(output);
+    auto const n = static_cast<std::size_t>(comm.size()), r = static_cast<std::size_t>(comm.rank());
+    if (out.size() != n * in.size())
+        detail::wrong_size("all_gather", "output", out.size(),
+                           std::to_string(n * in.size()) + ", one block per rank as large as the input");
+    detail::check_overlap<T>("all_gather", in, r * in.size(), out, 0);
+    detail::copy_elements(in.data(), out.data() + r * in.size(), in.size());
+    return start_all_gather<Strategy>(comm, out);
+}
 
 template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>
 requires byte_copyable<element_of<In>>
@@ -54,4 +52,4 @@ template<class Strategy, pull_communicator C, writable_buffer Buffer>
 requires byte_copyable<element_of<Buffer>>
 void all_gather(C& comm, Buffer&& whole) { start_all_gather<Strategy>(comm, whole).wait(); }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace trireme {
+namespace trireme::inline TRIREME_ISA {
 
 /// All-reduce: afterwards `output` holds, on every rank, the sum (or what `Op` says) of all ranks' `input`, the same
 /// bits everywhere. All ranks of the group call it with buffers of one size; `input` and `output` may be the same
@@ -29,6 +29,7 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_all_re
     std::span<T> const out(output);
     if (in.size() != out.size())
         detail::wrong_size("all_reduce", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
+    detail::check_overlap<T>("all_reduce", in, 0, out, 0);
     auto const s = detail::schedule_for<Strategy, collective::all_reduce, T>(comm, in.size());
     if (comm.size() == 1) detail::copy_elements(in.data(), out.data(), in.size());
     return {comm,
@@ -55,4 +56,4 @@ template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, 
 requires reducible<element_of<Buffer>>
 void all_reduce(C& comm, Buffer&& whole, Op o = {}) { start_all_reduce<Strategy>(comm, whole, o).wait(); }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

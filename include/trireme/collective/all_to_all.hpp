@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace trireme {
+namespace trireme::inline TRIREME_ISA {
 
 /// All-to-all: block q of rank r's `input` becomes block r of rank q's `output`. Both have one block per rank and lie
 /// apart.
@@ -26,6 +26,7 @@ requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, 
         detail::wrong_size("all_to_all", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
     if (in.data() == out.data() && !in.empty())
         throw usage_error("all_to_all: input and output are the same buffer; it needs two");
+    detail::check_overlap<T>("all_to_all", in, 0, out, 0);
     auto const s = detail::schedule_for<Strategy, collective::all_to_all, T>(comm, in.size());
     auto const block = in.size() / n;
     detail::copy_elements(in.data() + r * block, out.data() + r * block, block);
@@ -40,4 +41,4 @@ template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In
 requires byte_copyable<element_of<In>>
 void all_to_all(C& comm, In&& input, Out&& output) { start_all_to_all<Strategy>(comm, input, output).wait(); }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace trireme {
+namespace trireme::inline TRIREME_ISA {
 
 /// Barrier: returns when all ranks of the group have called it.
 ///
@@ -25,4 +25,4 @@ void barrier(C& comm) {
     start_barrier<Strategy>(comm).wait();
 }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace trireme {
+namespace trireme::inline TRIREME_ISA {
 
 /// Broadcast: afterwards every rank's `buffer` holds what the root's held.
 ///
@@ -32,4 +32,4 @@ template<class Strategy, pull_communicator C, writable_buffer Buffer>
 requires byte_copyable<element_of<Buffer>>
 void broadcast(C& comm, Buffer&& whole, int root = 0) { start_broadcast<Strategy>(comm, whole, root).wait(); }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

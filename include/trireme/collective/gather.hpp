@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace trireme {
+namespace trireme::inline TRIREME_ISA {
 
 /// Gather: afterwards block r of the root's `output` is what rank r had for `input`. The others' `output` may be empty
 /// where the strategy writes nothing there (direct), else it is scratch of the root's size.
@@ -30,6 +30,7 @@ start_gather(C& comm, In&& input, Out&& output, int root = 0) {
             "gather", "output", out.size(),
             std::to_string(all) + ", one block per rank as large as the input" +
                 (comm.rank() == root ? "" : "; with the strategy direct it may be empty but for the root"));
+    detail::check_overlap<T>("gather", in, r * in.size(), out, 0);
     if (!out.empty()) detail::copy_elements(in.data(), out.data() + r * in.size(), in.size());
     auto call = detail::call_of<T, detail::no_op>(collective::gather, s, all, in.data(), out.data());
     call.in_from = r * in.size() * sizeof(T);
@@ -42,4 +43,4 @@ void gather(C& comm, In&& input, Out&& output, int root = 0) {
     start_gather<Strategy>(comm, input, output, root).wait();
 }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

@@ -56,19 +56,6 @@ struct no_op {
     static constexpr char const* name = "";
 };
 
-/// Adds by an operation of collective/reduction.hpp; divides on the way where all contributions come at once.
-template<class Op>
-struct adder {
-    int divisor = 1;
-    template<class T>
-    bytes_t operator()(reduction_view<T> const& v) const noexcept {
-        if constexpr (!std::same_as<Op, no_op>)
-            reduce_into<Op>(v.out, v.copies, v.step.destinations.count, v.own, v.sources, v.step.sources.count,
-                            v.elements, divisor);
-        return static_cast<bytes_t>(v.step.sources.count) * v.elements * sizeof(T);
-    }
-};
-
 /// Whether every reduction of a schedule has all other ranks for sources.
 constexpr bool adds_at_once(schedule const& s) noexcept {
     for (int r = 0; r < s.ranks; ++r)
@@ -95,6 +82,27 @@ constexpr output_part written_by(schedule const& s, int rank) noexcept {
 
 } // namespace detail
 
+} // namespace trireme
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// Adds by an operation of collective/reduction.hpp; divides on the way where all contributions come at once.
+template<class Op>
+struct adder {
+    int divisor = 1;
+    template<class T>
+    bytes_t operator()(reduction_view<T> const& v) const noexcept {
+        if constexpr (!std::same_as<Op, no_op>)
+            reduce_into<Op>(v.out, v.copies, v.step.destinations.count, v.own, v.sources, v.step.sources.count,
+                            v.elements, divisor);
+        return static_cast<bytes_t>(v.step.sources.count) * v.elements * sizeof(T);
+    }
+};
+
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
+
 /// A collective that has begun and must be waited for: `wait` returns when this rank's part is over. Between, `advance`
 /// does what can be done without waiting; nothing moves by itself. To drop it before stops the group, with an error
 /// that says so. Buffers belong to the collective until then.
@@ -117,12 +125,15 @@ public:
 
     /// Performs the steps that need not wait; true if nothing is left but to call `wait`.
     bool advance() {
+        if (failed_) throw group_stopped();
+        if (over_) return true;
         return guarded([&] { return run_.advance(); });
     }
 
     /// Performs what is left. Throws deadline_error, mismatch_error or group_stopped; the buffers then hold partial
-    /// results, and the group has been stopped.
+    /// results, the group has been stopped, and to wait again is group_stopped.
     void wait() {
+        if (failed_) throw group_stopped();
         if (over_) return;
         guarded([&] {
             run_.finish();
@@ -139,7 +150,7 @@ private:
         try {
             return f();
         } catch (...) { // said by an exception; the destructor need not say it again
-            over_ = true;
+            over_ = failed_ = true;
             throw;
         }
     }
@@ -150,9 +161,14 @@ private:
     int divisor_;
     bool at_once_;
     bool over_ = false;
+    bool failed_ = false;
     int exceptions_ = std::uncaught_exceptions();
     schedule_run<T, C, detail::adder<Op>> run_;
 };
+
+} // namespace trireme::inline TRIREME_ISA
+
+namespace trireme {
 
 namespace detail {
 
@@ -160,6 +176,19 @@ namespace detail {
 template<class T>
 void copy_elements(T const* from, T* to, std::size_t n) noexcept {
     if (n != 0 && from != to) std::memcpy(to, from, n * sizeof(T));
+}
+
+/// Buffers may be one, so that every number stands where it would; else they must not overlap. `in_from`, `out_from`:
+/// the elements of the whole that come before.
+template<class T>
+void check_overlap(char const* what, std::span<T const> in, std::size_t in_from, std::span<T const> out,
+                   std::size_t out_from) {
+    auto const begin = [](std::span<T const> s) { return reinterpret_cast<std::uintptr_t>(s.data()); };
+    auto const a = begin(in), b = begin(out);
+    bool const apart = in.empty() || out.empty() || a + in.size_bytes() <= b || b + out.size_bytes() <= a;
+    if (!apart && a - in_from * sizeof(T) != b - out_from * sizeof(T))
+        throw usage_error(std::string(what) + ": input and output overlap, and not so that each number stays where it "
+                                              "is; give it buffers that lie apart, or one for both");
 }
 
 inline void check_root(char const* what, int root, int ranks) {
@@ -197,13 +226,20 @@ collective_call call_of(collective goal, schedule const& s, std::size_t elements
     call.op = Op::name;
     call.dtype = dtype_name<T>;
     call.elements = elements;
+    call.element_bytes = sizeof(T);
     call.root = s.root;
+    call.steps = s.steps;
+    call.chunks = s.chunks;
     call.in = reinterpret_cast<std::byte const*>(in);
     call.out = reinterpret_cast<std::byte*>(out);
     return call;
 }
 
 } // namespace detail
+
+} // namespace trireme
+
+namespace trireme::inline TRIREME_ISA {
 
 /// Runs a schedule that has been proved to be `what`, in place: for schedules that are values, and for reductions of
 /// one's own (see schedule_run). Throws as all_reduce does.
@@ -214,4 +250,4 @@ void run_schedule(C& comm, collective what, schedule const& s, std::span<T> buff
     schedule_run<T, C, Reduce>(comm, s, {buffer.size(), sizeof(T), s.chunks}, call, reduce).finish();
 }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

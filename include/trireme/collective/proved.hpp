@@ -4,13 +4,11 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/words.hpp>
+#include <trireme/schedule/collective/remembered.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/verify.hpp>
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
+#include <mutex>
 #include <string>
 
 namespace trireme {
@@ -40,10 +38,10 @@ struct makes_check<Strategy, Goal, false> {
 
 } // namespace detail
 
-/// The schedule of a strategy, proved for this number of ranks: the first time it is asked for, by the function that
+/// The schedule of a strategy, proved for these ranks and groups: the first time it is asked for, by the function that
 /// the compiler would use. Throws usage_error if the proof fails. Cost of the first time: that of `verify`, with its
-/// memory; later: a look at one bit. A schedule with another root is the same one turned round, and not proved again;
-/// one for other groups than last time, or for more than 1023 ranks, is. `bytes` (of the buffer) is for strategies
+/// memory, once for all threads; later: a look at one word. A schedule with another root is the same one turned round,
+/// and not proved again; one for more than 1023 ranks is proved each time. `bytes` (of the buffer) is for strategies
 /// that choose by it.
 template<class Strategy, collective Goal>
 schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}, [[maybe_unused]] bytes_t bytes = 0) {
@@ -52,26 +50,23 @@ schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}, [[m
     if constexpr (!makes<Strategy, Goal>) {
         return {};
     } else if constexpr (choosing_strategy<Strategy>) {
-        return Strategy::template with_best<Goal>(
-            ranks, bytes, groups, [&]<class Best> { return proved_schedule<Best, Goal>(ranks, root, groups, bytes); });
+        return Strategy::template with_best<Goal>(ranks, bytes, groups, [&]<class Best>(levels const& near) {
+            return proved_schedule<Best, Goal>(ranks, root, near, bytes);
+        });
     } else {
+        static detail::remembered<256> proved;
+        static std::mutex proving; // one rank proves, the others wait for it
         auto const s = schedule_of<Strategy, Goal>(ranks, root, groups);
-        static std::array<std::atomic<std::uint64_t>, 16> proved{};
-        static std::atomic<std::uint64_t> proved_groups{0}; // the last ones, all sizes in one number
-        bool const kept = ranks > 0 && ranks < 1024;
-        auto const word = static_cast<std::size_t>(ranks) / 64;
-        auto const bit = std::uint64_t{1} << (ranks % 64);
-        std::uint64_t key = 0;
-        for (int i = 0; i < groups.count; ++i) key = key << 16 | static_cast<std::uint64_t>(groups.sizes[i]);
-        if (kept && key == 0 && (proved[word].load(std::memory_order_relaxed) & bit) != 0) return s;
-        if (kept && key != 0 && proved_groups.load(std::memory_order_relaxed) == key) return s;
+        auto const key = detail::key_of(ranks, groups);
+        if (key != 0 && proved.find(key) != 0) return s;
+        std::lock_guard const lock(proving);
+        if (key != 0 && proved.find(key) != 0) return s;
         if (auto const v = verify(Goal, s, ranks); !v.ok())
             throw usage_error(std::string(name_of(Goal)) + " by " + s.name + " on " + std::to_string(ranks) +
                               " ranks " + describe(v.fault) + " (rank " + std::to_string(v.rank) + ", step " +
                               std::to_string(v.step) + ", chunk " + std::to_string(v.chunk) +
                               "): correct the strategy");
-        if (kept && key == 0) proved[word].fetch_or(bit, std::memory_order_relaxed);
-        if (kept && key != 0) proved_groups.store(key, std::memory_order_relaxed);
+        if (key != 0) proved.keep(key, 1);
         return s;
     }
 }

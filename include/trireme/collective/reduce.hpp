@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace trireme {
+namespace trireme::inline TRIREME_ISA {
 
 /// Reduce: afterwards the root's `output` holds the sum of all ranks' `input`; the others' `output`, of the same size,
 /// is scratch. `input` and `output` may be the same buffer.
@@ -24,6 +24,7 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce
     detail::check_root("reduce", root, comm.size());
     if (in.size() != out.size())
         detail::wrong_size("reduce", "output", out.size(), std::to_string(in.size()) + ", as many as the input");
+    detail::check_overlap<T>("reduce", in, 0, out, 0);
     auto const s = detail::schedule_for<Strategy, collective::reduce, T>(comm, in.size(), root);
     if (comm.size() == 1) detail::copy_elements(in.data(), out.data(), in.size());
     return {comm,
@@ -50,4 +51,4 @@ template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, 
 requires reducible<element_of<Buffer>>
 void reduce(C& comm, Buffer&& whole, int root = 0, Op o = {}) { start_reduce<Strategy>(comm, whole, root, o).wait(); }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

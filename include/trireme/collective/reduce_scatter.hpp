@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace trireme {
+namespace trireme::inline TRIREME_ISA {
 
 /// Reduce-scatter: afterwards rank r has block r of the sum of all ranks' `input`, which consists of one block per
 /// rank, all of one size. `output` is one block where the strategy writes no other (direct), else as large as `input`:
@@ -32,6 +32,7 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce
         detail::wrong_size("reduce_scatter", "output", out.size(),
                            std::to_string(in.size()) + ", as many as the input; one block, " + std::to_string(block) +
                                ", is enough for the strategy direct");
+    detail::check_overlap<T>("reduce_scatter", in, 0, out, one_block ? r * block : 0);
     if (n == 1) detail::copy_elements(in.data(), out.data(), in.size());
     auto call = detail::call_of<T, Op>(collective::reduce_scatter, s, in.size(), in.data(), out.data());
     if (one_block) call.out_from = r * block * sizeof(T);
@@ -56,4 +57,4 @@ template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, 
 requires reducible<element_of<Buffer>>
 void reduce_scatter(C& comm, Buffer&& whole, Op o = {}) { start_reduce_scatter<Strategy>(comm, whole, o).wait(); }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

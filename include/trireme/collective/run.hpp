@@ -4,6 +4,7 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/device/host/isa.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/cost.hpp>
@@ -30,6 +31,10 @@ struct reduction_view {
     T* const* copies;        ///< step.destinations.count of them: where the result goes, too
 };
 
+} // namespace trireme
+
+namespace trireme::inline TRIREME_ISA {
+
 /// Executes a schedule that has been proved, by pulling. Where input and output lie apart, a chunk is read from the
 /// input of its owner until the owner has written it. `Reduce` adds: `bytes = reduce(reduction_view<T>)`, with the
 /// bytes read from peers for an answer.
@@ -38,13 +43,19 @@ class schedule_run {
 public:
     static_assert(sizeof(T) <= cache_line);
 
-    /// Enters the collective. `what` must outlive the run.
+    /// Enters the collective. Throws usage_error if the schedule is for another number of ranks, or one of its steps
+    /// is about more than 1024 peers.
     schedule_run(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, Reduce reduce)
         : comm_(comm), schedule_(s), cut_(cut), call_(call), reduce_(std::move(reduce)) {
         if (s.ranks != comm.size())
             throw usage_error(std::string(call.name) + " was given the schedule " + s.name + " for " +
                               std::to_string(s.ranks) + " ranks in a group of " + std::to_string(comm.size()) +
                               ": make it for the group's size");
+        for (int i = 0; i < s.steps; ++i)
+            if (auto const step = s.at(comm.rank(), i); step.sources.count > most || step.destinations.count > most)
+                throw usage_error(std::string(call.name) + " by " + s.name + ": a step reads from " +
+                                  std::to_string(step.sources.count) + " ranks at once; at most " +
+                                  std::to_string(most) + " are possible, so choose another strategy for this group");
         comm_.enter(call_);
     }
     schedule_run(schedule_run const&) = delete;
@@ -71,7 +82,7 @@ public:
     }
 
 private:
-    static constexpr int most = 256; // ranks of a group that can add at once
+    static constexpr int most = 1024; // ranks of a group that can add at once
 
     template<class Steps>
     void moving(Steps steps) {
@@ -95,7 +106,7 @@ private:
         auto const s = schedule_.at(comm_.rank(), at_);
         if (s.kind != step_kind::idle)
             for (int k = 0; k < s.sources.count; ++k)
-                if (!comm_.has_completed(s.sources.at(k, comm_.size()), s.after)) return false;
+                if (!comm_.has_completed(s.sources.at(k, comm_.size()), s.after, now())) return false;
         perform(s);
         return true;
     }
@@ -103,11 +114,14 @@ private:
     void perform(collective_step const& s) {
         if (reads(s.kind)) {
             traffic moved{static_cast<std::uint64_t>(s.sources.count + s.destinations.count), 0};
-            // neighbouring chunks that lie side by side are one piece
+            // neighbouring chunks that lie side by side everywhere are one piece
+            bool whole = call_.in_place();
+            for (int k = 0; k < s.sources.count; ++k)
+                whole = whole && comm_.call_of(s.sources.at(k, comm_.size())).in_place();
             for (int j = 0; j < s.chunk.count;) {
                 auto piece = range_of(s.chunk.at(j, schedule_.chunks));
                 int const first = j++;
-                if (call_.in_place())
+                if (whole)
                     for (; j < s.chunk.count && range_of(s.chunk.at(j, schedule_.chunks)).begin == piece.end; ++j)
                         piece.end = range_of(s.chunk.at(j, schedule_.chunks)).end;
                 moved.bytes += move(s, s.chunk.at(first, schedule_.chunks), piece);
@@ -181,4 +195,4 @@ private:
     int at_ = 0;
 };
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

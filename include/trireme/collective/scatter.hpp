@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace trireme {
+namespace trireme::inline TRIREME_ISA {
 
 /// Scatter: afterwards every rank's `output` holds its block of the root's `input`, which has one block per rank; the
 /// others' `input` is not looked at. `output` is one block where the strategy writes no other (direct), else one per
@@ -32,6 +32,7 @@ start_scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0
         detail::wrong_size("scatter", "output", out.size(),
                            std::to_string(n * block) + ", a block of " + std::to_string(block) +
                                " per rank; one block is enough for the strategy direct");
+    if (comm.rank() == root) detail::check_overlap<T>("scatter", in, 0, out, one_block ? r * block : 0);
     if (comm.rank() == root)
         detail::copy_elements(in.data() + r * block, out.data() + (one_block ? 0 : r * block), block);
     auto call = detail::call_of<T, detail::no_op>(collective::scatter, s, n * block, in.data(), out.data());
@@ -45,4 +46,4 @@ void scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0)
     start_scatter<Strategy>(comm, input, output, block, root).wait();
 }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

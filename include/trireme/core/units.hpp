@@ -35,8 +35,8 @@ struct batch {
 /// A size that is known only when the program runs: `dp<dynamic>`.
 inline constexpr int dynamic = -1;
 
-/// Arenas and everything in them begin on a cache line; chunks of a collective are cut at the same grain, so that two
-/// devices never write one line.
+/// Arenas begin on a cache line, and chunks of a collective are cut at the same grain, so that two devices do not write
+/// one line of a whole arena.
 inline constexpr std::size_t cache_line = 64;
 
 template<class T>

@@ -32,7 +32,10 @@ struct collective_call {
     char const* op = "";       ///< "sum"; empty where nothing is added
     char const* dtype = "";    ///< "float"
     std::uint64_t elements = 0;
+    std::uint32_t element_bytes = 0;
     int root = 0;
+    int steps = 0; ///< of the schedule
+    int chunks = 0;
 
     // this rank's alone. Buffers may hold a part of what the schedule speaks of: byte `from` of it is their first.
     std::byte const* in = nullptr;
@@ -68,7 +71,7 @@ concept pull_communicator = communicator<C> &&
     c.resume();
     c.pause();
     c.wait_for(i, i, o);
-    { c.has_completed(i, i) } -> std::same_as<bool>;
+    { c.has_completed(i, i, o) } -> std::same_as<bool>;
     c.complete(i);
     c.leave(i);
     c.withdraw();

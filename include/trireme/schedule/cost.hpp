@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Elements of chunk `chunk` in a buffer of `elements`. Chunks begin on cache lines, so that no two ranks write one
-/// line.
+/// Elements of chunk `chunk` in a buffer of `elements`. Chunks begin on cache lines of the buffer,
+/// so that no two ranks write one line of an aligned one.
 constexpr range chunk_range(std::size_t elements, int chunk, int chunks, std::size_t element_bytes) noexcept {
     auto const unit = cache_line / element_bytes;
     return part(elements, static_cast<std::size_t>(chunk), static_cast<std::size_t>(chunks), unit);

@@ -20,10 +20,13 @@ struct link_cost {
     double beta = 0;
     double gamma = 0;
     double overhead = 0;
+
+    constexpr bool free() const noexcept { return alpha <= 0 && beta <= 0 && gamma <= 0 && overhead <= 0; }
 };
 
 /// A machine as the cost model sees it. links[i] joins ranks whose first common level is i: links[0] within an
-/// innermost group (or everywhere, if there are no groups), links[1] between those of one next group, ...
+/// innermost group (or everywhere, if there are no groups), links[1] between those of one next group, ... A
+/// level that is not described costs what the one below it does.
 struct machine {
     link_cost links[levels::most + 1] = {};
     levels groups = {};
@@ -50,7 +53,11 @@ constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m)
     };
     detail::scratch<double> end(cell(s.ranks, 0) + 1);
     detail::scratch<int> done(static_cast<std::size_t>(s.ranks));
-    auto const link = [&](int a, int b) -> link_cost const& { return m.links[m.groups.shared_by(a, b)]; };
+    auto const link = [&](int a, int b) -> link_cost const& {
+        int level = m.groups.shared_by(a, b);
+        while (level > 0 && m.links[level].free()) --level;
+        return m.links[level];
+    };
     auto const ready_at = [&](collective_step const& step, int rank) { // negative if some source is not so far
         double at = 0;
         for (int k = 0; k < step.sources.count; ++k) {

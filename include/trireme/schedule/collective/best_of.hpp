@@ -4,17 +4,15 @@
 
 #include <trireme/core/pack.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/schedule/collective/remembered.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/machine.hpp>
 
-#include <array>
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <string>
 
 namespace trireme {
@@ -60,12 +58,12 @@ struct best_of_on {
     static constexpr bool makes_some = (makes<S, Goal> || ...);
 
     /// What each candidate costs for a buffer of `bytes`, rounded up to a power of two: so a choice is a constant where
-    /// ranks and size are. `groups` are those of the communicator; without any, the machine's.
+    /// ranks and size are. `groups` are those of the communicator; without any, the machine's, if they fit.
     template<collective Goal>
     requires makes_some<Goal>
     static constexpr strategy_prices<sizeof...(S)> prices(int ranks, bytes_t bytes, levels const& groups = {}) {
         auto m = Machine::description;
-        if (groups.count != 0) m.groups = groups;
+        m.groups = near(ranks, groups);
         strategy_prices<sizeof...(S)> p{{S::name...}};
         p.ranks = ranks;
         p.bytes = bytes;
@@ -77,35 +75,38 @@ struct best_of_on {
         return p;
     }
 
-    /// Calls `f.template operator()<Candidate>()` with the cheapest candidate. Its number is worked out once per number
-    /// of ranks and power of two, and kept; for given groups each time.
+    /// Calls `f.template operator()<Candidate>(groups)` with the cheapest candidate and the groups it was priced for.
+    /// Which it is, is worked out once and kept.
     template<collective Goal, class F>
-    static auto with_best(int ranks, bytes_t bytes, levels const& groups, F const& f) {
-        constexpr int kept_ranks = 64;
-        static std::array<std::array<std::atomic<std::uint8_t>, 64>, kept_ranks + 1> kept{}; // 0: not yet
+    static schedule with_best(int ranks, bytes_t bytes, levels const& groups, F const& f) {
+        static remembered<512> known;
+        auto const power = static_cast<std::uint64_t>(std::countr_zero(std::bit_ceil(bytes)));
+        auto const key = key_of(ranks, groups) * 64 + power;
         std::size_t best = 0;
-        if (ranks >= 0 && ranks <= kept_ranks && groups.count == 0) {
-            auto const power = std::countr_zero(std::bit_ceil(bytes));
-            auto& slot = kept[static_cast<std::size_t>(ranks)][static_cast<std::size_t>(power)];
-            best = slot.load(std::memory_order_relaxed);
-            if (best == 0) {
-                best = prices<Goal>(ranks, bytes, groups).best + 1;
-                slot.store(static_cast<std::uint8_t>(best), std::memory_order_relaxed);
-            }
-            --best;
+        if (auto const found = known.find(key); found != 0) {
+            best = found - 1;
         } else {
             best = prices<Goal>(ranks, bytes, groups).best;
+            known.keep(key, static_cast<std::uint8_t>(best + 1));
         }
-        return visit<Goal>(best, f);
+        auto const where = near(ranks, groups);
+        return visit<Goal>(best, [&]<class Best> { return f.template operator()<Best>(where); });
     }
 
     template<collective Goal>
     static constexpr schedule make(int ranks, int root, levels const& groups, bytes_t bytes) {
+        auto const where = near(ranks, groups);
         return visit<Goal>(prices<Goal>(ranks, bytes, groups).best,
-                           [&]<class Best> { return schedule_of<Best, Goal>(ranks, root, groups, bytes); });
+                           [&]<class Best> { return schedule_of<Best, Goal>(ranks, root, where, bytes); });
     }
 
 private:
+    /// The groups that a schedule is made for.
+    static constexpr levels near(int ranks, levels const& given) noexcept {
+        constexpr auto own = Machine::description.groups;
+        return given.count == 0 && own.count != 0 && own.ranks() == ranks ? own : given;
+    }
+
     template<class Candidate, collective Goal>
     static constexpr double price(int ranks, bytes_t bytes, machine const& m) {
         if constexpr (makes<Candidate, Goal>) {

@@ -5,6 +5,8 @@
 #include <trireme/core/words.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 
+#include <cstddef>
+
 namespace trireme {
 
 template<class... Where>
@@ -42,6 +44,32 @@ inline constexpr bool reduces_by_reading = [] {
 template<class S>
 inline constexpr int depth_of = 1;
 
+/// "hierarchical<direct, ring>": ranks that nest differently must not take each other's schedule for their own.
+template<std::size_t N>
+struct name_letters {
+    char letters[N + 1] = {};
+};
+constexpr std::size_t length_of(char const* text) noexcept {
+    std::size_t n = 0;
+    while (text[n] != 0) ++n;
+    return n;
+}
+template<class Inner, class Outer>
+constexpr auto join_names() noexcept {
+    if constexpr (requires { length_of(Inner::name) + length_of(Outer::name); }) {
+        constexpr char const* parts[] = {"hierarchical<", Inner::name, ", ", Outer::name, ">"};
+        name_letters<17 + length_of(Inner::name) + length_of(Outer::name)> joined;
+        std::size_t at = 0;
+        for (auto const* part : parts)
+            for (; *part != 0; ++part) joined.letters[at++] = *part;
+        return joined;
+    } else {
+        return name_letters<12>{"hierarchical"};
+    }
+}
+template<class Inner, class Outer>
+inline constexpr auto hierarchical_name = join_names<Inner, Outer>();
+
 template<class Inner, class Outer, bool Fits>
 struct hierarchical_check {
     using type = no_rule;
@@ -61,15 +89,15 @@ struct hierarchical_check<Inner, Outer, false> {
 ///   from it. Reduce-scatter: within groups, then between them; all-gather: between groups, then within them.
 ///   Broadcast: between the groups' first ranks, then within; barrier: within, between the first ranks, within.
 /// - Groups: those given (the levels of a machine), else as even as the divisors of n allow; where a level has one
-/// rank,
-///   its phases have no steps.
+///   rank, its phases have no steps. With a root they are counted from it, and are the machine's only if it is a
+///   multiple of the innermost size.
 /// - Cost: the sum of the phases; the outer phase moves 1/m of the buffer per rank for groups of m.
 /// - Wins: where links within a group are faster than links between them. Loses: where all are alike.
 /// - Deterministic, if its parts are: all ranks hold the same bits.
 /// - Source: the three-phase form is that of Horovod and of NVIDIA's "2D" all-reduce; Jia et al., 2018.
 template<class Inner, class Outer>
 struct hierarchical {
-    static constexpr char const* name = "hierarchical";
+    static constexpr char const* name = detail::hierarchical_name<Inner, Outer>.letters;
     static constexpr bool scatters = detail::scatters_and_gathers<Inner>;
     using rule = typename detail::hierarchical_check<
         Inner, Outer, (scatters || detail::reduces_and_broadcasts<Inner>)&&reduction_strategy<Outer>>::type;

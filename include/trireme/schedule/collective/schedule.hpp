@@ -142,6 +142,12 @@ struct schedule {
         return groups.reversed(c / per) * per + c % per;
     }
 
+    /// Whether another schedule for as many ranks does the same.
+    constexpr bool same_steps(schedule const& other) const noexcept {
+        return step == other.step && step_in_groups == other.step_in_groups && steps == other.steps &&
+               chunks == other.chunks && root == other.root && groups.count == 0 && other.groups.count == 0;
+    }
+
     /// The rank that owns chunk `c`, where blocks belong to ranks.
     constexpr int owner(int c) const noexcept { return place(c) / (chunks / ranks); }
 

@@ -17,6 +17,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,7 +31,8 @@ inline constexpr int max_arenas = 8;
 /// next: then `number` says that there is nothing to compare.
 struct published_call {
     std::atomic<std::uint32_t> number{0}; ///< of the collective, counted from 1
-    std::atomic<int> root{0};
+    std::atomic<int> root{0}, steps{0}, chunks{0};
+    std::atomic<std::uint32_t> element_bytes{0};
     std::atomic<std::uint64_t> elements{0};
     std::atomic<char const*> name{""}, strategy{""}, op{""}, dtype{""};
 
@@ -38,6 +40,9 @@ struct published_call {
         number.store(n, std::memory_order_relaxed);
         auto constexpr after = std::memory_order_release; // who sees one of these sees the number, too
         root.store(c.root, after);
+        steps.store(c.steps, after);
+        chunks.store(c.chunks, after);
+        element_bytes.store(c.element_bytes, after);
         elements.store(c.elements, after);
         name.store(c.name, after);
         strategy.store(c.strategy, after);
@@ -50,6 +55,9 @@ struct published_call {
         auto constexpr before = std::memory_order_acquire;
         collective_call c;
         c.root = root.load(before);
+        c.steps = steps.load(before);
+        c.chunks = chunks.load(before);
+        c.element_bytes = element_bytes.load(before);
         c.elements = elements.load(before);
         c.name = name.load(before);
         c.strategy = strategy.load(before);
@@ -75,7 +83,8 @@ struct shared_slot {
 class shared_state {
 public:
     shared_state(int ranks, std::chrono::duration<double> limit, levels const& near)
-        : wait_limit(limit), groups(near), waiting(patience::for_threads(ranks)), slots_(static_cast<std::size_t>(ranks)) {}
+        : wait_limit(limit), groups(near), waiting(patience::for_threads(ranks)),
+          slots_(static_cast<std::size_t>(ranks)) {}
 
     int size() const noexcept { return static_cast<int>(slots_.size()); }
     shared_slot& slot(int rank) noexcept { return slots_[static_cast<std::size_t>(rank)]; }
@@ -119,7 +128,9 @@ public:
         auto const why = why_;
         auto const rank = culprit_;
         lock.unlock();
-        if (why == nullptr) throw group_stopped(); // the exception was caught by the function that had caused it
+        if (why == nullptr)
+            throw device_error(rank, std::make_exception_ptr(group_stopped()),
+                               "an exception took it out of a collective, and was caught by the function it ran");
         try {
             std::rethrow_exception(why);
         } catch (deadline_error const&) {
@@ -238,13 +249,24 @@ public:
         compare(source);
     }
 
-    /// The same as a question. Throws what a wait would throw.
-    bool has_completed(int source, int after) {
+    /// The same as a question. Throws what a wait would throw; the deadline runs from the first answer that is no.
+    bool has_completed(int source, int after, operation const& what) {
         auto& theirs = state_->slot(source).steps;
         if (state_->stopped().load(std::memory_order_relaxed)) state_->throw_stopped();
-        if (!theirs.reached(base_ + 1)) return false;
-        compare(source);
-        return theirs.reached(base_ + 1 + static_cast<std::uint32_t>(after));
+        bool done = theirs.reached(base_ + 1);
+        if (done) {
+            compare(source);
+            done = theirs.reached(base_ + 1 + static_cast<std::uint32_t>(after));
+        }
+        if (done) {
+            asking_until_.reset();
+        } else if (!asking_until_) {
+            asking_until_ = deadline::in(state_->wait_limit);
+        } else if (asking_until_->passed()) {
+            own().waits_for.store(source, std::memory_order_release);
+            throw_late(source, what);
+        }
+        return done;
     }
 
     /// Leaves a collective that an exception ends here: stops the group, and returns when no peer uses this rank's
@@ -298,7 +320,8 @@ private:
         auto const theirs = call.read();
         bool const same = same_text(theirs.name, mine.name) && same_text(theirs.strategy, mine.strategy) &&
                           same_text(theirs.op, mine.op) && same_text(theirs.dtype, mine.dtype) &&
-                          theirs.elements == mine.elements && theirs.root == mine.root;
+                          theirs.elements == mine.elements && theirs.element_bytes == mine.element_bytes &&
+                          theirs.root == mine.root && theirs.steps == mine.steps && theirs.chunks == mine.chunks;
         if (call.number.load(std::memory_order_relaxed) != calls_) return false;
         if (!same) disagree(source);
         compared_ |= source < 64 ? bit : 0;
@@ -323,22 +346,27 @@ private:
     static std::string told(collective_call const& call) {
         std::string text = std::string(call.name) + '<' + call.strategy + ">(";
         if (call.dtype[0] != 0) text += std::to_string(call.elements) + " x " + call.dtype + ", ";
+        if (std::strcmp(call.dtype, "bytes") == 0) text += std::to_string(call.element_bytes) + " each, ";
         if (call.op[0] != 0) text += std::string(call.op) + ", ";
-        return text + "root " + std::to_string(call.root) + ')';
+        return text + "root " + std::to_string(call.root) + "; " + std::to_string(call.steps) + " steps, " +
+               std::to_string(call.chunks) + " chunks)";
     }
 
     TRIREME_NOINLINE void wait_long(progress& theirs, std::uint32_t target, int source, operation const& what) {
         auto& here = state_->slot(rank_);
         auto const outcome = theirs.wait(target, state_->stopped(), deadline::in(state_->wait_limit), state_->waiting,
                                          [&] { here.waits_for.store(source, std::memory_order_release); });
-        if (outcome == progress::outcome::late) {
-            auto const guilty = state_->culprit(source); // before this rank stops being part of the chain
-            deadline_error const error(guilty, late_message(guilty, source, what));
-            state_->stop(guilty, std::make_exception_ptr(error));
-            throw error;
-        }
+        if (outcome == progress::outcome::late) throw_late(source, what);
         here.waits_for.store(-1, std::memory_order_release);
         if (outcome == progress::outcome::stopped) state_->throw_stopped();
+    }
+
+    /// Ends a wait that took too long, while this rank is still part of the chain of waits.
+    [[noreturn]] TRIREME_NOINLINE void throw_late(int source, operation const& what) {
+        auto const guilty = state_->culprit(source);
+        deadline_error const error(guilty, late_message(guilty, source, what));
+        state_->stop(guilty, std::make_exception_ptr(error));
+        throw error;
     }
 
     std::string late_message(int guilty, int source, operation const& what) const {
@@ -359,6 +387,7 @@ private:
     std::uint32_t calls_ = 0;    ///< collectives entered
     std::uint64_t compared_ = 0; ///< peers, a bit each, whose call agrees with the current one
     bool inside_ = false;        ///< a collective
+    std::optional<deadline> asking_until_;
     std::uint64_t training_step_ = 0;
     traffic moved_;
     std::array<host_memory, max_arenas> memory_;
