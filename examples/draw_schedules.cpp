@@ -27,11 +27,6 @@ using two_levels = hierarchical<direct, ring>;
 
 namespace {
 
-template<class S>
-constexpr char const* title = S::name;
-template<>
-constexpr char const* title<two_levels> = "hierarchical<direct, ring>";
-
 // ---- the table ----
 
 /// Steps, and the most messages and bytes that any rank moves; bytes as multiples of the buffer.
@@ -51,7 +46,7 @@ std::string cost_of(schedule const& s) {
 template<collective Goal, class S>
 void line() {
     if constexpr (makes<S, Goal>) {
-        std::printf("| %s | `%s` |", name_of(Goal), title<S>);
+        std::printf("| %s | `%s` |", name_of(Goal), S::name);
         for (int const ranks : {4, 8, 16}) std::printf(" %s |", cost_of(schedule_of<S, Goal>(ranks)).c_str());
         std::printf("\n");
     }
@@ -90,9 +85,10 @@ struct gallery {
 
     template<collective Goal, class S>
     void show(int ranks) {
-        write(std::string(name_of(Goal)) + '-' + S::name,
+        std::string const name = S::name;
+        write(std::string(name_of(Goal)) + '-' + name.substr(0, name.find('<')),
               schedule_svg(schedule_of<S, Goal>(ranks),
-                           std::string(name_of(Goal)) + " by " + title<S> + ", " + std::to_string(ranks) + " ranks"));
+                           std::string(name_of(Goal)) + " by " + S::name + ", " + std::to_string(ranks) + " ranks"));
     }
 };
 

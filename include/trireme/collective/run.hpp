@@ -31,6 +31,20 @@ struct reduction_view {
     T* const* copies;        ///< step.destinations.count of them: where the result goes, too
 };
 
+namespace detail {
+
+[[noreturn]] TRIREME_COLD inline void refuse_size(char const* what, schedule const& s, int ranks) {
+    throw usage_error(std::string(what) + " was given the schedule " + s.name + " for " + std::to_string(s.ranks) +
+                      " ranks in a group of " + std::to_string(ranks) + ": make it for the group's size");
+}
+[[noreturn]] TRIREME_COLD inline void refuse_step(char const* what, schedule const& s, collective_step const& step,
+                                                  int most) {
+    throw usage_error(std::string(what) + " by " + s.name + ": a step reads from " +
+                      std::to_string(step.sources.count) + " ranks at once; at most " + std::to_string(most) +
+                      " are possible, so choose another strategy for this group");
+}
+
+} // namespace detail
 } // namespace trireme
 
 namespace trireme::inline TRIREME_ISA {
@@ -47,15 +61,10 @@ public:
     /// is about more than 1024 peers.
     schedule_run(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, Reduce reduce)
         : comm_(comm), schedule_(s), cut_(cut), call_(call), reduce_(std::move(reduce)) {
-        if (s.ranks != comm.size())
-            throw usage_error(std::string(call.name) + " was given the schedule " + s.name + " for " +
-                              std::to_string(s.ranks) + " ranks in a group of " + std::to_string(comm.size()) +
-                              ": make it for the group's size");
+        if (s.ranks != comm.size()) detail::refuse_size(call.name, s, comm.size());
         for (int i = 0; i < s.steps; ++i)
             if (auto const step = s.at(comm.rank(), i); step.sources.count > most || step.destinations.count > most)
-                throw usage_error(std::string(call.name) + " by " + s.name + ": a step reads from " +
-                                  std::to_string(step.sources.count) + " ranks at once; at most " +
-                                  std::to_string(most) + " are possible, so choose another strategy for this group");
+                detail::refuse_step(call.name, s, step, most);
         comm_.enter(call_);
     }
     schedule_run(schedule_run const&) = delete;

@@ -16,6 +16,9 @@
 #define TRIREME_NOINLINE [[gnu::noinline]]
 #define TRIREME_RESTRICT __restrict__
 
+/// What only errors need: compiled for size, which takes half the time, and out of the way of the rest.
+#define TRIREME_COLD [[gnu::cold, gnu::noinline]]
+
 /// The reproducible policies need IEEE arithmetic: no reassociation by the compiler. (clang tells of -ffast-math only;
 /// g++ of its parts as well.)
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
@@ -118,10 +119,10 @@ inline constexpr int max_devices = 256;
 /// Samples of one step, as many as an order of samples can number.
 inline constexpr std::size_t max_batch = 0xFFFFFFFF;
 
-/// The checks that the compiler makes on static layouts, for layouts chosen by options; `elements` are those of the
-/// arena. Throws usage_error.
-inline void check_layout(data_parallel_layout const& l, std::size_t batch, std::size_t elements = 0,
-                         std::size_t element_bytes = sizeof(float)) {
+namespace detail {
+
+/// The numbers of a layout and a batch.
+TRIREME_COLD inline void check_numbers(data_parallel_layout const& l, std::size_t batch) {
     auto const number = [](auto n) { return std::to_string(n); };
     if (l.devices < 1) throw usage_error("devices = " + number(l.devices) + ": a trainer needs at least one device");
     if (l.devices > max_devices)
@@ -147,6 +148,12 @@ inline void check_layout(data_parallel_layout const& l, std::size_t batch, std::
         throw usage_error("strategy = " + std::string(l.strategy.name) +
                           " with logical shards: fixed_tree fixes the order of additions, " + l.strategy.name +
                           " would choose another; use the strategy direct, or no logical shards");
+}
+
+/// Proves what the layout's gradients are added by.
+TRIREME_COLD inline void check_schedules(data_parallel_layout const& l, std::size_t elements,
+                                         std::size_t element_bytes) {
+    auto const number = [](auto n) { return std::to_string(n); };
     for (std::size_t i = 0; i < l.reductions(); ++i) {
         auto const s = l.reduction(i, elements, element_bytes);
         bool seen = false; // in an earlier bucket
@@ -158,6 +165,16 @@ inline void check_layout(data_parallel_layout const& l, std::size_t batch, std::
                           describe(v.fault) + " (rank " + number(v.rank) + ", step " + number(v.step) + ", chunk " +
                           number(v.chunk) + ")");
     }
+}
+
+} // namespace detail
+
+/// The checks that the compiler makes on static layouts, for layouts chosen by options; `elements` are those of the
+/// arena. Throws usage_error.
+inline void check_layout(data_parallel_layout const& l, std::size_t batch, std::size_t elements = 0,
+                         std::size_t element_bytes = sizeof(float)) {
+    detail::check_numbers(l, batch);
+    detail::check_schedules(l, elements, element_bytes);
 }
 
 } // namespace trireme

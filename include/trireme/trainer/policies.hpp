@@ -291,6 +291,10 @@ struct trainer_policies {
         tensor_rules::size != 0 && detail::tensor_rule_list<tensor_rules>::bad == npos;
     static constexpr bool is_static = devices != dynamic && shards != dynamic && !strategy_is_chosen;
 
+    /// Whether the compiler has proved all schedules that can run.
+    static constexpr bool proved = is_static && devices <= proved_by_compiler && strategy_is_named &&
+                                   !choosing_strategy<named_strategy> && tensor_rules::size == 0;
+
     /// The named strategy; a stand-in if there is none, or none that could be used.
     using strategy = std::conditional_t<strategy_is_named, named_strategy, direct>;
 };

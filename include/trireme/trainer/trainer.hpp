@@ -220,9 +220,14 @@ private:
         static constexpr type value{model_type::arena_elements};
     };
 
+    static void check(data_parallel_layout const& layout, std::size_t batch) {
+        detail::check_numbers(layout, batch);
+        if constexpr (!policies::proved)
+            detail::check_schedules(layout, model_type::arena_elements, sizeof(value_type));
+    }
+
     trainer(options const& o, data_parallel_layout const& layout)
-        : engine_((check_layout(layout, o.batch.samples, model_type::arena_elements, sizeof(value_type)),
-                   optimizer_type::check(o), std::make_shared<engine_type>(o, layout))),
+        : engine_((check(layout, o.batch.samples), optimizer_type::check(o), std::make_shared<engine_type>(o, layout))),
           group_(layout.devices, o.deadline) {
         run([](engine_type& e, threads::communicator& c) { e.construct(c); });
     }

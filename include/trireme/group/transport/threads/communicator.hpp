@@ -109,7 +109,7 @@ public:
 
     /// Ends a wait of a stopped group: with the mismatch that concerns all ranks, else without a reason, which device 0
     /// will tell.
-    [[noreturn]] void throw_stopped() const {
+    [[noreturn]] TRIREME_COLD void throw_stopped() const {
         std::unique_lock lock(mutex_);
         auto const why = why_;
         lock.unlock();
@@ -123,7 +123,7 @@ public:
 
     /// Throws what stopped the group: a deadline_error or a mismatch_error as it is, anything else as a device_error
     /// that names the device.
-    [[noreturn]] void rethrow() const {
+    [[noreturn]] TRIREME_COLD void rethrow() const {
         std::unique_lock lock(mutex_);
         auto const why = why_;
         auto const rank = culprit_;
@@ -205,9 +205,7 @@ public:
 
     /// Begins a collective. Throws usage_error if the last one has not been left.
     void enter(collective_call const& call) {
-        if (inside_)
-            throw usage_error(std::string("device ") + std::to_string(rank_) + " called " + call.name + " while its " +
-                              own().buffers.name + " was in flight: wait for that first");
+        if (inside_) refuse_second(call);
         inside_ = true;
         compared_ = 0;
         auto& here = own();
@@ -271,7 +269,7 @@ public:
 
     /// Leaves a collective that an exception ends here: stops the group, and returns when no peer uses this rank's
     /// buffers any more, so that they can be freed. At the latest after the deadline.
-    void withdraw() noexcept {
+    TRIREME_COLD void withdraw() noexcept {
         inside_ = false;
         pause();
         if (!state_->stopped().load()) state_->stop(rank_, nullptr); // the exception follows
@@ -282,7 +280,7 @@ public:
     }
 
     /// The same for a rank that has begun a collective and will not go on.
-    void abandon(operation const& what) noexcept {
+    TRIREME_COLD void abandon(operation const& what) noexcept {
         state_->stop(rank_,
                      std::make_exception_ptr(usage_error(
                          std::string(what.name) + " (" + what.strategy + ") was begun and dropped in schedule step " +
@@ -328,9 +326,14 @@ private:
         return true;
     }
 
+    [[noreturn]] TRIREME_COLD void refuse_second(collective_call const& call) const {
+        throw usage_error(std::string("device ") + std::to_string(rank_) + " called " + call.name + " while its " +
+                          own().buffers.name + " was in flight: wait for that first");
+    }
+
     static bool same_text(char const* a, char const* b) noexcept { return a == b || std::strcmp(a, b) == 0; }
 
-    [[noreturn]] TRIREME_NOINLINE void disagree(int source) {
+    [[noreturn]] TRIREME_COLD void disagree(int source) {
         auto const& call = state_->slot(source).call;
         auto const number = call.number.load(std::memory_order_acquire);
         mismatch_error const error("the devices of a group called different collectives, their number " +
@@ -343,7 +346,7 @@ private:
         state_->throw_stopped();
     }
 
-    static std::string told(collective_call const& call) {
+    TRIREME_COLD static std::string told(collective_call const& call) {
         std::string text = std::string(call.name) + '<' + call.strategy + ">(";
         if (call.dtype[0] != 0) text += std::to_string(call.elements) + " x " + call.dtype + ", ";
         if (std::strcmp(call.dtype, "bytes") == 0) text += std::to_string(call.element_bytes) + " each, ";
@@ -362,14 +365,14 @@ private:
     }
 
     /// Ends a wait that took too long, while this rank is still part of the chain of waits.
-    [[noreturn]] TRIREME_NOINLINE void throw_late(int source, operation const& what) {
+    [[noreturn]] TRIREME_COLD void throw_late(int source, operation const& what) {
         auto const guilty = state_->culprit(source);
         deadline_error const error(guilty, late_message(guilty, source, what));
         state_->stop(guilty, std::make_exception_ptr(error));
         throw error;
     }
 
-    std::string late_message(int guilty, int source, operation const& what) const {
+    TRIREME_COLD std::string late_message(int guilty, int source, operation const& what) const {
         char limit[32];
         std::snprintf(limit, sizeof limit, "%g", state_->wait_limit.count());
         auto text = "device " + std::to_string(guilty) + " did not arrive within the deadline of " + limit +

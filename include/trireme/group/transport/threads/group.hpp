@@ -85,7 +85,7 @@ private:
         std::atomic<bool> quit{false};
     };
 
-    static int checked(int ranks, levels const& groups) {
+    TRIREME_COLD static int checked(int ranks, levels const& groups) {
         if (ranks < 1) throw usage_error("a group needs at least one device, not " + std::to_string(ranks));
         if (groups.count != 0 && groups.ranks() != ranks)
             throw usage_error("a group of " + std::to_string(ranks) + " ranks was given levels of " +
@@ -95,7 +95,7 @@ private:
 
     /// Waits for all other ranks to come back from the current job: until the deadline, or, once the group is stopped,
     /// for one `grace` that they share.
-    void await_others(std::chrono::duration<double> grace) {
+    TRIREME_NOINLINE void await_others(std::chrono::duration<double> grace) {
         auto& state = *shared_->state;
         std::atomic<bool> const never{false};
         auto limit = deadline::in(state.wait_limit);
