@@ -17,6 +17,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -222,6 +223,23 @@ TEST_SUITE("collective/misuse: collectives in flight") {
         } catch (deadline_error const& e) {
             CHECK(e.device() == 2);
         }
+    }
+
+    TEST_CASE("a deadline that one collective was asked under is not the next one's") {
+        watchdog const guard("asked before");
+        threads::group g(2, std::chrono::milliseconds(300));
+        std::atomic<int> wrong{0};
+        g.run([&](comm& c) {
+            for (int round = 0; round < 3; ++round) {
+                if (c.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+                std::vector<float> x(100, 1.0f);
+                auto pending = start_all_reduce<direct>(c, x);
+                pending.advance(); // rank 0 is told that rank 1 is not there
+                pending.wait();
+                wrong += x[0] != 2;
+            }
+        });
+        CHECK(wrong == 0);
     }
 
     TEST_CASE("an exception that its own function catches is still an error of the group") {

@@ -46,7 +46,7 @@ namespace detail {
 /// best_of with a machine other than the typical one.
 template<class Machine, class... S>
 struct best_of_on {
-    static_assert(sizeof...(S) > 0);
+    static_assert(sizeof...(S) > 0 && sizeof...(S) < 255, "best_of chooses among 1 to 254 strategies");
     static constexpr char const* name = "best_of";
     using candidates = pack<S...>;
 
@@ -81,13 +81,14 @@ struct best_of_on {
     static schedule with_best(int ranks, bytes_t bytes, levels const& groups, F const& f) {
         static remembered<512> known;
         auto const power = static_cast<std::uint64_t>(std::countr_zero(std::bit_ceil(bytes)));
-        auto const key = key_of(ranks, groups) * 64 + power;
-        std::size_t best = 0;
-        if (auto const found = known.find(key); found != 0) {
-            best = found - 1;
+        auto const place = key_of(ranks, groups);
+        auto const key = place * 64 + power;
+        std::size_t best = place == 0 ? 0 : known.find(key);
+        if (best != 0) {
+            --best;
         } else {
             best = prices<Goal>(ranks, bytes, groups).best;
-            known.keep(key, static_cast<std::uint8_t>(best + 1));
+            if (place != 0) known.keep(key, static_cast<std::uint8_t>(best + 1));
         }
         auto const where = near(ranks, groups);
         return visit<Goal>(best, [&]<class Best> { return f.template operator()<Best>(where); });

@@ -208,6 +208,7 @@ public:
         if (inside_) refuse_second(call);
         inside_ = true;
         compared_ = 0;
+        asking_until_.reset();
         auto& here = own();
         here.call.publish(++calls_, call);
         here.buffers = call;
