@@ -3,8 +3,8 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/remembered.hpp>
 #include <trireme/core/words.hpp>
-#include <trireme/schedule/collective/remembered.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/verify.hpp>
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <trireme/core/pack.hpp>
+#include <trireme/core/remembered.hpp>
 #include <trireme/core/units.hpp>
-#include <trireme/schedule/collective/remembered.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/machine.hpp>
