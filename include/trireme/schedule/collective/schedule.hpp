@@ -119,14 +119,14 @@ struct schedule {
 
     int root = 0;        ///< who stands in rank 0's place; all others follow, round and round
     bool blocks = false; ///< chunks belong to ranks, and move round with them if the root is not 0
-    levels groups = {};  ///< what `step_in_groups` is given in place of `ranks`
+    levels groups = {};  ///< if there are any, `step_in_groups` is asked, with them in place of `ranks`
     collective_step (*step_in_groups)(levels const& groups, int rank, int step) = nullptr;
     bool reversed =
         false; ///< blocks lie in the order of `groups.reversed`, so that those of a group's phase are together
 
     constexpr collective_step at(int rank, int s) const noexcept {
         int const seat = root == 0 ? rank : (rank - root + ranks) % ranks;
-        auto made = step_in_groups != nullptr ? step_in_groups(groups, seat, s) : step(ranks, seat, s);
+        auto made = groups.count != 0 ? step_in_groups(groups, seat, s) : step(ranks, seat, s);
         if (root != 0) {
             turn(made.sources);
             turn(made.destinations);
