@@ -55,11 +55,6 @@ void for_each_collective(void (*f)(collective goal, maker make)) {
     (std::make_integer_sequence<int, collectives>{});
 }
 
-constexpr bool has_root(collective goal) {
-    return goal == collective::broadcast || goal == collective::reduce || goal == collective::gather ||
-           goal == collective::scatter;
-}
-
 collective_step idle() { return {}; }
 collective_step wait_for(rank_list sources, int after) { return {step_kind::wait, 0, sources, after}; }
 collective_step copy(int chunk, int source, int after) { return {step_kind::copy, chunk, one_rank(source), after}; }

@@ -39,10 +39,7 @@ public:
         for (std::size_t at = 0; at < v.elements; at += piece) {
             auto const n = std::min(v.elements - at, piece);
             fixed_tree::stack tree;
-            auto const merge = [&](std::size_t i, std::size_t j) {
-                T const* const other = sums[j];
-                detail::reduce_into<op::sum, T>(sums[i], nullptr, 0, sums[i], &other, 1, n, 1);
-            };
+            auto const merge = [&](std::size_t i, std::size_t j) { detail::add_into<T>(sums[i], sums[j], n); };
             for (int r = 0; r < v.ranks; ++r) {
                 auto const blocks = fixed_tree::blocks(shards_of(r, v.ranks, shards_));
                 auto const* const theirs = (r == v.rank ? v.own : v.sources[place_of(r, v)]) + at;

@@ -245,8 +245,7 @@ namespace trireme::inline TRIREME_ISA {
 /// one's own (see schedule_run). Throws as all_reduce does.
 template<class T, pull_communicator C, class Reduce = detail::adder<op::sum>>
 void run_schedule(C& comm, collective what, schedule const& s, std::span<T> buffer, Reduce const& reduce = {}) {
-    auto const call =
-        detail::call_of<T, op::sum>(what, s, buffer.size(), static_cast<T const*>(buffer.data()), buffer.data());
+    auto const call = detail::call_of<T, op::sum>(what, s, buffer.size(), buffer.data(), buffer.data());
     schedule_run<T, C, Reduce>(comm, s, {buffer.size(), sizeof(T), s.chunks}, call, reduce).finish();
 }
 

@@ -63,9 +63,7 @@ schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}, [[m
         if (key != 0 && proved.find(key) != 0) return s;
         if (auto const v = verify(Goal, s, ranks); !v.ok())
             throw usage_error(std::string(name_of(Goal)) + " by " + s.name + " on " + std::to_string(ranks) +
-                              " ranks " + describe(v.fault) + " (rank " + std::to_string(v.rank) + ", step " +
-                              std::to_string(v.step) + ", chunk " + std::to_string(v.chunk) +
-                              "): correct the strategy");
+                              " ranks " + describe(v) + ": correct the strategy");
         if (key != 0) proved.keep(key, 1);
         return s;
     }

@@ -158,6 +158,12 @@ TRIREME_NOINLINE void reduce_into(T* out, T* const* copies, int copy_count, T co
     }
 }
 
+/// Adds one array to another, in place.
+template<class T>
+void add_into(T* sum, T const* term, std::size_t n) noexcept {
+    reduce_into<op::sum, T>(sum, nullptr, 0, sum, &term, 1, n, 1);
+}
+
 /// Divides in place, for averages whose sums came in several steps.
 template<class T>
 TRIREME_NOINLINE void divide(T* x, std::size_t n, int divisor) noexcept {

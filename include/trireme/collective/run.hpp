@@ -57,14 +57,11 @@ class schedule_run {
 public:
     static_assert(sizeof(T) <= cache_line);
 
-    /// Enters the collective. Throws usage_error if the schedule is for another number of ranks, or one of its steps
-    /// is about more than 1024 peers.
+    /// Enters the collective. Throws usage_error if the schedule is for another number of ranks; a reduction from, or
+    /// to, more than 1024 ranks at once throws one when it comes to it.
     schedule_run(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, Reduce reduce)
         : comm_(comm), schedule_(s), cut_(cut), call_(call), reduce_(std::move(reduce)) {
         if (s.ranks != comm.size()) detail::refuse_size(call.name, s, comm.size());
-        for (int i = 0; i < s.steps; ++i)
-            if (auto const step = s.at(comm.rank(), i); step.sources.count > most || step.destinations.count > most)
-                detail::refuse_step(call.name, s, step, most);
         comm_.enter(call_);
     }
     schedule_run(schedule_run const&) = delete;
@@ -124,9 +121,9 @@ private:
         if (reads(s.kind)) {
             traffic moved{static_cast<std::uint64_t>(s.sources.count + s.destinations.count), 0};
             // neighbouring chunks that lie side by side everywhere are one piece
-            bool whole = call_.in_place();
-            for (int k = 0; k < s.sources.count; ++k)
-                whole = whole && comm_.call_of(s.sources.at(k, comm_.size())).in_place();
+            bool whole = s.chunk.count > 1 && call_.in_place();
+            for (int k = 0; whole && k < s.sources.count; ++k)
+                whole = comm_.call_of(s.sources.at(k, comm_.size())).in_place();
             for (int j = 0; j < s.chunk.count;) {
                 auto piece = range_of(s.chunk.at(j, schedule_.chunks));
                 int const first = j++;
@@ -182,6 +179,7 @@ private:
             std::memcpy(output(call_, piece.begin), from, bytes);
             return bytes;
         }
+        if (s.sources.count > most || s.destinations.count > most) detail::refuse_step(call_.name, schedule_, s, most);
         T const* sources[most];
         T* copies[most];
         for (int k = 0; k < s.sources.count; ++k) {

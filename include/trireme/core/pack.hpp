@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
 
@@ -15,6 +16,16 @@ struct pack {
 };
 
 inline constexpr std::size_t npos = static_cast<std::size_t>(-1);
+
+/// Where the first false stands, npos if there is none.
+constexpr std::size_t first_false(std::initializer_list<bool> all) noexcept {
+    std::size_t i = 0;
+    for (bool const x : all) {
+        if (!x) return i;
+        ++i;
+    }
+    return npos;
+}
 
 namespace detail {
 

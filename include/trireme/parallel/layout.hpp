@@ -160,7 +160,6 @@ TRIREME_COLD inline void check_numbers(data_parallel_layout const& l, std::size_
 /// Proves what the layout's gradients are added by.
 TRIREME_COLD inline void check_schedules(data_parallel_layout const& l, std::size_t elements,
                                          std::size_t element_bytes) {
-    auto const number = [](auto n) { return std::to_string(n); };
     for (std::size_t i = 0; i < l.reductions(); ++i) {
         auto const s = l.reduction(i, elements, element_bytes);
         bool seen = false; // in an earlier bucket
@@ -168,9 +167,8 @@ TRIREME_COLD inline void check_schedules(data_parallel_layout const& l, std::siz
         if (seen) continue;
         auto const v = verify(l.goal(), s, l.devices);
         if (v.ok()) continue;
-        throw usage_error("strategy " + std::string(s.name) + " on " + number(l.devices) + " devices " +
-                          describe(v.fault) + " (rank " + number(v.rank) + ", step " + number(v.step) + ", chunk " +
-                          number(v.chunk) + ")");
+        throw usage_error("strategy " + std::string(s.name) + " on " + std::to_string(l.devices) + " devices " +
+                          describe(v));
     }
 }
 

@@ -55,13 +55,10 @@ inline constexpr bool is_all_reduce = false;
 template<reduction_strategy S>
 inline constexpr bool is_all_reduce<S> = makes<S, collective::all_reduce>;
 
-/// The first of some rules that is broken.
+/// The first of some rules that is broken; their number if all hold.
 template<class... Rules>
 constexpr std::size_t first_broken() noexcept {
-    constexpr bool holds[] = {std::is_same_v<Rules, no_rule>..., false};
-    std::size_t i = 0;
-    while (holds[i]) ++i;
-    return i;
+    return first_false({std::is_same_v<Rules, no_rule>..., false});
 }
 template<class... Rules>
 using first_rule = type_at<first_broken<Rules...>(), Rules..., no_rule>;
@@ -145,12 +142,7 @@ struct tensor_rule_list;
 template<class... R>
 struct tensor_rule_list<pack<R...>> {
     /// The first that is none, npos if all are.
-    static constexpr std::size_t bad = [] {
-        constexpr bool good[] = {is_tensor_rule<R>..., false};
-        std::size_t i = 0;
-        while (good[i]) ++i;
-        return i < sizeof...(R) ? i : npos;
-    }();
+    static constexpr std::size_t bad = first_false({is_tensor_rule<R>...});
     using bad_rule = type_at<bad == npos ? 0 : bad, R..., void>;
 
     template<int Devices>

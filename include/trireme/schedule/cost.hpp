@@ -42,6 +42,15 @@ constexpr int place_in(S const& s, int chunk) noexcept {
         return chunk;
 }
 
+/// What one message of a step carries.
+template<collective_schedule S>
+constexpr bytes_t bytes_of(S const& s, collective_step const& step, buffer_cut const& cut) noexcept {
+    bytes_t bytes = 0;
+    for (int j = 0; j < step.chunk.count; ++j)
+        bytes += cut.at(place_in(s, step.chunk.at(j, s.chunks))).size() * cut.element_bytes;
+    return bytes;
+}
+
 } // namespace detail
 
 /// Messages and bytes that `rank` reads from its peers, or writes to them, in one run of `s`.
@@ -52,9 +61,7 @@ constexpr traffic traffic_of(S const& s, int rank, buffer_cut const& cut) noexce
         auto const step = s.at(rank, i);
         if (!reads(step.kind)) continue;
         auto const peers = static_cast<std::uint64_t>(step.sources.count + step.destinations.count);
-        sum.messages += peers;
-        for (int j = 0; j < step.chunk.count; ++j)
-            sum.bytes += peers * cut.at(detail::place_in(s, step.chunk.at(j, s.chunks))).size() * cut.element_bytes;
+        sum = {sum.messages + peers, sum.bytes + peers * detail::bytes_of(s, step, cut)};
     }
     return sum;
 }
@@ -78,9 +85,7 @@ constexpr traffic_by_level traffic_of(S const& s, int rank, buffer_cut const& cu
     for (int i = 0; i < s.steps; ++i) {
         auto const step = s.at(rank, i);
         if (!reads(step.kind)) continue;
-        bytes_t bytes = 0;
-        for (int j = 0; j < step.chunk.count; ++j)
-            bytes += cut.at(detail::place_in(s, step.chunk.at(j, s.chunks))).size() * cut.element_bytes;
+        auto const bytes = detail::bytes_of(s, step, cut);
         auto const count = [&](rank_list const& peers) {
             for (int k = 0; k < peers.count; ++k) {
                 auto& t = sum.at[groups.shared_by(rank, peers.at(k, s.ranks))];

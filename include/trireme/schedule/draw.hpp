@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/schedule/collective/schedule.hpp>
+#include <trireme/schedule/play.hpp>
 #include <trireme/schedule/verify.hpp>
 
 #include <algorithm>
@@ -21,27 +22,13 @@ struct schedule_times {
 
     template<collective_schedule S>
     schedule_times(S const& s, bool waits_are_boxes) : steps(std::max(0, s.steps)) {
-        std::vector<int> done(static_cast<std::size_t>(std::max(0, s.ranks)), 0); // steps of each rank
-        begin.assign(done.size() * static_cast<std::size_t>(steps), -1);
+        begin.assign(static_cast<std::size_t>(std::max(0, s.ranks)) * static_cast<std::size_t>(steps), -1);
         end = begin;
-        for (bool moved = true; moved;) {
-            moved = false;
-            for (int r = 0; r < s.ranks; ++r)
-                for (auto& i = done[static_cast<std::size_t>(r)]; i < steps; ++i, moved = true) {
-                    collective_step const step = s.at(r, i);
-                    int start = free_at(r, i);
-                    bool ready = true;
-                    for (int k = 0; ready && step.kind != step_kind::idle && k < step.sources.count; ++k) {
-                        int const q = step.sources.at(k, s.ranks);
-                        ready = q >= 0 && q < s.ranks && done[static_cast<std::size_t>(q)] >= step.after;
-                        if (ready) start = std::max(start, free_at(q, step.after));
-                    }
-                    if (!ready) break;
-                    bool const box = reads(step.kind) || (step.kind == step_kind::wait && waits_are_boxes);
-                    begin[at(r, i)] = start;
-                    end[at(r, i)] = start + (box ? 1 : 0);
-                }
-        }
+        play<int>(s, [&](int r, int i, collective_step const& step, int ready) {
+            bool const box = reads(step.kind) || (step.kind == step_kind::wait && waits_are_boxes);
+            begin[at(r, i)] = ready;
+            return end[at(r, i)] = ready + (box ? 1 : 0);
+        });
     }
     std::size_t at(int rank, int step) const { return static_cast<std::size_t>(rank * steps + step); }
     /// When the rank has completed so many steps.

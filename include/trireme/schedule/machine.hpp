@@ -4,9 +4,7 @@
 
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/cost.hpp>
-#include <trireme/schedule/proof.hpp>
-
-#include <cstddef>
+#include <trireme/schedule/play.hpp>
 
 namespace trireme {
 
@@ -48,26 +46,10 @@ struct typical_threads {
 /// Cost: steps times ranks times sources operations.
 template<collective_schedule S>
 constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m) {
-    auto const cell = [&](int rank, int step) {
-        return static_cast<std::size_t>(rank) * static_cast<std::size_t>(s.steps) + static_cast<std::size_t>(step);
-    };
-    detail::scratch<double> end(cell(s.ranks, 0) + 1);
-    detail::scratch<int> done(static_cast<std::size_t>(s.ranks));
     auto const link = [&](int a, int b) -> link_cost const& {
         int level = m.groups.shared_by(a, b);
         while (level > 0 && m.links[level].free()) --level;
         return m.links[level];
-    };
-    auto const ready_at = [&](collective_step const& step, int rank) { // negative if some source is not so far
-        double at = 0;
-        for (int k = 0; k < step.sources.count; ++k) {
-            int const source = step.sources.at(k, s.ranks);
-            if (step.after == 0 || source == rank) continue;
-            if (done[static_cast<std::size_t>(source)] < step.after) return -1.0;
-            auto const t = end[cell(source, step.after - 1)];
-            at = t > at ? t : at;
-        }
-        return at;
     };
     auto const latency_of = [&](collective_step const& step, int rank) {
         double t = 0;
@@ -78,11 +60,8 @@ constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m)
         return t;
     };
     auto const work_of = [&](collective_step const& step, int rank) {
-        double bytes = 0, t = 0;
-        if (reads(step.kind))
-            for (int j = 0; j < step.chunk.count; ++j)
-                bytes += static_cast<double>(cut.at(detail::place_in(s, step.chunk.at(j, s.chunks))).size() *
-                                             cut.element_bytes);
+        auto const bytes = reads(step.kind) ? static_cast<double>(detail::bytes_of(s, step, cut)) : 0.0;
+        double t = 0;
         for (int k = 0; k < step.sources.count; ++k) {
             auto const& l = link(rank, step.sources.at(k, s.ranks));
             t += l.overhead + bytes * (l.beta + (step.kind == step_kind::reduce ? l.gamma : 0));
@@ -95,25 +74,15 @@ constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m)
     };
 
     double last = 0, work = 0;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int r = 0; r < s.ranks; ++r)
-            for (auto& i = done[static_cast<std::size_t>(r)]; i < s.steps; ++i) {
-                collective_step const step = s.at(r, i);
-                double at = i == 0 ? 0.0 : end[cell(r, i - 1)];
-                if (step.kind != step_kind::idle) {
-                    auto const ready = ready_at(step, r);
-                    if (ready < 0) break;
-                    at = ready > at ? ready : at;
-                    auto const t = work_of(step, r);
-                    work += t;
-                    at += latency_of(step, r) + t;
-                }
-                end[cell(r, i)] = at;
-                last = at > last ? at : last;
-                moved = true;
-            }
-    }
+    detail::play<double>(s, [&](int rank, int, collective_step const& step, double at) {
+        if (step.kind != step_kind::idle) {
+            auto const t = work_of(step, rank);
+            work += t;
+            at += latency_of(step, rank) + t;
+        }
+        last = at > last ? at : last;
+        return at;
+    });
     auto const shared = m.at_once > 0 ? work / m.at_once : 0.0;
     return shared > last ? shared : last;
 }

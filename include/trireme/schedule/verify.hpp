@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/proof.hpp>
 
+#include <string>
 #include <utility>
 
 namespace trireme {
@@ -81,6 +83,12 @@ constexpr char const* describe(schedule_fault fault) noexcept {
         return "writes a chunk to a rank that never waits for it";
     }
     return "";
+}
+
+/// What was found, and where: "deadlocks: ... (rank 1, step 2, chunk 0)".
+TRIREME_COLD inline std::string describe(verdict const& v) {
+    return std::string(describe(v.fault)) + " (rank " + std::to_string(v.rank) + ", step " + std::to_string(v.step) +
+           ", chunk " + std::to_string(v.chunk) + ')';
 }
 
 /// The compile-time face of the proof: one class per fault, so that the text says what is wrong and the words say

@@ -251,10 +251,7 @@ inline constexpr bool argument_fits<precision<D>> = std::is_same_v<D, f32> || st
 /// The first policy whose argument does not fit, npos if all do.
 template<class... P>
 constexpr std::size_t misfit() noexcept {
-    constexpr bool fits[sizeof...(P) + 1] = {argument_fits<P>..., true};
-    for (std::size_t i = 0; i < sizeof...(P); ++i)
-        if (!fits[i]) return i;
-    return npos;
+    return first_false({argument_fits<P>...});
 }
 
 /// The policy of one kind, or its default; the default, too, where the argument does not fit, so that one mistake is

@@ -88,9 +88,7 @@ public:
         auto const batch_weight = static_cast<T>(1.0 / static_cast<double>(indices.size()));
         fixed_tree::stack tree;
         auto const merge = [this](std::size_t i, std::size_t j) {
-            T const* const other = gradient_slot(j);
-            detail::reduce_into<op::sum>(gradient_slot(i), static_cast<T* const*>(nullptr), 0,
-                                         static_cast<T const*>(gradient_slot(i)), &other, 1, Model::arena_elements, 1);
+            detail::add_into<T>(gradient_slot(i), gradient_slot(j), Model::arena_elements);
         };
 
         for (auto shard = shards_.begin; shard < shards_.end; ++shard) {

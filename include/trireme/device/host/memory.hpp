@@ -23,7 +23,7 @@ public:
 
     /// `bytes` as asked for, 0 allowed; throws std::bad_alloc. The pages are touched here, before the first step.
     explicit host_memory(std::size_t bytes)
-        : data_(bytes == 0 ? nullptr : ::operator new (bytes, std::align_val_t{cache_line})), bytes_(bytes) {
+        : data_(bytes == 0 ? nullptr : ::operator new(bytes, std::align_val_t{cache_line})), bytes_(bytes) {
         if (bytes >= 2 * huge_page) ask_for_huge_pages();
         if (bytes != 0) std::memset(data_, 0, bytes);
     }
@@ -35,7 +35,7 @@ public:
         return *this;
     }
     ~host_memory() {
-        if (data_ != nullptr) ::operator delete (data_, std::align_val_t{cache_line});
+        if (data_ != nullptr) ::operator delete(data_, std::align_val_t{cache_line});
     }
 
     void* data() const noexcept { return data_; }

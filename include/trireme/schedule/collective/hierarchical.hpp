@@ -4,6 +4,7 @@
 
 #include <trireme/core/words.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
+#include <trireme/schedule/collective/strategy.hpp>
 
 #include <cstddef>
 
@@ -99,15 +100,17 @@ template<class Inner, class Outer>
 struct hierarchical {
     static constexpr char const* name = detail::hierarchical_name<Inner, Outer>.letters;
     static constexpr bool scatters = detail::scatters_and_gathers<Inner>;
-    using rule = typename detail::hierarchical_check<
-        Inner, Outer, (scatters || detail::reduces_and_broadcasts<Inner>)&&reduction_strategy<Outer>>::type;
+    using rule =
+        typename detail::hierarchical_check<Inner, Outer,
+                                            (scatters ||
+                                             detail::reduces_and_broadcasts<Inner>)&&reduction_strategy<Outer> &&
+                                                !choosing_strategy<Outer>>::type;
     static constexpr rule checked{};
     static constexpr int depth = 1 + detail::depth_of<Outer>;
-    static constexpr bool takes_levels = detail::depth_of<Outer> > 1;
 
     static constexpr schedule all_reduce(int ranks, levels const& given = {}) noexcept {
         phases const p(levels::of(ranks, given, depth));
-        auto const outer = p.outer_all_reduce();
+        auto const outer = p.template outer<collective::all_reduce>();
         return made(p, p.first().chunks * outer.chunks, p.first().steps + outer.steps + p.last().steps,
                     &all_reduce_step);
     }
@@ -115,7 +118,7 @@ struct hierarchical {
     static constexpr schedule reduce_scatter(int ranks, levels const& given = {}) noexcept requires scatters
         && detail::scatters_and_gathers<Outer> {
         phases const p(levels::of(ranks, given, depth));
-        auto const inner = Inner::reduce_scatter(p.m), outer = p.outer_reduce_scatter();
+        auto const inner = Inner::reduce_scatter(p.m), outer = p.template outer<collective::reduce_scatter>();
         auto s = made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &reduce_scatter_step);
         s.reversed = true;
         return s;
@@ -123,7 +126,7 @@ struct hierarchical {
     static constexpr schedule all_gather(int ranks, levels const& given = {}) noexcept requires scatters
         && detail::scatters_and_gathers<Outer> {
         phases const p(levels::of(ranks, given, depth));
-        auto const inner = Inner::all_gather(p.m), outer = p.outer_all_gather();
+        auto const inner = Inner::all_gather(p.m), outer = p.template outer<collective::all_gather>();
         auto s = made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &all_gather_step);
         s.reversed = true;
         return s;
@@ -134,14 +137,14 @@ struct hierarchical {
     }
     {
         phases const p(levels::of(ranks, given, depth));
-        auto const inner = Inner::broadcast(p.m), outer = p.outer_broadcast();
+        auto const inner = Inner::broadcast(p.m), outer = p.template outer<collective::broadcast>();
         return made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &broadcast_step, root);
     }
     static constexpr schedule reduce(int ranks, int root = 0, levels const& given = {}) noexcept requires requires {
         Inner::reduce(ranks), Outer::reduce(ranks);
     } && detail::reduces_by_reading<Inner> {
         phases const p(levels::of(ranks, given, depth));
-        auto const inner = Inner::reduce(p.m), outer = p.outer_reduce();
+        auto const inner = Inner::reduce(p.m), outer = p.template outer<collective::reduce>();
         return made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &reduce_step, root);
     }
     static constexpr schedule barrier(int ranks, levels const& given = {}) noexcept requires requires {
@@ -149,7 +152,7 @@ struct hierarchical {
     }
     {
         phases const p(levels::of(ranks, given, depth));
-        return made(p, 1, 2 * Inner::barrier(p.m).steps + p.outer_barrier().steps, &barrier_step);
+        return made(p, 1, 2 * Inner::barrier(p.m).steps + p.template outer<collective::barrier>().steps, &barrier_step);
     }
 
 private:
@@ -172,41 +175,9 @@ private:
             else
                 return Inner::broadcast(m);
         }
-        constexpr schedule outer_all_reduce() const noexcept {
-            if constexpr (takes_levels)
-                return Outer::all_reduce(k, all.outer());
-            else
-                return Outer::all_reduce(k);
-        }
-        constexpr schedule outer_reduce_scatter() const noexcept {
-            if constexpr (takes_levels)
-                return Outer::reduce_scatter(k, all.outer());
-            else
-                return Outer::reduce_scatter(k);
-        }
-        constexpr schedule outer_all_gather() const noexcept {
-            if constexpr (takes_levels)
-                return Outer::all_gather(k, all.outer());
-            else
-                return Outer::all_gather(k);
-        }
-        constexpr schedule outer_broadcast() const noexcept {
-            if constexpr (takes_levels)
-                return Outer::broadcast(k, 0, all.outer());
-            else
-                return Outer::broadcast(k);
-        }
-        constexpr schedule outer_reduce() const noexcept {
-            if constexpr (takes_levels)
-                return Outer::reduce(k, 0, all.outer());
-            else
-                return Outer::reduce(k);
-        }
-        constexpr schedule outer_barrier() const noexcept {
-            if constexpr (takes_levels)
-                return Outer::barrier(k, all.outer());
-            else
-                return Outer::barrier(k);
+        template<collective Goal>
+        constexpr schedule outer() const noexcept {
+            return schedule_of<Outer, Goal>(k, 0, all.outer());
         }
 
         /// A step of an inner schedule, of group g, begun when `done` steps were complete. Each of its chunks is `fine`
@@ -268,7 +239,7 @@ private:
 
     static constexpr collective_step all_reduce_step(levels const& l, int rank, int s) noexcept {
         phases const p(l);
-        auto const first = p.first(), outer = p.outer_all_reduce();
+        auto const first = p.first(), outer = p.template outer<collective::all_reduce>();
         int const g = rank / p.m, i = rank % p.m;
         if (s < first.steps) return p.within(first.at(i, s), g, 0, outer.chunks);
         int const done = first.steps + outer.steps;
@@ -279,14 +250,14 @@ private:
 
     static constexpr collective_step reduce_scatter_step(levels const& l, int rank, int s) noexcept {
         phases const p(l);
-        auto const first = Inner::reduce_scatter(p.m), outer = p.outer_reduce_scatter();
+        auto const first = Inner::reduce_scatter(p.m), outer = p.template outer<collective::reduce_scatter>();
         if (s < first.steps) return p.within(first.at(rank % p.m, s), rank / p.m, 0, outer.chunks);
         return outer_step(p, first, outer, rank, s - first.steps, first.steps);
     }
 
     static constexpr collective_step all_gather_step(levels const& l, int rank, int s) noexcept {
         phases const p(l);
-        auto const last = Inner::all_gather(p.m), outer = p.outer_all_gather();
+        auto const last = Inner::all_gather(p.m), outer = p.template outer<collective::all_gather>();
         if (s < outer.steps) return outer_step(p, last, outer, rank, s, 0);
         return p.within(last.at(rank % p.m, s - outer.steps), rank / p.m, outer.steps, outer.chunks);
     }
@@ -300,21 +271,21 @@ private:
 
     static constexpr collective_step broadcast_step(levels const& l, int rank, int s) noexcept {
         phases const p(l);
-        auto const inner = Inner::broadcast(p.m), outer = p.outer_broadcast();
+        auto const inner = Inner::broadcast(p.m), outer = p.template outer<collective::broadcast>();
         if (s < outer.steps) return leaders(p, outer, rank, s, 0, inner.chunks);
         return p.within(inner.at(rank % p.m, s - outer.steps), rank / p.m, outer.steps, outer.chunks);
     }
 
     static constexpr collective_step reduce_step(levels const& l, int rank, int s) noexcept {
         phases const p(l);
-        auto const inner = Inner::reduce(p.m), outer = p.outer_reduce();
+        auto const inner = Inner::reduce(p.m), outer = p.template outer<collective::reduce>();
         if (s < inner.steps) return p.within(inner.at(rank % p.m, s), rank / p.m, 0, outer.chunks);
         return leaders(p, outer, rank, s - inner.steps, inner.steps, inner.chunks);
     }
 
     static constexpr collective_step barrier_step(levels const& l, int rank, int s) noexcept {
         phases const p(l);
-        auto const inner = Inner::barrier(p.m), outer = p.outer_barrier();
+        auto const inner = Inner::barrier(p.m), outer = p.template outer<collective::barrier>();
         int const done = inner.steps + outer.steps;
         if (s < inner.steps) return p.within(inner.at(rank % p.m, s), rank / p.m, 0, 1);
         if (s < done) return leaders(p, outer, rank, s - inner.steps, inner.steps, 1);

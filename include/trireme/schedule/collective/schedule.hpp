@@ -98,6 +98,10 @@ enum class collective : std::uint8_t {
 };
 inline constexpr int collectives = 9;
 
+constexpr bool has_root(collective c) noexcept {
+    return c == collective::broadcast || c == collective::reduce || c == collective::gather || c == collective::scatter;
+}
+
 constexpr char const* name_of(collective c) noexcept {
     constexpr char const* names[collectives] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
                                                 "gather",     "scatter",        "all_to_all", "barrier"};

@@ -5,7 +5,39 @@
 #include <trireme/core/units.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 
+#include <type_traits>
+#include <utility>
+
 namespace trireme {
+namespace detail {
+
+/// What the static member function of S with the collective's name answers; void if there is none for these arguments.
+template<class S, collective Goal, class... A>
+constexpr auto ask(A const&... a) {
+    if constexpr (Goal == collective::all_reduce) {
+        if constexpr (requires { S::all_reduce(a...); }) return S::all_reduce(a...);
+    } else if constexpr (Goal == collective::reduce_scatter) {
+        if constexpr (requires { S::reduce_scatter(a...); }) return S::reduce_scatter(a...);
+    } else if constexpr (Goal == collective::all_gather) {
+        if constexpr (requires { S::all_gather(a...); }) return S::all_gather(a...);
+    } else if constexpr (Goal == collective::broadcast) {
+        if constexpr (requires { S::broadcast(a...); }) return S::broadcast(a...);
+    } else if constexpr (Goal == collective::reduce) {
+        if constexpr (requires { S::reduce(a...); }) return S::reduce(a...);
+    } else if constexpr (Goal == collective::gather) {
+        if constexpr (requires { S::gather(a...); }) return S::gather(a...);
+    } else if constexpr (Goal == collective::scatter) {
+        if constexpr (requires { S::scatter(a...); }) return S::scatter(a...);
+    } else if constexpr (Goal == collective::all_to_all) {
+        if constexpr (requires { S::all_to_all(a...); }) return S::all_to_all(a...);
+    } else if constexpr (Goal == collective::barrier) {
+        if constexpr (requires { S::barrier(a...); }) return S::barrier(a...);
+    }
+}
+template<class S, collective Goal, class... A>
+inline constexpr bool answers = !std::is_void_v<decltype(ask<S, Goal>(std::declval<A const&>()...))>;
+
+} // namespace detail
 
 /// Whether a strategy makes a collective: it has a static member function of that name, or one of those that it
 /// chooses from has.
@@ -13,24 +45,8 @@ template<class S, collective Goal>
 inline constexpr bool makes = [] {
     if constexpr (choosing_strategy<S>)
         return S::template makes_some<Goal>;
-    else if constexpr (Goal == collective::all_reduce)
-        return requires(int ranks) { S::all_reduce(ranks); };
-    else if constexpr (Goal == collective::reduce_scatter)
-        return requires(int ranks) { S::reduce_scatter(ranks); };
-    else if constexpr (Goal == collective::all_gather)
-        return requires(int ranks) { S::all_gather(ranks); };
-    else if constexpr (Goal == collective::broadcast)
-        return requires(int ranks) { S::broadcast(ranks); };
-    else if constexpr (Goal == collective::reduce)
-        return requires(int ranks) { S::reduce(ranks); };
-    else if constexpr (Goal == collective::gather)
-        return requires(int ranks) { S::gather(ranks); };
-    else if constexpr (Goal == collective::scatter)
-        return requires(int ranks) { S::scatter(ranks); };
-    else if constexpr (Goal == collective::all_to_all)
-        return requires(int ranks) { S::all_to_all(ranks); };
     else
-        return requires(int ranks) { S::barrier(ranks); };
+        return detail::answers<S, Goal, int>;
 }();
 
 /// The schedule that a strategy makes for a collective. `root` is for those that have one, `groups` for strategies that
@@ -39,54 +55,16 @@ template<class S, collective Goal>
 requires makes<S, Goal>
 constexpr schedule schedule_of(int ranks, [[maybe_unused]] int root = 0, [[maybe_unused]] levels const& groups = {},
                                [[maybe_unused]] bytes_t bytes = 0) {
-    if constexpr (choosing_strategy<S>) {
+    if constexpr (choosing_strategy<S>)
         return S::template make<Goal>(ranks, root, groups, bytes);
-    } else if constexpr (Goal == collective::all_reduce) {
-        if constexpr (requires { S::all_reduce(ranks, groups); })
-            return S::all_reduce(ranks, groups);
-        else
-            return S::all_reduce(ranks);
-    } else if constexpr (Goal == collective::reduce_scatter) {
-        if constexpr (requires { S::reduce_scatter(ranks, groups); })
-            return S::reduce_scatter(ranks, groups);
-        else
-            return S::reduce_scatter(ranks);
-    } else if constexpr (Goal == collective::all_gather) {
-        if constexpr (requires { S::all_gather(ranks, groups); })
-            return S::all_gather(ranks, groups);
-        else
-            return S::all_gather(ranks);
-    } else if constexpr (Goal == collective::broadcast) {
-        if constexpr (requires { S::broadcast(ranks, root, groups); })
-            return S::broadcast(ranks, root, groups);
-        else
-            return S::broadcast(ranks, root);
-    } else if constexpr (Goal == collective::reduce) {
-        if constexpr (requires { S::reduce(ranks, root, groups); })
-            return S::reduce(ranks, root, groups);
-        else
-            return S::reduce(ranks, root);
-    } else if constexpr (Goal == collective::gather) {
-        if constexpr (requires { S::gather(ranks, root, groups); })
-            return S::gather(ranks, root, groups);
-        else
-            return S::gather(ranks, root);
-    } else if constexpr (Goal == collective::scatter) {
-        if constexpr (requires { S::scatter(ranks, root, groups); })
-            return S::scatter(ranks, root, groups);
-        else
-            return S::scatter(ranks, root);
-    } else if constexpr (Goal == collective::all_to_all) {
-        if constexpr (requires { S::all_to_all(ranks, groups); })
-            return S::all_to_all(ranks, groups);
-        else
-            return S::all_to_all(ranks);
-    } else {
-        if constexpr (requires { S::barrier(ranks, groups); })
-            return S::barrier(ranks, groups);
-        else
-            return S::barrier(ranks);
-    }
+    else if constexpr (has_root(Goal) && detail::answers<S, Goal, int, int, levels>)
+        return detail::ask<S, Goal>(ranks, root, groups);
+    else if constexpr (has_root(Goal))
+        return detail::ask<S, Goal>(ranks, root);
+    else if constexpr (detail::answers<S, Goal, int, levels>)
+        return detail::ask<S, Goal>(ranks, groups);
+    else
+        return detail::ask<S, Goal>(ranks);
 }
 
 } // namespace trireme
