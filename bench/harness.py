@@ -53,8 +53,9 @@ class Worker:
 
 
 class Bench:
-    def __init__(self, name, build, cxx, quick):
+    def __init__(self, name, build, cxx, quick, json_file=None):
         self.name, self.build, self.cxx, self.quick = name, pathlib.Path(build), cxx, quick
+        self.json_file = json_file
         self.peers = pathlib.Path(os.environ['TRIREME_BENCH_PEERS'])
         self.rows = []
         self.seen = []  # contenders, in the order of their appearance
@@ -99,6 +100,11 @@ class Bench:
 
     def note(self, text):
         print(f'  {text}', flush=True)
+
+    def save(self):
+        """Writes the rows so far; a benchmark that takes long may be stopped."""
+        if self.json_file:
+            self.json_file.write_text(json.dumps(self.rows, indent=1) + '\n', encoding='utf-8')
 
 
 def machine():
@@ -148,7 +154,7 @@ def main():
     arguments.add_argument('--json')
     a = arguments.parse_args()
     json_file = a.json and pathlib.Path(a.json).resolve()
-    bench = Bench(a.name, a.build, a.cxx, a.quick)
+    bench = Bench(a.name, a.build, a.cxx, a.quick, json_file)
     describe(bench)
     spec = importlib.util.spec_from_file_location('bench_' + a.name, here / a.name / 'bench.py')
     module = importlib.util.module_from_spec(spec)
@@ -156,8 +162,7 @@ def main():
     module.run(bench)
     if bench.seen:
         print('\nmeasured: ' + '; '.join(bench.seen))
-    if json_file:
-        json_file.write_text(json.dumps(bench.rows, indent=1) + '\n', encoding='utf-8')
+    bench.save()
 
 
 if __name__ == '__main__':

@@ -48,7 +48,16 @@ if [ -n "$json" ]; then # said before an hour of measuring, not after it
     (: >>"$json") 2>/dev/null || { echo "$0: cannot write '$json'" >&2; exit 2; }
 fi
 
+# What is for GPUs has a build of its own, and a PyTorch of its own: the others' is without CUDA.
+nvcc='' cuda=''
+if [ "$name" = gpu ]; then
+    nvidia-smi -L >/dev/null 2>&1 ||
+        { echo "$0: the benchmark 'gpu' needs a GPU, and nvidia-smi finds none" >&2; exit 3; }
+    cuda=-cuda
+fi
+
 want_build_tools
+[ -z "$cuda" ] || find_nvcc
 while read -r package header why; do
     case $package in '' | '#'*) ;; *) want_header "$header" "$package" "$why" ;; esac
 done <<EOF
@@ -61,6 +70,10 @@ if [ -e "$root/bench/$name/peers.txt" ]; then
 fi
 missing=$packages
 install_packages
+if [ -n "$cuda" ]; then
+    [ -n "$nvcc" ] || stop "the benchmark 'gpu' needs nvcc: install NVIDIA's CUDA toolkit, with cuDNN"
+    use_newer_meson
+fi
 
 failed() { # WHAT LOG
     echo 'failed' >&2
@@ -69,7 +82,7 @@ failed() { # WHAT LOG
 }
 
 mkdir -p "$root/build"
-peers=${TRIREME_BENCH_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/trireme/peers}
+peers=${TRIREME_BENCH_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/trireme/peers}$cuda
 if [ -e "$root/bench/$name/peers.txt" ]; then
     wanted=$(cat "$root/bench/$name/peers.txt")
     if [ "$wanted" != "$(cat "$peers/$name.installed" 2>/dev/null)" ]; then
@@ -78,7 +91,7 @@ if [ -e "$root/bench/$name/peers.txt" ]; then
         mkdir -p "$peers"
         { [ -x "$peers/bin/python3" ] || python3 -m venv "$peers"; } >"$log" 2>&1 &&
             # a wheel for CPUs alone is smaller, where the index has one
-            { sed 's/^\(torch==[0-9.]*\)$/\1+cpu/' "$root/bench/$name/peers.txt" >"$root/build/peers-cpu.txt" &&
+            { [ -z "$cuda" ] && sed 's/^\(torch==[0-9.]*\)$/\1+cpu/' "$root/bench/$name/peers.txt" >"$root/build/peers-cpu.txt" &&
                 "$peers/bin/python3" -m pip install --quiet -r "$root/build/peers-cpu.txt" >>"$log" 2>&1 ||
                 "$peers/bin/python3" -m pip install --quiet -r "$root/bench/$name/peers.txt" >>"$log" 2>&1; } ||
             { failed "the peers cannot be installed" "$log"; exit 3; }
@@ -87,12 +100,13 @@ if [ -e "$root/bench/$name/peers.txt" ]; then
 fi
 
 # Optimised as a user would, for this machine's instruction set, without assertions.
-build=$root/build/bench${CXX:+-$(basename "${CXX##* }")}
+build=$root/build/bench$cuda${CXX:+-$(basename "${CXX##* }")}
 log=$build.log
 [ -z "$missing" ] || rm -f "$build/made_from" # the build has to look for them
 printf 'building ... ' >&2
 ninja=$(command -v ninja || command -v ninja-build)
-{ configure "$build" "$cxx" --buildtype=release -Dtests=disabled -Dexamples=disabled -Dbench=enabled >"$log" 2>&1 &&
+{ configure "$build" "$cxx" --buildtype=release -Dtests=disabled -Dexamples=disabled -Dbench=enabled \
+    -Dcuda="$([ -z "$cuda" ] && echo disabled || echo auto)" >"$log" 2>&1 &&
     "$ninja" -C "$build" "bench_$name" >>"$log" 2>&1; } || { failed "the benchmark does not build" "$log"; exit 4; }
 echo 'done' >&2
 export TRIREME_BENCH_PEERS="$peers"

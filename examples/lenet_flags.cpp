@@ -49,6 +49,11 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(whole_number<std::size_t>(1, std::numeric_limits<std::uint32_t>::max()))
         ->type_name("N")
         ->capture_default_str();
+    app.add_option("--device", f.device, "what computes")
+        ->check(CLI::IsMember({"host", "gpu"}))
+        ->type_name("KIND")
+        ->capture_default_str();
+    app.add_flag("--share-devices", f.share_devices, "let devices of the run share a GPU, if there are too few");
     app.add_option("--devices", f.devices, "train on so many only [default: 1, then 2]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");

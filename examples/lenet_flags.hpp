@@ -18,7 +18,9 @@ inline constexpr char const* strategy_names[] = {
 struct lenet_flags {
     int epochs = 10;
     std::size_t batch = 256;
-    int devices = 0; // 0: first 1, then 2
+    std::string device = "host"; // or gpu
+    int devices = 0;             // 0: first 1, then 2
+    bool share_devices = false;  // ranks may share a GPU
     std::string strategy = "direct";
     std::size_t reproducible = 0; // logical shards; 0: off
     float learning_rate = 0.9f;

@@ -38,10 +38,14 @@ fi
 want_build_tools
 [ ! -e "$root/examples/${name}_flags.cpp" ] || want_header CLI/CLI.hpp libcli11-dev "reads the command line of $name"
 case " $* " in *" --data"[\ =]*) ;; *) want_data ;; esac
+nvcc=
+[ ! -e "$root/examples/${name}_gpu.cu" ] || find_nvcc
 install_packages
 
-# Optimised as a user would, for this machine's instruction set.
-build=$root/build/examples${CXX:+-$(basename "${CXX##* }")}
+# Optimised as a user would, for this machine's instruction set. What has a part for GPUs has a build of its own.
+build=$root/build/examples${nvcc:+-cuda}${CXX:+-$(basename "${CXX##* }")}
+cuda=disabled
+[ -z "$nvcc" ] || { use_newer_meson && cuda=auto; }
 log=$build.log
 mkdir -p "$root/build"
 
@@ -53,7 +57,8 @@ failed() {
 }
 
 if [ ! -e "$build/build.ninja" ]; then printf 'configuring ... ' >&2; fi
-configure "$build" "$cxx" --buildtype=release -Dtests=disabled -Dexamples=enabled >"$log" 2>&1 || failed
+configure "$build" "$cxx" --buildtype=release -Dtests=disabled -Dexamples=enabled \
+    -Dcuda=$cuda >"$log" 2>&1 || failed
 ninja=$(command -v ninja || command -v ninja-build)
 if ! "$ninja" -C "$build" -n "examples/$name" 2>/dev/null | grep -q 'no work to do'; then
     printf 'building %s ... ' "$name" >&2

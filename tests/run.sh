@@ -31,6 +31,7 @@ if [ "$mode" != quick ]; then
     want_command cmake cmake "a consumer's project uses it"
     want_command pkg-config pkg-config "a consumer's project uses it"
     want_command make make "a consumer's project uses it"
+    find_nvcc
 fi
 install_packages
 export MESON
@@ -114,13 +115,25 @@ name_of() { basename "${1##* }"; }
 once='--no-suite house --no-suite headers --no-suite compile_fail --no-suite consumers --no-suite other_compilers --no-suite isa'
 first=$(name_of "$cxx")
 if [ "$mode" = quick ]; then
-    stage "$first" "$cxx" quick '' --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers
+    stage "$first" "$cxx" quick -Dcuda=disabled --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers
     finish
 fi
 with_nightly=
 [ "$mode" != nightly ] || with_nightly='--setup nightly'
 # shellcheck disable=SC2086
-stage "$first" "$cxx" all -Dbench=enabled $with_nightly
+stage "$first" "$cxx" all '-Dbench=enabled -Dcuda=disabled' $with_nightly
+
+# All that nvcc compiles; without a GPU, for one kind of GPU, and what needs one is skipped.
+if [ -n "$nvcc" ]; then
+    usual_meson=$MESON usual_version=$meson_version
+    use_newer_meson
+    arch=
+    nvidia-smi -L >/dev/null 2>&1 || arch=-Dgpu_arch=90
+    stage cuda "$cxx" cuda "-Dcuda=auto -Dbench=enabled -Doptimization=1 $arch" --suite cuda
+    MESON=$usual_meson meson_version=$usual_version
+else
+    echo 'cuda: left out, there is no nvcc'
+fi
 
 others=
 for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do

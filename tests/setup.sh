@@ -63,6 +63,43 @@ want_data() { # nothing if the data set is there
         want dataset-fashion-mnist "Fashion-MNIST, the training data"
 }
 
+# Sets nvcc, to nothing if there is none, and wants what a newer Meson needs if this one is too old for it.
+find_nvcc() {
+    nvcc=$(command -v nvcc || true)
+    if [ -z "$nvcc" ] && [ -x /usr/local/cuda/bin/nvcc ]; then
+        nvcc=/usr/local/cuda/bin/nvcc
+        PATH=$PATH:/usr/local/cuda/bin # Meson looks for it there
+        export PATH
+    fi
+    if [ -n "$nvcc" ] && ! knows_cuda "$("$MESON" --version 2>/dev/null || echo 0)"; then
+        python3 -c 'import venv, ensurepip' 2>/dev/null ||
+            want python3-venv "a newer Meson, which knows the headers of .cu files, gets an environment of its own"
+    fi
+}
+
+knows_cuda() { # MESON_VERSION
+    case $1 in 0 | 0.* | 1.[0-3] | 1.[0-3].*) return 1 ;; esac
+}
+
+# Sets MESON to one that knows the headers of .cu files, from PyPI if need be. Without one nvcc is called directly.
+use_newer_meson() {
+    ! knows_cuda "$meson_version" || return 0
+    own_meson=$root/build/meson
+    if ! "$own_meson/bin/meson" --version >/dev/null 2>&1; then
+        echo "Meson $meson_version does not know the headers of .cu files: installing Meson 1.12.1 from PyPI into $own_meson" >&2
+        rm -rf "$own_meson"
+        mkdir -p "$root/build"
+        if ! { python3 -m venv "$own_meson" && "$own_meson/bin/python3" -m pip install --quiet meson==1.12.1; } \
+            >"$own_meson.log" 2>&1; then
+            echo "that failed ($own_meson.log); going on with Meson $meson_version, nvcc is called directly" >&2
+            rm -rf "$own_meson"
+            return 0
+        fi
+    fi
+    MESON=$own_meson/bin/meson
+    meson_version=$("$MESON" --version)
+}
+
 install_packages() {
     [ -z "$packages" ] || install_with_apt
     meson_version=$("$MESON" --version)

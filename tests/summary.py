@@ -4,8 +4,8 @@
 
 summary.py FOLDER    reads every LABEL.json there (Meson's test logs) and LABEL.broken (one line for each thing that
                      was not built), prints what failed, and as the last line 'N passed, N failed'
-summary.py --built BUILD_FOLDER OPTIONS    of the tests that meson test would run with OPTIONS (--no-suite NAME,
-                     --setup nightly), prints those whose program exists
+summary.py --built BUILD_FOLDER OPTIONS    of the tests that meson test would run with OPTIONS (--suite NAME,
+                     --no-suite NAME, --setup nightly), prints those whose program exists
 
 A test that counts its own cases (doctest, the scripts here) counts as that many, any other as one.
 """
@@ -33,11 +33,12 @@ def count(entry):
 def built(folder, options):
     """Names of the tests that the options of meson test leave and whose program exists."""
     excluded = {options[i + 1] for i, option in enumerate(options) if option == '--no-suite'}
+    wanted = {options[i + 1] for i, option in enumerate(options) if option == '--suite'}
     if '--setup' not in options:
         excluded.add('nightly')
     for test in json.loads((folder / 'meson-info' / 'intro-tests.json').read_text(encoding='utf-8')):
-        program = test['cmd'][1 if test['name'].startswith('nvcc ') else 0] # env runs what nvcc made
-        if not excluded & {suite.split(':')[-1] for suite in test['suite']} and (folder / program).exists():
+        suites = {suite.split(':')[-1] for suite in test['suite']}
+        if not excluded & suites and (not wanted or wanted & suites) and (folder / test['cmd'][0]).exists():
             yield test['name']
 
 

@@ -92,17 +92,18 @@ void measure_layer(options const& o, double& sink) {
                    computes ? "GFLOP/s" : "GB/s");
         };
         using kernels = portable;
-        measure("forward", row.description.forward_flops, x.size() + y.size(),
-                [&] { detail::run_forward<layer_t, in, out, Lanes, kernels, float>(x.data(), y.data(), w.data()); });
+        measure("forward", row.description.forward_flops, x.size() + y.size(), [&] {
+            detail::run_forward<layer_t, in, out, Lanes, kernels, float>(kernels{}, x.data(), y.data(), w.data());
+        });
         if constexpr (Index > lenet::first_trainable)
             measure("backward_input", row.description.backward_input_flops, x.size() + 2 * y.size(), [&] {
-                detail::run_backward_input<layer_t, in, out, Lanes, kernels, float>(x.data(), y.data(), dy.data(),
-                                                                                    dx.data(), w.data());
+                detail::run_backward_input<layer_t, in, out, Lanes, kernels, float>(kernels{}, x.data(), y.data(),
+                                                                                    dy.data(), dx.data(), w.data());
             });
         if constexpr (row.description.parameter_count > 0)
             measure("backward_weights", row.description.backward_weights_flops, 0, [&] {
-                detail::run_backward_weights<layer_t, in, out, Lanes, kernels, float>(x.data(), y.data(), dy.data(),
-                                                                                      w.data(), dw.data());
+                detail::run_backward_weights<layer_t, in, out, Lanes, kernels, float>(kernels{}, x.data(), y.data(),
+                                                                                      dy.data(), w.data(), dw.data());
             });
     }
 }
@@ -122,9 +123,9 @@ void measure_optimizers(options const& o) {
         report(name, "memory", work, ours, roof, "GB/s");
     };
     portable const k;
-    measure("sgd", 3, [&] { sgd_update(k, w, w + n, n, 1e-9f, 0.0f); });
-    measure("sgd_momentum", 5, [&] { sgd_momentum_update(k, w, w + 2 * n, w + n, n, 1e-9f, 0.9f, 0.0f); });
-    measure("sgd_nesterov", 5, [&] { sgd_nesterov_update(k, w, w + 2 * n, w + n, n, 1e-9f, 0.9f, 0.0f); });
+    measure("sgd", 3, [&] { sgd_update(k, w, w + n, n, {1e-9f}); });
+    measure("sgd_momentum", 5, [&] { sgd_momentum_update(k, w, w + 2 * n, w + n, n, {1e-9f, 0.0f, 0.9f}); });
+    measure("sgd_nesterov", 5, [&] { sgd_nesterov_update(k, w, w + 2 * n, w + n, n, {1e-9f, 0.0f, 0.9f}); });
 }
 
 template<std::size_t Lanes, std::size_t... Index>

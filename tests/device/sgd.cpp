@@ -28,9 +28,9 @@ void step(int rule, state<T>& s, std::vector<T> const& g, std::size_t begin, std
     T *const w = s.w.data() + begin, *const velocity = s.velocity.data() + begin;
     T const* const gradient = g.data() + begin;
     std::size_t const n = end - begin;
-    if (rule == 0) sgd_update(Policy{}, w, gradient, n, rate, decay);
-    if (rule == 1) sgd_momentum_update(Policy{}, w, velocity, gradient, n, rate, momentum, decay);
-    if (rule == 2) sgd_nesterov_update(Policy{}, w, velocity, gradient, n, rate, momentum, decay);
+    if (rule == 0) sgd_update(Policy{}, w, gradient, n, {rate, decay});
+    if (rule == 1) sgd_momentum_update(Policy{}, w, velocity, gradient, n, {rate, decay, momentum});
+    if (rule == 2) sgd_nesterov_update(Policy{}, w, velocity, gradient, n, {rate, decay, momentum});
 }
 
 template<class T>
@@ -59,17 +59,17 @@ template<class Policy>
 void by_hand() {
     state<float> s{{1, 2, 3}, {10, 20, 30}};
     std::vector<float> const g{4, 8, 12};
-    sgd_update(Policy{}, s.w.data(), g.data(), 3, 0.5f, 0.25f);
+    sgd_update(Policy{}, s.w.data(), g.data(), 3, {0.5f, 0.25f});
     CHECK(s.w == std::vector<float>{1 - 0.5f * 4.25f, 2 - 0.5f * 8.5f, 3 - 0.5f * 12.75f});
     CHECK(s.velocity == std::vector<float>{10, 20, 30});
 
     s.w = {1, 2, 3};
-    sgd_momentum_update(Policy{}, s.w.data(), s.velocity.data(), g.data(), 3, 0.5f, 0.5f, 0.25f);
+    sgd_momentum_update(Policy{}, s.w.data(), s.velocity.data(), g.data(), 3, {0.5f, 0.25f, 0.5f});
     CHECK(s.velocity == std::vector<float>{9.25f, 18.5f, 27.75f});
     CHECK(s.w == std::vector<float>{1 - 4.625f, 2 - 9.25f, 3 - 13.875f});
 
     s = {{1, 2, 3}, {10, 20, 30}};
-    sgd_nesterov_update(Policy{}, s.w.data(), s.velocity.data(), g.data(), 3, 0.5f, 0.5f, 0.25f);
+    sgd_nesterov_update(Policy{}, s.w.data(), s.velocity.data(), g.data(), 3, {0.5f, 0.25f, 0.5f});
     CHECK(s.velocity == std::vector<float>{9.25f, 18.5f, 27.75f});
     CHECK(s.w ==
           std::vector<float>{1 - 0.5f * (4.25f + 4.625f), 2 - 0.5f * (8.5f + 9.25f), 3 - 0.5f * (12.75f + 13.875f)});

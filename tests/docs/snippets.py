@@ -4,9 +4,10 @@
 
 snippets.py SOURCE_ROOT
 
-- Each ```cpp block of README.md, docs/guide.md and docs/schedules.md follows a line `<!-- snippet: NAME -->` and
-  equals, less its indentation, a region of tested code: "// [NAME]" to "// [/NAME]" in tests/docs/guide.cpp, or, if
-  NAME is the path of an example, that file from its first #include on. Each region is shown.
+- Each ```cpp block of README.md and of the pages of docs (but errors.md, which errors.py compiles) follows a line
+  `<!-- snippet: NAME -->` and equals, less its indentation, a region of tested code: "// [NAME]" to "// [/NAME]" in
+  tests/docs/guide.cpp or tests/docs/gpu.cu, or, if NAME is the path of an example, that file from its first #include
+  on. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
 - docs/errors.md has one section per TRI code of the headers, with the compiler's text word for word.
 - Relative links of the documentation lead to files that exist, and to headings that do.
@@ -57,10 +58,13 @@ def blocks(path):
 
 
 def check_snippets(root):
-    wanted, faults = regions(root / 'tests/docs/guide.cpp')
-    yield from faults
+    wanted = {}
+    for source in ('tests/docs/guide.cpp', 'tests/docs/gpu.cu'):
+        found, faults = regions(root / source)
+        yield from faults
+        wanted |= found
     shown = set()
-    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md'):
+    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/gpu.md'):
         for line, name, text in blocks(root / page):
             if name is None:
                 yield f'{page}:{line}: a ```cpp block needs <!-- snippet: NAME --> in the line above'
@@ -73,7 +77,7 @@ def check_snippets(root):
                 tested = wanted[name]
                 shown.add(name)
             else:
-                yield f'{page}:{line}: there is no region {name} in tests/docs/guide.cpp'
+                yield f'{page}:{line}: there is no region {name} in tests/docs'
                 continue
             if text != tested:
                 yield f'{page}:{line}: the block is not the tested code of {name}:\n' + '\n'.join(
@@ -81,7 +85,7 @@ def check_snippets(root):
     if 'examples/first.cpp' not in shown:
         yield 'README.md: the first listing, examples/first.cpp, is missing'
     for name in sorted(set(wanted) - shown):
-        yield f'tests/docs/guide.cpp: no page shows the region {name}'
+        yield f'tests/docs: no page shows the region {name}'
 
 
 def check_results(root):

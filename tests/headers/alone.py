@@ -3,6 +3,7 @@
 """Every public header compiles alone and included twice; all together compile among hostile macros and link twice.
 
 alone.py SOURCE_ROOT WORK_FOLDER -- COMPILER [FLAGS]
+If the compiler is nvcc: only the headers that need it are compiled, alone and by the pass for the GPU.
 What has compiled is remembered in WORK_FOLDER by the contents of the headers, so a second run is quick.
 """
 import concurrent.futures
@@ -21,8 +22,12 @@ import rules  # noqa: E402
 TRAPS = '''I small B0 B50 major minor makedev unix linux ERROR DEBUG TRUE FALSE None Bool Status Success Always PI'''.split()
 
 
+def is_nvcc(command):
+    return pathlib.Path(command[0]).name == 'nvcc'
+
+
 def compile_and_link(command, folder, name, text, extra):
-    source = folder / f'{name}.cpp'
+    source = folder / f'{name}.{"cu" if is_nvcc(command) else "cpp"}'
     source.write_text(text, encoding='utf-8')
     done = subprocess.run(command + extra + [str(source)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors='replace', env={**os.environ, 'LC_ALL': 'C'})
@@ -35,28 +40,35 @@ def main():
     command = sys.argv[split + 1:]
     folder.mkdir(parents=True, exist_ok=True)
     top = root / 'include'
-    headers = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))
-               if not path.relative_to(top).as_posix().startswith(rules.APART)}
+    everything = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))}
+    headers = {name: path for name, path in everything.items() if name.startswith(rules.APART) == is_nvcc(command)}
+
+    def only_syntax(stem):
+        return ['-ptx', '-o', str(folder / f'{stem}.ptx')] if is_nvcc(command) else ['-fsyntax-only']
+    if is_nvcc(command) and compile_and_link(command, folder, 'nccl', '#include <nccl.h>\n', only_syntax('nccl')):
+        headers = {name: path for name, path in headers.items() if 'nccl' not in name}
     texts = {name: f'#include <{name}>\n#include <{name}>\n' for name in headers}
 
     system = sorted({target for path in headers.values() for _, mark, target in rules.includes(path)
                      if mark == '<' and not target.startswith('trireme/')})
     ours = ''.join(f'#include <{name}>\n' for name in headers)
-    texts['together'] = (''.join(f'#if __has_include(<{name}>)\n#include <{name}>\n#endif\n' for name in system)
-                         + ''.join(f'#undef {trap}\n#define {trap} the macro {trap} of others\n' for trap in TRAPS)
-                         + ours + 'int main() {}\n')
+    together = (''.join(f'#if __has_include(<{name}>)\n#include <{name}>\n#endif\n' for name in system)
+                + ''.join(f'#undef {trap}\n#define {trap} the macro {trap} of others\n' for trap in TRAPS)
+                + ours + 'int main() {}\n')
+    if not is_nvcc(command):
+        texts['together'] = together
     version = subprocess.run(command[:1] + ['--version'], stdout=subprocess.PIPE).stdout
 
     def attempt(name):
         key = hashlib.sha256(repr((command, version, texts[name])).encode())
-        for other in sorted(rules.reached(headers, name)) if name in headers else headers:
-            key.update(headers[other].read_bytes())
+        for other in sorted(rules.reached(everything, name)) if name in headers else headers:
+            key.update(everything[other].read_bytes())
         stem = re.sub(r'\W', '_', name)
         stamp = folder / f'{stem}.passed'
         if stamp.exists() and stamp.read_text() == key.hexdigest():
             return name, ''
         if name in headers:
-            output = compile_and_link(command, folder, stem, texts[name], ['-fsyntax-only'])
+            output = compile_and_link(command, folder, stem, texts[name], only_syntax(stem))
         else:
             other = folder / 'together_again.cpp'
             other.write_text(ours, encoding='utf-8')

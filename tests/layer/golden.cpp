@@ -49,12 +49,12 @@ struct layer_against_torch {
                 for (std::size_t i = 0; i < Out::size; ++i)
                     gdy[i * lanes + lane] = lane < n ? dy[s * Out::size + i] : 0.0;
             }
-            detail::run_forward<Layer, In, Out, lanes, Kernels, T>(gx.data(), gy.data(), p.data());
-            detail::run_backward_input<Layer, In, Out, lanes, Kernels, T>(gx.data(), gy.data(), gdy.data(), gdx.data(),
-                                                                          p.data());
+            detail::run_forward<Layer, In, Out, lanes, Kernels, T>(Kernels{}, gx.data(), gy.data(), p.data());
+            detail::run_backward_input<Layer, In, Out, lanes, Kernels, T>(Kernels{}, gx.data(), gy.data(), gdy.data(),
+                                                                          gdx.data(), p.data());
             if constexpr (description.parameter_count > 0)
-                detail::run_backward_weights<Layer, In, Out, lanes, Kernels, T>(gx.data(), gy.data(), gdy.data(),
-                                                                                p.data(), dp.data());
+                detail::run_backward_weights<Layer, In, Out, lanes, Kernels, T>(Kernels{}, gx.data(), gy.data(),
+                                                                                gdy.data(), p.data(), dp.data());
             for (std::size_t lane = 0; lane < n; ++lane) {
                 for (std::size_t i = 0; i < Out::size; ++i) y[(first + lane) * Out::size + i] = gy[i * lanes + lane];
                 for (std::size_t i = 0; i < In::size; ++i) dx[(first + lane) * In::size + i] = gdx[i * lanes + lane];

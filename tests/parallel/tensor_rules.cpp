@@ -58,6 +58,24 @@ std::vector<float> trained(typename Trainer::options const& options = {.batch = 
 } // namespace
 
 TEST_SUITE("parallel/tensor_rules") {
+    TEST_CASE("buckets are filled from the last layer backwards, and cut between tensors") {
+        // tensors in bytes: 600, 24, 9600, 64, 192000, 480, 40320, 336, 3360, 40
+        check_buckets<lenet_by<4, ring, bucket<40000>>>(
+            {{0, 2572, "ring"}, {2572, 50692, "ring"}, {50692, 61712, "ring"}});
+        check_buckets<lenet_by<4, ring, bucket<1_MiB>>>({{0, 61712, "ring"}});
+        check_buckets<lenet_by<4, direct, for_tensors<in_layer<7>, ring>, bucket<1>>>({{0, 150, "direct"},
+                                                                                       {150, 156, "direct"},
+                                                                                       {156, 2556, "direct"},
+                                                                                       {2556, 2572, "direct"},
+                                                                                       {2572, 50572, "ring"},
+                                                                                       {50572, 50692, "ring"},
+                                                                                       {50692, 60772, "direct"},
+                                                                                       {60772, 60856, "direct"},
+                                                                                       {60856, 61696, "direct"},
+                                                                                       {61696, 61712, "direct"}});
+        CHECK(test_networks::same_bits(trained<lenet_by<2, direct, bucket<16_KiB>>>(), trained<lenet_by<2, direct>>()));
+    }
+
     TEST_CASE("tensors side by side with one strategy travel together") {
         // conv 150 + 6, conv 2400 + 16, linear 48000 + 120, 10080 + 84, 840 + 10; the arena ends on a cache line
         check_buckets<mixed>({{0, 156, "chain"},

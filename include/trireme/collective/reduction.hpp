@@ -58,6 +58,11 @@ concept reducible =
 
 } // namespace trireme
 
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 namespace trireme::detail::inline TRIREME_ISA {
 
 /// Registers of T in memory; of bf16 they are floats in the register.
@@ -175,3 +180,7 @@ TRIREME_NOINLINE void divide(T* x, std::size_t n, int divisor) noexcept {
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif

@@ -2,25 +2,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <bit>
+#include <trireme/core/macros.hpp>
+
 #include <cstdint>
 
 namespace trireme {
 
 /// The upper half of a float: 8 bits of exponent, 7 of fraction. Storage only; arithmetic is done in float, and every
-/// result is rounded to the nearest, ties to even. A NaN stays one.
+/// result is rounded to the nearest, ties to even. A NaN stays one. (std::bit_cast is no function of device code; what
+/// it is made of is.)
 struct bf16 {
     std::uint16_t bits = 0;
 
     constexpr bf16() = default;
-    constexpr explicit bf16(float x) noexcept {
-        auto const all = std::bit_cast<std::uint32_t>(x);
+    TRIREME_HOST_DEVICE constexpr explicit bf16(float x) noexcept {
+        auto const all = __builtin_bit_cast(std::uint32_t, x);
         bits = static_cast<std::uint16_t>(x != x ? (all >> 16) | 0x40 : (all + 0x7FFF + (all >> 16 & 1)) >> 16);
     }
-    constexpr explicit operator float() const noexcept {
-        return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+    TRIREME_HOST_DEVICE constexpr explicit operator float() const noexcept {
+        return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
     }
-    friend constexpr bool operator==(bf16 a, bf16 b) noexcept { return static_cast<float>(a) == static_cast<float>(b); }
+    TRIREME_HOST_DEVICE friend constexpr bool operator==(bf16 a, bf16 b) noexcept {
+        return static_cast<float>(a) == static_cast<float>(b);
+    }
 };
 
 } // namespace trireme

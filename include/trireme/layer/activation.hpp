@@ -5,14 +5,14 @@
 #include <trireme/device/activation_functions.hpp>
 #include <trireme/layer/layer.hpp>
 
-#include <type_traits>
-
 namespace trireme {
 
 /// An elementwise layer made of a functor with `value(x)` and `slope(x, y)`, the derivative given x and y = value(x).
 /// Any shape; no parameters. FLOPs count one operation per value and function, the transcendental ones included.
 template<class Function, bool SlopeReadsInput, bool SlopeReadsOutput>
 struct activation {
+    using function = Function;
+
     static constexpr layer_description describe(shape in) noexcept {
         layer_description d;
         d.output = in;
@@ -24,14 +24,9 @@ struct activation {
         return d;
     }
 
-    static void forward(auto const& io) noexcept {
-        using io_t = std::remove_cvref_t<decltype(io)>;
-        activation_forward<Function>(typename io_t::kernels{}, io.x.data, io.y.data, io.x.size());
-    }
-    static void backward_input(auto const& io) noexcept {
-        using io_t = std::remove_cvref_t<decltype(io)>;
-        activation_backward_input<Function>(typename io_t::kernels{}, io.x.data, io.y.data, io.dy.data, io.dx.data,
-                                            io.x.size());
+    static void forward(auto const& io) { activation_forward<Function>(io.policy, io.x.data, io.y.data, io.x.size()); }
+    static void backward_input(auto const& io) {
+        activation_backward_input<Function>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data, io.x.size());
     }
 };
 

@@ -79,9 +79,11 @@ private:
 
 /// Plans a granule's arena by a sweep over time: forward through layer i happens at time i, the loss at time depth,
 /// backward through layer i at time 2 depth - i. A block lives from the moment it is written to its last reading.
-/// `lanes` samples are in flight; blocks begin on cache lines.
+/// `lanes` samples are in flight; blocks begin on cache lines. Where `weights_lag`, the gradients by the parameters are
+/// computed beside backward, at any time before its end: what they read stays till then.
 template<class Network>
-constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, std::size_t element_bytes) {
+constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, std::size_t element_bytes,
+                                                           bool weights_lag = false) {
     constexpr std::size_t depth = Network::depth;
     constexpr std::size_t blocks = 2 * (depth + 1); // values, then gradients
     constexpr std::size_t never = 2 * depth + 1;
@@ -107,6 +109,8 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
         born[grad(i)] = wanted ? 2 * depth - i : never;
         dies[grad(i)] = wanted ? 2 * depth - (i - 1) : never;
     }
+    for (std::size_t i = first_trainable; weights_lag && i < depth; ++i)
+        if (Network::row(i).description.parameter_count > 0) dies[i] = dies[grad(i + 1)] = 2 * depth;
     // A view's block is its input's, alive as long as either. So is that of a layer that works in place, unless its
     // input is still to be read in backward or is the caller's.
     for (std::size_t i = 0; i < depth; ++i) {

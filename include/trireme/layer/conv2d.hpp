@@ -113,23 +113,24 @@ struct conv2d {
                            initial::weights};
         d.parameters[1] = {"bias", make_shape(Channels), taps, Channels, initial::zeros};
         d.backward_reads_output = false;
+        d.applies = true;
         return d;
     }
 
-    static void forward(auto const& io) noexcept {
+    static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        conv2d_forward<geometry<typename io_t::input>, io_t::lanes>(typename io_t::kernels{}, io.x.data,
-                                                                    io.parameter(0), io.parameter(1), io.y.data);
+        conv2d_forward<geometry<typename io_t::input>, io_t::lanes>(io.policy, io.x.data, io.parameter(0),
+                                                                    io.parameter(1), io.y.data);
     }
-    static void backward_input(auto const& io) noexcept {
+    static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        conv2d_backward_input<geometry<typename io_t::input>, io_t::lanes>(typename io_t::kernels{}, io.parameter(0),
-                                                                           io.dy.data, io.dx.data);
+        conv2d_backward_input<geometry<typename io_t::input>, io_t::lanes>(io.policy, io.parameter(0), io.dy.data,
+                                                                           io.dx.data);
     }
-    static void backward_weights(auto const& io) noexcept {
+    static void backward_weights(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        conv2d_backward_weights<geometry<typename io_t::input>, io_t::lanes>(
-            typename io_t::kernels{}, io.x.data, io.dy.data, io.gradient(0), io.gradient(1));
+        conv2d_backward_weights<geometry<typename io_t::input>, io_t::lanes>(io.policy, io.x.data, io.dy.data,
+                                                                             io.gradient(0), io.gradient(1));
     }
 
     template<class Where, class In>

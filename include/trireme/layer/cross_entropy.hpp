@@ -34,14 +34,14 @@ struct cross_entropy {
 
     /// Losses of a granule's samples, and `weight` times their gradients.
     template<class Logits, std::size_t Lanes, class Kernels, class T>
-    static void gradient(Kernels policy, T const* logits, int const* labels, T const* weight, T* dlogits,
-                         T* loss) noexcept {
+    static void gradient(Kernels const& policy, T const* logits, int const* labels, T const* weight, T* dlogits,
+                         T* loss) {
         softmax_cross_entropy<Logits::size, Lanes>(policy, logits, labels, weight, dlogits, loss);
     }
 
     /// Losses only, and whether the largest logit is the label's.
     template<class Logits, std::size_t Lanes, class Kernels, class T>
-    static void evaluate(Kernels policy, T const* logits, int const* labels, T* loss, int* correct) noexcept {
+    static void evaluate(Kernels const& policy, T const* logits, int const* labels, T* loss, int* correct) {
         softmax_cross_entropy_loss<Logits::size, Lanes>(policy, logits, labels, loss, correct);
     }
 

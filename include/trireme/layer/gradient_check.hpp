@@ -67,7 +67,7 @@ gradient_report check_gradients(std::uint64_t seed = 1) {
         if constexpr (description.view)
             y = x;
         else
-            detail::run_forward<Layer, In, Out, lanes, Kernels, T>(x.data(), y.data(), p.data());
+            detail::run_forward<Layer, In, Out, lanes, Kernels, T>(Kernels{}, x.data(), y.data(), p.data());
     };
     auto const weighted_sum = [&] {
         forward();
@@ -102,16 +102,16 @@ gradient_report check_gradients(std::uint64_t seed = 1) {
 
         std::vector<T> dx(x.size(), 7), dx_again(x.size(), -3);
         for (auto* out : {&dx, &dx_again})
-            detail::run_backward_input<Layer, In, Out, lanes, Kernels, T>(seen_x.data(), seen_y.data(), dy.data(),
-                                                                          out->data(), p.data());
+            detail::run_backward_input<Layer, In, Out, lanes, Kernels, T>(Kernels{}, seen_x.data(), seen_y.data(),
+                                                                          dy.data(), out->data(), p.data());
         report.overwrites_input_gradient = dx == dx_again;
 
         std::vector<T> dp(p.size(), 0);
         if constexpr (description.parameter_count > 0) {
             std::vector<T> dp_on_top(p.size(), 4);
             for (auto* out : {&dp, &dp_on_top})
-                detail::run_backward_weights<Layer, In, Out, lanes, Kernels, T>(seen_x.data(), seen_y.data(), dy.data(),
-                                                                                p.data(), out->data());
+                detail::run_backward_weights<Layer, In, Out, lanes, Kernels, T>(Kernels{}, seen_x.data(), seen_y.data(),
+                                                                                dy.data(), p.data(), out->data());
             for (std::size_t i = 0; i < dp.size(); ++i)
                 if (!(std::abs(dp_on_top[i] - 4 - dp[i]) <= 1e-9 * std::max(1.0, std::abs(dp[i]))))
                     report.adds_parameter_gradients = false;

@@ -31,25 +31,26 @@ struct layer_tensors {
 // Outlined once per layer kind, shape, dtype and lane count; where a layer stands in its network is a run-time value.
 
 template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
-TRIREME_NOINLINE void run_forward(T const* x, T* y, T const* first_parameter) {
+TRIREME_NOINLINE void run_forward(Kernels policy, T const* x, T* y, T const* first_parameter) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
-    forward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, tensors.at};
+    forward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, tensors.at, policy};
     Layer::forward(io);
 }
 
 template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
-TRIREME_NOINLINE void run_backward_input(T const* x, T const* y, T const* dy, T* dx, T const* first_parameter) {
+TRIREME_NOINLINE void run_backward_input(Kernels policy, T const* x, T const* y, T const* dy, T* dx,
+                                         T const* first_parameter) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
-    backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {dx}, tensors.at, nullptr};
+    backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {dx}, tensors.at, nullptr, policy};
     Layer::backward_input(io);
 }
 
 template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
-TRIREME_NOINLINE void run_backward_weights(T const* x, T const* y, T const* dy, T const* first_parameter,
-                                           T* first_gradient) {
+TRIREME_NOINLINE void run_backward_weights(Kernels policy, T const* x, T const* y, T const* dy,
+                                           T const* first_parameter, T* first_gradient) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
     layer_tensors<Layer, In, T> const gradients(first_gradient);
-    backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {}, tensors.at, gradients.at};
+    backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {}, tensors.at, gradients.at, policy};
     Layer::backward_weights(io);
 }
 
@@ -138,7 +139,7 @@ private:
     void forward_through(T const* parameters) const {
         if constexpr (!Network::row(Index).description.view)
             detail::run_forward<layer_t<Index>, in_t<Index>, in_t<Index + 1>, lanes, Kernels, T>(
-                value(Index), value(Index + 1), parameters + Network::row(Index).first_parameter);
+                Kernels{}, value(Index), value(Index + 1), parameters + Network::row(Index).first_parameter);
     }
 
     template<std::size_t Index>
@@ -146,11 +147,12 @@ private:
         constexpr auto const& row = Network::row(Index);
         if constexpr (row.description.parameter_count > 0)
             detail::run_backward_weights<layer_t<Index>, in_t<Index>, in_t<Index + 1>, lanes, Kernels, T>(
-                value(Index), value(Index + 1), gradient(Index + 1), parameters + row.first_parameter,
+                Kernels{}, value(Index), value(Index + 1), gradient(Index + 1), parameters + row.first_parameter,
                 gradients + row.first_parameter);
         if constexpr (!row.description.view && Index > Network::first_trainable)
             detail::run_backward_input<layer_t<Index>, in_t<Index>, in_t<Index + 1>, lanes, Kernels, T>(
-                value(Index), value(Index + 1), gradient(Index + 1), gradient(Index), parameters + row.first_parameter);
+                Kernels{}, value(Index), value(Index + 1), gradient(Index + 1), gradient(Index),
+                parameters + row.first_parameter);
     }
 
     T* arena_;

@@ -6,11 +6,13 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/core/words.hpp>
+#include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/host/isa.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace trireme {
 
@@ -40,6 +42,7 @@ struct layer_description {
     bool backward_reads_input = true;  ///< false frees the input of this layer sooner
     bool backward_reads_output = true; ///< false frees its output sooner
     bool in_place = false;             ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
+    bool applies = false;              ///< its kernels on accelerators can apply a function to what they write
     bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
     bool accepts = true;               ///< false: the layer's `refusal` says why
 
@@ -57,6 +60,36 @@ constexpr layer_description refused(shape input) noexcept {
     d.accepts = false;
     return d;
 }
+
+template<class... Where>
+struct remote_value_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0054: this layer's values lie in the memory of an accelerator, where the host cannot read them: "
+                  "hand its work over with io.policy.each(n, functor), or by a kernel of the policy");
+};
+
+/// All samples of one shape in the memory of an accelerator, one behind the other: what granule_view is on the host,
+/// but for the values themselves.
+template<class T, class Extents>
+struct remote_view {
+    T* data = nullptr;
+
+    static constexpr shape sample = Extents::shape;
+
+    /// Values of one sample.
+    static constexpr std::size_t size() noexcept { return Extents::size; }
+
+    template<class... Index>
+    T& operator()(Index...) const noexcept {
+        static constexpr remote_value_rule<gets<Extents>, gets<Index>...> checked{};
+        return *data;
+    }
+    template<class Index>
+    T& operator[](Index) const noexcept {
+        static constexpr remote_value_rule<gets<Extents>, gets<Index>> checked{};
+        return *data;
+    }
+};
 
 inline namespace TRIREME_ISA {
 
@@ -84,7 +117,12 @@ struct granule_view {
     }
 };
 
+template<class T, class Extents, std::size_t Lanes, class Kernels>
+using view_of =
+    std::conditional_t<accelerator_kernels<Kernels>, remote_view<T, Extents>, granule_view<T, Extents, Lanes>>;
+
 /// What `forward` works on. x: input, y: output, both views of one granule. `parameter(k)`: the k-th tensor described.
+/// `policy`: the kernels, to be passed on as the first argument of every kernel.
 template<class T, class In, class Out, std::size_t Lanes, class Kernels>
 struct forward_io {
     using value_type = T;
@@ -93,9 +131,10 @@ struct forward_io {
     using output = Out;
     static constexpr std::size_t lanes = Lanes;
 
-    granule_view<T const, In, Lanes> x;
-    granule_view<T, Out, Lanes> y;
+    view_of<T const, In, Lanes, Kernels> x;
+    view_of<T, Out, Lanes, Kernels> y;
     T const* const* parameters;
+    [[no_unique_address]] Kernels policy;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
 };
@@ -111,12 +150,13 @@ struct backward_io {
     using output = Out;
     static constexpr std::size_t lanes = Lanes;
 
-    granule_view<T const, In, Lanes> x;
-    granule_view<T const, Out, Lanes> y;
-    granule_view<T const, Out, Lanes> dy;
-    granule_view<T, In, Lanes> dx;
+    view_of<T const, In, Lanes, Kernels> x;
+    view_of<T const, Out, Lanes, Kernels> y;
+    view_of<T const, Out, Lanes, Kernels> dy;
+    view_of<T, In, Lanes, Kernels> dx;
     T const* const* parameters;
     T* const* gradients;
+    [[no_unique_address]] Kernels policy;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
     T* gradient(int k) const noexcept { return gradients[k]; }

@@ -35,23 +35,24 @@ struct linear {
         d.parameters[0] = {"weight", make_shape(Outputs, inputs), inputs, Outputs, initial::weights};
         d.parameters[1] = {"bias", make_shape(Outputs), inputs, Outputs, initial::zeros};
         d.backward_reads_output = false;
+        d.applies = true;
         return d;
     }
 
-    static void forward(auto const& io) noexcept {
+    static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        linear_forward<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(
-            typename io_t::kernels{}, io.x.data, io.parameter(0), io.parameter(1), io.y.data);
+        linear_forward<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(io.policy, io.x.data, io.parameter(0),
+                                                                                 io.parameter(1), io.y.data);
     }
-    static void backward_input(auto const& io) noexcept {
+    static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        linear_backward_input<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(
-            typename io_t::kernels{}, io.parameter(0), io.dy.data, io.dx.data);
+        linear_backward_input<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(io.policy, io.parameter(0),
+                                                                                        io.dy.data, io.dx.data);
     }
-    static void backward_weights(auto const& io) noexcept {
+    static void backward_weights(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         linear_backward_weights<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(
-            typename io_t::kernels{}, io.x.data, io.dy.data, io.gradient(0), io.gradient(1));
+            io.policy, io.x.data, io.dy.data, io.gradient(0), io.gradient(1));
     }
 
     template<class Where, class In>

@@ -45,6 +45,7 @@ struct pool2d {
         d.output = make_shape(in.extent[0], (in.extent[1] - Side) / step + 1, (in.extent[2] - Side) / step + 1);
         d.forward_flops = d.output.size() * Side * Side;
         d.backward_input_flops = d.forward_flops;
+        d.applies = true;
         return d;
     }
 
@@ -72,31 +73,30 @@ struct avg_pool2d : detail::pool2d<Side, Options...> {
         return d;
     }
 
-    static void forward(auto const& io) noexcept {
+    static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using geometry = typename avg_pool2d::template geometry<typename io_t::input>;
-        avg_pool2d_forward<geometry, io_t::lanes>(typename io_t::kernels{}, io.x.data, io.y.data);
+        avg_pool2d_forward<geometry, io_t::lanes>(io.policy, io.x.data, io.y.data);
     }
-    static void backward_input(auto const& io) noexcept {
+    static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using geometry = typename avg_pool2d::template geometry<typename io_t::input>;
-        avg_pool2d_backward_input<geometry, io_t::lanes>(typename io_t::kernels{}, io.dy.data, io.dx.data);
+        avg_pool2d_backward_input<geometry, io_t::lanes>(io.policy, io.dy.data, io.dx.data);
     }
 };
 
 /// Maximum over square windows; the first of equal values gets the gradient, as in PyTorch. Shapes as avg_pool2d.
 template<std::size_t Side, class... Options>
 struct max_pool2d : detail::pool2d<Side, Options...> {
-    static void forward(auto const& io) noexcept {
+    static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using geometry = typename max_pool2d::template geometry<typename io_t::input>;
-        max_pool2d_forward<geometry, io_t::lanes>(typename io_t::kernels{}, io.x.data, io.y.data);
+        max_pool2d_forward<geometry, io_t::lanes>(io.policy, io.x.data, io.y.data);
     }
-    static void backward_input(auto const& io) noexcept {
+    static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using geometry = typename max_pool2d::template geometry<typename io_t::input>;
-        max_pool2d_backward_input<geometry, io_t::lanes>(typename io_t::kernels{}, io.x.data, io.y.data, io.dy.data,
-                                                         io.dx.data);
+        max_pool2d_backward_input<geometry, io_t::lanes>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data);
     }
 };
 

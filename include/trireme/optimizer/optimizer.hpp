@@ -41,10 +41,12 @@ void check_common_options(Options const& o) {
 ///     static constexpr std::size_t state_per_parameter;
 ///     template<class Choices> struct options;        // one flat struct: designators reach direct members only
 ///     static void check(auto const& options);        // throws usage_error
-///     template<class Kernels, class T, class Options>
-///     static void update(Kernels, T* w, T const* gradient, T* state, std::size_t n, Options const&);
+///     template<class T> static auto numbers(auto const& options); // what an update needs of them: a trivial struct
+///     static void update(auto const& kernels, T* w, T const* gradient, T* state, std::size_t n, auto numbers);
 ///
-/// The options hold, besides the optimizer's own: batch, seed, deadline, devices, strategy, logical_shards.
+/// `update` passes `numbers` on to a kernel: on the host it is the struct, on an accelerator its address there.
+/// The options hold, besides the optimizer's own: batch, seed, deadline, devices, strategy, logical_shards,
+/// share_devices, eager, processes.
 template<class O>
 concept optimizer = requires {
     { O::state_per_parameter } -> std::convertible_to<std::size_t>;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/device/host/kernels.hpp>
+#include <trireme/device/sgd_numbers.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 
 namespace trireme {
@@ -19,6 +20,9 @@ struct sgd_options {
     typename Choices::devices devices = {};
     typename Choices::strategy strategy = {};
     typename Choices::logical_shards logical_shards = {};
+    typename Choices::accelerator share_devices = {}; ///< ranks may share an accelerator, if there are too few
+    typename Choices::accelerator eager = {};         ///< hand over kernel by kernel, not the step as a graph
+    typename Choices::processes processes = {};       ///< that the devices are spread over
 };
 
 /// The same with momentum.
@@ -33,6 +37,9 @@ struct sgd_momentum_options {
     typename Choices::devices devices = {};
     typename Choices::strategy strategy = {};
     typename Choices::logical_shards logical_shards = {};
+    typename Choices::accelerator share_devices = {}; ///< ranks may share an accelerator, if there are too few
+    typename Choices::accelerator eager = {};         ///< hand over kernel by kernel, not the step as a graph
+    typename Choices::processes processes = {};       ///< that the devices are spread over
 };
 
 namespace detail {
@@ -41,6 +48,11 @@ template<class Options>
 void check_momentum_options(Options const& o) {
     check_common_options(o);
     check_rate("momentum", static_cast<double>(o.momentum), 1.0);
+}
+
+template<class T>
+sgd_numbers<T> momentum_numbers(auto const& o) noexcept {
+    return {static_cast<T>(o.learning_rate), static_cast<T>(o.weight_decay), static_cast<T>(o.momentum)};
 }
 
 } // namespace detail
@@ -54,9 +66,14 @@ struct sgd {
 
     static void check(auto const& o) { detail::check_common_options(o); }
 
-    template<class Kernels, class T, class Options>
-    static void update(Kernels policy, T* w, T const* gradient, T*, std::size_t n, Options const& o) noexcept {
-        sgd_update(policy, w, gradient, n, static_cast<T>(o.learning_rate), static_cast<T>(o.weight_decay));
+    template<class T>
+    static sgd_numbers<T> numbers(auto const& o) noexcept {
+        return {static_cast<T>(o.learning_rate), static_cast<T>(o.weight_decay)};
+    }
+
+    template<class Kernels, class T, class Numbers>
+    static void update(Kernels const& policy, T* w, T const* gradient, T*, std::size_t n, Numbers k) {
+        sgd_update(policy, w, gradient, n, k);
     }
 };
 
@@ -70,10 +87,14 @@ struct sgd_momentum {
 
     static void check(auto const& o) { detail::check_momentum_options(o); }
 
-    template<class Kernels, class T, class Options>
-    static void update(Kernels policy, T* w, T const* gradient, T* velocity, std::size_t n, Options const& o) noexcept {
-        sgd_momentum_update(policy, w, velocity, gradient, n, static_cast<T>(o.learning_rate),
-                            static_cast<T>(o.momentum), static_cast<T>(o.weight_decay));
+    template<class T>
+    static sgd_numbers<T> numbers(auto const& o) noexcept {
+        return detail::momentum_numbers<T>(o);
+    }
+
+    template<class Kernels, class T, class Numbers>
+    static void update(Kernels const& policy, T* w, T const* gradient, T* velocity, std::size_t n, Numbers k) {
+        sgd_momentum_update(policy, w, velocity, gradient, n, k);
     }
 };
 
@@ -87,10 +108,14 @@ struct sgd_nesterov {
 
     static void check(auto const& o) { detail::check_momentum_options(o); }
 
-    template<class Kernels, class T, class Options>
-    static void update(Kernels policy, T* w, T const* gradient, T* velocity, std::size_t n, Options const& o) noexcept {
-        sgd_nesterov_update(policy, w, velocity, gradient, n, static_cast<T>(o.learning_rate),
-                            static_cast<T>(o.momentum), static_cast<T>(o.weight_decay));
+    template<class T>
+    static sgd_numbers<T> numbers(auto const& o) noexcept {
+        return detail::momentum_numbers<T>(o);
+    }
+
+    template<class Kernels, class T, class Numbers>
+    static void update(Kernels const& policy, T* w, T const* gradient, T* velocity, std::size_t n, Numbers k) {
+        sgd_nesterov_update(policy, w, velocity, gradient, n, k);
     }
 };
 

@@ -24,9 +24,13 @@ struct strategy_choice {
     char const* name = direct::name;
     schedule (*all_reduce)(int ranks, bytes_t bytes) = &made_by<direct>; ///< `bytes` of the buffer
 
+    bool of_a_transport = false; ///< a transport's own: others cannot run it
+
     constexpr strategy_choice() = default;
     template<reduction_strategy S>
-    constexpr strategy_choice(S) noexcept : name(S::name), all_reduce(&made_by<S>), type_(text_of<S>()) {}
+    constexpr strategy_choice(S) noexcept
+        : name(S::name), all_reduce(&made_by<S>), of_a_transport(requires { typename S::only_with; }),
+          type_(text_of<S>()) {}
 
     template<reduction_strategy S>
     constexpr bool is() const noexcept {
@@ -170,6 +174,15 @@ TRIREME_COLD inline void check_schedules(data_parallel_layout const& l, std::siz
         throw usage_error("strategy " + std::string(s.name) + " on " + std::to_string(l.devices) + " devices " +
                           describe(v));
     }
+}
+
+/// For devices whose transport has no strategy of its own. Throws usage_error.
+inline void check_no_strategy_of_a_transport(data_parallel_layout const& l) {
+    for (std::size_t i = 0; i < l.reductions(); ++i)
+        if (l.strategy_of(i).of_a_transport)
+            throw usage_error(std::string("strategy ") + l.strategy_of(i).name +
+                              " is the transport's own, and these devices have none: choose another strategy, or "
+                              "transport<nccl>");
 }
 
 } // namespace detail

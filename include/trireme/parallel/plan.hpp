@@ -15,16 +15,19 @@ struct owned_bytes {
     bytes_t parameters = 0;
     bytes_t gradients = 0;
     bytes_t optimizer_state = 0;
-    bytes_t activations = 0; ///< values and gradients of one granule; does not grow with the batch
-    bytes_t control = 0;     ///< counters by which the devices wait for one another
+    bytes_t activations = 0; ///< values and gradients of one granule; on the host it does not grow with the batch
+    bytes_t control = 0;     ///< counters by which devices wait for one another; of accelerators, tables and losses
+    bytes_t staging = 0;     ///< samples on their way into an accelerator, of two steps
+    bytes_t workspace = 0;   ///< of an accelerator's kernels and libraries: their limit
 
     constexpr bytes_t total() const noexcept {
-        return parameters + gradients + optimizer_state + activations + control;
+        return parameters + gradients + optimizer_state + activations + control + staging + workspace;
     }
 };
 
 /// What a trainer's type says of a program's cost before it runs. A constant expression if the type fixes the layout.
 ///
+/// On accelerators the bytes are those of the device, each rank having a device of its own.
 /// Not counted: the data set, its order (4 bytes per sample), thread stacks, and what libraries take for themselves
 /// (the portable kernels take nothing).
 struct training_plan {
@@ -38,6 +41,15 @@ struct training_plan {
     flops_t forward_flops = 0;  ///< per sample
     bytes_t control_bytes = 0;
 
+    // of accelerators, which compute a shard's samples at once
+    std::size_t granule_samples = 0; ///< the most samples of one shard; 0 on the host
+    bytes_t granule_bytes = 0;       ///< of a granule while it is staged
+    bytes_t stage_header_bytes = 0;
+    bytes_t score_bytes = 0; ///< per shard
+    bytes_t workspace_bytes = 0;
+    bytes_t (*table_bytes)(data_parallel_layout const&, int rank, std::size_t elements,
+                           std::size_t element_bytes) = nullptr;
+
     // of the run
     trireme::batch batch = {};
     data_parallel_layout layout = {};
@@ -48,8 +60,16 @@ struct training_plan {
     constexpr owned_bytes memory(int rank) const {
         auto const arena = arena_elements * element_bytes;
         auto const state = layout.slice_of_device(rank, arena_elements, element_bytes).size() * element_bytes;
-        return {layout.shared_weights && rank != 0 ? 0 : arena, arena * layout.gradient_slots(rank),
-                state * state_per_parameter, activation_elements * element_bytes, control_bytes};
+        owned_bytes m{layout.shared_weights && rank != 0 ? 0 : arena, arena * layout.gradient_slots(rank),
+                      state * state_per_parameter, activation_elements * element_bytes, control_bytes};
+        if (granule_samples != 0) {
+            auto const shards = layout.shards_of_device(rank).size();
+            m.staging = 2 * (stage_header_bytes + shards * granule_bytes);
+            m.control += round_up<bytes_t>(layout.shards() * score_bytes, cache_line);
+            m.workspace = workspace_bytes;
+        }
+        if (table_bytes != nullptr) m.control += table_bytes(layout, rank, arena_elements, element_bytes);
+        return m;
     }
 
     /// Owned memory of the device that needs most: devices with fewer logical shards need less for gradients.

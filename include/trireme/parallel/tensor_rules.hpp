@@ -48,6 +48,17 @@ struct of_at_most {
     static constexpr bool takes(tensor_place const& t) noexcept { return t.bytes <= Bytes; }
 };
 
+/// Cuts what one strategy adds into parts of at least `Bytes`, between tensors, counted from the last layer backwards:
+/// `reduce_by<ring, bucket<25_MiB>>`. Backward completes the last layers first, so that on accelerators their gradients
+/// travel while it goes on. Each part is a collective of its own.
+template<bytes_t Bytes>
+struct bucket {
+    struct which { // as a rule it takes no tensor
+        static constexpr bool takes(tensor_place const&) noexcept { return false; }
+    };
+    using strategy = direct;
+};
+
 namespace detail {
 
 template<class S>
@@ -90,6 +101,15 @@ inline constexpr bool
     { Which::takes(t) } -> std::convertible_to<bool>;
 };
 
+template<bytes_t Bytes>
+inline constexpr bool is_tensor_rule<bucket<Bytes>> = Bytes > 0;
+
+/// Bytes from which on a bucket is full.
+template<class R>
+inline constexpr bytes_t full_bucket = ~bytes_t{0};
+template<bytes_t Bytes>
+inline constexpr bytes_t full_bucket<bucket<Bytes>> = Bytes;
+
 /// The buckets of a network whose tensors go by `Rules`, the rest by the layout's own strategy.
 template<class Network, class T, class... Rules>
 struct bucket_table {
@@ -98,16 +118,21 @@ struct bucket_table {
     std::size_t count = 0;
 
     constexpr explicit bucket_table(std::size_t arena_elements) {
-        std::size_t at = 0;
-        for (std::size_t i = 0; i < Network::depth; ++i) {
+        std::size_t end = Network::parameters;
+        for (std::size_t i = Network::depth; i-- > 0;) {
             auto const& layer = Network::row(i).description;
-            for (int k = 0; k < layer.parameter_count; ++k) {
+            for (int k = layer.parameter_count; k-- > 0;) {
                 auto const size = layer.parameters[k].shape.size();
-                add({at, at + size}, strategy_of({i, k, layer.parameters[k], size * sizeof(T)}));
-                at += size;
+                add({end - size, end}, strategy_of({i, k, layer.parameters[k], size * sizeof(T)}));
+                end -= size;
             }
         }
-        if (count != 0) buckets[count - 1].elements.end = arena_elements; // the padding goes with the last
+        if (count != 0) buckets[0].elements.end = arena_elements; // the padding goes with the last
+        for (std::size_t i = 0; 2 * i + 1 < count; ++i) {
+            auto const other = buckets[i];
+            buckets[i] = buckets[count - 1 - i];
+            buckets[count - 1 - i] = other;
+        }
     }
 
 private:
@@ -116,10 +141,20 @@ private:
         ((!b.named && Rules::which::takes(t) ? void(b = {{}, true, typename Rules::strategy{}}) : void()), ...);
         return b;
     }
+    static constexpr bytes_t full = [] {
+        bytes_t least = ~bytes_t{0};
+        for (bytes_t const b : {full_bucket<Rules>..., ~bytes_t{0}}) least = b < least ? b : least;
+        return least;
+    }();
+
+    /// Tensors come from the last to the first.
     constexpr void add(range tensor, reduction_bucket b) {
-        if (count != 0 && buckets[count - 1].named == b.named && buckets[count - 1].strategy == b.strategy) {
-            buckets[count - 1].elements.end = tensor.end;
-            return;
+        if (count != 0) {
+            auto& open = buckets[count - 1];
+            if (open.named == b.named && open.strategy == b.strategy && open.elements.size() * sizeof(T) < full) {
+                open.elements.begin = tensor.begin;
+                return;
+            }
         }
         b.elements = tensor;
         buckets[count++] = b;

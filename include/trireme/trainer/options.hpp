@@ -7,7 +7,9 @@
 #include <trireme/trainer/policies.hpp>
 
 #include <cstddef>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 namespace trireme {
 
@@ -70,9 +72,43 @@ struct chosen_shards {
     constexpr chosen_shards(std::size_t v) : value(v) {}
 };
 
-/// The types of those three fields for a set of policies.
+/// What only trainers on accelerators ask.
+struct accelerator_flag {
+    bool value = false;
+    constexpr accelerator_flag() = default;
+    constexpr accelerator_flag(bool v) : value(v) {}
+};
+struct no_accelerator_flag {
+    static constexpr bool value = false;
+    constexpr no_accelerator_flag() = default;
+    template<class X>
+    constexpr no_accelerator_flag(X const&) {
+        static_assert(detail::fixed_by_type<X>,
+                      "TRI0058: share_devices, eager and processes are options of trainers on "
+                      "accelerators: leave them out on the host");
+    }
+};
+
+/// Where the devices of a mesh are spread over several processes, by transport<nccl>: which of how many this one is,
+/// and a file that all of them see, through which they find one another. The mesh counts the devices of all processes.
+struct process_of {
+    int index = 0;
+    int count = 1;
+    std::string id_file = {};
+};
+struct chosen_processes {
+    process_of value = {};
+    chosen_processes() = default;
+    chosen_processes(process_of p) : value(std::move(p)) {}
+};
+
+/// The types of those fields for a set of policies.
 template<class Policies>
 struct option_fields {
+    using accelerator =
+        std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_flag, accelerator_flag>;
+    using processes =
+        std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_flag, chosen_processes>;
     using devices = std::conditional_t<Policies::devices == dynamic, chosen_devices, fixed_devices<Policies::devices>>;
     using strategy =
         std::conditional_t<Policies::strategy_is_chosen, chosen_strategy, fixed_strategy<typename Policies::strategy>>;

@@ -7,6 +7,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/pack.hpp>
 #include <trireme/core/words.hpp>
+#include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/host/device.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/group/mesh.hpp>
@@ -14,6 +15,7 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/tensor_rules.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <type_traits>
 
@@ -29,7 +31,8 @@ struct on {
 
 /// How devices add their gradients: `reduce_by<ring>`, `reduce_by<double_binary_tree>`, `reduce_by<direct>` (the
 /// default), a strategy of your own, `reduce_by<chosen_at_run_time>`, or `reduce_by<best_of<direct, ring>>`. Tensors
-/// may have strategies of their own: `reduce_by<direct, for_tensors<of_at_least<64_KiB>, ring>>`.
+/// may have strategies of their own, and large gradients be cut: `reduce_by<direct, for_tensors<of_at_least<64_KiB>,
+/// ring>, bucket<25_MiB>>`.
 template<class Strategy, class... ForTensors>
 struct reduce_by {
     using strategy = Strategy;
@@ -47,6 +50,14 @@ struct reproducible {
     using order = Order;
     static constexpr int shards = V;
 };
+
+/// How accelerators of one trainer reach one another: `transport<peer>` (the default) reads their memory, within one
+/// process; `transport<nccl>` goes through NCCL (a header of its own). Devices of the host are threads.
+template<class Way>
+struct transport {
+    using way = Way;
+};
+struct peer {};
 
 /// The dtype of parameters, gradients and activations: `precision<f32>` (the default) or `precision<f64>`.
 template<class Dtype>
@@ -73,6 +84,7 @@ enum class policy_kind : int {
     kernels,
     initialisation,
     precision,
+    transport,
     faults,
     none
 };
@@ -93,6 +105,8 @@ template<class M>
 inline constexpr policy_kind kind_of<initialise<M>> = policy_kind::initialisation;
 template<class D>
 inline constexpr policy_kind kind_of<precision<D>> = policy_kind::precision;
+template<class W>
+inline constexpr policy_kind kind_of<transport<W>> = policy_kind::transport;
 template<class F>
 inline constexpr policy_kind kind_of<with_faults<F>> = policy_kind::faults;
 
@@ -105,7 +119,7 @@ struct unknown_policy_rule {
         rule_holds<Where...>,
         "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
         "reproducible<fixed_tree, V>, hold_weights<place>, kernels<policy>, initialise<method>, precision<dtype>, "
-        "with_faults<F>");
+        "transport<way>, with_faults<F>");
 };
 template<class... Where>
 struct doubled_policy_rule {
@@ -129,9 +143,9 @@ template<class... Where>
 struct policy_argument_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>>, hold_weights "
-        "per_device or once, kernels a policy with `lanes`, initialise a method with `value`, precision f32 or "
-        "f64");
+        "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>> (or gpu, with "
+        "trireme/cuda.hpp), hold_weights per_device or once, kernels a policy with `lanes`, initialise a method with "
+        "`value`, precision f32 or f64, transport peer or nccl");
 };
 template<class... Where>
 struct shared_weights_rule {
@@ -141,10 +155,36 @@ struct shared_weights_rule {
         "there and then: write reduce_by<direct>, or leave out hold_weights<once>");
 };
 template<class... Where>
-struct tensor_rules_rule {
+struct kernels_device_rule {
     static_assert(rule_holds<Where...>,
-                  "TRI0053: what follows the strategy in reduce_by are for_tensors<Which, Strategy>, where Which has "
-                  "`static constexpr bool takes(tensor_place const&)` and Strategy is a reduction strategy");
+                  "TRI0055: these kernels do not run on this kind of device: leave out kernels<policy>, or take one of "
+                  "the mesh's device (the host has portable and reference)");
+};
+template<class... Where>
+struct accelerator_weights_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0056: hold_weights<once> is for devices that share one memory, and accelerators have memory of "
+                  "their own: leave it out, or compute on host");
+};
+template<class... Where>
+struct transport_device_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0057: devices of the host are threads, and reach one another without a transport: leave it out, "
+                  "or compute on accelerators");
+};
+template<class... Where>
+struct transport_strategy_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0059: this strategy is a transport's own, and these devices have another: write transport<nccl>, "
+                  "or choose another strategy");
+};
+template<class... Where>
+struct tensor_rules_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0053: what follows the strategy in reduce_by are bucket<Bytes>, and for_tensors<Which, Strategy>, "
+        "where Which has `static constexpr bool takes(tensor_place const&)` and Strategy is a reduction "
+        "strategy");
 };
 template<class... Where>
 struct layout_limit_rule {
@@ -170,7 +210,22 @@ struct strategy_rule {
                                         "constexpr schedule all_reduce(int ranks)` (schedule/collective/schedule.hpp)");
 };
 
+/// Whether a type names a way between accelerators; the header of a transport says so of its own.
+template<class W>
+inline constexpr bool is_transport = false;
+template<>
+inline constexpr bool is_transport<peer> = true;
+
 namespace detail {
+
+/// Whether a strategy can run with a transport; `Way` is void where there is none.
+template<class Strategy, class Way>
+constexpr bool runs_with() {
+    if constexpr (requires { typename Strategy::only_with; })
+        return std::is_same_v<typename Strategy::only_with, Way>;
+    else
+        return true;
+}
 
 /// What a pack of policies says, question by question, with the defaults filled in.
 template<class... P>
@@ -223,24 +278,38 @@ struct not_reproducible {
 };
 
 template<class M>
-inline constexpr bool is_host_mesh = false;
-template<class Axis>
-inline constexpr bool is_host_mesh<mesh<host, Axis>> = requires {
+inline constexpr bool is_usable_mesh = false;
+template<class Device, class Axis>
+inline constexpr bool is_usable_mesh<mesh<Device, Axis>> = (std::same_as<Device, host> ||
+                                                            accelerator<Device>)&&requires {
     Axis::extent;
 };
+
+/// Whether a kernel policy is for a kind of device.
+template<class K, class Device>
+constexpr bool runs_on() {
+    if constexpr (!accelerator_kernels<K>)
+        return std::same_as<Device, host>;
+    else if constexpr (accelerator<Device>)
+        return std::same_as<typename K::stream, typename Device::stream>;
+    else
+        return false;
+}
 
 /// Whether a policy's argument can be what its place needs; the kernels that a network asks for are found when it is
 /// instantiated.
 template<class P>
 inline constexpr bool argument_fits = true;
 template<class M>
-inline constexpr bool argument_fits<on<M>> = is_host_mesh<M>;
+inline constexpr bool argument_fits<on<M>> = is_usable_mesh<M>;
 template<class W>
 inline constexpr bool argument_fits<hold_weights<W>> = std::is_same_v<W, per_device> || std::is_same_v<W, once>;
 template<class K>
 inline constexpr bool argument_fits<kernels<K>> = requires {
     K::template lanes<float>;
 };
+template<class W>
+inline constexpr bool argument_fits<transport<W>> = is_transport<W>;
 template<class M>
 inline constexpr bool argument_fits<initialise<M>> = requires(parameter_tensor const& p, random_stream const& r) {
     M::value(p, r, std::uint64_t{});
@@ -269,7 +338,14 @@ struct trainer_policies {
     using reduction = detail::policy_or<policy_kind::reduction, reduce_by<direct>, P...>;
     using named_strategy = typename reduction::strategy;
     using tensor_rules = typename reduction::tensor_rules;
-    using kernel_policy = typename detail::usable_policy_or<policy_kind::kernels, kernels<portable>, P...>::policy;
+    using device = typename mesh::device;
+    using named_kernels =
+        typename detail::usable_policy_or<policy_kind::kernels, kernels<typename device::kernels>, P...>::policy;
+    static constexpr bool kernels_run = detail::runs_on<named_kernels, device>();
+    /// The named kernels; the device's own if those could not run there.
+    using kernel_policy = std::conditional_t<kernels_run, named_kernels, typename device::kernels>;
+    using transport = typename detail::usable_policy_or<policy_kind::transport, trireme::transport<peer>, P...>::way;
+    using way = std::conditional_t<std::is_same_v<device, host>, void, transport>;
     using initialiser =
         typename detail::usable_policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
     using dtype = typename detail::usable_policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
@@ -334,6 +410,16 @@ constexpr auto broken_policy_rule() {
                             (answers::shards > 0 && answers::strategy_is_named && !std::is_same_v<named, direct>)))
             return pack<
                 contradictory_policy_rule<typename answers::reduction, reproducible<fixed_tree, answers::shards>>>{};
+        else if constexpr (!runs_with<named, typename answers::way>())
+            return pack<transport_strategy_rule<gets<named>, gets<typename answers::device>>>{};
+        else if constexpr (!answers::kernels_run)
+            return pack<
+                kernels_device_rule<gets<kernels<typename answers::named_kernels>>, gets<typename answers::device>>>{};
+        else if constexpr (answers::shared_weights && !std::is_same_v<typename answers::device, host>)
+            return pack<accelerator_weights_rule<gets<typename answers::device>>>{};
+        else if constexpr (std::is_same_v<typename answers::device, host> &&
+                           policy_set<P...>::find(policy_kind::transport) != npos)
+            return pack<transport_device_rule<gets<trireme::transport<typename answers::transport>>>>{};
         else if constexpr (answers::shared_weights &&
                            (!std::is_same_v<named, direct> || answers::tensor_rules::size != 0))
             return pack<shared_weights_rule<gets<typename answers::reduction>>>{};

@@ -113,7 +113,8 @@ public:
             auto const start_of_update = clock::now();
             Faults::at(fault_point::update, comm.rank(), number);
             Model::optimizer::update(typename Model::kernels{}, weights + slice.begin, gradient_slot(0) + slice.begin,
-                                     static_cast<T*>(state_.data), slice.size(), options);
+                                     static_cast<T*>(state_.data), slice.size(),
+                                     Model::optimizer::template numbers<T>(options));
             updating = seconds(start_of_update, clock::now());
         };
         Faults::at(fault_point::reduce, comm.rank(), number);

@@ -6,8 +6,8 @@
 #include <trireme/layer/network.hpp>
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/plan.hpp>
-#include <trireme/trainer/engine.hpp>
 #include <trireme/trainer/fit.hpp>
+#include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/policies.hpp>
 
@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -71,7 +70,8 @@ public:
 
 private:
     using model_type = model<network_type, loss_type, optimizer_type, typename policies::kernel_policy, value_type>;
-    using engine_type = engine<model_type, options, typename policies::initialiser, typename policies::faults>;
+    using run_type = typename run_on<typename policies::mesh::device>::template type<
+        model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
 
 public:
     /// The layout that a set of options means; a constant for a static type.
@@ -92,37 +92,34 @@ public:
         p.parameters = network_type::parameters;
         p.arena_elements = model_type::arena_elements;
         p.state_per_parameter = optimizer_type::state_per_parameter;
-        p.activation_elements = model_type::activation_elements;
         p.element_bytes = sizeof(value_type);
         p.forward_flops = network_type::forward_flops;
         p.training_flops = network_type::training_flops + loss_type::flops(network_type::output_extents::shape);
-        p.control_bytes = threads::communicator::control_bytes;
         p.batch = b;
         p.layout = layout;
+        run_type::complete(p);
         return p;
     }
 
     /// Throws usage_error if the options break a rule. Starts devices() - 1 threads.
     explicit trainer(options const& o = {}) : trainer(o, layout_of(o)) {}
 
-    int devices() const noexcept { return engine_->layout.devices; }
-    training_plan plan() const { return plan(engine_->options.batch, engine_->layout); }
+    int devices() const noexcept { return run_.state().layout.devices; }
+    training_plan plan() const { return plan(run_.state().options.batch, run_.state().layout); }
 
     /// One step on all of `samples`, however many (at least one): mean gradient, one update.
     step_report step(labelled_images const& samples) {
-        auto& e = ready();
-        e.use(samples);
-        e.number_all();
-        run([](engine_type& en, threads::communicator& c) { en.step(c, en.all()); });
-        auto const number = e.at(0).steps();
-        return {number, e.mean_loss(number, samples.size()), samples.size()};
+        ready().use(samples);
+        flag const running(running_);
+        return run_.step();
     }
 
     /// Mean loss and accuracy on all of `samples`; the weights stay as they are.
     evaluation evaluate(labelled_images const& samples) {
         auto& e = ready();
         e.use(samples);
-        run([](engine_type& en, threads::communicator& c) { en.evaluate(c); });
+        flag const running(running_);
+        run_.evaluate();
         return e.evaluated();
     }
 
@@ -150,7 +147,6 @@ public:
         if (e.order.size() != samples.size()) e.order = epoch_order(samples.size(), e.options.seed);
         e.order.shuffle(e.epochs++);
         e.loss_sum = 0;
-        e.at(0).reset_times();
 
         auto const start = clock::now();
         auto const since = [&] { return std::chrono::duration<double>(clock::now() - start).count(); };
@@ -161,11 +157,14 @@ public:
         };
         e.observer_state = &tell;
         e.observer = [](void* state, std::size_t b, double loss) { (*static_cast<decltype(tell)*>(state))(b, loss); };
-        run([](engine_type& en, threads::communicator& c) { en.epoch(c); });
+        {
+            flag const running(running_);
+            run_.epoch();
+        }
         e.observer = nullptr;
 
         epoch_report r;
-        auto const& times = e.at(0).times();
+        auto const& times = run_.times();
         r.epoch = epoch;
         r.loss = e.loss_sum / static_cast<double>(samples.size());
         r.seconds = since();
@@ -178,32 +177,35 @@ public:
 
     /// The parameters that device `rank` computes with, in canonical coordinates: layer by layer, tensor by tensor. All
     /// devices hold the same; the view is valid until the next step.
-    std::span<value_type const> parameters(int rank = 0) const { return ready().parameters(checked_rank(rank)); }
+    std::span<value_type const> parameters(int rank = 0) const {
+        check_ready();
+        return run_.parameters(checked_rank(rank));
+    }
 
     /// Sets the parameters of all devices.
     void load_parameters(std::span<value_type const> values) {
         if (values.size() != network_type::parameters)
             throw usage_error("load_parameters was given " + std::to_string(values.size()) +
                               " values, the network has " + std::to_string(network_type::parameters) + " parameters");
-        auto& e = ready();
-        for (int r = 0; r < devices(); ++r) std::copy(values.begin(), values.end(), e.parameters(r).begin());
+        check_ready();
+        run_.load_parameters(values);
     }
 
     /// The options, `learning_rate` and the like as they are now.
-    options const& current_options() const noexcept { return engine_->options; }
+    options const& current_options() const noexcept { return run_.state().options; }
 
     /// Sets the learning rate of all further steps. Throws usage_error if it is negative or not finite.
     void set_learning_rate(float rate) {
         auto changed = ready().options;
         changed.learning_rate = rate;
         optimizer_type::check(changed);
-        engine_->options = changed;
+        run_.state().options = changed;
     }
 
     /// What device `rank` has read from its peers since construction, as the transport counted it.
     traffic wire(int rank) const {
-        ready();
-        return group_.at(checked_rank(rank)).pulled();
+        check_ready();
+        return run_.wire(checked_rank(rank));
     }
 
 private:
@@ -227,10 +229,7 @@ private:
     }
 
     trainer(options const& o, data_parallel_layout const& layout)
-        : engine_((check(layout, o.batch.samples), optimizer_type::check(o), std::make_shared<engine_type>(o, layout))),
-          group_(layout.devices, o.deadline) {
-        run([](engine_type& e, threads::communicator& c) { e.construct(c); });
-    }
+        : run_((check(layout, o.batch.samples), optimizer_type::check(o), o), layout) {}
 
     int checked_rank(int rank) const {
         if (rank >= 0 && rank < devices()) return rank;
@@ -238,30 +237,28 @@ private:
                           std::to_string(devices()));
     }
 
-    /// The engine, if nobody is using it: no device has failed (one that is stuck may still be reading), and no job is
-    /// running (an observer is called while the other devices are in the next step).
-    engine_type& ready() const {
+    /// Throws usage_error unless nobody is using the devices: none has failed (one that is stuck may still be reading),
+    /// and no job is running (an observer is called while the other devices are in the next step).
+    void check_ready() const {
         if (running_)
             throw usage_error("a trainer was used from inside its own fit: an observer may look at the report it is "
                               "given; evaluate, step and the rest wait for the end of the epoch");
-        if (group_.stopped())
+        if (run_.stopped())
             throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
-        return *engine_;
+    }
+    auto& ready() {
+        check_ready();
+        return run_.state();
     }
 
-    /// Runs a function of (engine, communicator) without captures on every device. Allocates nothing.
-    template<class Job>
-    void run(Job) {
-        struct flag {
-            bool& up;
-            explicit flag(bool& f) : up(f) { up = true; }
-            ~flag() { up = false; }
-        } const running(running_);
-        group_.run({engine_, [](void* e, threads::communicator& c) { Job{}(*static_cast<engine_type*>(e), c); }});
-    }
+    /// Up as long as it lives.
+    struct flag {
+        bool& up;
+        explicit flag(bool& f) noexcept : up(f) { up = true; }
+        ~flag() { up = false; }
+    };
 
-    std::shared_ptr<engine_type> engine_;
-    threads::group group_;
+    run_type run_;
     bool running_ = false; ///< a job is in progress, on the thread that uses this trainer
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/device/host/isa.hpp>
+#include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/memory.hpp>
 #include <trireme/device/host/progress.hpp>
 
@@ -12,6 +13,7 @@ namespace trireme {
 /// is the caller's own thread.
 struct host {
     using memory = host_memory;
+    using kernels = portable; ///< the default
     static constexpr char const* name = "host";
 
     /// Processors that this process may use.

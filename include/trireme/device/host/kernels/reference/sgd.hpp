@@ -4,6 +4,7 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/kernels.hpp>
+#include <trireme/device/sgd_numbers.hpp>
 
 #include <cstddef>
 
@@ -11,33 +12,33 @@ namespace trireme::inline TRIREME_ISA {
 
 /// w -= rate * d, d = g + decay * w; n values.
 template<class T>
-TRIREME_NOINLINE void sgd_update(reference, T* w, T const* g, std::size_t n, T rate, T decay) noexcept {
+TRIREME_NOINLINE void sgd_update(reference, T* w, T const* g, std::size_t n, sgd_numbers<T> k) noexcept {
     for (std::size_t i = 0; i < n; ++i) {
-        T const d = g[i] + decay * w[i];
-        w[i] -= rate * d;
+        T const d = g[i] + k.decay * w[i];
+        w[i] -= k.rate * d;
     }
 }
 
-/// v = momentum * v + d, w -= rate * v, d = g + decay * w; n values.
+/// v = momentum * v + d, w -= k.rate * v, d = g + decay * w; n values.
 template<class T>
-TRIREME_NOINLINE void sgd_momentum_update(reference, T* w, T* velocity, T const* g, std::size_t n, T rate, T momentum,
-                                          T decay) noexcept {
+TRIREME_NOINLINE void sgd_momentum_update(reference, T* w, T* velocity, T const* g, std::size_t n,
+                                          sgd_numbers<T> k) noexcept {
     for (std::size_t i = 0; i < n; ++i) {
-        T const d = g[i] + decay * w[i];
-        velocity[i] = momentum * velocity[i] + d;
-        w[i] -= rate * velocity[i];
+        T const d = g[i] + k.decay * w[i];
+        velocity[i] = k.momentum * velocity[i] + d;
+        w[i] -= k.rate * velocity[i];
     }
 }
 
-/// v = momentum * v + d, w -= rate * (d + momentum * v), d = g + decay * w; n values.
+/// v = momentum * v + d, w -= k.rate * (d + momentum * v), d = g + decay * w; n values.
 /// Source: PyTorch's torch.optim.SGD(nesterov=True), which is Sutskever et al. 2013 in shifted variables.
 template<class T>
-TRIREME_NOINLINE void sgd_nesterov_update(reference, T* w, T* velocity, T const* g, std::size_t n, T rate, T momentum,
-                                          T decay) noexcept {
+TRIREME_NOINLINE void sgd_nesterov_update(reference, T* w, T* velocity, T const* g, std::size_t n,
+                                          sgd_numbers<T> k) noexcept {
     for (std::size_t i = 0; i < n; ++i) {
-        T const d = g[i] + decay * w[i];
-        velocity[i] = momentum * velocity[i] + d;
-        w[i] -= rate * (d + momentum * velocity[i]);
+        T const d = g[i] + k.decay * w[i];
+        velocity[i] = k.momentum * velocity[i] + d;
+        w[i] -= k.rate * (d + k.momentum * velocity[i]);
     }
 }
 

@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""LeNet's training step on one GPU beside PyTorch's, and what it is made of.
+
+lenet-gpu/batchB         samples/s while fitting, samples on the host: beside PyTorch that is fed the same way
+lenet-gpu/batchB/resident  the same beside PyTorch whose samples lie on the GPU as floats: it has nothing to bring
+lenet-gpu/batchB/WAY     the same beside ourselves: without a graph, by block programs alone, by libraries everywhere
+step/batchB              us of the step's graph beside an empty kernel for every node of it
+all_reduce/gpu/SIZE      us of an all-reduce between two ranks of the GPU beside CUDA's copy of as many bytes
+kernel/...               us of block programs beside cuBLASLt and cuDNN, or beside an empty kernel
+
+PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row. It is
+measured by the host's clock over many steps that it does not wait for, we by the seconds of whole epochs.
+"""
+import contextlib
+import pathlib
+import statistics
+import subprocess
+import time
+
+folder = pathlib.Path(__file__).resolve().parent
+modes = ['eager', 'compile', 'autotune', 'reduce-overhead', 'graph', 'compile-graph']
+quick_modes = ['eager', 'compile', 'reduce-overhead', 'graph', 'compile-graph']
+ways = ['fit-eager', 'fit-blocks', 'fit-libraries']
+
+
+def name_of(size):
+    return f'{size >> 20}MB' if size >= 1 << 20 else f'{size >> 10}KB'
+
+
+def run(bench):
+    count, seconds = (5, 0.3) if bench.quick else (11, 1.0)
+    python = bench.peers / 'bin/python3'
+
+    def facts():
+        def told(*command):
+            try:
+                return subprocess.run(command, capture_output=True, text=True).stdout.strip() or 'unknown'
+            except OSError:
+                return 'unknown'
+        bench.note('GPU, driver, compute capability, clocks: '
+                   + told('nvidia-smi', '--query-gpu=name,driver_version,compute_cap,clocks.sm,clocks.mem',
+                          '--format=csv,noheader'))
+        code = 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())'
+        bench.note('PyTorch, its CUDA, its cuDNN: ' + told(python, '-c', code))
+
+    def lines(program, *arguments):
+        output = subprocess.run([bench.program(program), *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+                                check=True).stdout
+        return [line.split('\t') for line in output.splitlines()]
+
+    def torch(batch, feed, mode):
+        return bench.worker(python, folder / 'torch_worker.py', batch, feed, mode)
+
+    def fastest_torch(batch, feed):
+        """The mode that is fastest here; the modes that do not work are named."""
+        speed, broken = {}, []
+        for mode in quick_modes if bench.quick else modes:
+            try:
+                start = time.monotonic()
+                with torch(batch, feed, mode) as worker:
+                    worker.measure(seconds)
+                    speed[mode] = statistics.median(worker.measure(seconds) for _ in range(3))
+                if time.monotonic() - start > 60:
+                    bench.note(f'PyTorch {mode}: {time.monotonic() - start:.0f} s until it was measured')
+            except (SystemExit, OSError) as e:
+                broken.append(f'{mode} ({e})')
+        bench.note(f'PyTorch {feed}, batch {batch}, samples/s: ' + ', '.join(f'{m} {s:.0f}' for m, s in speed.items()))
+        if broken:
+            bench.note('these modes do not work: ' + '; '.join(broken))
+        return max(speed, key=speed.get, default=None)
+
+    def lenet(batch):
+        """All rows of one batch size: every contender takes its turn in every round."""
+        mode = {'fed': fastest_torch(batch, 'fed')}
+        mode['resident'] = mode['fed'] if bench.quick else fastest_torch(batch, 'resident')
+        mode = {feed: m for feed, m in mode.items() if m is not None}
+        with contextlib.ExitStack() as stack:
+            names = ['fit', *ways, 'step', *mode]
+            workers = [stack.enter_context(bench.worker(bench.program('gpu_trireme'), batch, way))
+                       for way in names if way not in mode]
+            workers += [stack.enter_context(torch(batch, feed, m)) for feed, m in mode.items()]
+            table = bench.rounds(workers, count, seconds)
+        figure = {name: [line[i] for line in table] for i, name in enumerate(names)}
+        case = f'lenet-gpu/batch{batch}'
+        for feed in mode:
+            bench.row(case + ('/resident' if feed == 'resident' else ''), 'torch', figure['fit'], figure[feed],
+                      'samples/s', mode=mode[feed])
+        for way in ways:
+            bench.row(f'{case}/{way}', 'itself', figure['fit'], figure[way], 'samples/s')
+        micros = {name: 1e6 * batch / statistics.median(f) for name, f in figure.items()}
+        bench.note(f'batch {batch}, us per step: ' + ', '.join(f'{n} {m:.1f}' for n, m in micros.items()))
+
+    def nodes(batch):
+        found = lines('gpu_nodes', batch, count)
+        rounds = [[float(x) for x in fields] for kind, *fields in found if kind == 'round']
+        bench.row(f'step/batch{batch}', 'empty kernels', [r[1] for r in rounds], [r[3] for r in rounds], 'us',
+                  lower_is_better=True)
+        n, graph, total, empty = (statistics.median(column) for column in zip(*rounds))
+        bench.note(f'batch {batch}: {n:.0f} nodes, {graph:.1f} us; one after the other they take {total:.1f} us, '
+                   f'as many empty kernels {empty:.1f} us; beside its work a node costs '
+                   f'{(graph - (total - empty)) / n:.2f} us, an empty one {empty / n:.2f} us')
+        for _, name, micros in sorted((f for f in found if f[0] == 'node'), key=lambda f: -float(f[2])):
+            bench.note(f'  {float(micros):7.2f} us  {name}')
+
+    def tabulated(program, *arguments, case):
+        cases = {}
+        for *key, ours, theirs in lines(program, *arguments):
+            figures = cases.setdefault(tuple(key), ([], []))
+            figures[0].append(float(ours))
+            figures[1].append(float(theirs))
+        for key, (ours, theirs) in cases.items():
+            bench.row(*case(key), ours, theirs, 'us', lower_is_better=True)
+
+    def peer():
+        tabulated('gpu_peer', count, case=lambda key: (f'all_reduce/gpu/{name_of(int(key[0]))}/ranks2', 'copy'))
+
+    def micro():
+        tabulated('gpu_micro', 256, count, case=lambda key: (f'kernel/{key[0]}', key[1]))
+
+    facts()
+    failed = []
+    # what is most wanted comes first: it may take long, and be stopped; the rest goes on where a part fails
+    for name, job in (('lenet-gpu/batch256', lambda: lenet(256)), ('step/batch256', lambda: nodes(256)),
+                      ('all_reduce', peer), ('kernel', micro), ('lenet-gpu/batch32', lambda: lenet(32)),
+                      ('step/batch32', lambda: nodes(32))):
+        try:
+            job()
+        except (SystemExit, OSError, subprocess.CalledProcessError, ValueError) as e:
+            failed.append(name)
+            bench.note(f'{name} failed: {e}')
+        bench.save()
+    if failed:
+        raise SystemExit('not measured: ' + ', '.join(failed))

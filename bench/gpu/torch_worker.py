@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""LeNet's training step in PyTorch on a GPU, as a worker of bench/harness.py: torch_worker.py BATCH FEED MODE [DEVICE]
+
+FEED   resident: all images lie on the GPU as floats, and a batch is a piece of them: no time is spent on loading it.
+       fed: images are bytes of the host, drawn in a shuffled order into one of two pinned buffers, copied by a stream
+       of its own while the step before computes, and converted on the GPU; as Trireme does it.
+MODE   eager; compile (torch.compile); autotune (its mode max-autotune-no-cudagraphs); reduce-overhead (its mode that
+       makes CUDA graphs); graph (the eager step captured by hand); compile-graph (the compiled one captured by hand).
+DEVICE cuda, or cpu to try the program where there is no GPU; then nothing is captured or copied beside.
+
+TF32 is off, as in Trireme.
+"""
+import contextlib
+import logging
+import sys
+import time
+
+import torch
+from torch import nn
+
+images = 61440
+MODES = ('eager', 'compile', 'autotune', 'reduce-overhead', 'graph', 'compile-graph')
+
+
+def lenet():
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2),
+        nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
+
+
+class Work:
+    def __init__(self, batch, feed, mode, device):
+        self.batch, self.fed, self.device = batch, feed == 'fed', torch.device(device)
+        self.on_gpu = self.device.type == 'cuda'
+        torch.manual_seed(0)
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        self.model = lenet().to(self.device)
+        self.loss_of = nn.CrossEntropyLoss()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, fused=True)
+        self.pixels = torch.randint(256, (images, 1, 28, 28), dtype=torch.uint8)
+        self.labels = torch.randint(10, (images,))
+        if self.fed:
+            self.order = torch.randperm(images)
+            pinned = self.on_gpu
+            self.host = [(torch.empty(batch, 1, 28, 28, dtype=torch.uint8, pin_memory=pinned),
+                          torch.empty(batch, dtype=torch.int64, pin_memory=pinned)) for _ in range(2)]
+            self.slots = [tuple(t.to(self.device, copy=True) for t in pair) for pair in self.host]
+        else:
+            self.pixels = (self.pixels.to(self.device).float() / 255).contiguous()
+            self.labels = self.labels.to(self.device)
+            self.slots = [(self.pixels[:batch].clone(), self.labels[:batch].clone())]
+        if self.on_gpu:
+            self.copies = torch.cuda.Stream()
+            self.copied = [torch.cuda.Event() for _ in self.slots]
+            self.used = [torch.cuda.Event() for _ in self.slots]
+        self.place = self.steps = 0
+        forward = {'compile': {}, 'compile-graph': {}, 'autotune': {'mode': 'max-autotune-no-cudagraphs'},
+                   'reduce-overhead': {'mode': 'reduce-overhead'}}.get(mode)
+        self.forward = self.model if forward is None else torch.compile(self.model, **forward)
+        self.graphs = None
+        self.mark = torch.compiler.cudagraph_mark_step_begin if mode == 'reduce-overhead' else None
+        if mode in ('graph', 'compile-graph') and self.on_gpu:
+            self.capture()
+
+    def train(self, x, labels):
+        if self.mark:
+            self.mark()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss_of(self.forward(x.float().div_(255) if self.fed else x), labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def capture(self):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(5):
+                self.train(*self.slots[0])
+        torch.cuda.current_stream().wait_stream(side)
+        self.graphs, self.losses = [], []
+        for slot in self.slots:
+            graph = torch.cuda.CUDAGraph()
+            self.optimizer.zero_grad(set_to_none=True)
+            with torch.cuda.graph(graph):
+                self.losses.append(self.train(*slot))
+            self.graphs.append(graph)
+
+    def next_batch(self):
+        """Slot and tensors of the next batch, on their way at least."""
+        begin = self.place
+        self.place = begin + self.batch if begin + 2 * self.batch <= images else 0
+        if not self.fed:
+            part = slice(begin, begin + self.batch)
+            return 0, (self.pixels[part], self.labels[part])
+        slot = self.steps % 2
+        if self.on_gpu:
+            self.copied[slot].synchronize()  # the buffer of the host may be written again
+        which = self.order[begin:begin + self.batch]
+        torch.index_select(self.pixels, 0, which, out=self.host[slot][0])
+        torch.index_select(self.labels, 0, which, out=self.host[slot][1])
+        with torch.cuda.stream(self.copies) if self.on_gpu else contextlib.nullcontext():
+            if self.on_gpu:
+                self.copies.wait_event(self.used[slot])
+            for to, source in zip(self.slots[slot], self.host[slot]):
+                to.copy_(source, non_blocking=True)
+            if self.on_gpu:
+                self.copied[slot].record(self.copies)
+        return slot, self.slots[slot]
+
+    def step(self):
+        slot, (x, labels) = self.next_batch()
+        self.steps += 1
+        if self.fed and self.on_gpu:
+            torch.cuda.current_stream().wait_event(self.copied[slot])
+        if self.graphs is not None:
+            if not self.fed:  # the graph reads one place
+                self.slots[0][0].copy_(x)
+                self.slots[0][1].copy_(labels)
+            self.graphs[slot].replay()
+            loss = self.losses[slot]
+        else:
+            loss = self.train(x, labels)
+        if self.fed and self.on_gpu:
+            self.used[slot].record()
+        return loss
+
+    def run(self, n):
+        """Seconds for n steps."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(n):
+            loss = self.step()
+        loss.item()
+        return time.perf_counter() - start
+
+
+def main():
+    batch, feed, mode = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    if feed not in ('resident', 'fed') or mode not in MODES:
+        sys.exit(__doc__)
+    torch._logging.set_logs(all=logging.ERROR)
+    work = Work(batch, feed, mode, sys.argv[4] if len(sys.argv) > 4 else 'cuda')
+    work.run(20)
+    per_second = 50 / work.run(50)
+    print('ready', f'PyTorch {torch.__version__}', flush=True)
+    for line in sys.stdin:
+        n = max(1, round(float(line) * per_second))
+        seconds = work.run(n)
+        per_second = n / seconds
+        print(n * batch / seconds, flush=True)
+
+
+if __name__ == '__main__':
+    main()

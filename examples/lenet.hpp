@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+// LeNet on Fashion-MNIST, for any kind of device: the program. lenet.cpp is its main function, and makes it for the
+// host; lenet_gpu.cu makes it for GPUs.
+
+#include "lenet_flags.hpp"
+
+#include <trireme/trireme.hpp>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+using namespace trireme;
+
+// ---- The composition: one type for every layout that the flags can ask for ------------------------------------------
+
+// clang-format off
+using lenet = network<input<1, 28, 28>,
+    conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>,
+    conv2d<16, kernel<5>>,            sigmoid, avg_pool2d<2>,
+    flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
+// clang-format on
+
+// What the flags choose is left open here, and checked when a trainer is constructed instead of by the compiler. It
+// costs no speed: a fixed layout runs the very same engine.
+template<class Device>
+using lenet_trainer = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<Device, dp<dynamic>>>,
+                                            reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>>;
+
+// What --strategy chooses from; `hierarchical` pairs the devices, `best_of` takes the cheapest of the others.
+constexpr strategy_choice strategies[] = {direct{},
+                                          ring{},
+                                          bidirectional_ring{},
+                                          recursive_halving_doubling{},
+                                          double_binary_tree{},
+                                          chain{},
+                                          hierarchical<direct, ring>{},
+                                          best_of<direct, ring, recursive_halving_doubling>{}};
+static_assert(std::size(strategies) == std::size(strategy_names));
+
+template<class Device>
+auto options_for(lenet_flags const& flags, int devices) {
+    strategy_choice strategy;
+    for (std::size_t i = 0; i < std::size(strategies); ++i)
+        if (flags.strategy == strategy_names[i]) strategy = strategies[i];
+    typename lenet_trainer<Device>::options o{.learning_rate = flags.learning_rate,
+                                              .batch = flags.batch,
+                                              .seed = flags.seed,
+                                              .devices = devices,
+                                              .strategy = strategy,
+                                              .logical_shards = flags.reproducible};
+    if constexpr (accelerator<Device>) o.share_devices = flags.share_devices;
+    return o;
+}
+
+// ---- What is known before the run -----------------------------------------------------------------------------------
+
+template<class Device>
+void print_setting(lenet_flags const& flags, std::vector<int> const& runs) {
+    using kernel_policy = typename lenet_trainer<Device>::policies::kernel_policy;
+    if constexpr (accelerator<Device>) {
+        for (int d = 0; d < Device::count(); ++d)
+            std::printf("%s %-2d            %s\n", Device::name, d, Device::describe(d).c_str());
+        std::printf("kernels           %s\n", kernel_policy::name);
+    } else {
+        std::printf("instruction set   %s\n", instruction_set);
+        std::printf("processors        %d\n", host::processors());
+        std::printf("kernels           %s, %zu images at a time\n", kernel_policy::name,
+                    kernel_policy::template lanes<float>);
+    }
+    std::printf("devices           %d", runs.front());
+    if (runs.size() > 1) std::printf(", then %d", runs.back());
+    std::printf(" (%s%s)\n", Device::name, accelerator<Device> ? "" : ": threads of this process");
+    std::printf("gradients added   %s", flags.strategy.c_str());
+    if (flags.reproducible != 0) std::printf(", %zu logical shards in a fixed tree", flags.reproducible);
+    std::printf("\n\n%s\n", network_table<lenet>().c_str());
+}
+
+/// One column per run.
+template<class Device>
+void print_plan(lenet_flags const& flags, std::vector<int> const& runs) {
+    std::vector<training_plan> plans;
+    std::vector<owned_bytes> fullest; // memory of the device that needs most; the others need less gradient memory
+    for (auto const devices : runs) {
+        auto const o = options_for<Device>(flags, devices);
+        plans.push_back(lenet_trainer<Device>::plan(o.batch, lenet_trainer<Device>::layout_of(o)));
+        fullest.push_back(plans.back().memory());
+    }
+    auto const row = [&](char const* what, auto value) {
+        std::printf("%-36s", what);
+        for (std::size_t i = 0; i < plans.size(); ++i)
+            std::printf(" %14s", with_commas(value(plans[i], fullest[i])).c_str());
+        std::printf("\n");
+    };
+    std::printf("the plan, for batches of %zu; memory is bytes per device\n", flags.batch);
+    row("devices", [](auto& p, auto&) { return static_cast<bytes_t>(p.devices()); });
+    row("parameters", [](auto& p, auto&) { return p.parameters; });
+    row("memory: parameters", [](auto&, auto& m) { return m.parameters; });
+    row("memory: gradients", [](auto&, auto& m) { return m.gradients; });
+    row("memory: optimizer state", [](auto&, auto& m) { return m.optimizer_state; });
+    row("memory: activations", [](auto&, auto& m) { return m.activations; });
+    row("memory: counters and tables", [](auto&, auto& m) { return m.control; });
+    if constexpr (accelerator<Device>) {
+        row("memory: samples on their way", [](auto&, auto& m) { return m.staging; });
+        row("memory: workspace, at most", [](auto&, auto& m) { return m.workspace; });
+    }
+    row("memory: total", [](auto&, auto& m) { return m.total(); });
+    row("bytes between devices per step", [](auto& p, auto&) { return p.wire_bytes_per_step(); });
+    row("FLOPs per step", [](auto& p, auto&) { return p.flops_per_step(); });
+}
+
+// ---- What is said while it runs -------------------------------------------------------------------------------------
+
+/// The line that rewrites itself on a terminal, ten times per second. Elsewhere one line per epoch is enough.
+class progress_line {
+public:
+    void operator()(progress_report const& p) {
+        auto const now = std::chrono::steady_clock::now();
+        if (!terminal_ || (now < next_ && p.batch != p.batches)) return;
+        next_ = now + std::chrono::milliseconds(100);
+        std::printf("\repoch %d of %d  step %zu of %zu  loss %.4f  %.0f samples/s  %.0f s left \033[K", p.epoch,
+                    p.epochs, p.batch, p.batches, p.loss, p.samples_per_second(), std::ceil(p.seconds_left()));
+        std::fflush(stdout);
+    }
+    /// Before anything else is printed.
+    void clear() const {
+        if (terminal_) std::printf("\r\033[K");
+    }
+
+private:
+    bool terminal_ = isatty(STDOUT_FILENO) == 1;
+    std::chrono::steady_clock::time_point next_ = {};
+};
+
+/// 64-bit FNV-1a of the parameters' bytes: two runs with equal hashes have, for all practical purposes, equal weights.
+inline std::uint64_t weights_hash(std::span<float const> weights) {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (auto const byte : std::as_bytes(weights))
+        hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
+    return hash;
+}
+
+/// JSON lines, one per epoch and run, on disk as soon as the epoch is over.
+class log_file {
+public:
+    explicit log_file(std::string path) : path_(std::move(path)) {
+        if (path_.empty()) return;
+        out_.open(path_);
+        if (!out_)
+            throw usage_error("--log " + path_ + ": cannot be written (" + std::strerror(errno) +
+                              "); name a file in a folder that exists and is yours");
+    }
+
+    void write(lenet_flags const& flags, epoch_report const& e, std::uint64_t hash) {
+        if (path_.empty()) return;
+        char loss[32] = "null"; // JSON has no NaN
+        if (std::isfinite(e.loss)) std::snprintf(loss, sizeof loss, "%.17g", e.loss);
+        char line[600];
+        std::snprintf(line, sizeof line,
+                      R"({"devices": %d, "strategy": "%s", "batch": %zu, "seed": %llu, "reproducible": %zu, )"
+                      R"("epoch": %d, "loss": %s, "test_accuracy": %.17g, "samples_per_second": %.17g, )"
+                      R"("sync_share": %.17g, "data_share": %.17g, "weights_hash": "%016llx"})",
+                      e.devices, flags.strategy.c_str(), flags.batch, static_cast<unsigned long long>(flags.seed),
+                      flags.reproducible, e.epoch, loss, e.test.accuracy, e.samples_per_second, e.sync_share,
+                      e.data_share, static_cast<unsigned long long>(hash));
+        out_ << line << std::endl;
+        if (!out_) throw std::runtime_error("--log " + path_ + ": writing failed; is the disk full?");
+    }
+
+private:
+    std::string path_;
+    std::ofstream out_;
+};
+
+// ---- The run --------------------------------------------------------------------------------------------------------
+
+/// Trains from the first weights on; returns samples per second, tests excluded.
+template<class Device>
+double train(lenet_flags const& flags, int devices, dataset const& data, log_file& log) {
+    std::printf("\n%d device%s\n", devices, devices == 1 ? "" : "s");
+    lenet_trainer<Device> trainer(options_for<Device>(flags, devices));
+    progress_line progress;
+    double seconds = 0, for_data = 0, for_gradients = 0;
+    // `std::ref`, because `fit` keeps a copy of its observer
+    for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
+        progress.clear();
+        std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.0f samples/s\n", epoch.epoch, epoch.loss,
+                    epoch.test.accuracy, epoch.samples_per_second);
+        std::fflush(stdout);
+        log.write(flags, epoch, weights_hash(trainer.parameters()));
+        seconds += epoch.seconds;
+        for_data += epoch.data_share * epoch.seconds;
+        for_gradients += epoch.sync_share * epoch.seconds;
+    }
+    std::printf("waiting for data: %.2f%% of the step; adding gradients: %.1f%%\n", 100 * for_data / seconds,
+                100 * for_gradients / seconds);
+    return static_cast<double>(data.train.size()) * flags.epochs / seconds;
+}
+
+template<class Device>
+int run_lenet(lenet_flags const& flags) {
+    std::vector<int> runs{1, 2};
+    if constexpr (accelerator<Device>)
+        if (Device::count() < 2 && !flags.share_devices) runs = {1};
+    if (flags.devices != 0) runs = {flags.devices};
+    for (auto const devices : runs)
+        check_layout(lenet_trainer<Device>::layout_of(options_for<Device>(flags, devices)), flags.batch);
+    auto const data = fashion_mnist::load(flags.data);
+    if (flags.batch > data.train.size())
+        throw usage_error("--batch " + std::to_string(flags.batch) + ": there are only " +
+                          std::to_string(data.train.size()) + " training images; use a batch of at most so many");
+    log_file log(flags.log);
+
+    print_setting<Device>(flags, runs);
+    print_plan<Device>(flags, runs);
+    std::vector<double> speed;
+    for (auto const devices : runs) speed.push_back(train<Device>(flags, devices, data, log));
+    if (runs.size() > 1)
+        std::printf("\n%d devices are %.2f times as fast as %d: %.0f against %.0f samples/s\n", runs.back(),
+                    speed.back() / speed.front(), runs.front(), speed.back(), speed.front());
+    return 0;
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/bf16.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/schedule/collective/schedule.hpp>
+#include <trireme/schedule/cost.hpp>
+#include <trireme/schedule/play.hpp>
+#include <trireme/schedule/rounds.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace trireme {
+
+/// A piece of a round on devices that reach one another's memory: out and its copies become what own and the sources
+/// make together; without sources beside it, what own is. Pointers stand in a table: out, own, sources, copies.
+struct stream_move {
+    std::uint64_t first_pointer;
+    std::uint64_t elements;
+    std::uint32_t sources;
+    std::uint32_t copies;
+};
+
+/// Arithmetic of reductions in block programs, one number at a time; the operations and roundings are those of the
+/// host's collectives, so that the bits are the same.
+template<class T>
+struct reduction_scalar {
+    using type = T;
+    TRIREME_HOST_DEVICE static T load(T x) { return x; }
+    TRIREME_HOST_DEVICE static T store(T x) { return x; }
+};
+template<>
+struct reduction_scalar<bf16> {
+    using type = float;
+    TRIREME_HOST_DEVICE static float load(bf16 x) { return static_cast<float>(x); }
+    TRIREME_HOST_DEVICE static bf16 store(float x) { return bf16(x); }
+};
+
+enum class stream_op : int { sum, max, min };
+
+template<stream_op Op, class V>
+TRIREME_HOST_DEVICE V combined(V a, V b) {
+    if constexpr (Op == stream_op::sum)
+        return a + b;
+    else if constexpr (Op == stream_op::max)
+        return a > b ? a : b;
+    else
+        return a < b ? a : b;
+}
+
+/// As many numbers as one instruction loads.
+template<class T, bool Packed>
+struct alignas(Packed ? 16 : alignof(T)) number_packet {
+    static constexpr std::uint32_t size = Packed ? 16 / sizeof(T) : 1;
+    T value[size];
+};
+
+/// Performs rounds of moves, a barrier of the block after each. Every block takes the same share of the elements of
+/// every move, so that what one round writes and the next reads is the same block's: a whole schedule is one kernel,
+/// which waits for nobody.
+///
+/// A thread moves a packet: 16 bytes where all buffers begin on 16 bytes. Reads each source once, writes each copy
+/// once.
+template<class T, stream_op Op, bool Packed>
+struct move_program {
+    static constexpr std::uint32_t threads = 512;
+    using shared = nothing_kept;
+    using own = nothing_kept;
+    using packet = number_packet<T, Packed>;
+    using scalar = reduction_scalar<T>;
+
+    stream_move const* moves;
+    void* const* pointers;
+    std::uint32_t const* round_begin; ///< of the moves; one more entry than rounds
+    std::uint32_t first_round;
+    std::uint32_t rounds;
+
+    TRIREME_HOST_DEVICE int phases() const { return static_cast<int>(rounds); }
+
+    TRIREME_HOST_DEVICE void phase(int k, block_place at, shared&, own&) const {
+        auto const begin = round_begin[first_round + static_cast<std::uint32_t>(k)];
+        auto const end = round_begin[first_round + static_cast<std::uint32_t>(k) + 1];
+        std::uint64_t longest = 0; // packets of a block's share, over the moves of the round
+        for (auto m = begin; m < end; ++m) {
+            auto const mine = share(moves[m], at);
+            longest = mine.end - mine.begin > longest ? mine.end - mine.begin : longest;
+        }
+        for (std::uint64_t i = at.thread; i < longest * (end - begin); i += threads) {
+            auto const& m = moves[begin + static_cast<std::uint32_t>(i / longest)];
+            auto const mine = share(m, at);
+            if (auto const p = mine.begin + i % longest; p < mine.end) move(m, p * packet::size);
+        }
+    }
+
+private:
+    struct packets {
+        std::uint64_t begin, end;
+    };
+    TRIREME_HOST_DEVICE static packets share(stream_move const& m, block_place at) {
+        std::uint64_t const all = (m.elements + packet::size - 1) / packet::size;
+        return {all * at.block / at.blocks, all * (at.block + 1) / at.blocks};
+    }
+
+    TRIREME_HOST_DEVICE void move(stream_move const& m, std::uint64_t at) const {
+        auto* const* const table = pointers + m.first_pointer;
+        if (at + packet::size <= m.elements) {
+            reduce<packet>(m, table, at);
+        } else {
+            for (; at < m.elements; ++at) reduce<number_packet<T, false>>(m, table, at);
+        }
+    }
+
+    template<class P>
+    TRIREME_HOST_DEVICE void reduce(stream_move const& m, void* const* table, std::uint64_t at) const {
+        auto const place = [at](void* p) { return reinterpret_cast<P*>(static_cast<T*>(p) + at); };
+        P x = *place(table[1]);
+        for (std::uint32_t k = 0; k < m.sources; ++k) {
+            P const y = *place(table[2 + k]);
+            for (std::uint32_t j = 0; j < P::size; ++j)
+                x.value[j] = scalar::store(combined<Op>(scalar::load(x.value[j]), scalar::load(y.value[j])));
+        }
+        *place(table[0]) = x;
+        for (std::uint32_t k = 0; k < m.copies; ++k) *place(table[2 + m.sources + k]) = x;
+    }
+};
+
+/// Adds blocks in one fixed binary tree, element by element: leaf after leaf is pushed, and after leaf i the top two
+/// are added merges[i] times. All copies get the result.
+template<class T>
+struct tree_program {
+    static constexpr std::uint32_t threads = 256;
+    static constexpr int depth = 32;
+    using shared = nothing_kept;
+    using own = nothing_kept;
+    using scalar = reduction_scalar<T>;
+
+    void* const* leaves; ///< then the copies
+    std::uint32_t const* merges;
+    std::uint32_t leaf_count;
+    std::uint32_t copies;
+    std::uint64_t begin, end; ///< elements
+
+    TRIREME_HOST_DEVICE int phases() const { return 1; }
+    TRIREME_HOST_DEVICE void phase(int, block_place at, shared&, own&) const {
+        for (std::uint64_t i = begin + std::uint64_t{at.block} * threads + at.thread; i < end;
+             i += std::uint64_t{at.blocks} * threads) {
+            T stack[depth];
+            std::uint32_t top = 0;
+            for (std::uint32_t leaf = 0; leaf < leaf_count; ++leaf) {
+                stack[top++] = static_cast<T const*>(leaves[leaf])[i];
+                for (std::uint32_t m = merges[leaf]; m > 0; --m, --top)
+                    stack[top - 2] = scalar::store(scalar::load(stack[top - 2]) + scalar::load(stack[top - 1]));
+            }
+            for (std::uint32_t k = 0; k < copies; ++k) static_cast<T*>(leaves[leaf_count + k])[i] = stack[0];
+        }
+    }
+};
+
+} // namespace trireme

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/accelerator.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace trireme {
+
+/// Memory of an accelerator that kernels of one stream may use as they like, one after the other.
+struct workspace {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+};
+
+/// What a kernel applies to every value before it writes it; a function of device/activation_functions.hpp fits.
+struct identity_function {
+    template<class T>
+    TRIREME_HOST_DEVICE static T value(T x) noexcept {
+        return x;
+    }
+    template<class T>
+    TRIREME_HOST_DEVICE static T slope(T, T) noexcept {
+        return T(1);
+    }
+};
+
+/// The kernel policy of accelerators: our own block programs, specialised on the known shapes, for any accelerator.
+///
+/// Unlike the policies of the host it is an object: it knows the stream to hand its work to and how many samples there
+/// are. Pointers that kernels take are to the accelerator's memory; samples lie one behind the other (so `Lanes` is 1:
+/// value i of sample n stands at [n * size + i]). Every kernel gives the same bits whenever it runs, on any stream.
+/// A policy of an accelerator with libraries derives from this one and replaces what its libraries do better.
+template<accelerator_stream Stream>
+class block_kernels {
+public:
+    using stream = Stream;
+    static constexpr char const* name = "blocks";
+    template<class T>
+    static constexpr std::size_t lanes = 1;
+
+    block_kernels(Stream& queue, std::size_t samples, workspace scratch) noexcept
+        : queue_(&queue), samples_(samples), scratch_(scratch) {}
+
+    Stream& queue() const noexcept { return *queue_; }
+    std::size_t samples() const noexcept { return samples_; }
+    workspace const& scratch() const noexcept { return scratch_; }
+
+    /// f(i) for all i in [0, n). F is a struct with a name at namespace scope.
+    template<class F>
+    void each(std::size_t n, F f) const {
+        index_program<F> const program{f, n};
+        if (n != 0) queue_->launch(program, program.blocks());
+    }
+
+private:
+    Stream* queue_;
+    std::size_t samples_;
+    workspace scratch_;
+};
+
+template<class Stream>
+block_kernels<Stream> blocks_of_(block_kernels<Stream> const&); // declared only: finds the base of a derived policy
+
+/// A policy whose kernels run on an accelerator.
+template<class K>
+concept accelerator_kernels = requires(K const& k) {
+    trireme::blocks_of_(k);
+};
+
+/// The same kernels, applying `Function` where the layer that is computed ends: forward writes Function::value(y);
+/// backward_input multiplies what it writes, the gradient by its input x, by Function::slope(x, x), for its input is
+/// what the function gave (`input`: that x). A layer's kernels say that they can by overloading on this type.
+template<class Kernels, class Function, class T>
+class with_function : public Kernels {
+public:
+    using function = Function;
+    explicit with_function(Kernels const& k, T const* input = nullptr) noexcept : Kernels(k), input_(input) {}
+
+    T const* input() const noexcept { return input_; }
+    Kernels const& without() const noexcept { return *this; }
+
+private:
+    T const* input_;
+};
+
+} // namespace trireme

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/blocks/support.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme {
+
+/// The losses of many samples, added, and how many of them were told right.
+struct sample_score {
+    double loss;
+    std::uint64_t correct;
+};
+
+} // namespace trireme
+
+namespace trireme::blocks {
+
+template<class T>
+struct pixel_value {
+    std::uint8_t const* pixels;
+    T* x;
+    accumulate_t<T> scale;
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        x[i] = static_cast<T>(static_cast<accumulate_t<T>>(pixels[i]) * scale);
+    }
+};
+
+template<class T>
+struct value_sum {
+    T* sum;
+    T const* term;
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) + static_cast<accumulate_t<T>>(term[i]));
+    }
+};
+
+/// One block: every thread adds every 256th sample, and then half of the threads the sums of the other half.
+template<class T>
+struct score_sum {
+    static constexpr u32 threads = 256;
+    static constexpr int halvings = 8;
+    static_assert(1u << halvings == threads);
+    struct shared {
+        sample_score part[threads];
+    };
+    using own = nothing_kept;
+
+    T const* loss;
+    int const* correct;
+    u32 const* count;
+    sample_score* sum;
+
+    TRIREME_HOST_DEVICE int phases() const { return 1 + halvings; }
+    TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
+        if (k == 0) {
+            sample_score part{0, 0};
+            for (u32 i = at.thread, n = *count; i < n; i += threads) {
+                part.loss += static_cast<double>(static_cast<accumulate_t<T>>(loss[i]));
+                if (correct != nullptr) part.correct += static_cast<std::uint64_t>(correct[i]);
+            }
+            s.part[at.thread] = part;
+            return;
+        }
+        u32 const half = threads >> k;
+        if (at.thread >= half) return;
+        s.part[at.thread].loss += s.part[at.thread + half].loss;
+        s.part[at.thread].correct += s.part[at.thread + half].correct;
+        if (half == 1) {
+            sum->loss += s.part[0].loss;
+            sum->correct += s.part[0].correct;
+        }
+    }
+};
+
+} // namespace trireme::blocks
+
+namespace trireme {
+
+/// x = scale * pixel, n values per sample.
+template<class Stream, class T>
+void convert_pixels(block_kernels<Stream> const& k, std::uint8_t const* pixels, T scale, T* x, std::size_t n) {
+    k.each(n * k.samples(), blocks::pixel_value<T>{pixels, x, static_cast<accumulate_t<T>>(scale)});
+}
+
+/// Adds the scores of the first *count samples to *sum, in double and in an order that *count alone decides. `correct`
+/// may be null.
+template<class Stream, class T>
+void add_scores(block_kernels<Stream> const& k, T const* loss, int const* correct, std::uint32_t const* count,
+                sample_score* sum) {
+    k.queue().launch(blocks::score_sum<T>{loss, correct, count, sum}, 1);
+}
+
+/// sum += term, n values, whatever the number of samples.
+template<class Stream, class T>
+void add_into(block_kernels<Stream> const& k, T* sum, T const* term, std::size_t n) {
+    k.each(n, blocks::value_sum<T>{sum, term});
+}
+
+} // namespace trireme

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/blocks/support.hpp>
+#include <trireme/device/cuda/kernels/cublaslt.hpp>
+#include <trireme/device/cuda/kernels/cudnn.hpp>
+#include <trireme/device/cuda/queue.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace trireme::cuda_runtime {
+
+/// The libraries of one device, for one thread. Each is opened when it is first needed, which takes a second or so and
+/// device memory: never in a capture, so whoever captures a step has to take it once without.
+class libraries {
+public:
+    explicit libraries(int device) : device_(device) {}
+
+    cuda_runtime::cublaslt& cublaslt() {
+        if (cublaslt_ == nullptr) cublaslt_ = std::make_unique<cuda_runtime::cublaslt>(device_);
+        return *cublaslt_;
+    }
+    cuda_runtime::cudnn& cudnn() {
+        if (cudnn_ == nullptr) cudnn_ = std::make_unique<cuda_runtime::cudnn>(device_);
+        return *cudnn_;
+    }
+
+private:
+    int device_;
+    std::unique_ptr<cuda_runtime::cublaslt> cublaslt_;
+    std::unique_ptr<cuda_runtime::cudnn> cudnn_;
+};
+
+/// y = Function(y + b), for Channels planes of Pixels values per sample.
+template<class Function, std::size_t Channels, std::size_t Pixels, class T>
+struct bias_and_function {
+    T const* b;
+    T* y;
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        using number = accumulate_t<T>;
+        y[i] =
+            static_cast<T>(Function::value(static_cast<number>(y[i]) + static_cast<number>(b[i / Pixels % Channels])));
+    }
+};
+
+/// db += dy, summed over samples and pixels. A block adds up one channel, or 32 whose values lie side by side; each
+/// thread a part, and then half of the threads what the other half has.
+template<std::size_t Channels, std::size_t Pixels, class T>
+struct bias_gradient {
+    using number = accumulate_t<T>;
+    static constexpr std::uint32_t columns = Pixels == 1 ? 32 : 1, rows = Pixels == 1 ? 8 : 512;
+    static constexpr std::uint32_t threads = columns * rows;
+    static constexpr int halvings = Pixels == 1 ? 3 : 9;
+    static_assert(1u << halvings == rows);
+    static constexpr int phase_count = 1 + halvings;
+    struct shared {
+        number part[threads];
+    };
+    using own = nothing_kept;
+
+    T const* dy;
+    T* db;
+    std::size_t samples;
+
+    static constexpr std::uint32_t blocks() noexcept {
+        return static_cast<std::uint32_t>((Channels + columns - 1) / columns);
+    }
+    TRIREME_HOST_DEVICE int phases() const { return phase_count; }
+    TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
+        std::size_t const channel = std::size_t{at.block} * columns + at.thread % columns;
+        std::uint32_t const row = at.thread / columns, left = rows >> k;
+        if (channel >= Channels) return;
+        if (k == 0) {
+            number part = 0;
+            for (std::size_t i = row; i < samples * Pixels; i += rows)
+                part += static_cast<number>(dy[(i / Pixels * Channels + channel) * Pixels + i % Pixels]);
+            s.part[at.thread] = part;
+            return;
+        }
+        if (row >= left) return;
+        number const sum = s.part[at.thread] + s.part[at.thread + left * columns];
+        s.part[at.thread] = sum;
+        if (left == 1) db[channel] = static_cast<T>(static_cast<number>(db[channel]) + sum);
+    }
+};
+
+// From which size on a library is worth its price: its launches, and functions that are not part of its kernels.
+// Estimates, not measured yet.
+
+/// Most weights of a convolution that a block keeps in its shared memory, beside an image.
+inline constexpr std::size_t most_weights_of_blocks = 16384;
+template<class G>
+inline constexpr bool convolution_for_library =
+    G::channels* G::kernel* G::kernel* G::out_channels > most_weights_of_blocks;
+
+/// Fewest weights of a matrix for which cuBLASLt has kernels that fill the GPU.
+inline constexpr std::size_t fewest_weights_of_cublaslt = 65536;
+template<class G>
+inline constexpr bool matrix_for_library = G::inputs* G::outputs >= fewest_weights_of_cublaslt;
+
+} // namespace trireme::cuda_runtime
+
+namespace trireme {
+
+/// Kernels of a GPU that may come from cuBLASLt and cuDNN: where they are faster, or wherever they exist.
+template<bool Everywhere>
+class kernels_with_libraries : public block_kernels<cuda_runtime::stream> {
+public:
+    static constexpr char const* name = Everywhere ? "cuda libraries" : "cuda";
+    static constexpr bool everywhere = Everywhere;
+
+    kernels_with_libraries(stream& queue, std::size_t samples, workspace scratch,
+                           cuda_runtime::libraries& opened) noexcept
+        : block_kernels(queue, samples, scratch), opened_(&opened) {}
+
+    cuda_runtime::libraries& libraries() const noexcept { return *opened_; }
+    block_kernels const& blocks() const noexcept { return *this; }
+
+private:
+    cuda_runtime::libraries* opened_;
+};
+
+/// The default: libraries for what is large, block programs for what is small.
+using cuda_kernels = kernels_with_libraries<false>;
+
+/// Libraries for every layer that they know. Slower on small networks; to compare with.
+using cuda_library_kernels = kernels_with_libraries<true>;
+
+/// No library at all: the block programs that any accelerator runs.
+class cuda_block_kernels : public block_kernels<cuda_runtime::stream> {
+public:
+    cuda_block_kernels(stream& queue, std::size_t samples, workspace scratch, cuda_runtime::libraries&) noexcept
+        : block_kernels(queue, samples, scratch) {}
+};
+
+} // namespace trireme
+
+namespace trireme::cuda_runtime {
+
+/// The block programs of a policy, with the same function to apply.
+template<bool Everywhere, class F, class T>
+with_function<block_kernels<stream>, F, T>
+blocks_of(with_function<kernels_with_libraries<Everywhere>, F, T> const& k) noexcept {
+    return with_function<block_kernels<stream>, F, T>(k.blocks(), k.input());
+}
+
+/// y = F(y + b): `Channels` planes of `Pixels` values per sample.
+template<class F, std::size_t Channels, std::size_t Pixels, class T>
+void add_bias(block_kernels<stream> const& k, T const* b, T* y) {
+    k.each(k.samples() * Channels * Pixels, bias_and_function<F, Channels, Pixels, T>{b, y});
+}
+
+/// db += dy, summed over samples and pixels.
+template<std::size_t Channels, std::size_t Pixels, class T>
+void add_bias_gradient(block_kernels<stream> const& k, T const* dy, T* db) {
+    bias_gradient<Channels, Pixels, T> const program{dy, db, k.samples()};
+    k.queue().launch(program, program.blocks());
+}
+
+} // namespace trireme::cuda_runtime

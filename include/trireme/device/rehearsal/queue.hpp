@@ -1,0 +1,325 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/accelerator.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace trireme::rehearsal_runtime {
+
+/// When work is done. `late`: only what an event that is asked for needs, and of that the youngest first. `eager`: at
+/// once. `shuffled`: anything that may run, by lot.
+enum class timing { late, eager, shuffled };
+
+/// A piece of work, and what has to be done before it.
+struct task {
+    std::function<void()> work;
+    std::vector<std::shared_ptr<task>> before;
+    bool done = false;
+    std::uint64_t seen = 0; ///< by which search
+
+    bool ready() const noexcept {
+        return std::all_of(before.begin(), before.end(), [](auto const& t) { return t->done; });
+    }
+};
+using task_ptr = std::shared_ptr<task>;
+
+/// All work that has been handed over and not been done. One thread uses it: accelerators are driven by one.
+class stage {
+public:
+    static stage& here() {
+        static stage the_only;
+        return the_only;
+    }
+
+    /// How to play from now on. Work that is waiting stays.
+    void play(timing when, std::uint64_t seed = 0) {
+        timing_ = when;
+        random_.seed(seed);
+    }
+
+    /// A number below n, by lot.
+    std::size_t lot(std::size_t n) noexcept { return static_cast<std::size_t>(random_() % n); }
+
+    /// So that a test can see that it would notice a missing wait: the n-th wait that is noted in a capture from now
+    /// on, counted from 0, is left out. Waits for what the stream comes after anyway do not count.
+    void forget(std::uint64_t n) noexcept {
+        forgotten_ = n;
+        waits_ = 0;
+    }
+    void forget_nothing() noexcept { forget(~std::uint64_t{0}); }
+    bool heeds_wait() noexcept { return waits_++ != forgotten_; }
+    std::uint64_t waits() const noexcept { return waits_; }
+
+    /// Forgets all work, and the error; for tests that have provoked one.
+    void clear() noexcept {
+        waiting_.clear();
+        failure_ = nullptr;
+        stalled = false;
+    }
+
+    void post(task_ptr const& t) {
+        waiting_.push_back(t);
+        if (timing_ == timing::eager && !stalled) perform(*t);
+    }
+
+    /// One poll for `t`: does some work; true if `t` is done. Throws what a piece of work has thrown.
+    bool poll(task_ptr const& t) {
+        if (failure_ != nullptr) std::rethrow_exception(failure_);
+        if (t == nullptr || t->done) return true;
+        if (stalled) return false;
+        if (timing_ == timing::shuffled && lot(2) == 0)
+            perform(*any_ready());
+        else
+            perform(*needed_for(t));
+        if (failure_ != nullptr) std::rethrow_exception(failure_);
+        return t->done;
+    }
+
+    bool stalled = false; ///< nothing is done any more: for tests of deadlines
+
+private:
+    void perform(task& t) {
+        try {
+            if (t.work) t.work();
+        } catch (...) {
+            failure_ = std::current_exception();
+        }
+        t.done = true;
+        t.work = nullptr;
+        t.before.clear(); // or chains would be freed recursively
+        std::erase_if(waiting_, [](auto const& w) { return w->done; });
+    }
+
+    task_ptr any_ready() {
+        std::vector<task_ptr> ready;
+        for (auto const& w : waiting_)
+            if (w->ready()) ready.push_back(w);
+        return ready[lot(ready.size())];
+    }
+
+    task_ptr needed_for(task_ptr const& goal) {
+        ++search_;
+        std::vector<task_ptr> needed{goal};
+        std::vector<task*> ready;
+        goal->seen = search_;
+        for (std::size_t i = 0; i < needed.size(); ++i) {
+            auto const t = needed[i];
+            if (t->ready()) ready.push_back(t.get());
+            for (auto const& b : t->before)
+                if (!b->done && b->seen != search_) {
+                    b->seen = search_;
+                    needed.push_back(b);
+                }
+        }
+        auto const* const chosen = timing_ == timing::shuffled ? ready[lot(ready.size())] : nullptr;
+        for (auto w = waiting_.rbegin();; ++w) // from the youngest
+            if (chosen == nullptr ? (*w)->seen == search_ && (*w)->ready() : w->get() == chosen) return *w;
+    }
+
+    timing timing_ = timing::late;
+    std::uint64_t waits_ = 0, forgotten_ = ~std::uint64_t{0};
+    std::uint64_t search_ = 0;
+    std::mt19937_64 random_{0};
+    std::vector<task_ptr> waiting_; ///< in the order they came
+    std::exception_ptr failure_;
+};
+
+/// Runs a block program on the host: blocks, and within a phase threads, in an order by lot. What is undefined on a
+/// GPU begins as a pattern that shows.
+template<block_program P>
+void perform_program(P const& program, std::uint32_t blocks) {
+    static_assert(P::threads <= most_threads_of_block && sizeof(typename P::shared) <= most_shared_bytes);
+    auto const by_lot = [](std::vector<std::uint32_t>& order) {
+        auto& s = stage::here();
+        std::size_t const n = order.size(), turn = s.lot(n), reverse = s.lot(2);
+        std::iota(order.begin(), order.end(), 0u);
+        std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(turn), order.end());
+        if (reverse != 0) std::reverse(order.begin(), order.end());
+        std::swap(order[s.lot(n)], order[s.lot(n)]);
+    };
+    auto const shared = std::make_unique<typename P::shared>();
+    std::vector<typename P::own> own(P::threads);
+    std::vector<std::uint32_t> block_order(blocks), thread_order(P::threads);
+    by_lot(block_order);
+    for (auto const block : block_order) {
+        constexpr int undefined = 0xff; // a NaN, in every type of floating-point number
+        std::memset(static_cast<void*>(shared.get()), undefined, sizeof *shared);
+        std::memset(static_cast<void*>(own.data()), undefined, own.size() * sizeof own[0]);
+        for (int k = 0; k < program.phases(); ++k) {
+            by_lot(thread_order);
+            for (auto const thread : thread_order) program.phase(k, {block, blocks, thread}, *shared, own[thread]);
+        }
+    }
+}
+
+/// What streams have noted down instead of doing it.
+struct recording {
+    std::vector<task_ptr> tasks;
+    task_ptr end;
+    bool closed = false;
+};
+
+class event {
+public:
+    explicit event(int = 0) {}
+    bool reached() {
+        if (in_ != nullptr) throw std::logic_error("an event of a capture was asked for: it never happens");
+        return stage::here().poll(at_);
+    }
+
+private:
+    friend class stream;
+    task_ptr at_;
+    std::shared_ptr<recording> in_;
+};
+
+class graph {
+public:
+    graph() = default;
+    std::size_t nodes() const noexcept { return noted_ == nullptr ? 0 : noted_->tasks.size(); }
+
+private:
+    friend class stream;
+    std::shared_ptr<recording> noted_;
+    task_ptr last_; ///< the end of the last launch: a graph does not run beside itself
+};
+
+/// A stream of the host that plays a GPU's. Mistakes that CUDA reports as errors are std::logic_error.
+class stream {
+public:
+    using event = rehearsal_runtime::event;
+    using graph = rehearsal_runtime::graph;
+
+    explicit stream(int device) : device_(device) {}
+    int device() const noexcept { return device_; }
+
+    void copy(void* to, void const* from, std::size_t bytes) {
+        enqueue([=] {
+            if (bytes != 0) std::memcpy(to, from, bytes);
+        });
+    }
+    void zero(void* to, std::size_t bytes) {
+        enqueue([=] {
+            if (bytes != 0) std::memset(to, 0, bytes);
+        });
+    }
+    template<block_program P>
+    void launch(P const& program, std::uint32_t blocks) {
+        if (blocks == 0) throw std::logic_error("a program was launched with no block");
+        enqueue([=] { perform_program(program, blocks); });
+    }
+
+    void record(event& e) {
+        if (noting() && tail_noted_ == nullptr) enqueue({});
+        e.at_ = noting() ? tail_noted_ : tail_;
+        e.in_ = recording_;
+    }
+    void wait(event const& e) {
+        if (e.in_ == nullptr) {
+            if (noting()) throw std::logic_error("a stream in capture waited for an event from outside");
+            if (e.at_ != nullptr && !e.at_->done) enqueue({}, e.at_);
+            return;
+        }
+        if (e.in_->closed) throw std::logic_error("a stream waited for an event of a capture that has ended");
+        if (noting() && recording_ != e.in_) throw std::logic_error("two captures cannot be joined by an event");
+        if (!noting()) {
+            recording_ = e.in_;
+            tail_noted_ = nullptr;
+        }
+        if (comes_after(tail_noted_, e.at_)) return;
+        if (tail_noted_ != nullptr && !stage::here().heeds_wait()) return;
+        enqueue({}, e.at_);
+    }
+
+    void begin_capture() {
+        if (noting()) throw std::logic_error("a stream in capture began another");
+        recording_ = std::make_shared<recording>();
+        tail_noted_ = nullptr;
+    }
+    graph end_capture() {
+        if (!noting()) throw std::logic_error("a capture was ended that had not been begun");
+        std::vector<task_ptr> joined;
+        if (tail_noted_ != nullptr) joined.push_back(tail_noted_);
+        for (std::size_t i = 0; i < joined.size(); ++i)
+            for (auto const& b : std::vector<task_ptr>(joined[i]->before))
+                if (std::find(joined.begin(), joined.end(), b) == joined.end()) joined.push_back(b);
+        if (joined.size() != recording_->tasks.size())
+            throw std::logic_error("a capture ended with work of another stream that was not waited for");
+        recording_->closed = true;
+        recording_->end = tail_noted_;
+        graph g;
+        g.noted_ = std::exchange(recording_, nullptr);
+        return g;
+    }
+
+    void launch(graph& g) {
+        if (noting()) throw std::logic_error("a graph was launched in a capture");
+        if (g.nodes() == 0) return;
+        std::vector<task_ptr> copies;
+        for (auto const& noted : g.noted_->tasks) {
+            auto t = std::make_shared<task>();
+            t->work = noted->work;
+            for (auto const& b : noted->before) {
+                auto const at = std::find(g.noted_->tasks.begin(), g.noted_->tasks.end(), b);
+                t->before.push_back(copies[static_cast<std::size_t>(at - g.noted_->tasks.begin())]);
+            }
+            if (noted->before.empty())
+                for (auto const& first : {tail_, g.last_})
+                    if (first != nullptr && !first->done) t->before.push_back(first);
+            copies.push_back(std::move(t));
+        }
+        // every noted task is before the last one, so the last one is the end of the launch
+        auto const end = std::find(g.noted_->tasks.begin(), g.noted_->tasks.end(), g.noted_->end);
+        tail_ = g.last_ = copies[static_cast<std::size_t>(end - g.noted_->tasks.begin())];
+        for (auto const& t : copies) stage::here().post(t);
+    }
+
+private:
+    static bool comes_after(task_ptr const& late, task_ptr const& early) {
+        std::vector<task const*> seen;
+        if (late != nullptr) seen.push_back(late.get());
+        for (std::size_t i = 0; i < seen.size(); ++i) {
+            if (seen[i] == early.get()) return true;
+            for (auto const& b : seen[i]->before)
+                if (std::find(seen.begin(), seen.end(), b.get()) == seen.end()) seen.push_back(b.get());
+        }
+        return false;
+    }
+
+    bool noting() noexcept {
+        if (recording_ != nullptr && recording_->closed) recording_ = nullptr;
+        return recording_ != nullptr;
+    }
+
+    void enqueue(std::function<void()> work, task_ptr const& after = nullptr) {
+        auto t = std::make_shared<task>();
+        t->work = std::move(work);
+        auto& tail = noting() ? tail_noted_ : tail_;
+        if (tail != nullptr && !tail->done) t->before.push_back(tail);
+        if (after != nullptr) t->before.push_back(after);
+        tail = t;
+        if (noting())
+            recording_->tasks.push_back(std::move(t));
+        else
+            stage::here().post(t);
+    }
+
+    int device_;
+    task_ptr tail_, tail_noted_;
+    std::shared_ptr<recording> recording_;
+};
+
+} // namespace trireme::rehearsal_runtime

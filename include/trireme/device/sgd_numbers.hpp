@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+namespace trireme {
+
+/// What an SGD update needs beside its arrays. Kernels of the host take it by value; those of an accelerator by its
+/// address in the accelerator's memory, because their calls are recorded once and the numbers change from step to step.
+template<class T>
+struct sgd_numbers {
+    T rate = 0;
+    T decay = 0;
+    T momentum = 0;
+};
+
+} // namespace trireme

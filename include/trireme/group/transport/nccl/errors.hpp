@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/device/cuda/errors.hpp>
+
+#include <nccl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#if NCCL_VERSION_CODE < 21800
+#error "trireme/group/transport/nccl needs NCCL 2.18 or newer: communicators that do not block, and ncclCommSplit"
+#endif
+
+namespace trireme::nccl_runtime {
+
+inline constexpr int oldest_version = 21800;
+
+inline std::string version_text(int code) {
+    return std::to_string(code / 10000) + "." + std::to_string(code % 10000 / 100) + "." + std::to_string(code % 100);
+}
+
+inline std::string seconds_text(std::chrono::duration<double> span) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", span.count());
+    return text;
+}
+
+constexpr char const* name_of(ncclResult_t status) noexcept {
+    switch (status) {
+    case ncclSuccess:
+        return "ncclSuccess";
+    case ncclUnhandledCudaError:
+        return "ncclUnhandledCudaError";
+    case ncclSystemError:
+        return "ncclSystemError";
+    case ncclInternalError:
+        return "ncclInternalError";
+    case ncclInvalidArgument:
+        return "ncclInvalidArgument";
+    case ncclInvalidUsage:
+        return "ncclInvalidUsage";
+    case ncclRemoteError:
+        return "ncclRemoteError";
+    case ncclInProgress:
+        return "ncclInProgress";
+    default:
+        return "an unknown status";
+    }
+}
+
+/// What is wrong, for people. NCCL says more only in its log.
+TRIREME_COLD inline std::string failure(char const* call, int rank, std::string const& operation, ncclResult_t status,
+                                        std::string const& said) {
+    std::string text = std::string(call) + " on rank " + std::to_string(rank) + " for " + operation + ": " +
+                       name_of(status) + " (" + ncclGetErrorString(status) + ")";
+    if (!said.empty()) text += ": " + said;
+    if (said.find("Duplicate GPU") != std::string::npos)
+        return text + "; NCCL takes each GPU once: give every rank a GPU of its own, or let ranks of one process share "
+                      "one with transport<peer> and the option share_devices";
+    if (status == ncclRemoteError || status == ncclSystemError)
+        text += "; look whether the process of another rank has ended, and at the network";
+    return text + "; run with NCCL_DEBUG=INFO to see what NCCL was doing";
+}
+
+/// What the making of a group is called in messages.
+struct meeting_of {
+    int ranks;
+    std::string text() const { return "a group of " + std::to_string(ranks) + " ranks"; }
+};
+
+/// The last thing that NCCL has complained of; may be about something else.
+inline std::string last_words(ncclComm_t comm) {
+    auto const* const text = ncclGetLastError(comm);
+    return text == nullptr ? "" : text;
+}
+
+template<class Operation>
+TRIREME_COLD [[noreturn]] void fail(ncclResult_t status, char const* call, int rank, Operation const& operation,
+                                    ncclComm_t comm = nullptr) {
+    cuda_runtime::forget_last_error();
+    throw accelerator_error(failure(call, rank, cuda_runtime::text_of(operation), status, last_words(comm)));
+}
+
+/// Throws accelerator_error unless a call has succeeded, or goes on.
+template<class Operation>
+void check(ncclResult_t status, char const* call, int rank, Operation const& operation, ncclComm_t comm = nullptr) {
+    if (status != ncclSuccess && status != ncclInProgress) fail(status, call, rank, operation, comm);
+}
+
+/// Throws usage_error if the library that the program has been started with is too old.
+inline void require_version() {
+    int version = 0;
+    check(ncclGetVersion(&version), "ncclGetVersion", 0, "the version of NCCL");
+    if (version < oldest_version)
+        throw usage_error("transport<nccl> needs NCCL " + version_text(oldest_version) +
+                          " or newer, whose communicators do not block, and this program was started with NCCL " +
+                          version_text(version) + ": install a newer libnccl2, or look at LD_LIBRARY_PATH");
+}
+
+/// Calls f on a thread of its own, and waits for it until the deadline. False: it is still at it, and is left behind,
+/// so f owns all that it touches. For calls of NCCL that may not come back: some wait for peers that are no more, also
+/// on communicators that are said not to block. What f throws is thrown here.
+template<class F>
+bool finishes_within(deadline const& limit, F f) {
+    struct meeting {
+        std::mutex guard;
+        std::condition_variable told;
+        bool over = false;
+        std::exception_ptr thrown;
+    };
+    auto const shared = std::make_shared<meeting>();
+    std::thread([shared, f = std::move(f)]() mutable {
+        std::exception_ptr thrown;
+        try {
+            f();
+        } catch (...) {
+            thrown = std::current_exception();
+        }
+        std::lock_guard const lock(shared->guard);
+        shared->thrown = thrown;
+        shared->over = true;
+        shared->told.notify_all();
+    }).detach();
+    std::unique_lock lock(shared->guard);
+    if (!shared->told.wait_until(lock, limit.at(), [&] { return shared->over; })) return false;
+    if (shared->thrown != nullptr) std::rethrow_exception(shared->thrown);
+    return true;
+}
+
+/// How long an abort may take before it is left behind: less than the deadline, which has passed once already.
+inline std::chrono::duration<double> abort_span(std::chrono::duration<double> limit) {
+    return std::min<std::chrono::duration<double>>(limit, std::chrono::seconds(3));
+}
+
+} // namespace trireme::nccl_runtime

@@ -1,0 +1,356 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/bf16.hpp>
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/group/transport/nccl/communicator.hpp>
+#include <trireme/group/transport/nccl/errors.hpp>
+#include <trireme/group/transport/nccl/id_file.hpp>
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+/// What a group is doing, for messages: "all_reduce 2 (ring, 4096 bytes)".
+struct nccl_operation {
+    char const* name = "nothing yet";
+    char const* strategy = "";
+    std::size_t number = 0; ///< of the reduction
+    bytes_t bytes = 0;
+
+    std::string text() const {
+        if (*strategy == 0) return name;
+        return std::string(name) + " " + std::to_string(number) + " (" + strategy + ", " + std::to_string(bytes) +
+               " bytes)";
+    }
+};
+
+/// A call of NCCL within a group of calls; `local` says which of the process's communicators it is on.
+struct nccl_call {
+    enum class kind : int { send, receive, all_reduce };
+    kind what = kind::send;
+    int local = 0;
+    int peer = 0;
+    ncclDataType_t dtype = ncclUint8;
+    void* data = nullptr; ///< of the device; all-reduce is in place, a sum
+    std::size_t count = 0;
+    cudaStream_t stream = nullptr;
+};
+
+template<class T>
+constexpr ncclDataType_t nccl_dtype() {
+    if constexpr (std::is_same_v<T, float>)
+        return ncclFloat32;
+    else if constexpr (std::is_same_v<T, double>)
+        return ncclFloat64;
+    else if constexpr (std::is_same_v<T, bf16>)
+        return ncclBfloat16;
+    else if constexpr (std::is_same_v<T, std::int32_t>)
+        return ncclInt32;
+    else {
+        static_assert(std::is_same_v<T, std::uint64_t>, "NCCL adds float, double, bf16, int32_t and uint64_t");
+        return ncclUint64;
+    }
+}
+
+/// The ranks of one process in a group of accelerators that NCCL joins, of this process alone or of several. Processes
+/// have as many ranks each, in order; one thread drives all of a process. Every rank needs a GPU of its own: rank r is
+/// device r modulo those that the process sees.
+///
+/// Nothing here waits without the deadline. What goes wrong gives the whole group up (`abandon`), since NCCL cannot go
+/// on without any of its ranks.
+template<accelerator Device>
+class nccl_group {
+public:
+    using span_of_time = nccl_runtime::span_of_time;
+
+    /// `who.world` ranks in `who.count` processes. Throws usage_error for numbers that do not fit together or with
+    /// those of another process, or GPUs that are not there; deadline_error if others do not come.
+    nccl_group(nccl_runtime::attendance who, bool share_devices) : who_(std::move(who)) {
+        check_numbers();
+        nccl_runtime::require_version();
+        int const present = Device::count(), local = who_.world / who_.count;
+        if (local > present) refuse_number(local, present, share_devices);
+        first_ = local * who_.index;
+        for (int i = 0; i < local; ++i) device_.push_back((first_ + i) % present);
+        make();
+    }
+    nccl_group(nccl_group const&) = delete;
+    nccl_group& operator=(nccl_group const&) = delete;
+    ~nccl_group() { nccl_runtime::close_all(released(), who_.limit); }
+
+    int size() const noexcept { return who_.world; }
+    int processes() const noexcept { return who_.count; }
+    int first_rank() const noexcept { return first_; }
+    int local_ranks() const noexcept { return static_cast<int>(device_.size()); }
+    int device_of(int local) const noexcept { return device_[static_cast<std::size_t>(local)]; }
+    nccl_communicator& at(int local) noexcept { return all_[static_cast<std::size_t>(local)]; }
+
+    /// Hands calls over, as one group: none waits for another of them. May be captured. The first time connections are
+    /// made, which waits for peers: let that be outside a capture, so that it can fail by itself.
+    void run(std::span<nccl_call const> calls, nccl_operation const& operation, bool first_time) {
+        last_ = operation;
+        if (calls.empty()) return;
+        require_alive();
+        try {
+            if (!first_time) {
+                post(handles_, calls, first_, operation);
+            } else {
+                auto owned = std::vector<nccl_call>(calls.begin(), calls.end());
+                if (!nccl_runtime::finishes_within(deadline::in(who_.limit),
+                                                   [owned, handles = handles_, rank = first_, operation] {
+                                                       post(handles, owned, rank, operation);
+                                                   }))
+                    late("the others did not connect");
+            }
+        } catch (accelerator_error const&) {
+            abandon();
+            throw;
+        }
+        settle();
+    }
+
+    /// Waits until NCCL has put the calls of `run` on their streams; not for what they do there.
+    void settle() {
+        auto const limit = deadline::in(who_.limit);
+        for (std::uint64_t turn = 0;; ++turn) {
+            bool busy = false;
+            for (auto const& c : all_) busy = busy || state(c) == ncclInProgress;
+            if (!busy) return check();
+            if (turn < 1024) continue;
+            if (limit.passed()) late("NCCL did not take it");
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+    }
+
+    /// Throws accelerator_error if anything has gone wrong on any of the process's ranks, and gives the group up. For
+    /// the loops of whoever waits for a stream.
+    void check() {
+        for (auto const& c : all_) {
+            auto const status = state(c);
+            if (status == ncclSuccess || status == ncclInProgress) continue;
+            auto const text =
+                nccl_runtime::failure("NCCL", c.rank(), last_.text(), status, nccl_runtime::last_words(c.handle()));
+            abandon();
+            throw accelerator_error(text);
+        }
+    }
+
+    /// Aborts all communicators of the process: their kernels end, and so do their peers', with an error. Returns
+    /// within seconds whether or not NCCL does.
+    void abandon() noexcept { nccl_runtime::abort_all(released(), who_.limit); }
+
+    /// Communicators of the ranks that give the same colour, for the axes of a mesh: one per local rank.
+    std::vector<nccl_communicator> split(std::span<int const> colors, std::span<int const> keys) {
+        require_alive();
+        return nccl_communicator::split_all(all_, colors, keys);
+    }
+
+    nccl_operation const& last() const noexcept { return last_; }
+
+private:
+    static ncclResult_t state(nccl_communicator const& c) noexcept {
+        return c ? nccl_runtime::state_of(c.handle()) : ncclSuccess;
+    }
+
+    std::vector<ncclComm_t> released() noexcept {
+        std::vector<ncclComm_t> comms;
+        for (auto& c : all_)
+            if (auto* const comm = c.release(); comm != nullptr) comms.push_back(comm);
+        return comms;
+    }
+
+    static void post(std::vector<ncclComm_t> const& comms, std::span<nccl_call const> calls, int first_rank,
+                     nccl_operation const& operation) {
+        using nccl_runtime::check;
+        check(ncclGroupStart(), "ncclGroupStart", first_rank, operation);
+        auto status = ncclSuccess;
+        char const* name = "";
+        int rank = first_rank;
+        ncclComm_t comm = nullptr;
+        for (auto const& c : calls) {
+            comm = comms[static_cast<std::size_t>(c.local)];
+            rank = first_rank + c.local;
+            if (c.what == nccl_call::kind::send) {
+                name = "ncclSend";
+                status = ncclSend(c.data, c.count, c.dtype, c.peer, comm, c.stream);
+            } else if (c.what == nccl_call::kind::receive) {
+                name = "ncclRecv";
+                status = ncclRecv(c.data, c.count, c.dtype, c.peer, comm, c.stream);
+            } else {
+                name = "ncclAllReduce";
+                status = ncclAllReduce(c.data, c.data, c.count, c.dtype, ncclSum, comm, c.stream);
+            }
+            if (status != ncclSuccess && status != ncclInProgress) break;
+        }
+        auto const ended = ncclGroupEnd(); // also after an error, or the thread would stay in the group
+        check(status, name, rank, operation, comm);
+        check(ended, "ncclGroupEnd", first_rank, operation, comm);
+    }
+
+    // ---- how a group comes to be ----
+
+    struct making {
+        ncclUniqueId id = {};
+        int world = 1;
+        int first = 0;
+        std::vector<int> devices;
+        std::vector<ncclComm_t> comms;
+        std::atomic<bool> posted{false};
+    };
+
+    void make() {
+        auto const m = std::make_shared<making>();
+        m->world = who_.world;
+        m->first = first_;
+        m->devices = device_;
+        m->comms.assign(device_.size(), nullptr);
+        if (who_.index == 0) nccl_runtime::check(ncclGetUniqueId(&m->id), "ncclGetUniqueId", first_, "the group's id");
+        using exchange_type = nccl_runtime::id_exchange<sizeof(ncclUniqueId)>;
+        std::optional<exchange_type> exchange; // its files stay until all ranks have met
+        if (who_.count > 1) {
+            exchange.emplace(who_);
+            typename exchange_type::id_type bytes;
+            if (who_.index == 0) {
+                std::memcpy(bytes.data(), &m->id, sizeof m->id);
+                exchange->give(bytes);
+            } else {
+                bytes = exchange->take();
+                std::memcpy(&m->id, bytes.data(), sizeof m->id);
+            }
+        }
+        auto const limit = deadline::in(who_.limit);
+        bool over = nccl_runtime::finishes_within(limit, [m] { begin(*m); });
+        auto status = ncclSuccess;
+        std::size_t failed = 0;
+        for (std::size_t i = 0; over && i < m->comms.size() && status == ncclSuccess; ++i) {
+            while ((status = nccl_runtime::state_of(m->comms[i])) == ncclInProgress && over) {
+                over = !limit.passed();
+                std::this_thread::sleep_for(std::chrono::microseconds(200));
+            }
+            failed = i;
+        }
+        if (!over || status != ncclSuccess) {
+            auto const words = nccl_runtime::last_words(nullptr);
+            std::vector<ncclComm_t> made;
+            if (m->posted.load())
+                for (auto* const comm : m->comms)
+                    if (comm != nullptr) made.push_back(comm);
+            nccl_runtime::abort_all(made, who_.limit);
+            if (!over) nobody_came();
+            throw accelerator_error(nccl_runtime::failure("ncclCommInitRankConfig", first_ + static_cast<int>(failed),
+                                                          nccl_runtime::meeting_of{who_.world}.text(), status, words));
+        }
+        for (auto* const comm : m->comms) {
+            all_.push_back(nccl_communicator::own(comm, who_.limit));
+            handles_.push_back(comm);
+        }
+    }
+
+    static void begin(making& m) {
+        using nccl_runtime::check;
+        nccl_runtime::meeting_of const what{m.world};
+        check(ncclGroupStart(), "ncclGroupStart", m.first, what);
+        auto status = ncclSuccess;
+        int rank = m.first;
+        for (std::size_t i = 0; i < m.comms.size(); ++i) {
+            rank = m.first + static_cast<int>(i);
+            if (cudaSetDevice(m.devices[i]) != cudaSuccess) { // of this thread, which is ours
+                status = ncclUnhandledCudaError;
+                break;
+            }
+            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+            config.blocking = 0;
+            status = ncclCommInitRankConfig(&m.comms[i], m.world, m.id, rank, &config);
+            if (status != ncclSuccess && status != ncclInProgress) break;
+        }
+        m.posted.store(true);
+        auto const ended = ncclGroupEnd();
+        check(status, "ncclCommInitRankConfig", rank, what);
+        check(ended, "ncclCommInitRankConfig", m.first, what);
+    }
+
+    std::string whom() const {
+        auto text = local_ranks() == 1
+                        ? "rank " + std::to_string(first_)
+                        : "ranks " + std::to_string(first_) + " to " + std::to_string(first_ + local_ranks() - 1);
+        return text + " of " + std::to_string(who_.world);
+    }
+
+    TRIREME_COLD [[noreturn]] void nobody_came() const {
+        auto const file = who_.count == 1 ? std::string() : ", id file " + who_.file;
+        throw deadline_error(first_, whom() + " did not meet the others in NCCL within the deadline of " +
+                                         nccl_runtime::seconds_text(who_.limit) + " s (process " +
+                                         std::to_string(who_.index) + " of " + std::to_string(who_.count) + file +
+                                         "); start all processes, look at NCCL_SOCKET_IFNAME and with NCCL_DEBUG=INFO "
+                                         "at what they say, or raise the option `deadline`");
+    }
+    TRIREME_COLD [[noreturn]] void late(char const* why) {
+        abandon();
+        throw deadline_error(first_, last_.text() + " on " + whom() + ": " + why + " within the deadline of " +
+                                         nccl_runtime::seconds_text(who_.limit) +
+                                         " s; look whether all processes still run, and with NCCL_DEBUG=INFO at what "
+                                         "they say");
+    }
+    void require_alive() const {
+        for (auto const& c : all_)
+            if (!c)
+                throw accelerator_error("rank " + std::to_string(first_) + ": the group of " +
+                                        std::to_string(who_.world) +
+                                        " ranks has been given up after an error; make a new one, in all processes");
+    }
+
+    void check_numbers() const {
+        auto const number = [](int n) { return std::to_string(n); };
+        if (who_.world < 1) throw usage_error("a group of " + number(who_.world) + " ranks: at least one is needed");
+        if (who_.count < 1 || who_.index < 0 || who_.index >= who_.count)
+            throw usage_error("process " + number(who_.index) + " of " + number(who_.count) +
+                              ": processes are counted from 0, and there is at least one");
+        if (who_.world % who_.count != 0)
+            throw usage_error(number(who_.world) + " devices over " + number(who_.count) +
+                              " processes: every process drives as many devices as any other; make the number of "
+                              "devices a multiple of that of processes");
+    }
+    TRIREME_COLD [[noreturn]] void refuse_number(int local, int present, bool share_devices) const {
+        std::string const name = Device::name;
+        auto const are = std::to_string(present) + (present == 1 ? " is" : " are") + " there";
+        if (share_devices)
+            throw usage_error(std::to_string(local) + " ranks of this process were to share devices of kind " + name +
+                              ", of which " + are +
+                              ": NCCL takes each device once; share_devices needs transport<peer>, or leave it out and "
+                              "use a smaller mesh");
+        throw usage_error("a mesh with " + std::to_string(local) + " devices of kind " + name +
+                          " in each process was asked for, and " + are +
+                          ": use a smaller mesh, spread it over more processes, or let ranks share a device with "
+                          "transport<peer> and the option share_devices");
+    }
+
+    nccl_runtime::attendance who_;
+    int first_ = 0;
+    std::vector<int> device_;
+    std::vector<nccl_communicator> all_;
+    std::vector<ncclComm_t> handles_; ///< of all_, for calls
+    nccl_operation last_;
+};
+
+} // namespace trireme

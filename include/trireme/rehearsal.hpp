@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+/// The rehearsal device: a GPU played on the host, for tests. `mesh<rehearsal, dp<N>>`.
+
+#include <trireme/device/blocks/activation.hpp>
+#include <trireme/device/blocks/conv2d.hpp>
+#include <trireme/device/blocks/linear.hpp>
+#include <trireme/device/blocks/pool2d.hpp>
+#include <trireme/device/blocks/samples.hpp>
+#include <trireme/device/blocks/sgd.hpp>
+#include <trireme/device/blocks/softmax_cross_entropy.hpp>
+#include <trireme/device/rehearsal/device.hpp>
+#include <trireme/trainer/stream_run.hpp>
+#include <trireme/trireme.hpp>

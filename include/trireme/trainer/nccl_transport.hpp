@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/on_streams/nccl.hpp>
+#include <trireme/group/transport/nccl/group.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/messages.hpp>
+#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/stream_transport.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+template<>
+inline constexpr bool is_transport<nccl> = true;
+
+/// The ranks of a trainer are spread over processes, and joined by NCCL. Strategies other than `native` give the bits
+/// that they give everywhere.
+///
+/// Graphs that hold its work have to be gone before it is: NCCL keeps what they use until then. For graphs NVIDIA
+/// recommends one GPU per process; here a process's GPUs share one graph, so that none is launched without the others.
+template<accelerator Device, class T>
+class nccl_transport {
+public:
+    using stream = typename Device::stream;
+
+    /// What a rank needs to receive in.
+    static constexpr bytes_t table_bytes(data_parallel_layout const& l, int rank, std::size_t elements,
+                                         std::size_t element_bytes) {
+        if (l.devices == 1) return 0;
+        if (l.reproducible()) {
+            auto const tree = tree_of(l, elements, element_bytes);
+            return tree.staging(rank) + tree.table();
+        }
+        return staging_of(l, rank, elements, element_bytes);
+    }
+
+    template<class Options>
+    nccl_transport(data_parallel_layout const& l, Options const& o)
+        : layout_(l),
+          group_(std::make_unique<nccl_group<Device>>(
+              nccl_runtime::attendance{o.processes.value.index, o.processes.value.count, l.devices,
+                                       o.processes.value.id_file, std::chrono::duration<double>(o.deadline)},
+              o.share_devices.value)) {}
+
+    int first_rank() const noexcept { return group_->first_rank(); }
+    int local_ranks() const noexcept { return group_->local_ranks(); }
+    int device_of(int local) const noexcept { return group_->device_of(local); }
+
+    void prepare(std::vector<T*> const& gradients, std::size_t elements) {
+        if (layout_.devices == 1) return;
+        std::vector<void*> staging, tables;
+        auto const tree = tree_of(layout_, elements, sizeof(T));
+        for (int i = 0; i < local_ranks(); ++i) {
+            int const rank = first_rank() + i;
+            auto const bytes =
+                layout_.reproducible() ? tree.staging(rank) : staging_of(layout_, rank, elements, sizeof(T));
+            staging_.emplace_back(device_of(i), bytes, "messages of the collectives");
+            staging.push_back(staging_.back().data());
+            if (!layout_.reproducible()) continue;
+            staging_.emplace_back(device_of(i), tree.table(), "tables of the collectives");
+            tables.push_back(staging_.back().data());
+        }
+        if (layout_.reproducible()) {
+            made_.push_back(std::make_unique<collective_type>(*group_, tree, gradients, staging, tables));
+            return;
+        }
+        for (std::size_t i = 0; i < layout_.reductions(); ++i) {
+            auto const part = layout_.reduced_by(i, elements);
+            if (layout_.strategy_of(i).is<native>()) {
+                std::vector<T*> data;
+                for (auto* const g : gradients) data.push_back(g + part.begin);
+                made_.push_back(std::make_unique<collective_type>(*group_, native{}, i, part.size(), data));
+            } else {
+                std::vector<stream_buffers<T>> buffers;
+                for (auto* const g : gradients) buffers.push_back({g + part.begin, g + part.begin});
+                auto const s = layout_.reduction(i, elements, sizeof(T));
+                made_.push_back(std::make_unique<collective_type>(
+                    *group_, s, i, buffer_cut{part.size(), sizeof(T), s.chunks}, buffers, staging));
+            }
+        }
+    }
+
+    void enqueue(std::size_t reduction, std::span<stream* const> streams) {
+        if (reduction < made_.size()) made_[reduction]->enqueue(streams);
+    }
+
+    /// Every rank has filled in its own words, and all others are zero: their sum is all of them, bit for bit.
+    void enqueue_scores(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams) {
+        if (group_->processes() == 1 || count == 0) return;
+        scores_.resize(words.size());
+        for (std::size_t i = 0; i < words.size(); ++i)
+            scores_[i] = {nccl_call::kind::all_reduce, static_cast<int>(i), 0, ncclUint64, words[i], count,
+                          streams[i]->handle()};
+        group_->run(scores_, {"all_reduce", "scores", 0, count * sizeof(std::uint64_t)}, first_scores_);
+        first_scores_ = false;
+    }
+
+    /// Per step; without the scores, which are control, not gradients.
+    traffic moved(int local) const noexcept {
+        traffic sum;
+        for (auto const& m : made_) {
+            auto const t = m->moved(local);
+            sum = {sum.messages + t.messages, sum.bytes + t.bytes};
+        }
+        return sum;
+    }
+
+    void check() { group_->check(); }
+    void abandon() noexcept { group_->abandon(); }
+
+private:
+    using collective_type = nccl_collective<Device, T>;
+
+    static constexpr staged_tree tree_of(data_parallel_layout const& l, std::size_t elements,
+                                         std::size_t element_bytes) noexcept {
+        return {l.devices, l.shards(), elements, element_bytes};
+    }
+    /// One place for all reductions: they come one after the other.
+    static constexpr std::size_t staging_of(data_parallel_layout const& l, int rank, std::size_t elements,
+                                            std::size_t element_bytes) {
+        std::size_t most = 0;
+        for (std::size_t i = 0; i < l.reductions(); ++i) {
+            if (l.strategy_of(i).is<native>()) continue;
+            auto const s = l.reduction(i, elements, element_bytes);
+            most = std::max(most, staging_bytes(s, {l.reduced_by(i, elements).size(), element_bytes, s.chunks}, rank));
+        }
+        return most;
+    }
+
+    data_parallel_layout layout_;
+    std::unique_ptr<nccl_group<Device>> group_;
+    std::vector<typename Device::memory> staging_;
+    std::vector<std::unique_ptr<collective_type>> made_;
+    std::vector<nccl_call> scores_;
+    bool first_scores_ = true;
+};
+
+template<accelerator Device>
+struct stream_transport<nccl, Device> {
+    template<class T>
+    using type = nccl_transport<Device, T>;
+};
+
+} // namespace trireme

@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/units.hpp>
+#include <trireme/data/dataset.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/blocks/samples.hpp>
+#include <trireme/layer/stream_pass.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/fixed_tree.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+
+namespace trireme {
+
+/// The samples that a rank computes at once, as they are staged: count, labels, weights in the loss, pixels; each
+/// begins on a cache line.
+template<class Model>
+struct staged_granule {
+    using T = typename Model::value_type;
+    static constexpr std::size_t values = Model::network::input_extents::size;
+
+    std::size_t samples;
+
+    constexpr std::size_t labels() const noexcept { return cache_line; }
+    constexpr std::size_t weights() const noexcept { return labels() + round_up(samples * sizeof(int), cache_line); }
+    constexpr std::size_t pixels() const noexcept { return weights() + round_up(samples * sizeof(T), cache_line); }
+    constexpr std::size_t bytes() const noexcept { return pixels() + round_up(samples * values, cache_line); }
+
+    /// What kernels leave of each sample, beside the staged: its loss, and whether it was right.
+    constexpr std::size_t correct() const noexcept { return round_up(samples * sizeof(T), cache_line); }
+    constexpr std::size_t loss_bytes() const noexcept {
+        return correct() + round_up(samples * sizeof(int), cache_line);
+    }
+};
+
+/// One rank's copy of the model on an accelerator, and its part of every step: nothing here waits, it hands work over
+/// to streams. What is handed over between begin_capture and end_capture is a graph.
+///
+/// Four streams: `compute` for the line from samples to gradients, `beside` for the gradients by the parameters,
+/// `copies` for samples on their way in, `exchange` for collectives. Samples are staged in two slots, which take turns.
+template<class Model, accelerator Device, class Options>
+class stream_replica {
+public:
+    using T = typename Model::value_type;
+    using kernels = typename Model::kernels;
+    using stream = typename Device::stream;
+    using event = typename Device::event;
+    using memory = typename Device::memory;
+    using network = typename Model::network;
+    using numbers = decltype(Model::optimizer::template numbers<T>(std::declval<Options const&>()));
+    static_assert(sizeof(numbers) <= cache_line);
+
+    /// `shards`: those of this rank, of `all_shards`; `samples`: the most of one shard in a step.
+    stream_replica(int device, range shards, std::size_t all_shards, std::size_t slots, std::size_t samples)
+        : compute(device), exchange(device), copies(device),
+          beside(device), staged{event(device), event(device)}, used{event(device), event(device)},
+          scored(device), granule_{samples}, shards_(shards), all_shards_(all_shards), libraries_(device),
+          parameters_(device, arena_bytes, "parameters"), gradients_(device, arena_bytes * slots, "gradients"),
+          state_(device, arena_bytes * Model::optimizer::state_per_parameter, "optimizer's state"),
+          activations_(device, pass_type::plan(samples).elements * sizeof(T), "activations"),
+          losses_(device, granule_.loss_bytes(), "losses"),
+          scores_(device, round_up(all_shards * sizeof(sample_score), cache_line), "losses of the shards"),
+          stages_{memory(device, stage_bytes(), "samples"), memory(device, stage_bytes(), "samples")},
+          scratch_{memory(device, Device::workspace_bytes, "workspace"),
+                   memory(device, Device::workspace_bytes, "workspace")},
+          pinned_{pinned(stage_bytes()), pinned(stage_bytes())}, results_{pinned(scores_.bytes()),
+                                                                          pinned(scores_.bytes())},
+          mirror_(arena_bytes), pass_(pass_type::plan(samples), static_cast<T*>(activations_.data())), ready_(device),
+          joined_(device) {}
+
+    // ---- on the host: what the next step is about; the slot's last copy must be done ----
+
+    void set_numbers(int slot, Options const& o) {
+        auto const n = Model::optimizer::template numbers<T>(o);
+        std::memcpy(pinned_[slot].data(), &n, sizeof n);
+    }
+
+    /// The samples of the granule in place `k` of a slot. Fewer than there is room for: the others weigh nothing.
+    void set_samples(int slot, std::size_t k, labelled_images const& images, std::span<std::uint32_t const> indices,
+                     T weight) {
+        auto* const to = granule_at(pinned_[slot].data(), k);
+        auto const count = static_cast<std::uint32_t>(indices.size());
+        std::memcpy(to, &count, sizeof count);
+        auto* const labels = reinterpret_cast<int*>(to + granule_.labels());
+        auto* const weights = reinterpret_cast<T*>(to + granule_.weights());
+        for (std::size_t i = 0; i < indices.size(); ++i) {
+            auto const image = images.image(indices[i]);
+            labels[i] = images.label(indices[i]);
+            std::memcpy(to + granule_.pixels() + i * granule_.values, image.data(), granule_.values);
+        }
+        std::fill_n(weights, indices.size(), weight);
+        std::fill_n(weights + indices.size(), granule_.samples - indices.size(), T{0});
+    }
+
+    /// Hands the slot's copy over, after its last use.
+    void enqueue_copy(int slot) {
+        copies.wait(used[slot]);
+        copies.copy(stages_[slot].data(), pinned_[slot].data(), stage_bytes());
+        copies.record(staged[slot]);
+    }
+
+    // ---- on `compute` and `beside`: gradients ----
+
+    // What is added to begins at zero: on `beside`, which adds to it, while `compute` is busy with forward.
+
+    void begin_step() {
+        follow();
+        beside.zero(scores_.data(), scores_.bytes());
+        tree_ = {};
+    }
+
+    void begin_shard() {
+        follow();
+        beside.zero(gradient_slot(tree_.depth()), arena_bytes);
+    }
+
+    /// Forward, loss and backward of the granule in place `k` of a slot, which belongs to this rank's `shard`-th shard.
+    /// `after(layer)`: see stream_pass.
+    template<class After = nothing_after>
+    void enqueue_granule(int slot, std::size_t k, std::size_t shard, After&& after = {}) {
+        auto const on_compute = kernels_on(compute, 0), on_beside = kernels_on(beside, 1);
+        auto* const stage = granule_at(stages_[slot].data(), k);
+        enqueue_forward(on_compute, stage);
+        Model::loss::template gradient<typename Model::output, 1>(
+            on_compute, pass_.output(), reinterpret_cast<int const*>(stage + granule_.labels()),
+            reinterpret_cast<T const*>(stage + granule_.weights()), pass_.output_gradient(), losses());
+        follow();
+        add_scores(on_beside, losses(), static_cast<int const*>(nullptr), reinterpret_cast<std::uint32_t const*>(stage),
+                   score_of(shard));
+        beside.record(scored);
+        pass_.backward(on_compute, on_beside, ready_, parameters(), gradient_slot(tree_.depth()), after);
+    }
+
+    /// What follows on `beside` comes after what `compute` has; and the other way round.
+    void follow() {
+        compute.record(ready_);
+        beside.wait(ready_);
+    }
+    void join() {
+        beside.record(joined_);
+        compute.wait(joined_);
+    }
+
+    /// Adds the shard's gradients to those before it, as the fixed tree of the shards says.
+    void end_shard(std::size_t shard) {
+        auto const at = shards_.begin + shard;
+        tree_.push({at, at + 1}, [this](std::size_t i, std::size_t j) { merge(i, j); });
+    }
+    /// The same for what is left, where no other rank has a part of the tree.
+    void end_shards() {
+        tree_.finish([this](std::size_t i, std::size_t j) { merge(i, j); });
+    }
+
+    void enqueue_update(int slot) {
+        Model::optimizer::update(kernels_on(compute, 0), parameters(), gradient_slot(0), static_cast<T*>(state_.data()),
+                                 Model::arena_elements, reinterpret_cast<numbers const*>(stages_[slot].data()));
+    }
+
+    // ---- on `compute`: scores ----
+
+    /// Losses and right answers of the granule in place `k` of a slot; no gradient.
+    void enqueue_evaluation(int slot, std::size_t k, std::size_t shard) {
+        auto const on_compute = kernels_on(compute, 0);
+        auto* const stage = granule_at(stages_[slot].data(), k);
+        auto* const correct = reinterpret_cast<int*>(static_cast<std::byte*>(losses_.data()) + granule_.correct());
+        enqueue_forward(on_compute, stage);
+        Model::loss::template evaluate<typename Model::output, 1>(
+            on_compute, pass_.output(), reinterpret_cast<int const*>(stage + granule_.labels()), losses(), correct);
+        add_scores(on_compute, losses(), static_cast<int const*>(correct),
+                   reinterpret_cast<std::uint32_t const*>(stage), score_of(shard));
+    }
+
+    void enqueue_results(int slot, stream& on) { on.copy(results_[slot].data(), scores_.data(), scores_.bytes()); }
+
+    /// Of all shards; those of other ranks are zero unless the transport has shared them.
+    std::span<sample_score const> results(int slot) const noexcept {
+        return {static_cast<sample_score const*>(results_[slot].data()), all_shards_};
+    }
+    std::uint64_t* score_words() const noexcept { return static_cast<std::uint64_t*>(scores_.data()); }
+
+    // ---- weights ----
+
+    /// Memory of the host as large as the parameters, and the copies between the two, on `compute`.
+    T* mirror() const noexcept { return static_cast<T*>(mirror_.data()); }
+    void enqueue_store() { compute.copy(mirror(), parameters_.data(), arena_bytes); }
+    void enqueue_load() { compute.copy(parameters_.data(), mirror(), arena_bytes); }
+    void enqueue_clear() { compute.zero(state_.data(), state_.bytes()); }
+
+    T* gradients() const noexcept { return gradient_slot(0); }
+    range shards() const noexcept { return shards_; }
+    std::size_t samples() const noexcept { return granule_.samples; }
+
+    stream compute, exchange, copies, beside;
+    event staged[2]; ///< the slot's samples are there
+    event used[2];   ///< and `compute` has done with them
+    event scored;    ///< the losses of a step are there
+
+private:
+    using pass_type = stream_pass<network, kernels, T>;
+    using pinned = typename Device::pinned_memory;
+    static constexpr std::size_t arena_bytes = Model::arena_elements * sizeof(T);
+    static constexpr T pixel_scale = T{1} / T{255};
+
+    std::size_t stage_bytes() const noexcept { return cache_line + shards_.size() * granule_.bytes(); }
+    std::byte* granule_at(void* stage, std::size_t k) const noexcept {
+        return static_cast<std::byte*>(stage) + cache_line + k * granule_.bytes();
+    }
+
+    kernels kernels_on(stream& s, int scratch) {
+        return kernels(s, granule_.samples, workspace{scratch_[scratch].data(), scratch_[scratch].bytes()}, libraries_);
+    }
+    T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
+    T* gradient_slot(std::size_t i) const noexcept {
+        return static_cast<T*>(gradients_.data()) + i * Model::arena_elements;
+    }
+    T* losses() const noexcept { return static_cast<T*>(losses_.data()); }
+    sample_score* score_of(std::size_t shard) const noexcept {
+        return static_cast<sample_score*>(scores_.data()) + shards_.begin + shard;
+    }
+
+    void enqueue_forward(kernels const& k, std::byte const* stage) {
+        convert_pixels(k, reinterpret_cast<std::uint8_t const*>(stage + granule_.pixels()), pixel_scale, pass_.input(),
+                       granule_.values);
+        pass_.forward(k, parameters());
+    }
+    void merge(std::size_t i, std::size_t j) {
+        add_into(kernels_on(compute, 0), gradient_slot(i), static_cast<T const*>(gradient_slot(j)),
+                 Model::arena_elements);
+    }
+
+    staged_granule<Model> granule_;
+    range shards_;
+    std::size_t all_shards_;
+    typename Device::libraries libraries_;
+    memory parameters_, gradients_, state_, activations_, losses_, scores_;
+    memory stages_[2], scratch_[2];
+    pinned pinned_[2], results_[2], mirror_;
+    pass_type pass_;
+    event ready_, joined_;
+    fixed_tree::stack tree_;
+};
+
+} // namespace trireme

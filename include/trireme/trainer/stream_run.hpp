@@ -1,0 +1,567 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/core/fault_points.hpp>
+#include <trireme/core/left_behind.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/layer/initialise.hpp>
+#include <trireme/parallel/plan.hpp>
+#include <trireme/trainer/host_run.hpp>
+#include <trireme/trainer/stream_replica.hpp>
+#include <trireme/trainer/stream_transport.hpp>
+#include <trireme/trainer/work.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+namespace detail {
+
+struct no_range {
+    explicit no_range(char const*) noexcept {}
+};
+
+/// A name for a stretch of host time, in the profiler of a kind of device.
+template<class Device>
+auto range_type() {
+    if constexpr (requires { typename Device::range; })
+        return std::type_identity<typename Device::range>{};
+    else
+        return std::type_identity<no_range>{};
+}
+
+} // namespace detail
+
+/// A trainer's devices if they are accelerators: the caller's thread drives all of them. A step is one graph, over all
+/// ranks of the process, captured when the trainer is made and launched once per step; while it runs, the host gathers
+/// the samples of the next one, and their copy goes on beside the computation.
+template<class Model, class Options, class Initialiser, class Faults, class Device, class Transport>
+class stream_run {
+public:
+    using T = typename Model::value_type;
+    using state_type = work<typename Model::network, Options>;
+
+    static constexpr void complete(training_plan& p) {
+        auto const samples = granule_samples(p.batch.samples, p.layout);
+        staged_granule<Model> const granule{samples};
+        p.granule_samples = samples;
+        p.activation_elements =
+            stream_pass<typename Model::network, typename Model::kernels, T>::plan(samples).elements;
+        p.granule_bytes = granule.bytes();
+        p.stage_header_bytes = cache_line;
+        p.score_bytes = sizeof(sample_score);
+        p.control_bytes = granule.loss_bytes();
+        p.workspace_bytes = 2 * Device::workspace_bytes;
+        p.table_bytes = &Transport::table_bytes;
+    }
+
+    stream_run(Options const& o, data_parallel_layout const& layout) : work_(o, layout), m_(new machine(layout, o)) {
+        auto const& l = work_.layout;
+        auto const samples = granule_samples(o.batch.samples, l);
+        for (int i = 0; i < m_->transport.local_ranks(); ++i) {
+            int const rank = m_->transport.first_rank() + i, device = m_->transport.device_of(i);
+            m_->replicas.push_back(std::make_unique<replica>(device, l.shards_of_device(rank), l.shards(),
+                                                             l.gradient_slots(rank), samples));
+            m_->reduced.emplace_back();
+            for (std::size_t k = 0; k < l.reductions(); ++k) m_->reduced.back().emplace_back(device);
+            m_->fork.emplace_back(device);
+            m_->exchanged.emplace_back(device);
+        }
+        std::vector<T*> gradients;
+        for (auto const& r : m_->replicas) {
+            gradients.push_back(r->gradients());
+            m_->compute.push_back(&r->compute);
+            m_->exchange.push_back(&r->exchange);
+            m_->words.push_back(r->score_words());
+        }
+        try {
+            guarded([&] {
+                m_->transport.prepare(gradients, Model::arena_elements);
+                warm_up();
+                if (!o.eager.value) capture();
+                begin_weights();
+            });
+        } catch (...) {
+            if (stalled_) leave_behind(std::move(m_));
+            throw;
+        }
+    }
+
+    stream_run(stream_run const&) = delete;
+    stream_run& operator=(stream_run const&) = delete;
+    ~stream_run() {
+        if (m_ == nullptr) return;
+        bool idle = !stalled_;
+        try {
+            for (auto& r : m_->replicas)
+                for (auto& e : r->used) idle = idle && await(e, deadline::in(std::chrono::seconds(1)));
+        } catch (...) { // a device that has failed has nothing to do any more
+        }
+        if (!idle) leave_behind(std::move(m_));
+    }
+
+    state_type& state() noexcept { return work_; }
+    state_type const& state() const noexcept { return work_; }
+    bool stopped() const noexcept { return stopped_; }
+
+    step_report step() {
+        return guarded([&] {
+            work_.number_all();
+            auto const number = ++steps_;
+            auto const indices = work_.all();
+            if (indices.size() <= work_.options.batch.samples)
+                begin(number, indices);
+            else
+                begin_large(number, indices);
+            collect(number);
+            return step_report{number, work_.mean_loss(number, indices.size()), indices.size()};
+        });
+    }
+
+    /// The loss of a step is told when the next one is on its way.
+    void epoch() {
+        guarded([&] {
+            auto const& order = work_.order;
+            auto const size = work_.options.batch.samples;
+            times_ = {};
+            auto const start = clock::now();
+            auto const tell = [&](std::size_t b, std::uint64_t number) {
+                collect(number);
+                auto const samples = order.batch(b, size).size();
+                work_.tell(b, samples, work_.mean_loss(number, samples));
+            };
+            auto const batches = order.batches(size);
+            for (std::size_t b = 0; b < batches; ++b) {
+                begin(++steps_, order.batch(b, size));
+                if (b != 0) tell(b - 1, steps_ - 1);
+            }
+            if (batches != 0) tell(batches - 1, steps_);
+            times_.step = seconds(start, clock::now());
+        });
+    }
+
+    void evaluate() {
+        guarded([&] {
+            std::size_t most = 0; // shards of one rank
+            for (auto& r : m_->replicas) {
+                r->begin_step();
+                r->join();
+                most = std::max(most, r->shards().size());
+            }
+            int slot = 0;
+            for (std::size_t k = 0; k < most; ++k)
+                for_granules_of(
+                    k, work_.images().size(),
+                    [&](replica& r, range some) {
+                        std::vector<std::uint32_t> indices(some.size());
+                        for (std::size_t i = 0; i < indices.size(); ++i)
+                            indices[i] = static_cast<std::uint32_t>(some.begin + i);
+                        stage(r, slot, 0, indices, T{0});
+                        r.enqueue_evaluation(slot, 0, k);
+                        r.compute.record(r.used[slot]);
+                    },
+                    [&] { slot = 1 - slot; });
+            m_->transport.enqueue_scores(m_->words, 2 * work_.layout.shards(), m_->compute);
+            for (auto& r : m_->replicas) {
+                r->enqueue_results(0, r->compute);
+                r->compute.record(r->used[0]);
+            }
+            for_results(0, [&](std::size_t shard, sample_score const& s) {
+                work_.set_score(shard, s.loss, static_cast<std::size_t>(s.correct));
+            });
+        });
+    }
+
+    /// Of the last epoch: all of it, and the part in which the devices had nothing to do but wait for samples.
+    step_times const& times() const noexcept { return times_; }
+
+    std::span<T const> parameters(int rank) const {
+        return const_cast<stream_run*>(this)->guarded([&]() -> std::span<T const> {
+            auto& r = *m_->replicas[static_cast<std::size_t>(local(rank))];
+            r.enqueue_store();
+            r.compute.record(r.used[0]);
+            const_cast<stream_run*>(this)->wait_for(r, r.used[0], "reading the weights");
+            return {r.mirror(), Model::network::parameters};
+        });
+    }
+    void load_parameters(std::span<T const> values) {
+        guarded([&] {
+            for (auto& r : m_->replicas) std::copy(values.begin(), values.end(), r->mirror());
+            load();
+        });
+    }
+    /// Of all steps so far.
+    traffic wire(int rank) const {
+        auto const t = m_->transport.moved(local(rank));
+        return {t.messages * steps_, t.bytes * steps_};
+    }
+
+private:
+    using clock = std::chrono::steady_clock;
+    using replica = stream_replica<Model, Device, Options>;
+    using stream = typename Device::stream;
+    using event = typename Device::event;
+
+    /// What a device that does not answer may still be using.
+    struct machine {
+        machine(data_parallel_layout const& l, Options const& o) : transport(l, o) {}
+        Transport transport;
+        std::vector<std::unique_ptr<replica>> replicas;
+        std::vector<stream*> compute, exchange;
+        std::vector<std::uint64_t*> words;
+        std::vector<std::vector<event>> reduced; ///< by rank and reduction: its gradients are complete on the rank
+        std::vector<event> fork, exchanged;
+        typename Device::graph graphs[2];
+    };
+
+    static constexpr std::size_t granule_samples(std::size_t batch, data_parallel_layout const& l) noexcept {
+        return (batch + l.shards() - 1) / l.shards();
+    }
+    static double seconds(clock::time_point a, clock::time_point b) {
+        return std::chrono::duration<double>(b - a).count();
+    }
+
+    // ---- what a step is ----
+
+    /// The whole step on the samples of a slot, over all ranks; begins and ends on the first rank's stream.
+    void enqueue_step(int slot) {
+        spread();
+        for (std::size_t i = 0; i < m_->replicas.size(); ++i) {
+            auto& r = *m_->replicas[i];
+            r.begin_step();
+            for (std::size_t k = 0; k < r.shards().size(); ++k) {
+                r.begin_shard();
+                if (overlaps()) { // the reductions come after `beside`, and `compute` after them
+                    r.enqueue_granule(slot, k, k, [&](std::size_t layer) { gradients_of(i, layer); });
+                } else {
+                    r.enqueue_granule(slot, k, k);
+                    r.join();
+                }
+                r.end_shard(k);
+            }
+        }
+        enqueue_reductions();
+        enqueue_end(slot);
+    }
+
+    /// Reductions begin while backward goes on, where nothing is added to a rank's gradients after it.
+    bool overlaps() const noexcept { return work_.layout.devices > 1 && !work_.layout.reproducible(); }
+
+    /// Layer `layer` of a rank has its gradients: so have all reductions that end with it.
+    void gradients_of(std::size_t i, std::size_t layer) {
+        auto const begin = Model::network::row(layer).first_parameter;
+        auto const end = layer == last_trainable() ? Model::arena_elements : next_parameter(layer);
+        for (std::size_t k = 0; k < work_.layout.reductions(); ++k) {
+            auto const part = work_.layout.reduced_by(k, Model::arena_elements);
+            if (part.begin >= begin && part.begin < end) m_->replicas[i]->beside.record(m_->reduced[i][k]);
+        }
+    }
+    static constexpr std::size_t last_trainable() noexcept {
+        auto last = Model::network::first_trainable;
+        for (std::size_t l = last; l < Model::network::depth; ++l)
+            if (Model::network::row(l).description.parameter_count > 0) last = l;
+        return last;
+    }
+    static constexpr std::size_t next_parameter(std::size_t layer) noexcept {
+        return Model::network::row(layer).first_parameter + Model::network::row(layer).description.parameter_elements();
+    }
+
+    void enqueue_reductions() {
+        if (work_.layout.devices == 1) {
+            for (auto& r : m_->replicas) r->end_shards();
+        } else if (!overlaps()) {
+            m_->transport.enqueue(0, m_->compute);
+        } else {
+            for (std::size_t k = work_.layout.reductions(); k-- > 0;) { // the last layers are the first to be complete
+                for (std::size_t i = 0; i < m_->replicas.size(); ++i) m_->exchange[i]->wait(m_->reduced[i][k]);
+                m_->transport.enqueue(k, m_->exchange);
+            }
+            for (std::size_t i = 0; i < m_->replicas.size(); ++i) {
+                m_->exchange[i]->record(m_->exchanged[i]);
+                m_->compute[i]->wait(m_->exchanged[i]);
+            }
+        }
+    }
+
+    /// The update; beside it the losses are shared, and copied to the host.
+    void enqueue_end(int slot) {
+        for (auto& r : m_->replicas) {
+            r->exchange.wait(r->scored);
+            r->enqueue_update(slot);
+        }
+        m_->transport.enqueue_scores(m_->words, 2 * work_.layout.shards(), m_->exchange);
+        for (std::size_t i = 0; i < m_->replicas.size(); ++i) {
+            m_->replicas[i]->enqueue_results(slot, *m_->exchange[i]);
+            m_->exchange[i]->record(m_->exchanged[i]);
+            m_->compute[i]->wait(m_->exchanged[i]);
+        }
+        gather();
+    }
+
+    /// All ranks' streams go on where the first rank's is, and the other way round.
+    void spread() {
+        m_->compute[0]->record(m_->fork[0]);
+        for (std::size_t i = 1; i < m_->compute.size(); ++i) m_->compute[i]->wait(m_->fork[0]);
+    }
+    void gather() {
+        for (std::size_t i = 1; i < m_->compute.size(); ++i) {
+            m_->compute[i]->record(m_->fork[i]);
+            m_->compute[0]->wait(m_->fork[i]);
+        }
+    }
+
+    /// Everything once, on no samples: libraries choose their algorithms, kernels are loaded, long before they are
+    /// needed, and before any rank waits for another in a collective.
+    void warm_up() {
+        for (int slot : {0, 1}) {
+            for (auto& r : m_->replicas) {
+                for (std::size_t k = 0; k < r->shards().size(); ++k) r->set_samples(slot, k, {}, {}, T{0});
+                r->enqueue_copy(slot);
+                r->compute.wait(r->staged[slot]);
+            }
+            enqueue_step(slot);
+            for (auto& r : m_->replicas) {
+                r->enqueue_evaluation(slot, 0, 0);
+                r->compute.record(r->used[slot]);
+            }
+            for_results(slot, [](std::size_t, sample_score const&) {});
+        }
+    }
+
+    void capture() {
+        for (int slot : {0, 1}) {
+            m_->compute[0]->begin_capture();
+            enqueue_step(slot);
+            m_->graphs[slot] = m_->compute[0]->end_capture();
+        }
+    }
+
+    void begin_weights() {
+        for (auto& r : m_->replicas) {
+            initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed);
+            std::fill(r->mirror() + Model::network::parameters, r->mirror() + Model::arena_elements, T{0});
+            r->enqueue_clear();
+        }
+        load();
+    }
+    void load() {
+        for (auto& r : m_->replicas) {
+            r->enqueue_load();
+            r->compute.record(r->used[0]);
+        }
+        for (auto& r : m_->replicas) wait_for(*r, r->used[0], "writing the weights");
+    }
+
+    // ---- one step ----
+
+    static T weight_of(std::size_t samples) noexcept { return static_cast<T>(1.0 / static_cast<double>(samples)); }
+
+    /// Stages the samples and hands the step over.
+    void begin(std::uint64_t number, std::span<std::uint32_t const> indices) {
+        [[maybe_unused]] typename decltype(detail::range_type<Device>())::type const named("step");
+        int const slot = static_cast<int>(number % 2);
+        visit_faults(number);
+        auto const start = clock::now();
+        for (auto& r : m_->replicas) {
+            wait_for(*r, r->staged[slot], "copying samples"); // of the step before the last, from the same memory
+            r->set_numbers(slot, work_.options);
+            for (std::size_t k = 0; k < r->shards().size(); ++k) {
+                auto const mine = part(indices.size(), r->shards().begin + k, work_.layout.shards());
+                r->set_samples(slot, k, work_.images(), indices.subspan(mine.begin, mine.size()),
+                               weight_of(indices.size()));
+            }
+            r->enqueue_copy(slot);
+            r->compute.wait(r->staged[slot]);
+        }
+        if (number > 1 && m_->replicas[0]->used[1 - slot].reached()) times_.data += seconds(start, clock::now());
+        if (work_.options.eager.value) {
+            enqueue_step(slot);
+        } else {
+            gather();
+            m_->compute[0]->launch(m_->graphs[slot]);
+            spread();
+        }
+        for (auto& r : m_->replicas) r->compute.record(r->used[slot]);
+    }
+
+    /// A step on more samples than a batch: granule by granule, without a graph.
+    void begin_large(std::uint64_t number, std::span<std::uint32_t const> indices) {
+        visit_faults(number);
+        std::size_t most = 0;
+        for (auto& r : m_->replicas) {
+            r->begin_step();
+            most = std::max(most, r->shards().size());
+        }
+        int slot = 0;
+        for (std::size_t k = 0; k < most; ++k) {
+            for (auto& r : m_->replicas)
+                if (k < r->shards().size()) r->begin_shard();
+            for_granules_of(
+                k, indices.size(),
+                [&](replica& r, range some) {
+                    stage(r, slot, 0, indices.subspan(some.begin, some.size()), weight_of(indices.size()));
+                    r.enqueue_granule(slot, 0, k);
+                    r.join();
+                    r.compute.record(r.used[slot]);
+                },
+                [&] { slot = 1 - slot; });
+            for (auto& r : m_->replicas)
+                if (k < r->shards().size()) r->end_shard(k);
+        }
+        slot = static_cast<int>(number % 2); // where results are looked for; its numbers are these
+        for (auto& r : m_->replicas) stage(*r, slot, 0, {}, T{0});
+        if (work_.layout.devices > 1 && overlaps())
+            for (std::size_t i = 0; i < m_->replicas.size(); ++i)
+                for (auto& e : m_->reduced[i]) m_->compute[i]->record(e);
+        enqueue_reductions();
+        enqueue_end(slot);
+        for (auto& r : m_->replicas) r->compute.record(r->used[slot]);
+    }
+
+    /// Stages one granule of one rank.
+    void stage(replica& r, int slot, std::size_t k, std::span<std::uint32_t const> indices, T weight) {
+        wait_for(r, r.staged[slot], "copying samples");
+        r.set_numbers(slot, work_.options);
+        r.set_samples(slot, k, work_.images(), indices, weight);
+        r.enqueue_copy(slot);
+        r.compute.wait(r.staged[slot]);
+    }
+
+    /// f(replica, range) for the granules of every rank's k-th shard of `samples`, all ranks' first ones first;
+    /// `next()` after each round.
+    template<class F, class Next>
+    void for_granules_of(std::size_t k, std::size_t samples, F&& f, Next&& next) {
+        bool some = true;
+        for (std::size_t g = 0; some; ++g, next()) {
+            some = false;
+            for (auto& r : m_->replicas) {
+                if (k >= r->shards().size()) continue;
+                auto const mine = part(samples, r->shards().begin + k, work_.layout.shards());
+                auto const begin = mine.begin + g * r->samples();
+                if (begin >= mine.end) continue;
+                f(*r, range{begin, std::min(begin + r->samples(), mine.end)});
+                some = true;
+            }
+        }
+    }
+
+    /// Waits for a step, and keeps its losses.
+    void collect(std::uint64_t number) {
+        for_results(static_cast<int>(number % 2),
+                    [&](std::size_t shard, sample_score const& s) { work_.set_loss(number, shard, s.loss); });
+    }
+
+    /// f(shard, score) for the shards that are known here: those of this process, or all if the transport shares them.
+    template<class F>
+    void for_results(int slot, F&& f) {
+        for (auto& r : m_->replicas) wait_for(*r, r->used[slot], "a step");
+        bool const shared = m_->transport.local_ranks() != work_.layout.devices;
+        for (auto& r : m_->replicas) {
+            auto const results = r->results(slot);
+            auto const known = shared ? range{0, results.size()} : r->shards();
+            for (auto s = known.begin; s < known.end; ++s) f(s, results[s]);
+            if (shared) return;
+        }
+    }
+
+    // ---- waiting and failing ----
+
+    void wait_for(replica& r, event& e, char const* what) {
+        auto const limit = deadline::in(work_.options.deadline);
+        while (!await(
+            e, deadline::in(std::min<std::chrono::duration<double>>(limit.left(), std::chrono::milliseconds(20))))) {
+            m_->transport.check();
+            if (limit.passed()) late(r, what);
+        }
+    }
+
+    [[noreturn]] TRIREME_COLD void late(replica& r, char const* what) {
+        m_->transport.abandon();
+        int local_rank = 0;
+        for (std::size_t i = 0; i < m_->replicas.size(); ++i)
+            if (m_->replicas[i].get() == &r) local_rank = static_cast<int>(i);
+        int const rank = m_->transport.first_rank() + local_rank;
+        char limit[32];
+        std::snprintf(limit, sizeof limit, "%g", work_.options.deadline.count());
+        throw deadline_error(rank, "device " + std::to_string(rank) + " (" + Device::name + " " +
+                                       std::to_string(m_->transport.device_of(local_rank)) +
+                                       ") did not finish within the deadline of " + limit + " s: " + what +
+                                       ", training step " + std::to_string(steps_) +
+                                       "; if it is only slow, raise the option `deadline`");
+    }
+
+    void visit_faults(std::uint64_t number) {
+        for (auto const point : {fault_point::forward, fault_point::backward, fault_point::reduce, fault_point::update})
+            for (int i = 0; i < m_->transport.local_ranks(); ++i) {
+                at_rank_ = m_->transport.first_rank() + i;
+                Faults::at(point, at_rank_, number);
+            }
+        at_rank_ = 0;
+    }
+
+    /// Runs `f`; what it throws stops the trainer, and reaches the caller with the device's name.
+    template<class F>
+    auto guarded(F&& f) -> decltype(f()) {
+        try {
+            return f();
+        } catch (deadline_error const&) {
+            stopped_ = stalled_ = true;
+            throw;
+        } catch (device_error const&) {
+            stopped_ = true;
+            throw;
+        } catch (usage_error const&) { // of what the caller asked for, unless it comes out of a step
+            if (steps_ == 0) throw;
+            stopped_ = true;
+            throw device_error(at_rank_, std::current_exception(), message_of(std::current_exception()));
+        } catch (...) {
+            stopped_ = true;
+            throw device_error(at_rank_, std::current_exception(), message_of(std::current_exception()));
+        }
+    }
+    TRIREME_COLD static std::string message_of(std::exception_ptr e) {
+        try {
+            std::rethrow_exception(std::move(e));
+        } catch (std::exception const& known) {
+            return known.what();
+        } catch (...) {
+            return "an exception that is not derived from std::exception";
+        }
+    }
+
+    int local(int rank) const {
+        int const i = rank - m_->transport.first_rank();
+        if (i >= 0 && i < m_->transport.local_ranks()) return i;
+        throw usage_error("device " + std::to_string(rank) + " belongs to another process: ask there");
+    }
+
+    state_type work_;
+    std::unique_ptr<machine> m_;
+    std::uint64_t steps_ = 0;
+    step_times times_;
+    int at_rank_ = 0;
+    bool stopped_ = false;
+    bool stalled_ = false;
+};
+
+template<accelerator Device>
+struct run_on<Device> {
+    template<class Model, class Options, class Initialiser, class Faults, class Transport>
+    using type = stream_run<Model, Options, Initialiser, Faults, Device,
+                            typename stream_transport<Transport, Device>::template type<typename Model::value_type>>;
+};
+
+} // namespace trireme

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/on_streams/peer.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/trainer/policies.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+/// How the ranks of a trainer on accelerators add their gradients: `stream_transport<Way, Device>::type<T>`. One thread
+/// drives all ranks of its process and hands everything over to their streams, at construction into a graph.
+///
+///     static constexpr bytes_t table_bytes(layout, rank, arena_elements, element_bytes); // device memory, for the
+///     plan type(data_parallel_layout const&, Options const&); int first_rank() const; int local_ranks() const; int
+///     device_of(int local) const; void prepare(std::vector<T*> const& gradients, std::size_t arena_elements); // of
+///     the local ranks void enqueue(std::size_t reduction, std::span<stream* const>);              // one stream per
+///     local rank void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
+///     traffic moved(int local) const;  // per step
+///     void check();                    // while somebody waits: throws what has gone wrong
+///     void abandon() noexcept;         // the wait is over, and lost
+template<class Way, class Device>
+struct stream_transport;
+
+/// All ranks are of this process and read one another's memory.
+template<accelerator Device, class T>
+class peer_transport {
+public:
+    using stream = typename Device::stream;
+
+    static constexpr bytes_t table_bytes(data_parallel_layout const& l, int rank, std::size_t elements,
+                                         std::size_t element_bytes) {
+        if (l.devices == 1) return 0;
+        if (l.reproducible()) return tree_table::bytes(l.devices, l.shards());
+        bytes_t sum = 0;
+        for (std::size_t i = 0; i < l.reductions(); ++i) {
+            auto const s = l.reduction(i, elements, element_bytes);
+            sum += move_table::bytes(s, {l.reduced_by(i, elements).size(), element_bytes, s.chunks}, rank);
+        }
+        return sum;
+    }
+
+    template<class Options>
+    peer_transport(data_parallel_layout const& l, Options const& o)
+        : layout_(l), group_(std::make_unique<peer_group<Device>>(l.devices, o.share_devices.value, o.deadline)) {
+        detail::check_no_strategy_of_a_transport(l);
+        if (o.processes.value.count != 1)
+            throw usage_error("transport<peer> stays within one process, and " +
+                              std::to_string(o.processes.value.count) + " were given: use transport<nccl>");
+    }
+
+    int first_rank() const noexcept { return 0; }
+    int local_ranks() const noexcept { return group_->size(); }
+    int device_of(int local) const noexcept { return group_->device_of(local); }
+
+    void prepare(std::vector<T*> const& gradients, std::size_t elements) {
+        if (layout_.devices == 1) return;
+        if (layout_.reproducible()) {
+            made_.push_back(
+                std::make_unique<peer_collective<Device, T>>(*group_, layout_.shards(), elements, gradients));
+            return;
+        }
+        for (std::size_t i = 0; i < layout_.reductions(); ++i) {
+            auto const part = layout_.reduced_by(i, elements);
+            auto const s = layout_.reduction(i, elements, sizeof(T));
+            std::vector<stream_buffers<T>> buffers;
+            for (auto* const g : gradients) buffers.push_back({g + part.begin, g + part.begin});
+            made_.push_back(std::make_unique<peer_collective<Device, T>>(
+                *group_, s, buffer_cut{part.size(), sizeof(T), s.chunks}, buffers));
+        }
+    }
+
+    void enqueue(std::size_t reduction, std::span<stream* const> streams) {
+        if (reduction < made_.size()) made_[reduction]->enqueue(streams);
+    }
+    void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
+
+    traffic moved(int local) const noexcept {
+        traffic sum;
+        for (auto const& m : made_) {
+            auto const t = m->moved(local);
+            sum = {sum.messages + t.messages, sum.bytes + t.bytes};
+        }
+        return sum;
+    }
+
+    void check() const noexcept {} // what goes wrong on a device of this process, its events tell
+    void abandon() const noexcept {}
+
+private:
+    data_parallel_layout layout_;
+    std::unique_ptr<peer_group<Device>> group_;
+    std::vector<std::unique_ptr<peer_collective<Device, T>>> made_;
+};
+
+template<accelerator Device>
+struct stream_transport<peer, Device> {
+    template<class T>
+    using type = peer_transport<Device, T>;
+};
+
+} // namespace trireme

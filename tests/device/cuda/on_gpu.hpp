@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/bf16.hpp>
+#include <trireme/core/deadline.hpp>
+#include <trireme/device/cuda/device.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+// A stream with what kernels need beside it, arrays on the GPU, and how far results may be apart.
+
+namespace on_gpu {
+
+inline void finish(trireme::gpu::stream& s) {
+    trireme::gpu::event done(s.device());
+    s.record(done);
+    REQUIRE(trireme::await(done, trireme::deadline::in(std::chrono::seconds(120))));
+}
+
+/// What one rank has of a GPU.
+struct rank {
+    trireme::gpu::stream queue{0};
+    trireme::gpu::memory scratch{0, trireme::gpu::workspace_bytes, "workspace"};
+    trireme::gpu::libraries libraries{0};
+
+    template<class Policy>
+    Policy policy(std::size_t samples) {
+        return Policy(queue, samples, {scratch.data(), scratch.bytes()}, libraries);
+    }
+};
+
+/// An array on the GPU, `skip` elements behind the beginning of its memory: parameters are aligned by their size only.
+template<class T>
+class array {
+public:
+    array(rank& r, std::vector<T> const& values, std::size_t skip = 0)
+        : rank_(&r), memory_(0, (values.size() + skip) * sizeof(T), "array of a test"), size_(values.size()),
+          skip_(skip) {
+        write(values);
+    }
+
+    T* data() const { return static_cast<T*>(memory_.data()) + skip_; }
+    void write(std::vector<T> const& values) const {
+        rank_->queue.copy(data(), values.data(), size_ * sizeof(T));
+        finish(rank_->queue);
+    }
+    std::vector<T> read() const {
+        std::vector<T> values(size_);
+        rank_->queue.copy(values.data(), data(), size_ * sizeof(T));
+        finish(rank_->queue);
+        return values;
+    }
+
+private:
+    rank* rank_;
+    trireme::gpu::memory memory_;
+    std::size_t size_, skip_;
+};
+
+template<class T>
+std::vector<double> widened(std::vector<T> const& values) {
+    std::vector<double> wide;
+    for (auto const& v : values) {
+        if constexpr (std::is_same_v<T, trireme::bf16>)
+            wide.push_back(static_cast<float>(v));
+        else
+            wide.push_back(v);
+    }
+    return wide;
+}
+
+/// |result - truth| / |truth|; infinite if anything is a NaN, or sizes differ.
+template<class T>
+double distance(std::vector<T> const& result, std::vector<double> const& truth) {
+    if (result.size() != truth.size()) return std::numeric_limits<double>::infinity();
+    auto const wide = widened(result);
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < truth.size(); ++i) {
+        difference += (wide[i] - truth[i]) * (wide[i] - truth[i]);
+        size += truth[i] * truth[i];
+    }
+    double const d = std::sqrt(difference / (size > 0 ? size : 1));
+    return std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
+}
+
+/// How far a result may be from the truth.
+template<class T>
+inline constexpr double allowed = 1e-5;
+template<>
+inline constexpr double allowed<double> = 1e-12;
+template<>
+inline constexpr double allowed<trireme::bf16> = 1e-2;
+
+} // namespace on_gpu

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The code of docs/gpu.md.
+#include <trireme/cuda.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace trireme;
+
+namespace gpu_guide {
+
+using net = network<input<1, 28, 28>, flatten, linear<10>>;
+
+// [gpu]
+using on_processors = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<ring>>;
+using on_gpus = trainer<net, cross_entropy, sgd, on<mesh<gpu, dp<2>>>, reduce_by<ring>>;
+// [/gpu]
+
+} // namespace gpu_guide
+
+TEST_SUITE("docs/gpu") {
+    TEST_CASE("the same program, the same plan of what travels") {
+        using namespace gpu_guide;
+        static_assert(on_gpus::plan(batch{64}).wire_bytes_per_step() ==
+                      on_processors::plan(batch{64}).wire_bytes_per_step());
+        on_gpus const t{{.batch = 64, .share_devices = true}};
+        CHECK(t.devices() == 2);
+    }
+}

@@ -1,0 +1,556 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// transport<nccl>, rehearsed on the host: its groups of calls, its staging, its programs and their order are those of
+// GPUs; nccl_mock.hpp plays NCCL. Without the headers of CUDA and NCCL there is nothing to compile.
+
+#include <doctest/doctest.h>
+
+#if __has_include(<cuda_runtime.h>) && __has_include(<nccl.h>)
+
+#include "nccl_mock.hpp"
+#include "networks.hpp"
+
+#include <trireme/rehearsal.hpp>
+#include <trireme/trainer/nccl_transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace trireme;
+using nccl_mock::rehearsal_with_nccl;
+using rehearsal_runtime::stage;
+using rehearsal_runtime::timing;
+
+namespace nccl_rehearsed {
+
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+/// Puts the stage and the library back as they were; all communicators have to be closed by then.
+struct on_stage {
+    explicit on_stage(timing when = timing::late, std::uint64_t seed = 0) {
+        stage::here().clear();
+        stage::here().play(when, seed);
+    }
+    ~on_stage() {
+        stage::here().clear();
+        stage::here().play(timing::late);
+        nccl_mock::library::here().failing_rank = -1;
+        CHECK(nccl_mock::library::here().communicators == 0);
+    }
+};
+
+/// What a transport is told of a trainer's options.
+struct options {
+    std::chrono::duration<double> deadline{60};
+    accelerator_flag share_devices;
+    chosen_processes processes;
+};
+
+// ---- what a reduction has to give ----
+
+template<class T>
+using buffers = std::vector<std::vector<T>>; // by rank
+
+template<class T>
+T sum_of(T a, T b) {
+    return T(static_cast<float>(a) + static_cast<float>(b));
+}
+
+/// Numbers so unlike that another order of addition gives other bits.
+template<class T>
+buffers<T> inputs(int ranks, std::size_t elements) {
+    std::mt19937 random(17);
+    buffers<T> all(index(ranks), std::vector<T>(elements));
+    for (auto& of_rank : all)
+        for (auto& x : of_rank) {
+            auto const bits = random();
+            x = T(static_cast<float>(bits) / static_cast<float>(1u << (bits % 25)) - 1e6f);
+        }
+    return all;
+}
+
+/// The schedule as it is described.
+template<class T>
+void pull(schedule const& s, range part, buffers<T>& data) {
+    buffer_cut const cut{part.size(), sizeof(T), s.chunks};
+    detail::play<int>(s, [&](int rank, int, collective_step const& step, int ready) {
+        for (int j = 0; reads(step.kind) && j < step.chunk.count; ++j) {
+            auto const piece = cut.at(s.place(step.chunk.at(j, s.chunks)));
+            for (auto e = part.begin + piece.begin; e < part.begin + piece.end; ++e) {
+                auto& own = data[index(rank)][e];
+                for (int k = 0; k < step.sources.count; ++k) {
+                    auto const theirs = data[index(step.sources.at(k, s.ranks))][e];
+                    own = step.kind == step_kind::reduce ? sum_of(own, theirs) : theirs;
+                }
+                for (int k = 0; k < step.destinations.count; ++k)
+                    data[index(step.destinations.at(k, s.ranks))][e] = own;
+            }
+        }
+        return ready;
+    });
+}
+
+/// The fixed tree over all blocks of all ranks, into every rank's first.
+template<class T>
+void add_in_tree(data_parallel_layout const& l, std::size_t elements, buffers<T>& data) {
+    for (std::size_t e = 0; e < elements; ++e) {
+        std::vector<T> values;
+        fixed_tree::stack tree;
+        auto const merge = [&](std::size_t a, std::size_t b) {
+            values[a] = sum_of(values[a], values[b]);
+            values.resize(b);
+        };
+        for (int r = 0; r < l.devices; ++r) {
+            auto const theirs = fixed_tree::blocks(l.shards_of_device(r));
+            for (std::size_t b = 0; b < theirs.depth(); ++b) {
+                values.push_back(data[index(r)][b * elements + e]);
+                tree.push(theirs.block(b), merge);
+            }
+        }
+        tree.finish(merge);
+        for (auto& of_rank : data) of_rank[e] = values[0];
+    }
+}
+
+template<class T>
+void reduce_on_host(data_parallel_layout const& l, std::size_t elements, buffers<T>& data) {
+    if (l.reproducible()) return add_in_tree(l, elements, data);
+    for (std::size_t i = 0; i < l.reductions(); ++i) {
+        auto const part = l.reduced_by(i, elements);
+        if (!l.strategy_of(i).is<native>()) {
+            pull(l.reduction(i, elements, sizeof(T)), part, data);
+            continue;
+        }
+        for (auto e = part.begin; e < part.end; ++e) { // as the stand-in does it
+            auto sum = data[0][e];
+            for (std::size_t r = 1; r < data.size(); ++r) sum = sum_of(sum, data[r][e]);
+            for (auto& of_rank : data) of_rank[e] = sum;
+        }
+    }
+}
+
+// ---- the ranks of a layout, all of this process ----
+
+template<class T>
+class ranks_of {
+public:
+    using transport_type = nccl_transport<rehearsal_with_nccl, T>;
+
+    ranks_of(data_parallel_layout const& l, std::size_t elements, buffers<T> const& numbers)
+        : layout_(l), transport_(l, options{}), data_(numbers) {
+        std::vector<T*> gradients;
+        for (int r = 0; r < l.devices; ++r) streams_.emplace_back(transport_.device_of(r));
+        for (auto& s : streams_) pointers_.push_back(&s);
+        for (auto& of_rank : data_) gradients.push_back(of_rank.data());
+        auto const before = std::to_array(rehearsal_runtime::budget.taken);
+        transport_.prepare(gradients, elements);
+        for (int r = 0; r < l.devices; ++r) {
+            auto const device = index(transport_.device_of(r));
+            taken_.push_back(rehearsal_runtime::budget.taken[device] - before[device]);
+        }
+    }
+
+    transport_type& transport() { return transport_; }
+    buffers<T>& data() { return data_; }
+    bytes_t taken(int rank) const { return taken_[index(rank)]; } ///< of its device's memory
+
+    /// Reduces twice, the second time what the first has given: a rank may be ahead of others, but by what they wait
+    /// for. Begins and ends on the first rank's stream.
+    void enqueue_twice() {
+        rehearsal::event begun;
+        pointers_[0]->record(begun);
+        for (std::size_t r = 1; r < pointers_.size(); ++r) pointers_[r]->wait(begun);
+        for (int time = 0; time < 2; ++time)
+            for (std::size_t i = layout_.reductions(); i-- > 0;) transport_.enqueue(i, pointers_);
+        for (std::size_t r = 1; r < pointers_.size(); ++r) {
+            rehearsal::event over;
+            pointers_[r]->record(over);
+            pointers_[0]->wait(over);
+        }
+    }
+    void capture() {
+        pointers_[0]->begin_capture();
+        enqueue_twice();
+        graph_ = pointers_[0]->end_capture();
+    }
+    void launch() { pointers_[0]->launch(graph_); }
+    void finish() {
+        rehearsal::event done;
+        pointers_[0]->record(done);
+        REQUIRE(await(done, deadline::in(std::chrono::seconds(60))));
+    }
+
+    bool holds(buffers<T> const& wanted) const {
+        for (std::size_t r = 0; r < data_.size(); ++r)
+            if (!test_networks::same_bits(data_[r], wanted[r])) return false;
+        return true;
+    }
+    void write(buffers<T> const& numbers) {
+        for (std::size_t r = 0; r < data_.size(); ++r)
+            std::copy(numbers[r].begin(), numbers[r].end(), data_[r].begin()); // where they are
+    }
+
+private:
+    data_parallel_layout layout_;
+    transport_type transport_;
+    std::vector<nccl_mock::stream> streams_;
+    std::vector<nccl_mock::stream*> pointers_;
+    std::vector<bytes_t> taken_;
+    buffers<T> data_;
+    rehearsal::graph graph_;
+};
+
+/// Bits, memory and traffic of one layout, handed over directly and as a graph.
+template<class T>
+void matches_the_host(data_parallel_layout const& l, std::size_t elements, std::size_t slots = 1) {
+    CAPTURE(l.devices);
+    CAPTURE(l.logical_shards);
+    CAPTURE(l.reductions());
+    CAPTURE(elements);
+    CAPTURE(sizeof(T));
+    auto const numbers = inputs<T>(l.devices, elements * slots);
+    auto wanted = numbers;
+    for (int time = 0; time < 2; ++time) reduce_on_host(l, elements, wanted);
+
+    ranks_of<T> all(l, elements, numbers);
+    all.enqueue_twice();
+    all.finish();
+    CHECK(all.holds(wanted));
+    all.capture();
+    for (int launch = 0; launch < 2; ++launch) {
+        all.write(numbers);
+        all.launch();
+        all.finish();
+        CHECK(all.holds(wanted));
+    }
+    REQUIRE(all.transport().local_ranks() == l.devices);
+    for (int r = 0; r < l.devices; ++r) {
+        CHECK(all.taken(r) == ranks_of<T>::transport_type::table_bytes(l, r, elements, sizeof(T)));
+        auto const moved = all.transport().moved(r), planned = l.traffic_of_rank(r, elements, sizeof(T));
+        CHECK(moved.messages == planned.messages);
+        CHECK(moved.bytes == planned.bytes);
+    }
+}
+
+template<class S>
+void strategy_matches_the_host() {
+    CAPTURE(std::string(S::name));
+    for (int const ranks : {2, 3, 5, 8})
+        for (std::size_t const elements : {1, 203})
+            for (auto const when : {timing::late, timing::eager, timing::shuffled}) {
+                on_stage const as_told(when, 3);
+                data_parallel_layout l;
+                l.devices = ranks;
+                l.strategy = S{};
+                matches_the_host<float>(l, elements);
+                matches_the_host<bf16>(l, elements);
+                reduction_bucket const two[] = {{{0, elements / 3}, false, {}},
+                                                {{elements / 3, elements}, true, ring{}}};
+                l.buckets = two;
+                matches_the_host<float>(l, elements);
+            }
+}
+
+/// Four ranks that add 100 numbers in a ring.
+struct ring_of_four {
+    static data_parallel_layout layout() {
+        data_parallel_layout l;
+        l.devices = 4;
+        l.strategy = ring{};
+        return l;
+    }
+    ranks_of<float> ranks{layout(), 100, inputs<float>(4, 100)};
+};
+
+/// What is thrown, as text.
+template<class Error, class F>
+std::string text_of_error(F const& f) {
+    try {
+        f();
+    } catch (Error const& e) {
+        return e.what();
+    }
+    return "nothing was thrown";
+}
+
+// ---- groups of calls, for the stand-in itself ----
+
+/// Two ranks with four numbers each.
+struct pair_of_ranks {
+    using kind = nccl_call::kind;
+    nccl_group<rehearsal_with_nccl> group{{0, 1, 2, "", std::chrono::seconds(60)}, false};
+    nccl_mock::stream streams[2] = {nccl_mock::stream(0), nccl_mock::stream(1)};
+    float numbers[2][4] = {{1, 2, 3, 4}, {10, 20, 30, 40}};
+
+    nccl_call call(kind what, int rank, float* data, std::size_t count, ncclDataType_t dtype = ncclFloat32) {
+        return {what, rank, 1 - rank, dtype, data, count, streams[rank].handle()};
+    }
+    void finish() {
+        for (auto& s : streams) {
+            rehearsal::event done;
+            s.record(done);
+            REQUIRE(await(done, deadline::in(std::chrono::seconds(60))));
+        }
+    }
+    /// Why the group of calls is refused, if it is.
+    std::string refusal(std::vector<nccl_call> const& calls) {
+        auto const text = text_of_error<accelerator_error>([&] { group.run(calls, {"a test"}, false); });
+        return text == "nothing was thrown" ? "" : text;
+    }
+};
+
+// ---- training ----
+
+using tiny = network<input<1, 28, 28>, avg_pool2d<4>, conv2d<3, kernel<3>>, hyperbolic_tangent, max_pool2d<2>, flatten,
+                     linear<12>, relu, linear<10>>;
+
+template<class Way, class... Policies>
+using on_ranks = trainer<tiny, cross_entropy, sgd_momentum, on<mesh<rehearsal_with_nccl, dp<dynamic>>>,
+                         reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>, transport<Way>, Policies...>;
+template<class Way>
+using in_buckets = trainer<tiny, cross_entropy, sgd_momentum, on<mesh<rehearsal_with_nccl, dp<3>>>,
+                           reduce_by<ring, bucket<64>>, transport<Way>>;
+
+struct outcome {
+    std::vector<double> losses;
+    std::vector<float> weights; ///< of all ranks
+    double judged = 0;
+    bool operator==(outcome const&) const = default;
+};
+
+/// Two epochs whose last batch is not full, a step on more samples than a batch, and an evaluation.
+template<class Trainer>
+outcome trained(typename Trainer::options o) {
+    auto const images = test_networks::made_up(60);
+    o.learning_rate = 0.1f;
+    o.batch = 24;
+    o.seed = 2;
+    auto const before = std::to_array(rehearsal_runtime::budget.taken);
+    Trainer t(o);
+    for (int r = 0; r < t.devices(); ++r)
+        CHECK(rehearsal_runtime::budget.taken[index(r)] - before[index(r)] == t.plan().memory(r).total());
+    outcome got;
+    auto const keep = [&](progress_report const& p) { got.losses.push_back(p.loss); };
+    for (auto const& epoch : t.fit({images, {}}, {.epochs = 2}, keep)) static_cast<void>(epoch);
+    got.losses.push_back(t.step(images).loss);
+    got.judged = t.evaluate(images).loss;
+    for (int r = 0; r < t.devices(); ++r) {
+        auto const w = t.parameters(r);
+        got.weights.insert(got.weights.end(), w.begin(), w.end());
+        CHECK(t.wire(r).bytes == 7 * t.plan().wire(r).bytes);
+        CHECK(t.wire(r).messages == 7 * t.plan().wire(r).messages);
+    }
+    return got;
+}
+
+} // namespace nccl_rehearsed
+using namespace nccl_rehearsed;
+
+TEST_SUITE("rehearsed/nccl") {
+
+    TEST_CASE("strategies have the host's bits and the plan's memory and traffic, whenever work is done") {
+        strategy_matches_the_host<ring>();
+        strategy_matches_the_host<direct>();
+        strategy_matches_the_host<bidirectional_ring>();
+        strategy_matches_the_host<recursive_halving_doubling>();
+        strategy_matches_the_host<double_binary_tree>();
+        strategy_matches_the_host<chain>();
+        strategy_matches_the_host<hierarchical<ring, direct>>();
+        strategy_matches_the_host<hierarchical<double_binary_tree, ring>>();
+    }
+
+    TEST_CASE("native is given every rank's numbers") { strategy_matches_the_host<native>(); }
+
+    TEST_CASE("the fixed tree has its bits on any number of ranks") {
+        for (int const ranks : {2, 3, 4, 7, 8})
+            for (std::size_t const shards : {8, 11, 16})
+                for (std::size_t const elements : {1, 203}) {
+                    on_stage const as_told(elements == 1 ? timing::late : timing::shuffled, shards);
+                    data_parallel_layout l;
+                    l.devices = ranks;
+                    l.logical_shards = shards;
+                    std::size_t slots = 0;
+                    for (int r = 0; r < ranks; ++r) slots = std::max(slots, l.gradient_slots(r));
+                    matches_the_host<float>(l, elements, slots);
+                    matches_the_host<bf16>(l, elements, slots);
+                }
+    }
+
+    TEST_CASE("an error that comes later names rank, operation and bytes, and the group is given up") {
+        on_stage const as_usual;
+        auto& lib = nccl_mock::library::here();
+        ring_of_four four;
+        auto& transport = four.ranks.transport();
+        four.ranks.enqueue_twice();
+        four.ranks.finish();
+        transport.check();
+        lib.failing_rank = 2;
+        lib.last_words = "the switch is on fire";
+        int const aborted = lib.aborted;
+        auto const text = text_of_error<accelerator_error>([&] { transport.check(); });
+        CAPTURE(text);
+        CHECK(text.find("NCCL on rank 2 for all_reduce 0 (ring, 400 bytes): ncclRemoteError") == 0);
+        CHECK(text.find("the switch is on fire") != std::string::npos);
+        CHECK(lib.aborted == aborted + 4);
+        CHECK(lib.communicators == 0);
+        transport.check(); // it has been told
+        lib.failing_rank = -1;
+        CHECK(text_of_error<accelerator_error>([&] { four.ranks.enqueue_twice(); }).find("has been given up") !=
+              std::string::npos);
+    }
+
+    TEST_CASE("a group that has been abandoned takes no work") {
+        on_stage const as_usual;
+        ring_of_four four;
+        four.ranks.transport().abandon();
+        CHECK(nccl_mock::library::here().communicators == 0);
+        auto const text = text_of_error<accelerator_error>([&] { four.ranks.enqueue_twice(); });
+        CHECK(text.find("rank 0: the group of 4 ranks has been given up after an error") == 0);
+        four.ranks.transport().abandon();
+    }
+
+    TEST_CASE("a library that stays busy ends with the deadline") {
+        on_stage const as_usual;
+        auto& lib = nccl_mock::library::here();
+        nccl_group<rehearsal_with_nccl> group({0, 1, 2, "", std::chrono::milliseconds(50)}, false);
+        nccl_mock::stream s[2] = {nccl_mock::stream(0), nccl_mock::stream(1)};
+        float x[2] = {1, 2};
+        std::vector<nccl_call> calls;
+        for (int r = 0; r < 2; ++r)
+            calls.push_back({nccl_call::kind::all_reduce, r, 0, ncclFloat32, &x[r], 1, s[r].handle()});
+        int const usual = std::exchange(lib.busy_polls, 1 << 30);
+        auto const text = text_of_error<deadline_error>([&] { group.run(calls, {"a test"}, true); });
+        lib.busy_polls = usual;
+        CAPTURE(text);
+        CHECK(text.find("a test on ranks 0 to 1 of 2: NCCL did not take it within the deadline of 0.05 s") == 0);
+    }
+
+    TEST_CASE("the stand-in refuses what NCCL would not end, or not end well") {
+        on_stage const as_usual;
+        using kind = nccl_call::kind;
+        auto const refused = [](char const* why, auto const& calls) {
+            CAPTURE(why);
+            pair_of_ranks two;
+            auto const text = two.refusal(calls(two));
+            CAPTURE(text);
+            CHECK(text.find(why) != std::string::npos);
+            CHECK(nccl_mock::library::here().communicators == 0); // the group gives itself up
+        };
+        using calls = std::vector<nccl_call>;
+        refused("rank 0 to rank 1: 1 sent, 0 received",
+                [](pair_of_ranks& p) { return calls{p.call(kind::send, 0, p.numbers[0], 4)}; });
+        refused("rank 0 to rank 1: 16 bytes sent, 12 received", [](pair_of_ranks& p) {
+            return calls{p.call(kind::send, 0, p.numbers[0], 4), p.call(kind::receive, 1, p.numbers[1], 3)};
+        });
+        refused("not by every rank once",
+                [](pair_of_ranks& p) { return calls{p.call(kind::all_reduce, 0, p.numbers[0], 4)}; });
+        refused("an all-reduce of different arrays", [](pair_of_ranks& p) {
+            return calls{p.call(kind::all_reduce, 0, p.numbers[0], 4), p.call(kind::all_reduce, 1, p.numbers[1], 3)};
+        });
+        refused("memory that is written and used in one group", [](pair_of_ranks& p) {
+            return calls{p.call(kind::send, 0, p.numbers[0], 2), p.call(kind::receive, 0, p.numbers[0] + 1, 2),
+                         p.call(kind::send, 1, p.numbers[1], 2), p.call(kind::receive, 1, p.numbers[1] + 2, 2)};
+        });
+        refused("rank 1 was given a stream of device 0", [](pair_of_ranks& p) {
+            auto c = calls{p.call(kind::send, 0, p.numbers[0], 4), p.call(kind::receive, 1, p.numbers[1], 4)};
+            c[1].stream = c[0].stream;
+            return c;
+        });
+        refused("rank 1 is busy", [](pair_of_ranks& p) {
+            p.group.at(1).handle()->busy = 1;
+            return calls{p.call(kind::send, 0, p.numbers[0], 4), p.call(kind::receive, 1, p.numbers[1], 4)};
+        });
+
+        pair_of_ranks two;
+        CHECK(two.refusal({two.call(kind::send, 0, two.numbers[0], 2), two.call(kind::receive, 1, two.numbers[1], 2),
+                           two.call(kind::send, 1, two.numbers[1] + 2, 2),
+                           two.call(kind::receive, 0, two.numbers[0] + 2, 2)}) == "");
+        two.finish();
+        CHECK(two.numbers[1][0] == 1);
+        CHECK(two.numbers[1][1] == 2);
+        CHECK(two.numbers[0][2] == 30);
+        CHECK(two.numbers[0][3] == 40);
+    }
+
+    TEST_CASE("words of scores are added whole") {
+        on_stage const as_usual;
+        pair_of_ranks two;
+        std::uint64_t words[2][3] = {{0xFFFFFFFF00000001u, 0, 3}, {0, 0x7FF8000000000002u, 0}};
+        std::vector<nccl_call> calls;
+        for (int r = 0; r < 2; ++r)
+            calls.push_back(
+                {nccl_call::kind::all_reduce, r, 0, nccl_dtype<std::uint64_t>(), words[r], 3, two.streams[r].handle()});
+        two.group.run(calls, {"all_reduce", "scores", 0, 24}, true);
+        two.finish();
+        for (auto const& of_rank : words) {
+            CHECK(of_rank[0] == 0xFFFFFFFF00000001u);
+            CHECK(of_rank[1] == 0x7FF8000000000002u);
+            CHECK(of_rank[2] == 3);
+        }
+    }
+
+    TEST_CASE("a training has the bits that it has over peer access") {
+        for (strategy_choice const& strategy :
+             {strategy_choice(ring{}), strategy_choice(direct{}), strategy_choice(double_binary_tree{})})
+            for (int const ranks : {1, 2, 5})
+                for (bool const eager : {false, true}) {
+                    CAPTURE(strategy.name);
+                    CAPTURE(ranks);
+                    CAPTURE(eager);
+                    on_stage const as_told(ranks == 2 ? timing::late : timing::shuffled, 7);
+                    auto const over_nccl =
+                        trained<on_ranks<nccl>>({.devices = ranks, .strategy = strategy, .eager = eager});
+                    CHECK(over_nccl.losses.size() == 7);
+                    CHECK(over_nccl == trained<on_ranks<peer>>({.devices = ranks, .strategy = strategy}));
+                }
+    }
+
+    TEST_CASE("so it has in buckets, and in a fixed tree") {
+        on_stage const as_told(timing::shuffled, 11);
+        CHECK(in_buckets<nccl>::plan(batch{24}).layout.reductions() > 3);
+        CHECK(trained<in_buckets<nccl>>({}) == trained<in_buckets<peer>>({}));
+        for (int const ranks : {2, 4})
+            CHECK(trained<on_ranks<nccl>>({.devices = ranks, .logical_shards = 6}) ==
+                  trained<on_ranks<peer>>({.devices = ranks, .logical_shards = 6}));
+    }
+
+    TEST_CASE("a training with native learns the same but for rounding") {
+        on_stage const as_told(timing::shuffled, 5);
+        auto const own = trained<on_ranks<nccl>>({.devices = 3, .strategy = native{}});
+        auto const by_ring = trained<on_ranks<peer>>({.devices = 3, .strategy = ring{}});
+        REQUIRE(own.losses.size() == by_ring.losses.size());
+        for (std::size_t i = 0; i < own.losses.size(); ++i)
+            CHECK(own.losses[i] == doctest::Approx(by_ring.losses[i]).epsilon(1e-4));
+    }
+
+    TEST_CASE("an error during a step stops the training") {
+        on_stage const as_usual;
+        on_ranks<nccl> t({.batch = 8, .devices = 2, .strategy = ring{}});
+        auto const images = test_networks::made_up(8);
+        t.step(images);
+        stage::here().stalled = true;
+        nccl_mock::library::here().failing_rank = 1;
+        auto const text = text_of_error<device_error>([&] { t.step(images); });
+        CAPTURE(text);
+        CHECK(text.find("NCCL on rank 1 for all_reduce 0 (ring, ") != std::string::npos);
+        CHECK_THROWS_AS(t.step(images), usage_error);
+        stage::here().stalled = false;
+    }
+}
+
+#else
+
+TEST_SUITE("rehearsed/nccl") {
+    TEST_CASE("NCCL and CUDA have no headers here" * doctest::skip()) {}
+}
+
+#endif

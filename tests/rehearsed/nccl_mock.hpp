@@ -1,0 +1,422 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/on_streams/moves.hpp>
+#include <trireme/core/bf16.hpp>
+#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/rehearsal/device.hpp>
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+// A stand-in for NCCL, and for the few calls of CUDA beside it, over the streams of the rehearsal. It defines those
+// functions, so it belongs in one file of a program, which links neither library.
+//
+// What it plays: communicators of one process that do not block; a group of sends, receives and all-reduces, which
+// begins on a stream when that is due, and makes nothing wait but the two ends of a message (so that other waits that
+// the caller has forgotten show, as they do with all work of the rehearsal); errors that come later. It refuses what
+// NCCL forbids, and where NCCL would wait for ever, or give any result: a message without its other end, ends that
+// differ, memory that one call of a group writes and another uses, a communicator that is busy or has failed, a stream
+// of another device.
+//
+// What it cannot show: that NCCL itself takes these calls; several processes, and how they meet; ranks that hand over
+// their groups in different orders, and wait for one another; the order in which NCCL adds (here it is that of the
+// ranks); an abort while kernels run; graphs that outlive their communicators; how long anything takes.
+
+namespace nccl_mock {
+
+/// A rehearsed stream that can be handed to NCCL.
+class stream : public trireme::rehearsal_runtime::stream {
+public:
+    using trireme::rehearsal_runtime::stream::stream;
+    cudaStream_t handle() noexcept { return reinterpret_cast<cudaStream_t>(this); }
+    static stream& of(cudaStream_t handle) noexcept { return *reinterpret_cast<stream*>(handle); }
+};
+
+/// The rehearsal device, whose ranks may be joined by transport<nccl>.
+struct rehearsal_with_nccl : trireme::rehearsal {
+    static constexpr char const* name = "rehearsal with nccl";
+    using stream = nccl_mock::stream;
+    class kernels : public trireme::block_kernels<stream> {
+    public:
+        kernels(stream& queue, std::size_t samples, trireme::workspace scratch, libraries&) noexcept
+            : block_kernels(queue, samples, scratch) {}
+    };
+};
+static_assert(trireme::accelerator<rehearsal_with_nccl>);
+
+/// What tests ask of the library, and tell it.
+struct library {
+    static library& here() {
+        static library the_only;
+        return the_only;
+    }
+
+    int communicators = 0; ///< that are open
+    int aborted = 0;
+    int groups = 0;         ///< of calls that have been played
+    int busy_polls = 3;     ///< for how long a communicator is busy with what it was told
+    int failing_rank = -1;  ///< has an error that came later
+    std::string last_words; ///< of the last refusal
+    std::mutex guard;       ///< of all of this: communicators are closed by threads of their own
+    char next_world = 0;    ///< names those that are made together
+
+    ncclResult_t refuse(std::string const& why) {
+        last_words = why;
+        return ncclInvalidUsage;
+    }
+};
+
+enum class call_kind : int { send, receive, all_reduce };
+
+struct call {
+    call_kind kind;
+    ncclComm_t comm;
+    int peer;
+    ncclDataType_t dtype;
+    void* data;
+    std::size_t count;
+    cudaStream_t stream;
+};
+
+} // namespace nccl_mock
+
+struct ncclComm {
+    char world;
+    int rank, ranks, device;
+    int busy;
+};
+
+namespace nccl_mock {
+
+/// A thread's group of calls, while it is open.
+struct open_group {
+    int depth = 0;
+    std::vector<call> calls;
+    ncclResult_t refused = ncclSuccess;
+};
+inline thread_local open_group group;
+
+/// f(std::type_identity<T>()) for what NCCL calls `dtype`; false for those that are not played.
+template<class F>
+bool for_type(ncclDataType_t dtype, F const& f) {
+    switch (dtype) {
+    case ncclUint8:
+        return f(std::type_identity<std::uint8_t>()), true;
+    case ncclInt32:
+        return f(std::type_identity<std::int32_t>()), true;
+    case ncclUint64:
+        return f(std::type_identity<std::uint64_t>()), true;
+    case ncclFloat32:
+        return f(std::type_identity<float>()), true;
+    case ncclFloat64:
+        return f(std::type_identity<double>()), true;
+    case ncclBfloat16:
+        return f(std::type_identity<trireme::bf16>()), true;
+    default:
+        return false;
+    }
+}
+inline std::size_t bytes_of(call const& c) {
+    std::size_t bytes = 0;
+    for_type(c.dtype, [&](auto type) { bytes = c.count * sizeof(typename decltype(type)::type); });
+    return bytes;
+}
+
+/// A group, sorted: messages by their ends, in the order that both ends named them; all-reduces by communicators.
+struct sorted_calls {
+    struct message {
+        std::vector<call> sends, receives;
+    };
+    std::map<std::tuple<char, int, int>, message> messages; ///< world, from, to
+    std::map<char, std::vector<call>> all_reduces;          ///< world; one per rank
+
+    explicit sorted_calls(std::vector<call> const& calls) {
+        for (auto const& c : calls) {
+            auto const world = c.comm->world;
+            if (c.kind == call_kind::send)
+                messages[{world, c.comm->rank, c.peer}].sends.push_back(c);
+            else if (c.kind == call_kind::receive)
+                messages[{world, c.peer, c.comm->rank}].receives.push_back(c);
+            else
+                all_reduces[world].push_back(c);
+        }
+    }
+};
+
+/// Why a group cannot be played; nothing if it can.
+inline std::string fault_of(std::vector<call> const& calls, sorted_calls const& sorted) {
+    auto const number = [](auto n) { return std::to_string(n); };
+    for (auto const& c : calls) {
+        if (!for_type(c.dtype, [](auto) {})) return "a type that is not played";
+        if (stream::of(c.stream).device() != c.comm->device)
+            return "rank " + number(c.comm->rank) + " was given a stream of device " +
+                   number(stream::of(c.stream).device());
+    }
+    for (auto const& [ends, m] : sorted.messages) {
+        auto const text = "rank " + number(std::get<1>(ends)) + " to rank " + number(std::get<2>(ends)) + ": ";
+        if (m.sends.size() != m.receives.size())
+            return text + number(m.sends.size()) + " sent, " + number(m.receives.size()) + " received";
+        for (std::size_t i = 0; i < m.sends.size(); ++i)
+            if (m.sends[i].count != m.receives[i].count || m.sends[i].dtype != m.receives[i].dtype)
+                return text + number(bytes_of(m.sends[i])) + " bytes sent, " + number(bytes_of(m.receives[i])) +
+                       " received";
+    }
+    for (auto const& [world, of_ranks] : sorted.all_reduces) {
+        std::vector<int> ranks;
+        for (auto const& c : of_ranks) {
+            ranks.push_back(c.comm->rank);
+            if (c.count != of_ranks[0].count || c.dtype != of_ranks[0].dtype)
+                return "an all-reduce of different arrays";
+        }
+        std::sort(ranks.begin(), ranks.end());
+        bool const all = static_cast<int>(ranks.size()) == of_ranks[0].comm->ranks &&
+                         std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end();
+        if (!all) return "an all-reduce, not by every rank once";
+    }
+    struct memory {
+        char const *begin, *end;
+        bool written;
+    };
+    std::vector<memory> used;
+    for (auto const& c : calls) {
+        auto const* const begin = static_cast<char const*>(c.data);
+        used.push_back({begin, begin + bytes_of(c), c.kind != call_kind::send});
+    }
+    std::sort(used.begin(), used.end(), [](memory const& a, memory const& b) { return a.begin < b.begin; });
+    for (std::size_t i = 0; i < used.size(); ++i)
+        for (std::size_t k = i + 1; k < used.size() && used[k].begin < used[i].end; ++k)
+            if ((used[i].written || used[k].written) && used[k].begin < used[k].end)
+                return "memory that is written and used in one group";
+    return "";
+}
+
+/// The sum of all ranks' numbers, in the order of the ranks, for every rank.
+template<class T>
+struct sum_for_all {
+    static constexpr int most = trireme::rehearsal_runtime::memory_budget::most_devices;
+    T* data[most];
+    int ranks;
+
+    void operator()(std::size_t i) const {
+        using scalar = trireme::reduction_scalar<T>;
+        T sum = data[0][i];
+        for (int r = 1; r < ranks; ++r)
+            sum = scalar::store(static_cast<typename scalar::type>(scalar::load(sum) + scalar::load(data[r][i])));
+        for (int r = 0; r < ranks; ++r) data[r][i] = sum;
+    }
+};
+
+inline void play_sum(std::vector<call> of_ranks, stream& on) {
+    std::sort(of_ranks.begin(), of_ranks.end(),
+              [](call const& a, call const& b) { return a.comm->rank < b.comm->rank; });
+    for_type(of_ranks[0].dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        sum_for_all<T> sum{{}, static_cast<int>(of_ranks.size())};
+        for (std::size_t r = 0; r < of_ranks.size(); ++r) sum.data[r] = static_cast<T*>(of_ranks[r].data);
+        trireme::index_program<sum_for_all<T>> const program{sum, of_ranks[0].count};
+        if (of_ranks[0].count != 0) on.launch(program, program.blocks());
+    });
+}
+
+/// Hands a group to the streams of its calls. Each message is a stream of its own, which waits for what its two ends
+/// had before, and for which they wait; so it is with an all-reduce and its ranks.
+inline void play(std::vector<call> const& calls, sorted_calls const& sorted) {
+    using event = trireme::rehearsal::event;
+    std::map<cudaStream_t, event> before;
+    for (auto const& c : calls)
+        if (auto const [at, is_new] = before.try_emplace(c.stream); is_new) stream::of(c.stream).record(at->second);
+    std::vector<std::pair<cudaStream_t, event>> after;
+    auto const between = [&](std::vector<call> const& ends, auto const& work) {
+        std::vector<cudaStream_t> streams;
+        for (auto const& c : ends)
+            if (std::find(streams.begin(), streams.end(), c.stream) == streams.end()) streams.push_back(c.stream);
+        stream wire(ends[0].comm->device);
+        for (auto* const s : streams) wire.wait(before.at(s));
+        work(wire);
+        event done;
+        wire.record(done);
+        for (auto* const s : streams) after.emplace_back(s, done);
+    };
+    for (auto const& [ends, m] : sorted.messages) {
+        auto both = m.sends;
+        both.insert(both.end(), m.receives.begin(), m.receives.end());
+        between(both, [&, &m = m](stream& wire) {
+            for (std::size_t i = 0; i < m.sends.size(); ++i)
+                wire.copy(m.receives[i].data, m.sends[i].data, bytes_of(m.sends[i]));
+        });
+    }
+    for (auto const& [world, of_ranks] : sorted.all_reduces)
+        between(of_ranks, [&, &of_ranks = of_ranks](stream& wire) { play_sum(of_ranks, wire); });
+    for (auto const& [s, done] : after) stream::of(s).wait(done);
+}
+
+/// Notes a call down, which is a group by itself if none is open.
+inline ncclResult_t note(call const& c) {
+    ncclGroupStart();
+    auto& mine = group;
+    {
+        auto& lib = library::here();
+        std::lock_guard const lock(lib.guard);
+        if (c.comm->busy > 0) mine.refused = lib.refuse("rank " + std::to_string(c.comm->rank) + " is busy");
+        if (c.comm->rank == lib.failing_rank) mine.refused = lib.refuse("the communicator has failed");
+    }
+    mine.calls.push_back(c);
+    auto const refused = mine.refused;
+    auto const ended = ncclGroupEnd();
+    return refused != ncclSuccess ? refused : ended;
+}
+
+} // namespace nccl_mock
+
+// ---- NCCL ----
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+char const* ncclGetErrorString(ncclResult_t) { return "as played"; }
+char const* ncclGetLastError(ncclComm_t) { return nccl_mock::library::here().last_words.c_str(); }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+    auto& lib = nccl_mock::library::here();
+    std::lock_guard const lock(lib.guard);
+    std::memset(id, 0, sizeof *id);
+    id->internal[0] = ++lib.next_world;
+    return ncclSuccess;
+}
+
+/// On the device that is the thread's current one.
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+    auto& lib = nccl_mock::library::here();
+    std::lock_guard const lock(lib.guard);
+    if (config->blocking != 0) return lib.refuse("a communicator that blocks");
+    int device = 0;
+    cudaGetDevice(&device);
+    *comm = new ncclComm{id.internal[0], rank, ranks, device, lib.busy_polls};
+    ++lib.communicators;
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+    auto& lib = nccl_mock::library::here();
+    std::lock_guard const lock(lib.guard);
+    *state = ncclSuccess;
+    if (comm->rank == lib.failing_rank)
+        *state = ncclRemoteError;
+    else if (comm->busy > 0)
+        *state = --comm->busy > 0 ? ncclInProgress : ncclSuccess;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    auto& lib = nccl_mock::library::here();
+    std::lock_guard const lock(lib.guard);
+    comm->busy = lib.busy_polls;
+    return ncclInProgress;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    auto& lib = nccl_mock::library::here();
+    std::lock_guard const lock(lib.guard);
+    --lib.communicators;
+    delete comm;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    auto& lib = nccl_mock::library::here();
+    std::lock_guard const lock(lib.guard);
+    --lib.communicators;
+    ++lib.aborted;
+    delete comm;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommSplit(ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*) {
+    auto& lib = nccl_mock::library::here();
+    std::lock_guard const lock(lib.guard);
+    return lib.refuse("a split is not played");
+}
+
+ncclResult_t ncclCommCount(ncclComm_t const comm, int* ranks) {
+    *ranks = comm->ranks;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommUserRank(ncclComm_t const comm, int* rank) {
+    *rank = comm->rank;
+    return ncclSuccess;
+}
+ncclResult_t ncclCommCuDevice(ncclComm_t const comm, int* device) {
+    *device = comm->device;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclSend(void const* data, std::size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return nccl_mock::note(
+        {nccl_mock::call_kind::send, comm, peer, dtype, const_cast<void*>(data), count, stream}); // only read
+}
+ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return nccl_mock::note({nccl_mock::call_kind::receive, comm, peer, dtype, data, count, stream});
+}
+ncclResult_t ncclAllReduce(void const* from, void* to, std::size_t count, ncclDataType_t dtype, ncclRedOp_t what,
+                           ncclComm_t comm, cudaStream_t stream) {
+    if (from != to || what != ncclSum) {
+        std::lock_guard const lock(nccl_mock::library::here().guard);
+        return nccl_mock::library::here().refuse("an all-reduce that is not a sum in place is not played");
+    }
+    return nccl_mock::note({nccl_mock::call_kind::all_reduce, comm, 0, dtype, to, count, stream});
+}
+
+ncclResult_t ncclGroupStart() {
+    ++nccl_mock::group.depth;
+    return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+    auto& mine = nccl_mock::group;
+    if (--mine.depth > 0) return ncclSuccess;
+    auto const calls = std::exchange(mine.calls, {});
+    auto const refused = std::exchange(mine.refused, ncclSuccess);
+    if (refused != ncclSuccess) return refused;
+    if (calls.empty()) return ncclSuccess;
+    nccl_mock::sorted_calls const sorted(calls);
+    auto& lib = nccl_mock::library::here();
+    std::lock_guard const lock(lib.guard);
+    if (auto const why = nccl_mock::fault_of(calls, sorted); !why.empty()) return lib.refuse(why);
+    nccl_mock::play(calls, sorted);
+    for (auto const& c : calls) c.comm->busy = lib.busy_polls;
+    ++lib.groups;
+    return ncclInProgress;
+}
+
+// ---- CUDA: which device is current; nothing fails ----
+
+inline thread_local int nccl_mock_device = 0;
+
+cudaError_t cudaSetDevice(int device) {
+    nccl_mock_device = device;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+    *device = nccl_mock_device;
+    return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+char const* cudaGetErrorName(cudaError_t) { return "no error is played"; }
+char const* cudaGetErrorString(cudaError_t) { return "no error is played"; }
+
+} // extern "C"
