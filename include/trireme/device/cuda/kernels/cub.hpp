@@ -29,11 +29,11 @@ template<std::size_t Classes>
 inline constexpr bool softmax_for_library = Classes >= fewest_classes_of_cub;
 
 /// Whole warps; several classes for each thread as soon as there are enough.
-constexpr unsigned softmax_threads(std::size_t classes) noexcept {
-    if (classes <= 64) return 32;
-    if (classes <= 512) return 128;
-    return classes <= 8192 ? 256 : 1024;
-}
+template<std::size_t Classes>
+inline constexpr unsigned softmax_threads = Classes <= 64     ? 32
+                                            : Classes <= 512  ? 128
+                                            : Classes <= 8192 ? 256
+                                                              : 1024;
 
 /// The larger of two logits, as block programs choose it. Any order of comparisons has the same end.
 struct larger_candidate {
@@ -62,9 +62,9 @@ struct softmax_arrays {
 
 /// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's; a block per sample.
 template<std::uint32_t Classes, bool Gradient, class T>
-__global__ void __launch_bounds__(softmax_threads(Classes)) softmax_of_samples(softmax_arrays<T> const at) {
+__global__ void __launch_bounds__(softmax_threads<Classes>) softmax_of_samples(softmax_arrays<T> const at) {
     using number = accumulate_t<T>;
-    constexpr unsigned threads = softmax_threads(Classes);
+    constexpr unsigned threads = softmax_threads<Classes>;
     using best_of_block = cub::BlockReduce<blocks::candidate<number>, threads>;
     using sum_of_block = cub::BlockReduce<number, threads>;
     __shared__ typename best_of_block::TempStorage best_storage;
@@ -151,7 +151,7 @@ void softmax_cross_entropy(kernels_with_libraries<Everywhere> const& k, T const*
     if constexpr (Everywhere || cuda_runtime::softmax_for_library<Classes>) {
         if (k.samples() != 0)
             cuda_runtime::launch_kernel(k.queue(), &cuda_runtime::softmax_of_samples<Classes, true, T>, k.samples(),
-                                        cuda_runtime::softmax_threads(Classes),
+                                        cuda_runtime::softmax_threads<Classes>,
                                         cuda_runtime::softmax_arrays<T>{logits, labels, weight, dlogits, loss, nullptr},
                                         "softmax_cross_entropy");
     } else {
@@ -166,7 +166,7 @@ void softmax_cross_entropy_loss(kernels_with_libraries<Everywhere> const& k, T c
         if (k.samples() != 0)
             cuda_runtime::launch_kernel(
                 k.queue(), &cuda_runtime::softmax_of_samples<Classes, false, T>, k.samples(),
-                cuda_runtime::softmax_threads(Classes),
+                cuda_runtime::softmax_threads<Classes>,
                 cuda_runtime::softmax_arrays<T>{logits, labels, nullptr, nullptr, loss, correct},
                 "softmax_cross_entropy_loss");
     } else {

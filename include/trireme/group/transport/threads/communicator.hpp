@@ -74,7 +74,8 @@ struct shared_slot {
     collective_call buffers;                             ///< the same, for those who read its buffers
     progress issued;                                     ///< jobs handed to this rank
     progress finished;                                   ///< jobs it has come back from
-    std::atomic<int> waits_for{-1};                      ///< the rank it sleeps for, -1 if it computes
+    std::atomic<int> waits_for{-1};                      ///< the rank it sleeps for or asks after, -1 if it computes
+    std::atomic<std::uint32_t> waits_until{0};           ///< which count of that rank's steps
     std::array<void*, max_arenas> arenas{};              ///< where its arenas begin
     alignas(cache_line) std::atomic<bool> moving{false}; ///< may read from its peers' buffers, and write to them
 };
@@ -144,11 +145,12 @@ public:
         }
     }
 
-    /// Who is to blame when `rank` has waited too long for `source`: follow the waits to a rank that waits for nobody.
+    /// Who is to blame when a rank has waited too long for `source`: follow the waits to a rank that waits for nobody,
+    /// or for somebody who is there by now.
     int culprit(int source) noexcept {
         for (int hops = 0; hops < size(); ++hops) {
             int const next = slot(source).waits_for.load(std::memory_order_acquire);
-            if (next < 0) break;
+            if (next < 0 || slot(next).steps.reached(slot(source).waits_until.load(std::memory_order_relaxed))) break;
             source = next;
         }
         return source;
@@ -257,13 +259,16 @@ public:
             compare(source);
             done = theirs.reached(base_ + 1 + static_cast<std::uint32_t>(after));
         }
-        if (done) {
+        if (!done) {
+            // a peer that waits for this rank looks further
+            waits(source, base_ + 1 + static_cast<std::uint32_t>(after));
+            if (!asking_until_)
+                asking_until_ = deadline::in(state_->wait_limit);
+            else if (asking_until_->passed())
+                throw_late(source, what);
+        } else if (asking_until_) {
+            own().waits_for.store(-1, std::memory_order_release);
             asking_until_.reset();
-        } else if (!asking_until_) {
-            asking_until_ = deadline::in(state_->wait_limit);
-        } else if (asking_until_->passed()) {
-            own().waits_for.store(source, std::memory_order_release);
-            throw_late(source, what);
         }
         return done;
     }
@@ -307,6 +312,12 @@ public:
 
 private:
     shared_slot& own() const noexcept { return state_->slot(rank_); }
+
+    /// Says for whom this rank waits, for those who wait for it.
+    void waits(int source, std::uint32_t target) noexcept {
+        own().waits_until.store(target, std::memory_order_relaxed);
+        own().waits_for.store(source, std::memory_order_release);
+    }
 
     /// Throws on all ranks if `source` has called another collective than this rank, or the same otherwise. False if it
     /// is in a later one: then it has agreed with those it had to wait for.
@@ -357,11 +368,10 @@ private:
     }
 
     TRIREME_NOINLINE void wait_long(progress& theirs, std::uint32_t target, int source, operation const& what) {
-        auto& here = state_->slot(rank_);
         auto const outcome = theirs.wait(target, state_->stopped(), deadline::in(state_->wait_limit), state_->waiting,
-                                         [&] { here.waits_for.store(source, std::memory_order_release); });
+                                         [&] { waits(source, target); });
         if (outcome == progress::outcome::late) throw_late(source, what);
-        here.waits_for.store(-1, std::memory_order_release);
+        own().waits_for.store(-1, std::memory_order_release);
         if (outcome == progress::outcome::stopped) state_->throw_stopped();
     }
 
