@@ -167,16 +167,17 @@ public:
 
     void write(lenet_flags const& flags, epoch_report const& e, std::uint64_t hash) {
         if (path_.empty()) return;
-        char loss[32] = "null"; // JSON has no NaN
+        char loss[32] = "null", sync[32] = "null"; // JSON has no NaN
         if (std::isfinite(e.loss)) std::snprintf(loss, sizeof loss, "%.17g", e.loss);
+        if (std::isfinite(e.sync_share)) std::snprintf(sync, sizeof sync, "%.17g", e.sync_share);
         char line[600];
         std::snprintf(line, sizeof line,
                       R"({"devices": %d, "strategy": "%s", "batch": %zu, "seed": %llu, "reproducible": %zu, )"
                       R"("epoch": %d, "loss": %s, "test_accuracy": %.17g, "samples_per_second": %.17g, )"
-                      R"("sync_share": %.17g, "data_share": %.17g, "weights_hash": "%016llx"})",
+                      R"("sync_share": %s, "data_share": %.17g, "weights_hash": "%016llx"})",
                       e.devices, flags.strategy.c_str(), flags.batch, static_cast<unsigned long long>(flags.seed),
-                      flags.reproducible, e.epoch, loss, e.test.accuracy, e.samples_per_second, e.sync_share,
-                      e.data_share, static_cast<unsigned long long>(hash));
+                      flags.reproducible, e.epoch, loss, e.test.accuracy, e.samples_per_second, sync, e.data_share,
+                      static_cast<unsigned long long>(hash));
         out_ << line << std::endl;
         if (!out_) throw std::runtime_error("--log " + path_ + ": writing failed; is the disk full?");
     }
@@ -206,8 +207,9 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
         for_data += epoch.data_share * epoch.seconds;
         for_gradients += epoch.sync_share * epoch.seconds;
     }
-    std::printf("waiting for data: %.2f%% of the step; adding gradients: %.1f%%\n", 100 * for_data / seconds,
-                100 * for_gradients / seconds);
+    std::printf("waiting for data: %.2f%% of the step", 100 * for_data / seconds);
+    if (!std::isnan(for_gradients)) std::printf("; adding gradients: %.1f%%", 100 * for_gradients / seconds);
+    std::printf("\n");
     return static_cast<double>(data.train.size()) * flags.epochs / seconds;
 }
 

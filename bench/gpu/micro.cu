@@ -57,7 +57,7 @@ public:
         std::vector<float> values(size);
         for (std::size_t i = 0; i < size; ++i) values[i] = 0.01f * static_cast<float>(random.below(i, 201)) - 1.0f;
         m.queue.copy(memory_.data(), values.data(), size * sizeof(float));
-        gpu::event copied;
+        gpu::event copied(0);
         m.queue.record(copied);
         while (!copied.reached()) {}
     }

@@ -170,7 +170,7 @@ private:
     gpu::stream queue_;
     gpu::memory data_, words_;
     gpu::pinned_memory host_;
-    gpu::event done_;
+    gpu::event done_{0};
     std::unique_ptr<gpu::graph> graph_;
 };
 

@@ -124,7 +124,7 @@ void same_as_threads(int ranks, int devices, std::size_t n, bool in_place, int r
     int wrong = 0;
     for (int r = 0; r < ranks; ++r) {
         auto const i = static_cast<std::size_t>(r);
-        rehearsal::event done;
+        rehearsal::event done(group.device_of(r));
         streams[i]->record(done);
         while (!done.reached()) {}
         auto const part = promised(Goal, r, ranks, root, n);
@@ -154,8 +154,7 @@ void everywhere() {
                 for (std::size_t const each : {std::size_t{0}, std::size_t{1}, std::size_t{37}, std::size_t{128}}) {
                     int const root = has_root(Goal) ? ranks / 2 : 0;
                     auto const n = each * static_cast<std::size_t>(ranks);
-                    if (Goal != collective::all_to_all)
-                        same_as_threads<S, Goal, T, Op>(ranks, devices, n, true, root);
+                    if (Goal != collective::all_to_all) same_as_threads<S, Goal, T, Op>(ranks, devices, n, true, root);
                     if (each != 128) same_as_threads<S, Goal, T, Op>(ranks, devices, n, false, root);
                 }
 }
@@ -201,7 +200,7 @@ TEST_SUITE("collective/peer") {
             group, std::vector<stream_buffers<float>>{{a.data() + 1, a.data() + 1}, {b.data() + 1, b.data() + 1}},
             1000);
         c.enqueue(streams);
-        rehearsal::event done;
+        rehearsal::event done(0);
         one.record(done);
         while (!done.reached()) {}
         CHECK(a[0] == 1);

@@ -49,7 +49,7 @@ int copied(bool ordered, timing when, std::uint64_t seed) {
     stage::here().clear();
     stage::here().play(when, seed);
     rehearsal::stream one(0), two(0);
-    rehearsal::event made, done;
+    rehearsal::event made(0), done(0);
     int one_value = 1, a = 0, b = 0;
     one.copy(&a, &one_value, sizeof a);
     one.record(made);
@@ -80,7 +80,7 @@ TEST_SUITE("device/rehearsal") {
         stage::here().clear();
         stage::here().play(timing::late);
         rehearsal::stream s(0);
-        rehearsal::event done;
+        rehearsal::event done(0);
         int from = 1, to = 0;
         s.copy(&to, &from, sizeof to);
         s.record(done);
@@ -92,7 +92,7 @@ TEST_SUITE("device/rehearsal") {
     TEST_CASE("a block program runs its phases in order, and its threads in none") {
         stage::here().clear();
         rehearsal::stream s(0);
-        rehearsal::event done;
+        rehearsal::event done(0);
         std::vector<int> in(640), out(10), wrong_out(10);
         std::vector<int> expected(10);
         for (std::size_t i = 0; i < in.size(); ++i) {
@@ -112,7 +112,7 @@ TEST_SUITE("device/rehearsal") {
             stage::here().clear();
             stage::here().play(when, 3);
             rehearsal::stream one(0), two(0);
-            rehearsal::event fork, join, done;
+            rehearsal::event fork(0), join(0), done(0);
             std::vector<int> a(1000), b(1000);
             block_kernels<rehearsal::stream> const on_one(one, 1, {}), on_two(two, 1, {});
             one.begin_capture();
@@ -137,7 +137,7 @@ TEST_SUITE("device/rehearsal") {
         stage::here().clear();
         stage::here().play(timing::late);
         rehearsal::stream one(0), two(0);
-        rehearsal::event fork, outside;
+        rehearsal::event fork(0), outside(0);
         int x = 0;
         two.zero(&x, sizeof x);
         two.record(outside);
@@ -149,13 +149,15 @@ TEST_SUITE("device/rehearsal") {
         two.wait(fork);
         two.zero(&x, sizeof x);
         CHECK_THROWS_AS(one.end_capture(), std::logic_error); // two has not been joined
+        rehearsal::event elsewhere(1);
+        CHECK_THROWS_AS(one.record(elsewhere), std::logic_error);
         stage::here().clear();
     }
 
     TEST_CASE("what work throws reaches who asks, and a stalled stage never ends") {
         stage::here().clear();
         rehearsal::stream s(0);
-        rehearsal::event done;
+        rehearsal::event done(0);
         int x = 1;
         s.zero(&x, sizeof x);
         s.record(done);

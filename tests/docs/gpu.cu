@@ -24,6 +24,10 @@ TEST_SUITE("docs/gpu") {
         using namespace gpu_guide;
         static_assert(on_gpus::plan(batch{64}).wire_bytes_per_step() ==
                       on_processors::plan(batch{64}).wire_bytes_per_step());
+        // [processes]
+        on_gpus::options const o{.batch = 64, .processes = process_of{.index = 1, .count = 4, .id_file = "/shared/run-17"}};
+        // [/processes]
+        CHECK_THROWS_AS((on_gpus{o}), usage_error); // transport<peer> is for one process
         on_gpus const t{{.batch = 64, .share_devices = true}};
         CHECK(t.devices() == 2);
     }

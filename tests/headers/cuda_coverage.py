@@ -181,7 +181,7 @@ def missing(template, symbols):
 
 def remedy(header):
     if 'nccl' in header:
-        return 'tests/group/nccl.cu or tests/collective/nccl.cu'
+        return 'tests/collective/nccl.cu or tests/cuda/nccl.cu'
     if header.startswith(('collective/', 'group/')):
         return 'tests/cuda/peer.cu'
     if header.startswith(('trainer/', 'layer/')):

@@ -67,12 +67,12 @@ struct library {
 
     int communicators = 0; ///< that are open
     int aborted = 0;
-    int groups = 0;         ///< of calls that have been played
+    std::size_t sent = 0;   ///< bytes, by all messages
     int busy_polls = 3;     ///< for how long a communicator is busy with what it was told
     int failing_rank = -1;  ///< has an error that came later
     std::string last_words; ///< of the last refusal
     std::mutex guard;       ///< of all of this: communicators are closed by threads of their own
-    char next_world = 0;    ///< names those that are made together
+    int worlds = 0;         ///< communicators that are made together have the number of their world
 
     ncclResult_t refuse(std::string const& why) {
         last_words = why;
@@ -95,8 +95,7 @@ struct call {
 } // namespace nccl_mock
 
 struct ncclComm {
-    char world;
-    int rank, ranks, device;
+    int world, rank, ranks, device;
     int busy;
 };
 
@@ -141,8 +140,8 @@ struct sorted_calls {
     struct message {
         std::vector<call> sends, receives;
     };
-    std::map<std::tuple<char, int, int>, message> messages; ///< world, from, to
-    std::map<char, std::vector<call>> all_reduces;          ///< world; one per rank
+    std::map<std::tuple<int, int, int>, message> messages; ///< world, from, to
+    std::map<int, std::vector<call>> all_reduces;          ///< world; one per rank
 
     explicit sorted_calls(std::vector<call> const& calls) {
         for (auto const& c : calls) {
@@ -237,8 +236,10 @@ inline void play_sum(std::vector<call> of_ranks, stream& on) {
 inline void play(std::vector<call> const& calls, sorted_calls const& sorted) {
     using event = trireme::rehearsal::event;
     std::map<cudaStream_t, event> before;
-    for (auto const& c : calls)
-        if (auto const [at, is_new] = before.try_emplace(c.stream); is_new) stream::of(c.stream).record(at->second);
+    for (auto const& c : calls) {
+        auto const [at, is_new] = before.try_emplace(c.stream, c.comm->device);
+        if (is_new) stream::of(c.stream).record(at->second);
+    }
     std::vector<std::pair<cudaStream_t, event>> after;
     auto const between = [&](std::vector<call> const& ends, auto const& work) {
         std::vector<cudaStream_t> streams;
@@ -247,20 +248,21 @@ inline void play(std::vector<call> const& calls, sorted_calls const& sorted) {
         stream wire(ends[0].comm->device);
         for (auto* const s : streams) wire.wait(before.at(s));
         work(wire);
-        event done;
+        event done(wire.device());
         wire.record(done);
         for (auto* const s : streams) after.emplace_back(s, done);
     };
-    for (auto const& [ends, m] : sorted.messages) {
+    for (auto const& entry : sorted.messages) {
+        auto const& m = entry.second;
         auto both = m.sends;
         both.insert(both.end(), m.receives.begin(), m.receives.end());
-        between(both, [&, &m = m](stream& wire) {
+        between(both, [&](stream& wire) {
             for (std::size_t i = 0; i < m.sends.size(); ++i)
                 wire.copy(m.receives[i].data, m.sends[i].data, bytes_of(m.sends[i]));
         });
     }
-    for (auto const& [world, of_ranks] : sorted.all_reduces)
-        between(of_ranks, [&, &of_ranks = of_ranks](stream& wire) { play_sum(of_ranks, wire); });
+    for (auto const& entry : sorted.all_reduces)
+        between(entry.second, [&](stream& wire) { play_sum(entry.second, wire); });
     for (auto const& [s, done] : after) stream::of(s).wait(done);
 }
 
@@ -297,7 +299,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     auto& lib = nccl_mock::library::here();
     std::lock_guard const lock(lib.guard);
     std::memset(id, 0, sizeof *id);
-    id->internal[0] = ++lib.next_world;
+    ++lib.worlds;
+    std::memcpy(id->internal, &lib.worlds, sizeof lib.worlds);
     return ncclSuccess;
 }
 
@@ -308,7 +311,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     if (config->blocking != 0) return lib.refuse("a communicator that blocks");
     int device = 0;
     cudaGetDevice(&device);
-    *comm = new ncclComm{id.internal[0], rank, ranks, device, lib.busy_polls};
+    int world = 0;
+    std::memcpy(&world, id.internal, sizeof world);
+    *comm = new ncclComm{world, rank, ranks, device, lib.busy_polls};
     ++lib.communicators;
     return ncclInProgress;
 }
@@ -398,8 +403,10 @@ ncclResult_t ncclGroupEnd() {
     std::lock_guard const lock(lib.guard);
     if (auto const why = nccl_mock::fault_of(calls, sorted); !why.empty()) return lib.refuse(why);
     nccl_mock::play(calls, sorted);
-    for (auto const& c : calls) c.comm->busy = lib.busy_polls;
-    ++lib.groups;
+    for (auto const& c : calls) {
+        c.comm->busy = lib.busy_polls;
+        if (c.kind == nccl_mock::call_kind::send) lib.sent += nccl_mock::bytes_of(c);
+    }
     return ncclInProgress;
 }
 

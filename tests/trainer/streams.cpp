@@ -14,6 +14,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 using namespace trireme;
@@ -76,6 +77,65 @@ double apart(std::vector<double> const& a, std::vector<double> const& b) {
     }
     return worst;
 }
+
+struct scaling {
+    float const *from, *by;
+    float* to;
+    std::size_t size;
+    void operator()(std::size_t i) const { to[i] = from[i] * by[i % size]; }
+};
+/// dw += sum over samples of dy y / w, which is dy x: reads its output again.
+struct scale_gradient {
+    float const *x, *y, *w, *dy;
+    float* dw;
+    std::size_t size, samples;
+    void operator()(std::size_t i) const {
+        for (std::size_t s = 0; s < samples; ++s) {
+            auto const at = s * size + i;
+            dw[i] += dy[at] * (x != nullptr ? x[at] : y[at] / w[i]);
+        }
+    }
+};
+
+/// y = w x, one weight per value: in place as far as gradients go, or reading its output in backward instead of its
+/// input.
+template<bool InPlace>
+struct scale {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.parameter_count = 1;
+        d.parameters[0] = {"weight", in, 1, 1, initial::ones};
+        d.in_place = InPlace;
+        d.backward_reads_input = InPlace;
+        d.backward_reads_output = !InPlace;
+        return d;
+    }
+    static void run(auto const& io, float const* from, float* to) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        scaling const f{from, io.parameter(0), to, io_t::input::size};
+        if constexpr (accelerator_kernels<typename io_t::kernels>)
+            io.policy.each(io.x.size() * io.policy.samples(), f);
+        else
+            for (std::size_t i = 0; i < io.x.size(); ++i)
+                to[i] = from[i] * io.parameter(0)[i / io_t::lanes]; // lanes are innermost on the host
+    }
+    static void forward(auto const& io) { run(io, io.x.data, io.y.data); }
+    static void backward_input(auto const& io) { run(io, io.dy.data, io.dx.data); }
+    static void backward_weights(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        constexpr std::size_t size = io_t::input::size;
+        if constexpr (accelerator_kernels<typename io_t::kernels>) {
+            io.policy.each(size, scale_gradient{InPlace ? io.x.data : nullptr, io.y.data, io.parameter(0), io.dy.data,
+                                                io.gradient(0), size, io.policy.samples()});
+        } else {
+            for (std::size_t i = 0; i < io.x.size(); ++i) {
+                auto const v = i / io_t::lanes;
+                io.gradient(0)[v] += io.dy[i] * (InPlace ? io.x[i] : io.y[i] / io.parameter(0)[v]);
+            }
+        }
+    }
+};
 
 constexpr strategy_choice strategies[] = {direct{},
                                           ring{},
@@ -193,6 +253,48 @@ TEST_SUITE("trainer/streams") {
             t.set_learning_rate(0);
             t.step(made_up(16));
             CHECK(std::memcmp(t.parameters(0).data(), weights.data(), weights.size() * sizeof(float)) == 0);
+        }
+    }
+
+    TEST_CASE("more logical shards than samples, and ranks without any") {
+        struct setting {
+            int devices;
+            std::size_t shards, batch, samples;
+        };
+        for (auto const& [devices, shards, batch, samples] :
+             {setting{1, 8, 4, 5}, {2, 8, 4, 5}, {3, 5, 3, 4}, {2, 8, 4, 3}, {3, 6, 3, 1}})
+            for (bool const eager : {false, true})
+                for (std::uint64_t seed = 0; seed < 5; ++seed) {
+                    CAPTURE(devices);
+                    CAPTURE(shards);
+                    CAPTURE(samples);
+                    CAPTURE(eager);
+                    on_stage const as_told(seed == 0 ? timing::late : timing::shuffled, seed);
+                    any<host> on_host({.batch = batch, .seed = 3, .devices = devices, .logical_shards = shards});
+                    any<rehearsal> t(
+                        {.batch = batch, .seed = 3, .devices = devices, .logical_shards = shards, .eager = eager});
+                    auto const images = made_up(samples);
+                    for (int k = 0; k < 3; ++k)
+                        CHECK(t.step(images).loss == doctest::Approx(on_host.step(images).loss).epsilon(1e-5));
+                    CHECK(t.evaluate(images).loss == doctest::Approx(on_host.evaluate(images).loss).epsilon(1e-5));
+                }
+    }
+
+    TEST_CASE("a network without parameters has nothing to add") {
+        on_stage const as_usual;
+        trainer<network<input<1, 28, 28>, avg_pool2d<7>, flatten, relu>, cross_entropy, sgd, on<mesh<rehearsal, dp<2>>>>
+            t{{.batch = 4}};
+        CHECK(std::isfinite(t.step(made_up(4)).loss));
+    }
+
+    TEST_CASE("layers of one's own: in place, with parameters, and with outputs that are read again") {
+        for (std::uint64_t seed = 0; seed < 8; ++seed) {
+            on_stage const as_told(seed == 0 ? timing::late : timing::shuffled, seed);
+            using scaled_net = network<input<1, 28, 28>, flatten, linear<12>, linear<11>, scale<true>, scale<false>,
+                                       sigmoid, linear<10>>;
+            any<host, scaled_net> on_host({.learning_rate = 0.3f, .batch = 6, .seed = 1});
+            any<rehearsal, scaled_net> t({.learning_rate = 0.3f, .batch = 6, .seed = 1});
+            CHECK(apart(train(t, 30, 1).losses, train(on_host, 30, 1).losses) < 1e-4);
         }
     }
 

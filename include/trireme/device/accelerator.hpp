@@ -88,6 +88,7 @@ concept accelerator_stream = requires(S& s, typename S::event& e, typename S::gr
     { e.reached() } -> std::same_as<bool>; // also where nothing was recorded; throws what went wrong on the device
     s.begin_capture();
     { s.end_capture() } -> std::same_as<typename S::graph>;
+    s.abandon_capture(); // ends one whose work is not wanted; nothing happens without one
     s.launch(g);
 };
 
@@ -106,7 +107,7 @@ concept accelerator = accelerator_stream<typename D::stream> && requires(int dev
 
 /// Waits for an event: spins briefly, then yields, then sleeps. False if the deadline passed first.
 template<class Event>
-bool await(Event& e, deadline const& limit) {
+[[nodiscard]] bool await(Event& e, deadline const& limit) {
     for (std::uint64_t turn = 0; !e.reached(); ++turn) {
         if (turn < 1024) continue;
         if (limit.passed()) return false;

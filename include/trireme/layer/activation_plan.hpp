@@ -110,7 +110,10 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
         dies[grad(i)] = wanted ? 2 * depth - (i - 1) : never;
     }
     for (std::size_t i = first_trainable; weights_lag && i < depth; ++i)
-        if (Network::row(i).description.parameter_count > 0) dies[i] = dies[grad(i + 1)] = 2 * depth;
+        if (auto const& d = Network::row(i).description; d.parameter_count > 0) {
+            dies[i] = dies[grad(i + 1)] = 2 * depth;
+            if (d.backward_reads_output) dies[i + 1] = 2 * depth;
+        }
     // A view's block is its input's, alive as long as either. So is that of a layer that works in place, unless its
     // input is still to be read in backward or is the caller's.
     for (std::size_t i = 0; i < depth; ++i) {
@@ -123,7 +126,8 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     }
     for (std::size_t i = depth; i-- > 0;) {
         auto const& layer = Network::row(i).description;
-        if (!(layer.view || layer.in_place) || born[grad(i)] == never) continue;
+        bool const may_overwrite = layer.in_place && !(weights_lag && layer.parameter_count > 0);
+        if (!(layer.view || may_overwrite) || born[grad(i)] == never) continue;
         auto const value = root[grad(i + 1)];
         root[grad(i)] = value;
         if (dies[grad(i)] > dies[value]) dies[value] = dies[grad(i)];

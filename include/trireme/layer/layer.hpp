@@ -63,9 +63,11 @@ constexpr layer_description refused(shape input) noexcept {
 
 template<class... Where>
 struct remote_value_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0054: this layer's values lie in the memory of an accelerator, where the host cannot read them: "
-                  "hand its work over with io.policy.each(n, functor), or by a kernel of the policy");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0054: this layer's values lie in the memory of an accelerator, where the host cannot read them: "
+        "hand its work over with io.policy.each(n, functor), n being io.x.size() * io.policy.samples(), or by a "
+        "kernel of the policy");
 };
 
 /// All samples of one shape in the memory of an accelerator, one behind the other: what granule_view is on the host,

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -52,7 +53,7 @@ struct epoch_report {
     double seconds = 0; ///< of training, without the test
     double samples_per_second = 0;
     int devices = 1;
-    double sync_share = 0; ///< adding gradients, waiting for other devices included
+    double sync_share = 0; ///< adding gradients, waiting for other devices included; NaN on accelerators: not measured
     double data_share = 0; ///< gathering samples
 };
 
@@ -66,7 +67,8 @@ inline std::string to_string(epoch_report const& e) {
     if (e.tested) line += "  test accuracy " + number("%.4f", e.test.accuracy);
     line += "  " + number("%.0f", e.samples_per_second) + " samples/s  " + std::to_string(e.devices) + " device" +
             (e.devices == 1 ? "" : "s");
-    return line + "  sync " + number("%.1f%%", 100 * e.sync_share) + "  data " + number("%.2f%%", 100 * e.data_share);
+    if (!std::isnan(e.sync_share)) line += "  sync " + number("%.1f%%", 100 * e.sync_share);
+    return line + "  data " + number("%.2f%%", 100 * e.data_share);
 }
 
 template<class Traits>

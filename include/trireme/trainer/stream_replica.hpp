@@ -100,10 +100,10 @@ public:
         std::fill_n(weights + indices.size(), granule_.samples - indices.size(), T{0});
     }
 
-    /// Hands the slot's copy over, after its last use.
-    void enqueue_copy(int slot) {
+    /// Hands over the copy of the slot's numbers and first granules, after its last use.
+    void enqueue_copy(int slot, std::size_t granules) {
         copies.wait(used[slot]);
-        copies.copy(stages_[slot].data(), pinned_[slot].data(), stage_bytes());
+        copies.copy(stages_[slot].data(), pinned_[slot].data(), cache_line + granules * granule_.bytes());
         copies.record(staged[slot]);
     }
 

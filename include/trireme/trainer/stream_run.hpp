@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,6 +70,7 @@ public:
     }
 
     stream_run(Options const& o, data_parallel_layout const& layout) : work_(o, layout), m_(new machine(layout, o)) {
+        if constexpr (requires { Device::use(0); }) Device::use(m_->transport.device_of(0));
         auto const& l = work_.layout;
         auto const samples = granule_samples(o.batch.samples, l);
         for (int i = 0; i < m_->transport.local_ranks(); ++i) {
@@ -107,7 +109,7 @@ public:
         bool idle = !stalled_;
         try {
             for (auto& r : m_->replicas)
-                for (auto& e : r->used) idle = idle && await(e, deadline::in(std::chrono::seconds(1)));
+                for (auto& e : r->used) idle = idle && await(e, deadline::in(work_.options.deadline));
         } catch (...) { // a device that has failed has nothing to do any more
         }
         if (!idle) leave_behind(std::move(m_));
@@ -136,7 +138,7 @@ public:
         guarded([&] {
             auto const& order = work_.order;
             auto const size = work_.options.batch.samples;
-            times_ = {};
+            times_ = {0, std::numeric_limits<double>::quiet_NaN(), 0};
             auto const start = clock::now();
             auto const tell = [&](std::size_t b, std::uint64_t number) {
                 collect(number);
@@ -185,12 +187,13 @@ public:
         });
     }
 
-    /// Of the last epoch: all of it, and the part in which the devices had nothing to do but wait for samples.
+    /// Of the last epoch: all of it, and the part in which the devices had nothing to do but wait for samples. How long
+    /// they add gradients is not measured: it goes on beside the rest.
     step_times const& times() const noexcept { return times_; }
 
     std::span<T const> parameters(int rank) const {
+        auto& r = *m_->replicas[static_cast<std::size_t>(local(rank))];
         return const_cast<stream_run*>(this)->guarded([&]() -> std::span<T const> {
-            auto& r = *m_->replicas[static_cast<std::size_t>(local(rank))];
             r.enqueue_store();
             r.compute.record(r.used[0]);
             const_cast<stream_run*>(this)->wait_for(r, r.used[0], "reading the weights");
@@ -241,6 +244,7 @@ private:
         spread();
         for (std::size_t i = 0; i < m_->replicas.size(); ++i) {
             auto& r = *m_->replicas[i];
+            at_rank_ = rank_of(r);
             r.begin_step();
             for (std::size_t k = 0; k < r.shards().size(); ++k) {
                 r.begin_shard();
@@ -258,7 +262,9 @@ private:
     }
 
     /// Reductions begin while backward goes on, where nothing is added to a rank's gradients after it.
-    bool overlaps() const noexcept { return work_.layout.devices > 1 && !work_.layout.reproducible(); }
+    bool overlaps() const noexcept {
+        return work_.layout.devices > 1 && !work_.layout.reproducible() && Model::network::parameters != 0;
+    }
 
     /// Layer `layer` of a rank has its gradients: so have all reductions that end with it.
     void gradients_of(std::size_t i, std::size_t layer) {
@@ -329,7 +335,7 @@ private:
         for (int slot : {0, 1}) {
             for (auto& r : m_->replicas) {
                 for (std::size_t k = 0; k < r->shards().size(); ++k) r->set_samples(slot, k, {}, {}, T{0});
-                r->enqueue_copy(slot);
+                r->enqueue_copy(slot, r->shards().size());
                 r->compute.wait(r->staged[slot]);
             }
             enqueue_step(slot);
@@ -344,7 +350,12 @@ private:
     void capture() {
         for (int slot : {0, 1}) {
             m_->compute[0]->begin_capture();
-            enqueue_step(slot);
+            try {
+                enqueue_step(slot);
+            } catch (...) { // as long as a capture goes on, nothing can be freed
+                m_->compute[0]->abandon_capture();
+                throw;
+            }
             m_->graphs[slot] = m_->compute[0]->end_capture();
         }
     }
@@ -383,7 +394,7 @@ private:
                 r->set_samples(slot, k, work_.images(), indices.subspan(mine.begin, mine.size()),
                                weight_of(indices.size()));
             }
-            r->enqueue_copy(slot);
+            r->enqueue_copy(slot, r->shards().size());
             r->compute.wait(r->staged[slot]);
         }
         if (number > 1 && m_->replicas[0]->used[1 - slot].reached()) times_.data += seconds(start, clock::now());
@@ -418,8 +429,12 @@ private:
                     r.compute.record(r.used[slot]);
                 },
                 [&] { slot = 1 - slot; });
-            for (auto& r : m_->replicas)
-                if (k < r->shards().size()) r->end_shard(k);
+            for (auto& r : m_->replicas) {
+                if (k >= r->shards().size()) continue;
+                r->beside.record(r->scored); // a shard without samples has had no granule to do it
+                r->join();
+                r->end_shard(k);
+            }
         }
         slot = static_cast<int>(number % 2); // where results are looked for; its numbers are these
         for (auto& r : m_->replicas) stage(*r, slot, 0, {}, T{0});
@@ -436,7 +451,7 @@ private:
         wait_for(r, r.staged[slot], "copying samples");
         r.set_numbers(slot, work_.options);
         r.set_samples(slot, k, work_.images(), indices, weight);
-        r.enqueue_copy(slot);
+        r.enqueue_copy(slot, k + 1);
         r.compute.wait(r.staged[slot]);
     }
 
@@ -480,6 +495,7 @@ private:
     // ---- waiting and failing ----
 
     void wait_for(replica& r, event& e, char const* what) {
+        at_rank_ = rank_of(r);
         auto const limit = deadline::in(work_.options.deadline);
         while (!await(
             e, deadline::in(std::min<std::chrono::duration<double>>(limit.left(), std::chrono::milliseconds(20))))) {
@@ -490,14 +506,11 @@ private:
 
     [[noreturn]] TRIREME_COLD void late(replica& r, char const* what) {
         m_->transport.abandon();
-        int local_rank = 0;
-        for (std::size_t i = 0; i < m_->replicas.size(); ++i)
-            if (m_->replicas[i].get() == &r) local_rank = static_cast<int>(i);
-        int const rank = m_->transport.first_rank() + local_rank;
+        int const rank = rank_of(r);
         char limit[32];
         std::snprintf(limit, sizeof limit, "%g", work_.options.deadline.count());
         throw deadline_error(rank, "device " + std::to_string(rank) + " (" + Device::name + " " +
-                                       std::to_string(m_->transport.device_of(local_rank)) +
+                                       std::to_string(m_->transport.device_of(rank - m_->transport.first_rank())) +
                                        ") did not finish within the deadline of " + limit + " s: " + what +
                                        ", training step " + std::to_string(steps_) +
                                        "; if it is only slow, raise the option `deadline`");
@@ -509,7 +522,13 @@ private:
                 at_rank_ = m_->transport.first_rank() + i;
                 Faults::at(point, at_rank_, number);
             }
-        at_rank_ = 0;
+        at_rank_ = m_->transport.first_rank();
+    }
+
+    int rank_of(replica const& r) const noexcept {
+        for (std::size_t i = 0; i < m_->replicas.size(); ++i)
+            if (m_->replicas[i].get() == &r) return m_->transport.first_rank() + static_cast<int>(i);
+        return m_->transport.first_rank();
     }
 
     /// Runs `f`; what it throws stops the trainer, and reaches the caller with the device's name.

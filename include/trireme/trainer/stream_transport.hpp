@@ -15,17 +15,23 @@
 
 namespace trireme {
 
+// clang-format off
 /// How the ranks of a trainer on accelerators add their gradients: `stream_transport<Way, Device>::type<T>`. One thread
 /// drives all ranks of its process and hands everything over to their streams, at construction into a graph.
 ///
-///     static constexpr bytes_t table_bytes(layout, rank, arena_elements, element_bytes); // device memory, for the
-///     plan type(data_parallel_layout const&, Options const&); int first_rank() const; int local_ranks() const; int
-///     device_of(int local) const; void prepare(std::vector<T*> const& gradients, std::size_t arena_elements); // of
-///     the local ranks void enqueue(std::size_t reduction, std::span<stream* const>);              // one stream per
-///     local rank void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
-///     traffic moved(int local) const;  // per step
-///     void check();                    // while somebody waits: throws what has gone wrong
-///     void abandon() noexcept;         // the wait is over, and lost
+///     static constexpr bytes_t table_bytes(data_parallel_layout const&, int rank, std::size_t arena_elements,
+///                                          std::size_t element_bytes);            // device memory, for the plan
+///     type(data_parallel_layout const&, Options const&);
+///     int first_rank() const;
+///     int local_ranks() const;
+///     int device_of(int local) const;
+///     void prepare(std::vector<T*> const& gradients, std::size_t arena_elements);  // of the local ranks
+///     void enqueue(std::size_t reduction, std::span<stream* const>);               // one stream per local rank
+///     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
+///     traffic moved(int local) const;                                              // per step
+///     void check();                   // while somebody waits: throws what has gone wrong
+///     void abandon() noexcept;        // the wait is over, and lost
+// clang-format on
 template<class Way, class Device>
 struct stream_transport;
 

@@ -101,7 +101,7 @@ public:
         return p;
     }
 
-    /// Throws usage_error if the options break a rule. Starts devices() - 1 threads.
+    /// Throws usage_error if the options break a rule. On the host it starts devices() - 1 threads.
     explicit trainer(options const& o = {}) : trainer(o, layout_of(o)) {}
 
     int devices() const noexcept { return run_.state().layout.devices; }
@@ -202,7 +202,8 @@ public:
         run_.state().options = changed;
     }
 
-    /// What device `rank` has read from its peers since construction, as the transport counted it.
+    /// What device `rank` has read from its peers since construction: as the threads counted it, or, on accelerators,
+    /// what the tables of the collectives say, times the steps.
     traffic wire(int rank) const {
         check_ready();
         return run_.wire(checked_rank(rank));

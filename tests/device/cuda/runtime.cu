@@ -110,7 +110,7 @@ void sums_agree() {
     std::vector<T> expected(2 * blocks);
     rehearsal_runtime::stage::here().clear();
     rehearsal::stream played(0);
-    rehearsal::event done;
+    rehearsal::event done(0);
     played.launch(tree_sum<T, Known>(in.data(), expected.data()), blocks);
     played.record(done);
     while (!done.reached()) {}
@@ -167,7 +167,7 @@ TEST_SUITE("device/cuda") {
     TEST_CASE("streams keep their order, and events order streams") {
         on_gpu::rank r;
         gpu::stream other(0);
-        gpu::event made;
+        gpu::event made(0);
         on_gpu::array<int> const a(r, {0, 0}), b(r, {0});
         for (int round = 1; round <= 5; ++round) {
             r.queue.launch(slow_set{a.data(), round, 10'000'000}, 1);
@@ -182,7 +182,7 @@ TEST_SUITE("device/cuda") {
     TEST_CASE("an event is not reached before its work is done, and reached if nothing was recorded") {
         on_gpu::rank r;
         on_gpu::array<int> const a(r, {0, 0});
-        gpu::event never, done;
+        gpu::event never(0), done(0);
         CHECK(never.reached());
         r.queue.wait(never);
         r.queue.launch(slow_set{a.data(), 1, 200'000'000}, 1);
@@ -216,7 +216,7 @@ TEST_SUITE("device/cuda") {
     TEST_CASE("a graph of two streams does what its work does when it is handed over directly") {
         on_gpu::rank r;
         gpu::stream side(0);
-        gpu::event fork, join;
+        gpu::event fork(0), join(0);
         on_gpu::array<int> const a(r, std::vector<int>(100'000)), b(r, std::vector<int>(100'000));
         block_kernels<gpu::stream> const on_main(r.queue, 1, {}), on_side(side, 1, {});
         auto const work = [&] {
@@ -283,7 +283,7 @@ TEST_SUITE("device/cuda") {
     TEST_CASE("mistakes in a capture are errors that name the call and the GPU") {
         on_gpu::rank r;
         gpu::stream side(0);
-        gpu::event fork;
+        gpu::event fork(0);
         gpu::memory const some(0, 4, "number");
         r.queue.begin_capture();
         r.queue.zero(some.data(), 4);

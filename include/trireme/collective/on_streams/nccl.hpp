@@ -8,6 +8,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/device/upload.hpp>
 #include <trireme/group/transport/nccl/group.hpp>
 #include <trireme/schedule/collective/ring.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
@@ -312,7 +313,7 @@ private:
         stack.finish(count);
         pointers.push_back(reinterpret_cast<std::uintptr_t>(mine));
         auto* const table = static_cast<std::byte*>(tables[static_cast<std::size_t>(i)]);
-        upload(rank, group_->device_of(i), table, pointers, merges, tree.table());
+        lay_down(rank, group_->device_of(i), table, pointers, merges, tree.table());
         return {reinterpret_cast<void* const*>(table),
                 reinterpret_cast<std::uint32_t const*>(table + (n + 1) * sizeof(void*)),
                 static_cast<std::uint32_t>(n),
@@ -321,20 +322,12 @@ private:
                 part.end};
     }
 
-    static void upload(int rank, int device, void* table, std::vector<std::uintptr_t> const& pointers,
-                       std::vector<std::uint32_t> const& merges, std::size_t size) {
-        typename Device::pinned_memory host(size);
-        auto* const to = static_cast<std::byte*>(host.data());
-        std::memcpy(to, pointers.data(), pointers.size() * sizeof(void*));
-        std::memcpy(to + pointers.size() * sizeof(void*), merges.data(), merges.size() * sizeof(std::uint32_t));
-        stream copying(device);
-        typename Device::event copied(device);
-        copying.copy(table, host.data(), size);
-        copying.record(copied);
-        if (!await(copied, deadline::in(std::chrono::seconds(30))))
-            throw deadline_error(rank, std::string(Device::name) + " " + std::to_string(device) +
-                                           " did not take a table of " + std::to_string(size) +
-                                           " bytes within 30 s: is it in use by a program that hangs?");
+    void lay_down(int rank, int device, void* table, std::vector<std::uintptr_t> const& pointers,
+                  std::vector<std::uint32_t> const& merges, std::size_t size) const {
+        std::vector<std::byte> all(size);
+        std::memcpy(all.data(), pointers.data(), pointers.size() * sizeof(void*));
+        std::memcpy(all.data() + pointers.size() * sizeof(void*), merges.data(), merges.size() * sizeof(std::uint32_t));
+        trireme::upload<Device>(rank, device, table, all.data(), size, group_->wait_limit());
     }
 
     group_type* group_;

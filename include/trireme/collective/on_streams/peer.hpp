@@ -5,8 +5,8 @@
 #include <trireme/collective/on_streams/moves.hpp>
 #include <trireme/collective/proved.hpp>
 #include <trireme/core/errors.hpp>
-#include <trireme/core/left_behind.hpp>
 #include <trireme/core/pack.hpp>
+#include <trireme/device/upload.hpp>
 #include <trireme/group/transport/peer/group.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 
@@ -14,10 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -129,7 +127,7 @@ public:
         }
         for (std::size_t d = 0; d < leaders_.size(); ++d) {
             begins[d].push_back(static_cast<std::uint32_t>(moves[d].size()));
-            upload(d, moves[d], pointers[d], begins[d]);
+            lay_down(d, moves[d], pointers[d], begins[d]);
         }
     }
 
@@ -156,7 +154,7 @@ public:
         tree.finish(count);
         leaves_ = static_cast<std::uint32_t>(merges.size());
         for (auto* const slot : slots) pointers.push_back(slot);
-        for (std::size_t d = 0; d < leaders_.size(); ++d) upload(d, {}, pointers, merges);
+        for (std::size_t d = 0; d < leaders_.size(); ++d) lay_down(d, {}, pointers, merges);
         for (int r = 0; r < group.size(); ++r) {
             auto const part = chunk_range(elements, r, group.size(), sizeof(T)).size() * sizeof(T);
             auto& sum = moved_[static_cast<std::size_t>(r)];
@@ -168,9 +166,12 @@ public:
         }
     }
 
-    /// Hands the collective over. streams[r] is rank r's: what it had before comes before, what it gets afterwards
-    /// finds the result. Fewer ranks than devices need no stream of their own twice.
+    /// Hands the collective over. streams[r] is rank r's, on its device: what it had before comes before, what it gets
+    /// afterwards finds the result.
     void enqueue(std::span<stream* const> streams) {
+        if (streams.size() != static_cast<std::size_t>(group_->size()))
+            throw usage_error("a collective of " + std::to_string(group_->size()) + " ranks was given " +
+                              std::to_string(streams.size()) + " streams: one per rank");
         if (rounds_ == 0 && leaves_ == 0) return;
         detail::join_streams<stream>(streams, std::span(events_).first(streams.size()));
         if (leaves_ != 0)
@@ -265,8 +266,8 @@ private:
     }
 
     /// Moves, pointers and numbers, one behind the other, to the memory of a device.
-    void upload(std::size_t d, std::vector<stream_move> const& moves, std::vector<void*> const& pointers,
-                std::vector<std::uint32_t> const& numbers) {
+    void lay_down(std::size_t d, std::vector<stream_move> const& moves, std::vector<void*> const& pointers,
+                  std::vector<std::uint32_t> const& numbers) {
         auto const a = moves.size() * sizeof(stream_move), b = pointers.size() * sizeof(void*);
         auto const c = round_up<std::size_t>(numbers.size() * sizeof(std::uint32_t), sizeof(void*));
         auto& l = leaders_[d];
@@ -277,25 +278,12 @@ private:
             l.most_elements = std::max(l.most_elements, sum);
         }
         if (pointers.empty()) return;
-        l.table = typename Device::memory(l.device, a + b + c, "tables of the collectives");
-        struct transfer {
-            typename Device::pinned_memory host;
-            stream copying;
-            typename Device::event copied;
-        };
-        std::unique_ptr<transfer> t(new transfer{typename Device::pinned_memory(a + b + c), stream(l.device),
-                                                 typename Device::event(l.device)});
-        auto* const to = static_cast<std::byte*>(t->host.data());
-        if (a != 0) std::memcpy(to, moves.data(), a);
-        std::memcpy(to + a, pointers.data(), b);
-        std::memcpy(to + a + b, numbers.data(), numbers.size() * sizeof(std::uint32_t));
-        t->copying.copy(l.table.data(), to, a + b + c);
-        t->copying.record(t->copied);
-        if (await(t->copied, deadline::in(group_->wait_limit()))) return;
-        leave_behind(std::move(t));
-        throw deadline_error(l.rank, std::string(Device::name) + " " + std::to_string(l.device) +
-                                         " did not take a table of " + std::to_string(a + b + c) +
-                                         " bytes within the deadline: is another program keeping it busy?");
+        std::vector<std::byte> all(a + b + c);
+        if (a != 0) std::memcpy(all.data(), moves.data(), a);
+        std::memcpy(all.data() + a, pointers.data(), b);
+        std::memcpy(all.data() + a + b, numbers.data(), numbers.size() * sizeof(std::uint32_t));
+        l.table = typename Device::memory(l.device, all.size(), "tables of the collectives");
+        trireme::upload<Device>(l.rank, l.device, l.table.data(), all.data(), all.size(), group_->wait_limit());
     }
 
     static stream_move const* moves_of(leader const& l) { return static_cast<stream_move const*>(l.table.data()); }
@@ -367,12 +355,12 @@ constexpr range kept_of(collective goal, int rank, int ranks, int root, std::siz
 ///     auto sum = make_collective<ring, collective::all_reduce>(group, buffers, n);
 ///     sum.enqueue(streams);
 ///
-/// The bits are those of the same strategy on threads. Throws usage_error. Cost: a table on the device per collective,
-/// and per call one kernel on one device, or one per device and round.
+/// The group must outlive it. The bits are those of the same strategy on threads. Throws usage_error. Cost: a table on
+/// the device per collective, and per call one kernel on one device, or one per device and round.
 template<class Strategy, collective Goal, stream_op Op = stream_op::sum, accelerator Device, class T>
-peer_collective<Device, T, Op> make_collective(peer_group<Device> const& group,
-                                               std::vector<stream_buffers<T>> const& buffers, std::size_t elements,
-                                               int root = 0) {
+[[nodiscard]] peer_collective<Device, T, Op> make_collective(peer_group<Device> const& group,
+                                                             std::vector<stream_buffers<T>> const& buffers,
+                                                             std::size_t elements, int root = 0) {
     static_assert(Goal != collective::barrier, "streams are put in step by events: a barrier has nothing to move");
     int const n = group.size();
     bool const blocks = Goal != collective::all_reduce && Goal != collective::broadcast && Goal != collective::reduce;

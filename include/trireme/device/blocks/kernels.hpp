@@ -49,7 +49,7 @@ public:
     std::size_t samples() const noexcept { return samples_; }
     workspace const& scratch() const noexcept { return scratch_; }
 
-    /// f(i) for all i in [0, n). F is a struct with a name at namespace scope.
+    /// f(i) for all i in [0, n): of all samples, where it is about each value of each. F is a struct with a name at namespace scope.
     template<class F>
     void each(std::size_t n, F f) const {
         index_program<F> const program{f, n};

@@ -8,6 +8,7 @@
 #include <trireme/device/cuda/errors.hpp>
 #include <trireme/device/cuda/kernels.hpp>
 #include <trireme/device/cuda/memory.hpp>
+#include <trireme/device/cuda/nvtx.hpp>
 #include <trireme/device/cuda/queue.hpp>
 
 #include <cuda_runtime_api.h>
@@ -27,6 +28,7 @@ struct gpu {
     using graph = cuda_runtime::graph;
     using libraries = cuda_runtime::libraries;
     using kernels = cuda_kernels;
+    using range = cuda_runtime::range_scope;
     static constexpr std::size_t workspace_bytes = 32_MiB; ///< per stream with kernels; what cuBLAS asks for on Hopper
 
     /// At least 1; throws usage_error if there is no GPU, or no driver for it.
@@ -39,6 +41,11 @@ struct gpu {
         throw usage_error(std::string("no GPU can be used: cudaGetDeviceCount says ") + cudaGetErrorName(why) + " (" +
                           cudaGetErrorString(why) + "); install a driver for CUDA " + version_of(CUDART_VERSION) +
                           " or newer, look at CUDA_VISIBLE_DEVICES, or train on mesh<host, ...>");
+    }
+
+    /// Makes it the calling thread's device. Else what asks CUDA for nothing in particular would wake GPU 0.
+    static void use(int device) {
+        cuda_runtime::check(cudaSetDevice(device), "cudaSetDevice", device, "the thread that drives it");
     }
 
     /// Whether kernels and copies of one GPU reach the memory of another directly.

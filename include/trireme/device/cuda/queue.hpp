@@ -18,7 +18,7 @@ namespace trireme::cuda_runtime {
 /// An event of one device: streams of that device record it, streams of any device wait for it.
 class event {
 public:
-    explicit event(int device = 0) : device_(device) {
+    explicit event(int device) : device_(device) {
         on_device const here(device, "an event");
         check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags", device,
               "an event");

@@ -53,6 +53,13 @@ public:
     /// A number below n, by lot.
     std::size_t lot(std::size_t n) noexcept { return static_cast<std::size_t>(random_() % n); }
 
+    /// The n-th piece of work that is handed over from now on, counted from 0, is refused: as a driver does that has
+    /// run out of something, or a launch that cannot be.
+    void refuse(std::uint64_t n) noexcept { admitted_ = n; }
+    void admit() {
+        if (admitted_-- == 0) throw std::runtime_error("the work was refused");
+    }
+
     /// So that a test can see that it would notice a missing wait: the n-th wait that is noted in a capture from now
     /// on, counted from 0, is left out. Waits for what the stream comes after anyway do not count.
     void forget(std::uint64_t n) noexcept {
@@ -68,6 +75,7 @@ public:
         waiting_.clear();
         failure_ = nullptr;
         stalled = false;
+        refuse(~std::uint64_t{0});
     }
 
     void post(task_ptr const& t) {
@@ -131,6 +139,7 @@ private:
 
     timing timing_ = timing::late;
     std::uint64_t waits_ = 0, forgotten_ = ~std::uint64_t{0};
+    std::uint64_t admitted_ = ~std::uint64_t{0};
     std::uint64_t search_ = 0;
     std::mt19937_64 random_{0};
     std::vector<task_ptr> waiting_; ///< in the order they came
@@ -174,7 +183,7 @@ struct recording {
 
 class event {
 public:
-    explicit event(int = 0) {}
+    explicit event(int device) : device_(device) {}
     bool reached() {
         if (in_ != nullptr) throw std::logic_error("an event of a capture was asked for: it never happens");
         return stage::here().poll(at_);
@@ -182,6 +191,7 @@ public:
 
 private:
     friend class stream;
+    int device_;
     task_ptr at_;
     std::shared_ptr<recording> in_;
 };
@@ -223,6 +233,7 @@ public:
     }
 
     void record(event& e) {
+        if (e.device_ != device_) throw std::logic_error("a stream recorded an event of another device");
         if (noting() && tail_noted_ == nullptr) enqueue({});
         e.at_ = noting() ? tail_noted_ : tail_;
         e.in_ = recording_;
@@ -265,6 +276,11 @@ public:
         return g;
     }
 
+    void abandon_capture() noexcept {
+        if (noting()) recording_->closed = true;
+        recording_ = nullptr;
+    }
+
     void launch(graph& g) {
         if (noting()) throw std::logic_error("a graph was launched in a capture");
         if (g.nodes() == 0) return;
@@ -305,6 +321,7 @@ private:
     }
 
     void enqueue(std::function<void()> work, task_ptr const& after = nullptr) {
+        stage::here().admit();
         auto t = std::make_shared<task>();
         t->work = std::move(work);
         auto& tail = noting() ? tail_noted_ : tail_;

@@ -90,7 +90,11 @@ public:
         check_numbers();
         nccl_runtime::require_version();
         int const present = Device::count(), local = who_.world / who_.count;
-        if (local > present) refuse_number(local, present, share_devices);
+        if (share_devices)
+            throw usage_error(
+                "share_devices is for transport<peer>: NCCL takes each device of a process once; leave it "
+                "out, and use as many devices as there are");
+        if (local > present) refuse_number(local, present);
         first_ = local * who_.index;
         for (int i = 0; i < local; ++i) device_.push_back((first_ + i) % present);
         make();
@@ -100,6 +104,7 @@ public:
     ~nccl_group() { nccl_runtime::close_all(released(), who_.limit); }
 
     int size() const noexcept { return who_.world; }
+    span_of_time wait_limit() const noexcept { return who_.limit; }
     int processes() const noexcept { return who_.count; }
     int first_rank() const noexcept { return first_; }
     int local_ranks() const noexcept { return static_cast<int>(device_.size()); }
@@ -240,7 +245,13 @@ private:
             }
         }
         auto const limit = deadline::in(who_.limit);
-        bool over = nccl_runtime::finishes_within(limit, [m] { begin(*m); });
+        bool over = false;
+        try {
+            over = nccl_runtime::finishes_within(limit, [m] { begin(*m); });
+        } catch (...) {
+            nccl_runtime::abort_all(begun(*m), who_.limit);
+            throw;
+        }
         auto status = ncclSuccess;
         std::size_t failed = 0;
         for (std::size_t i = 0; over && i < m->comms.size() && status == ncclSuccess; ++i) {
@@ -252,11 +263,7 @@ private:
         }
         if (!over || status != ncclSuccess) {
             auto const words = nccl_runtime::last_words(nullptr);
-            std::vector<ncclComm_t> made;
-            if (m->posted.load())
-                for (auto* const comm : m->comms)
-                    if (comm != nullptr) made.push_back(comm);
-            nccl_runtime::abort_all(made, who_.limit);
+            nccl_runtime::abort_all(begun(*m), who_.limit);
             if (!over) nobody_came();
             throw accelerator_error(nccl_runtime::failure("ncclCommInitRankConfig", first_ + static_cast<int>(failed),
                                                           nccl_runtime::meeting_of{who_.world}.text(), status, words));
@@ -265,6 +272,15 @@ private:
             all_.push_back(nccl_communicator::own(comm, who_.limit));
             handles_.push_back(comm);
         }
+    }
+
+    /// The communicators that there are, once nobody makes any more.
+    static std::vector<ncclComm_t> begun(making const& m) {
+        std::vector<ncclComm_t> all;
+        if (m.posted.load())
+            for (auto* const comm : m.comms)
+                if (comm != nullptr) all.push_back(comm);
+        return all;
     }
 
     static void begin(making& m) {
@@ -331,17 +347,11 @@ private:
                               " processes: every process drives as many devices as any other; make the number of "
                               "devices a multiple of that of processes");
     }
-    TRIREME_COLD [[noreturn]] void refuse_number(int local, int present, bool share_devices) const {
-        std::string const name = Device::name;
-        auto const are = std::to_string(present) + (present == 1 ? " is" : " are") + " there";
-        if (share_devices)
-            throw usage_error(std::to_string(local) + " ranks of this process were to share devices of kind " + name +
-                              ", of which " + are +
-                              ": NCCL takes each device once; share_devices needs transport<peer>, or leave it out and "
-                              "use a smaller mesh");
-        throw usage_error("a mesh with " + std::to_string(local) + " devices of kind " + name +
-                          " in each process was asked for, and " + are +
-                          ": use a smaller mesh, spread it over more processes, or let ranks share a device with "
+    TRIREME_COLD [[noreturn]] static void refuse_number(int local, int present) {
+        throw usage_error("a mesh with " + std::to_string(local) + " devices of kind " + Device::name +
+                          " in each process was asked for, and " + std::to_string(present) +
+                          (present == 1 ? " is" : " are") +
+                          " there: use a smaller mesh, spread it over more processes, or let ranks share a device with "
                           "transport<peer> and the option share_devices");
     }
 

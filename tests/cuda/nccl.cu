@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Training in double whose gradients NCCL adds. A GPU is one rank of NCCL's, so there are as many as GPUs.
+#include <trireme/nccl.hpp>
+
+#include <networks.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+using namespace trireme;
+using namespace test_networks;
+
+namespace cuda_test {
+
+template<class Way>
+using trainer_by = trainer<softmax_regression, cross_entropy, sgd, on<mesh<gpu, dp<dynamic>>>,
+                           reduce_by<chosen_at_run_time>, precision<f64>, transport<Way>>;
+
+template<class Way>
+auto trained(int devices) {
+    trainer_by<Way> t({.learning_rate = 0.05f, .batch = 64, .devices = devices, .strategy = ring{}});
+    for (auto const& epoch : t.fit({made_up(150), {}}, {.epochs = 2})) CHECK(std::isfinite(epoch.loss));
+    return weights(t);
+}
+
+} // namespace cuda_test
+using namespace cuda_test;
+
+TEST_SUITE("cuda/nccl") {
+    TEST_CASE("NCCL and peers train alike") {
+        for (int devices = 1; devices <= std::min(gpu::count(), 4); ++devices) {
+            auto const by_nccl = trained<nccl>(devices), by_peers = trained<peer>(devices);
+            REQUIRE(by_nccl.size() == by_peers.size());
+            double difference = 0;
+            for (std::size_t i = 0; i < by_nccl.size(); ++i)
+                difference = std::max(difference, std::abs(by_nccl[i] - by_peers[i]));
+            CHECK(difference < 1e-12);
+        }
+    }
+}
