@@ -30,7 +30,7 @@ void rehearse(std::uint64_t seed, std::size_t samples, std::size_t scratch_bytes
     stage::here().play(seed % 2 == 0 ? timing::late : timing::shuffled, seed);
     trireme::rehearsal::stream queue(0);
     trireme::rehearsal::libraries libraries(0);
-    trireme::rehearsal::event done;
+    trireme::rehearsal::event done(0);
     trireme::rehearsal::memory const scratch(0, scratch_bytes, "scratch");
     if (scratch_bytes != 0) std::memset(scratch.data(), 0xff, scratch_bytes);
     work(rehearsal_kernels(queue, samples, {scratch.data(), scratch_bytes}, libraries));
