@@ -154,7 +154,7 @@ still=
 sanitized='-Dexamples=disabled -Dcuda=disabled -Doptimization=1 -Db_lundef=false'
 # Half as many registers to a kernel are compiled in two thirds of the time, and check as much.
 ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || sanitized="$sanitized -Disa=x86-64-v3"
-folders=-Dtest_folders=core,data,device,layer,optimizer,schedule,group,collective,parallel,trainer # not the guide's
+folders=-Dtest_folders=core,data,device,layer,optimizer,schedule,group,collective,parallel,trainer,rehearsed # not the guide's
 # shellcheck disable=SC2086
 stage asan+ubsan "$cxx" quick "$sanitized -Db_sanitize=address,undefined $folders" \
     $once -t 4 ${still:+"$still"}

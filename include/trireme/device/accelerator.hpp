@@ -81,6 +81,7 @@ struct index_program {
 template<class S>
 concept accelerator_stream = requires(S& s, typename S::event& e, typename S::graph& g, void* to, void const* from,
                                       std::size_t bytes) {
+    { s.device() } -> std::same_as<int>;
     s.copy(to, from, bytes); // between any two of: pinned host memory, memory of any device
     s.zero(to, bytes);
     s.record(e);

@@ -97,23 +97,14 @@ public:
                 begin_weights();
             });
         } catch (...) {
-            if (stalled_) leave_behind(std::move(m_));
+            settle();
             throw;
         }
     }
 
     stream_run(stream_run const&) = delete;
     stream_run& operator=(stream_run const&) = delete;
-    ~stream_run() {
-        if (m_ == nullptr) return;
-        bool idle = !stalled_;
-        try {
-            for (auto& r : m_->replicas)
-                for (auto& e : r->used) idle = idle && await(e, deadline::in(work_.options.deadline));
-        } catch (...) { // a device that has failed has nothing to do any more
-        }
-        if (!idle) leave_behind(std::move(m_));
-    }
+    ~stream_run() { settle(); }
 
     state_type& state() noexcept { return work_; }
     state_type const& state() const noexcept { return work_; }
@@ -493,6 +484,23 @@ private:
     }
 
     // ---- waiting and failing ----
+
+    /// Memory may be freed when nothing is under way any more; else it is left behind, for freeing it would wait for a
+    /// device that does not answer.
+    void settle() noexcept {
+        if (m_ != nullptr && !idle()) leave_behind(std::move(m_));
+    }
+    bool idle() const noexcept {
+        bool all = !stalled_;
+        for (auto& r : m_->replicas)
+            for (auto* const s : {&r->copies, &r->compute, &r->beside, &r->exchange}) try {
+                    event done(s->device());
+                    s->record(done);
+                    all = all && await(done, deadline::in(work_.options.deadline));
+                } catch (...) { // a device that has failed has nothing to do any more
+                }
+        return all;
+    }
 
     void wait_for(replica& r, event& e, char const* what) {
         at_rank_ = rank_of(r);

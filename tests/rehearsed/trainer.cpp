@@ -3,7 +3,7 @@
 
 // Training on accelerators, rehearsed on the host: the streams, events, graphs, tables and kernels are those of a GPU.
 
-#include "networks.hpp"
+#include <networks.hpp>
 
 #include <trireme/rehearsal.hpp>
 
@@ -148,7 +148,7 @@ constexpr strategy_choice strategies[] = {direct{},
 } // namespace streams_test
 using namespace streams_test;
 
-TEST_SUITE("trainer/streams") {
+TEST_SUITE("rehearsed/trainer") {
 
     TEST_CASE("LeNet's first 50 losses are the host's") {
         on_stage const as_usual(timing::shuffled, 5);

@@ -64,7 +64,7 @@ int copied(bool ordered, timing when, std::uint64_t seed) {
 } // namespace rehearsal_test
 using namespace rehearsal_test;
 
-TEST_SUITE("device/rehearsal") {
+TEST_SUITE("rehearsed/device") {
 
     TEST_CASE("streams keep their order, events order streams, and a missing event is found") {
         for (auto const when : {timing::late, timing::eager, timing::shuffled})

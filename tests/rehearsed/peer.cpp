@@ -174,7 +174,7 @@ void by_all() {
 } // namespace peer_test
 using namespace peer_test;
 
-TEST_SUITE("collective/peer") {
+TEST_SUITE("rehearsed/peer") {
 
     TEST_CASE("every collective by every strategy, 1 to 8 ranks, on one device, some, or one each") {
         by_all<direct, ring, bidirectional_ring, recursive_halving_doubling, double_binary_tree, chain, binomial_tree,

@@ -3,7 +3,7 @@
 
 // What goes wrong on accelerators: rehearsed on the host.
 
-#include "networks.hpp"
+#include <networks.hpp>
 
 #include <trireme/rehearsal.hpp>
 
@@ -18,7 +18,7 @@ using rehearsal_runtime::budget;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
 
-namespace stream_failures_test {
+namespace failures_test {
 
 using test_networks::made_up;
 using perceptron = network<input<1, 28, 28>, flatten, linear<10>>;
@@ -63,10 +63,10 @@ struct put_back {
     }
 };
 
-} // namespace stream_failures_test
-using namespace stream_failures_test;
+} // namespace failures_test
+using namespace failures_test;
 
-TEST_SUITE("trainer/stream_failures") {
+TEST_SUITE("rehearsed/failures") {
 
     TEST_CASE("an exception at any point names the device and stops the trainer") {
         put_back const after;
