@@ -5,7 +5,7 @@
 #include <trireme/group/transport/threads/group.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/trainer/replica.hpp>
-#include <trireme/trainer/work.hpp>
+#include <trireme/trainer/training_state.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace trireme::inline TRIREME_ISA {
 /// What the devices of one trainer share: replicas, the current data, losses by shard. One engine serves every layout;
 /// it is instantiated by the model alone. Devices hold it alive, so that one which is stuck never reads freed memory.
 template<class Model, class Options, class Initialiser, class Faults>
-class engine : public work<typename Model::network, Options> {
-    using base = work<typename Model::network, Options>;
+class engine : public training_state<typename Model::network, Options> {
+    using base = training_state<typename Model::network, Options>;
 
 public:
     using base::images;

@@ -12,7 +12,7 @@
 #include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/stream_replica.hpp>
 #include <trireme/trainer/stream_transport.hpp>
-#include <trireme/trainer/work.hpp>
+#include <trireme/trainer/training_state.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -53,7 +53,7 @@ template<class Model, class Options, class Initialiser, class Faults, class Devi
 class stream_run {
 public:
     using T = typename Model::value_type;
-    using state_type = work<typename Model::network, Options>;
+    using state_type = training_state<typename Model::network, Options>;
 
     static constexpr void complete(training_plan& p) {
         auto const samples = granule_samples(p.batch.samples, p.layout);

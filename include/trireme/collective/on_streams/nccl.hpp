@@ -8,7 +8,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
-#include <trireme/device/upload.hpp>
+#include <trireme/device/upload_table.hpp>
 #include <trireme/group/transport/nccl/group.hpp>
 #include <trireme/schedule/collective/ring.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
@@ -327,7 +327,7 @@ private:
         std::vector<std::byte> all(size);
         std::memcpy(all.data(), pointers.data(), pointers.size() * sizeof(void*));
         std::memcpy(all.data() + pointers.size() * sizeof(void*), merges.data(), merges.size() * sizeof(std::uint32_t));
-        trireme::upload<Device>(rank, device, table, all.data(), size, group_->wait_limit());
+        upload_table<Device>(rank, device, table, all.data(), size, group_->wait_limit());
     }
 
     group_type* group_;

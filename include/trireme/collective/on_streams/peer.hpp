@@ -6,7 +6,7 @@
 #include <trireme/collective/proved.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/pack.hpp>
-#include <trireme/device/upload.hpp>
+#include <trireme/device/upload_table.hpp>
 #include <trireme/group/transport/peer/group.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 
@@ -283,7 +283,7 @@ private:
         std::memcpy(all.data() + a, pointers.data(), b);
         std::memcpy(all.data() + a + b, numbers.data(), numbers.size() * sizeof(std::uint32_t));
         l.table = typename Device::memory(l.device, all.size(), "tables of the collectives");
-        trireme::upload<Device>(l.rank, l.device, l.table.data(), all.data(), all.size(), group_->wait_limit());
+        upload_table<Device>(l.rank, l.device, l.table.data(), all.data(), all.size(), group_->wait_limit());
     }
 
     static stream_move const* moves_of(leader const& l) { return static_cast<stream_move const*>(l.table.data()); }

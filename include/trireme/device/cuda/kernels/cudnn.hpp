@@ -10,6 +10,9 @@
 #include <trireme/device/cuda/errors.hpp>
 #include <trireme/device/cuda/queue.hpp>
 
+#if !__has_include(<cudnn.h>)
+#error "trireme/cuda.hpp needs cuDNN 9: install libcudnn9-dev-cuda-13 (or NVIDIA's archive) where nvcc looks"
+#endif
 #include <cudnn.h>
 
 #include <algorithm>

@@ -7,6 +7,9 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/cuda/errors.hpp>
 
+#if !__has_include(<nccl.h>)
+#error "trireme/nccl.hpp needs NCCL: install libnccl-dev, or leave it out and use transport<peer>"
+#endif
 #include <nccl.h>
 
 #include <algorithm>

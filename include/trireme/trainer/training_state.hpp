@@ -22,9 +22,9 @@ namespace trireme {
 /// What a trainer works on, whatever its devices: options, layout, the images in use and their order, the losses and
 /// right answers of every shard.
 template<class Network, class Options>
-class work {
+class training_state {
 public:
-    work(Options const& o, data_parallel_layout const& l)
+    training_state(Options const& o, data_parallel_layout const& l)
         : options(o), layout(l), losses_(2 * l.shards()), correct_(l.shards()) {}
 
     /// The samples of the next job. Refuses images that the network cannot take.

@@ -19,7 +19,8 @@ namespace trireme {
 /// Copies `bytes` of the host to a device's memory, before a step needs them; `rank` is for the message. Throws
 /// deadline_error if the device has not taken them by then.
 template<accelerator Device>
-void upload(int rank, int device, void* to, void const* from, std::size_t bytes, std::chrono::duration<double> limit) {
+void upload_table(int rank, int device, void* to, void const* from, std::size_t bytes,
+                  std::chrono::duration<double> limit) {
     struct transfer {
         typename Device::pinned_memory host;
         typename Device::stream copying;
