@@ -28,7 +28,7 @@ void measure(std::size_t bytes, gpu::stream& first, gpu::stream& second, float* 
     auto const s = direct::all_reduce(2);
     peer_collective<gpu, float> sum(group, s, {elements, sizeof(float), s.chunks}, {{a, a}, {b, b}});
     gpu::stream* const streams[] = {&first, &second};
-    gpu::event fork, join;
+    gpu::event fork(0), join(0);
     int const times = bytes < 1_MiB ? 20 : 2; // in a graph, so that launching it does not count
     bench::runnable const all_reduce(bench::noted(first, [&] {
         first.record(fork);

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -181,7 +182,8 @@ TEST_SUITE("rehearsed/trainer") {
                     auto const got = train(t, 60, 2);
                     CHECK(apart(got.losses, expected.losses) < 1e-4);
                     for (int r = 1; r < ranks; ++r) // all ranks hold the same bits
-                        CHECK(std::memcmp(got.weights.data(), got.weights.data() + r * tiny::parameters,
+                        CHECK(std::memcmp(got.weights.data(),
+                                          got.weights.data() + static_cast<std::size_t>(r) * tiny::parameters,
                                           tiny::parameters * sizeof(float)) == 0);
                     for (int r = 0; r < ranks; ++r) {
                         CHECK(t.wire(r).bytes == 6 * t.plan().wire(r).bytes);
@@ -233,10 +235,10 @@ TEST_SUITE("rehearsed/trainer") {
 
     TEST_CASE("steps and evaluations of any size") {
         on_stage const as_told(timing::shuffled, 1);
-        for (std::size_t const shards : {0, 4}) {
+        for (std::size_t const shards : {std::size_t{0}, std::size_t{4}}) {
             any<host> on_host({.batch = 16, .seed = 9, .devices = 2, .logical_shards = shards});
             any<rehearsal> t({.batch = 16, .seed = 9, .devices = 2, .logical_shards = shards});
-            for (std::size_t const n : {1, 2, 15, 16, 17, 31, 32, 33, 100}) {
+            for (auto const n : std::initializer_list<std::size_t>{1, 2, 15, 16, 17, 31, 32, 33, 100}) {
                 CAPTURE(n);
                 auto const images = made_up(n, n);
                 auto const a = t.step(images), b = on_host.step(images);
@@ -261,10 +263,11 @@ TEST_SUITE("rehearsed/trainer") {
             int devices;
             std::size_t shards, batch, samples;
         };
-        for (auto const& [devices, shards, batch, samples] :
-             {setting{1, 8, 4, 5}, {2, 8, 4, 5}, {3, 5, 3, 4}, {2, 8, 4, 3}, {3, 6, 3, 1}})
+        for (auto const& one : {setting{1, 8, 4, 5}, {2, 8, 4, 5}, {3, 5, 3, 4}, {2, 8, 4, 3}, {3, 6, 3, 1}})
             for (bool const eager : {false, true})
                 for (std::uint64_t seed = 0; seed < 5; ++seed) {
+                    int const devices = one.devices;
+                    auto const shards = one.shards, batch = one.batch, samples = one.samples;
                     CAPTURE(devices);
                     CAPTURE(shards);
                     CAPTURE(samples);
@@ -302,7 +305,7 @@ TEST_SUITE("rehearsed/trainer") {
         on_stage const as_usual;
         auto const taken = [](int device) { return rehearsal_runtime::budget.taken[device]; };
         for (int const ranks : {1, 2, 5, 8})
-            for (std::size_t const shards : {0, 8})
+            for (std::size_t const shards : {std::size_t{0}, std::size_t{8}})
                 for (auto const& strategy : strategies) {
                     if (shards != 0 && !strategy.is<direct>()) continue;
                     CAPTURE(ranks);
@@ -334,7 +337,9 @@ TEST_SUITE("rehearsed/trainer") {
             std::size_t shards;
             std::uint64_t spare;
         };
-        for (auto const& [strategy, shards, spare] : {expectation{ring{}, 0, 4}, {direct{}, 0, 0}, {direct{}, 4, 4}}) {
+        for (auto const& one : {expectation{ring{}, 0, 4}, {direct{}, 0, 0}, {direct{}, 4, 4}}) {
+            auto const strategy = one.strategy;
+            auto const shards = one.shards;
             CAPTURE(strategy.name);
             CAPTURE(shards);
             auto const run = [&](std::uint64_t forgotten) {
@@ -370,7 +375,7 @@ TEST_SUITE("rehearsed/trainer") {
                 if (!wrong) not_missed += std::to_string(w) + ' ';
             }
             CAPTURE(not_missed);
-            CHECK(missed + spare == waits);
+            CHECK(missed + one.spare == waits);
         }
     }
 }

@@ -71,7 +71,7 @@ struct tree_sum : phase_number<Known> {
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own& o) const {
         if (k == 0) s.value[at.thread] = o.mine = in[at.block * 64 + at.thread];
         if (auto const half = 64u >> k; k > 0 && at.thread < half) s.value[at.thread] += s.value[at.thread + half];
-        if (k == 6 && at.thread == 0) out[at.block] = s.value[0] + at.blocks;
+        if (k == 6 && at.thread == 0) out[at.block] = s.value[0] + static_cast<T>(at.blocks);
         if (k == 6 && at.thread == 1) out[at.blocks + at.block] = o.mine; // kept over all phases
     }
 };
