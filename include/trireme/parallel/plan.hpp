@@ -67,8 +67,8 @@ struct training_plan {
             m.staging = 2 * (stage_header_bytes + shards * granule_bytes);
             m.control += round_up<bytes_t>(layout.shards() * score_bytes, cache_line);
             m.workspace = workspace_bytes;
+            m.control += table_bytes(layout, rank, arena_elements, element_bytes);
         }
-        if (table_bytes != nullptr) m.control += table_bytes(layout, rank, arena_elements, element_bytes);
         return m;
     }
 
