@@ -167,8 +167,8 @@ TEST_SUITE("rehearsed/trainer") {
         any<host, tiny, sgd_nesterov> reference({.learning_rate = 0.1f, .batch = 24, .seed = 2});
         auto const expected = train(reference, 60, 2); // the last batch is half a batch
         for (auto const& strategy : strategies)
-            for (int const ranks : {1, 2, 3, 5, 8})
-                for (int const devices : {1, 3, 8}) {
+            for (int const ranks : {2, 3, 8})
+                for (int const devices : {1, 3}) {
                     CAPTURE(strategy.name);
                     CAPTURE(ranks);
                     CAPTURE(devices);
