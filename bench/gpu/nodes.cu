@@ -104,8 +104,7 @@ void measure(std::size_t batch, int rounds) {
     r.set_samples(0, 0, images, indices, 1.0f / static_cast<float>(batch));
     initialise_parameters<lenet, xavier_uniform>(r.mirror(), 1);
     r.enqueue_load();
-    r.enqueue_copy(0, 1);
-    r.compute.wait(r.staged[0]);
+    r.enqueue_samples(0, 1);
     gpu::event exchanged(0);
     auto const step = [&] {
         r.begin_step();

@@ -38,8 +38,8 @@ using buffers = std::vector<std::vector<float>>;
 /// What a transport is told of a trainer's options.
 struct options {
     seconds deadline{60};
-    accelerator_flag share_devices;
-    chosen_processes processes;
+    chosen_option<bool> share_devices;
+    chosen_option<process_of> processes;
 };
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }

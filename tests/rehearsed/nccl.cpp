@@ -51,8 +51,8 @@ struct on_stage {
 /// What a transport is told of a trainer's options.
 struct options {
     std::chrono::duration<double> deadline{60};
-    accelerator_flag share_devices;
-    chosen_processes processes;
+    chosen_option<bool> share_devices;
+    chosen_option<process_of> processes;
 };
 
 // ---- what a reduction has to give ----

@@ -139,14 +139,6 @@ private:
 
     range range_of(int chunk) const noexcept { return cut_.at(schedule_.place(chunk)); }
 
-    /// Whether `rank` writes `chunk` itself in its first `steps` steps.
-    bool writes(int rank, int chunk, int steps) const noexcept {
-        for (int i = 0; i < steps; ++i)
-            if (auto const s = schedule_.at(rank, i); reads(s.kind) && s.chunk.has(chunk, schedule_.chunks))
-                return true;
-        return false;
-    }
-
     static T const* address(std::byte const* base, std::size_t from, std::size_t begin) noexcept {
         return reinterpret_cast<T const*>(base + (begin * sizeof(T) - from));
     }
@@ -161,7 +153,7 @@ private:
     }
     /// Where `rank` has a chunk after `steps` steps.
     T const* where(collective_call const& of, int rank, int chunk, int steps, std::size_t begin) const noexcept {
-        return of.in_place() || writes(rank, chunk, steps) ? output(of, begin) : input(of, begin);
+        return of.in_place() || schedule_.writes(rank, chunk, steps) ? output(of, begin) : input(of, begin);
     }
 
     /// Bytes that were moved between ranks.

@@ -23,6 +23,12 @@ constexpr bytes_t operator""_GiB(unsigned long long n) noexcept { return n << 30
 struct traffic {
     std::uint64_t messages = 0;
     bytes_t bytes = 0;
+
+    constexpr traffic& operator+=(traffic const& other) noexcept {
+        messages += other.messages;
+        bytes += other.bytes;
+        return *this;
+    }
 };
 
 /// Samples per step, over all devices together.

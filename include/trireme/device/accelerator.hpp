@@ -97,8 +97,11 @@ concept accelerator_stream = requires(S& s, typename S::event& e, typename S::gr
 template<class D>
 concept accelerator = accelerator_stream<typename D::stream> && requires(int device, std::size_t bytes) {
     { D::name } -> std::convertible_to<char const*>;
-    { D::count() } -> std::same_as<int>;                  // throws usage_error if the system has none that work
-    { D::reaches(device, device) } -> std::same_as<bool>; // its memory from the other
+    { D::count() } -> std::same_as<int>; // throws usage_error if the system has none that work
+    D::use(device);                      // makes it the calling thread's, where that means something
+    D::enable_peers(device, device);     // two that reach each other
+    requires std::constructible_from<typename D::range, char const*>; // names host time for a profiler while it lives
+    { D::reaches(device, device) } -> std::same_as<bool>;             // its memory from the other
     requires std::constructible_from<typename D::memory, int, std::size_t, char const*>; // zeroed; throws usage_error
     requires std::constructible_from<typename D::pinned_memory, std::size_t>; // of the host, for copies that go on
     typename D::libraries;                                                    // handles that kernels need, one per rank

@@ -104,9 +104,8 @@ struct data_parallel_layout {
     constexpr traffic traffic_of_rank(int rank, std::size_t elements, std::size_t element_bytes) const {
         traffic sum;
         for (std::size_t i = 0; i < reductions(); ++i) {
-            auto const t = trireme::traffic_of(reduction(i, elements, element_bytes), rank,
-                                               reduced_by(i, elements).size(), element_bytes);
-            sum = {sum.messages + t.messages, sum.bytes + t.bytes};
+            sum += trireme::traffic_of(reduction(i, elements, element_bytes), rank, reduced_by(i, elements).size(),
+                                       element_bytes);
         }
         if (!reproducible() || devices == 1) return sum;
         // a reduction of the fixed tree reads every block of every peer, where a plain one reads one buffer per peer

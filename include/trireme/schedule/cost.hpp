@@ -61,7 +61,7 @@ constexpr traffic traffic_of(S const& s, int rank, buffer_cut const& cut) noexce
         auto const step = s.at(rank, i);
         if (!reads(step.kind)) continue;
         auto const peers = static_cast<std::uint64_t>(step.sources.count + step.destinations.count);
-        sum = {sum.messages + peers, sum.bytes + peers * detail::bytes_of(s, step, cut)};
+        sum += {peers, peers * detail::bytes_of(s, step, cut)};
     }
     return sum;
 }
@@ -73,7 +73,7 @@ struct traffic_by_level {
 
     constexpr traffic total() const noexcept {
         traffic sum;
-        for (auto const& t : at) sum = {sum.messages + t.messages, sum.bytes + t.bytes};
+        for (auto const& t : at) sum += t;
         return sum;
     }
 };
@@ -87,10 +87,7 @@ constexpr traffic_by_level traffic_of(S const& s, int rank, buffer_cut const& cu
         if (!reads(step.kind)) continue;
         auto const bytes = detail::bytes_of(s, step, cut);
         auto const count = [&](rank_list const& peers) {
-            for (int k = 0; k < peers.count; ++k) {
-                auto& t = sum.at[groups.shared_by(rank, peers.at(k, s.ranks))];
-                t = {t.messages + 1, t.bytes + bytes};
-            }
+            for (int k = 0; k < peers.count; ++k) sum.at[groups.shared_by(rank, peers.at(k, s.ranks))] += {1, bytes};
         };
         count(step.sources);
         count(step.destinations);

@@ -107,10 +107,7 @@ public:
     /// Per step; without the scores, which are control, not gradients.
     traffic moved(int local) const noexcept {
         traffic sum;
-        for (auto const& m : made_) {
-            auto const t = m->moved(local);
-            sum = {sum.messages + t.messages, sum.bytes + t.bytes};
-        }
+        for (auto const& m : made_) sum += m->moved(local);
         return sum;
     }
 

@@ -56,6 +56,14 @@ struct chosen_strategy {
     constexpr chosen_strategy(S s) : value(s) {}
 };
 
+/// A field with nothing more to it.
+template<class Value>
+struct chosen_option {
+    Value value = {};
+    constexpr chosen_option() = default;
+    constexpr chosen_option(Value v) : value(std::move(v)) {}
+};
+
 template<std::size_t V>
 struct fixed_shards {
     static constexpr std::size_t value = V;
@@ -66,23 +74,13 @@ struct fixed_shards {
                                                 "option, or write reproducible<fixed_tree, dynamic>");
     }
 };
-struct chosen_shards {
-    std::size_t value = 0;
-    constexpr chosen_shards() = default;
-    constexpr chosen_shards(std::size_t v) : value(v) {}
-};
 
-/// What only trainers on accelerators ask.
-struct accelerator_flag {
-    bool value = false;
-    constexpr accelerator_flag() = default;
-    constexpr accelerator_flag(bool v) : value(v) {}
-};
-struct no_accelerator_flag {
+/// What only trainers on accelerators ask, on the host.
+struct no_accelerator_option {
     static constexpr bool value = false;
-    constexpr no_accelerator_flag() = default;
+    constexpr no_accelerator_option() = default;
     template<class X>
-    constexpr no_accelerator_flag(X const&) {
+    constexpr no_accelerator_option(X const&) {
         static_assert(detail::fixed_by_type<X>,
                       "TRI0058: share_devices, eager and processes are options of trainers on "
                       "accelerators: leave them out on the host");
@@ -96,24 +94,19 @@ struct process_of {
     int count = 1;
     std::string id_file = {};
 };
-struct chosen_processes {
-    process_of value = {};
-    chosen_processes() = default;
-    chosen_processes(process_of p) : value(std::move(p)) {}
-};
 
 /// The types of those fields for a set of policies.
 template<class Policies>
 struct option_fields {
     using accelerator =
-        std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_flag, accelerator_flag>;
-    using processes =
-        std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_flag, chosen_processes>;
+        std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option, chosen_option<bool>>;
+    using processes = std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option,
+                                         chosen_option<process_of>>;
     using devices = std::conditional_t<Policies::devices == dynamic, chosen_devices, fixed_devices<Policies::devices>>;
     using strategy =
         std::conditional_t<Policies::strategy_is_chosen, chosen_strategy, fixed_strategy<typename Policies::strategy>>;
     using logical_shards =
-        std::conditional_t<Policies::shards == dynamic, chosen_shards,
+        std::conditional_t<Policies::shards == dynamic, chosen_option<std::size_t>,
                            fixed_shards<static_cast<std::size_t>(Policies::shards < 0 ? 0 : Policies::shards)>>;
 };
 

@@ -100,11 +100,12 @@ public:
         std::fill_n(weights + indices.size(), granule_.samples - indices.size(), T{0});
     }
 
-    /// Hands over the copy of the slot's numbers and first granules, after its last use.
-    void enqueue_copy(int slot, std::size_t granules) {
+    /// Hands over the copy of the slot's numbers and first granules, after its last use; `compute` waits for it.
+    void enqueue_samples(int slot, std::size_t granules) {
         copies.wait(used[slot]);
         copies.copy(stages_[slot].data(), pinned_[slot].data(), cache_line + granules * granule_.bytes());
         copies.record(staged[slot]);
+        compute.wait(staged[slot]);
     }
 
     // ---- on `compute` and `beside`: gradients ----

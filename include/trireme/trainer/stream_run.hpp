@@ -23,28 +23,10 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace trireme {
-
-namespace detail {
-
-struct no_range {
-    explicit no_range(char const*) noexcept {}
-};
-
-/// A name for a stretch of host time, in the profiler of a kind of device.
-template<class Device>
-auto range_type() {
-    if constexpr (requires { typename Device::range; })
-        return std::type_identity<typename Device::range>{};
-    else
-        return std::type_identity<no_range>{};
-}
-
-} // namespace detail
 
 /// A trainer's devices if they are accelerators: the caller's thread drives all of them. A step is one graph, over all
 /// ranks of the process, captured when the trainer is made and launched once per step; while it runs, the host gathers
@@ -70,7 +52,7 @@ public:
     }
 
     stream_run(Options const& o, data_parallel_layout const& layout) : work_(o, layout), m_(new machine(layout, o)) {
-        if constexpr (requires { Device::use(0); }) Device::use(m_->transport.device_of(0));
+        Device::use(m_->transport.device_of(0));
         auto const& l = work_.layout;
         auto const samples = granule_samples(o.batch.samples, l);
         for (int i = 0; i < m_->transport.local_ranks(); ++i) {
@@ -148,25 +130,16 @@ public:
 
     void evaluate() {
         guarded([&] {
-            std::size_t most = 0; // shards of one rank
+            work_.number_all();
             for (auto& r : m_->replicas) {
                 r->begin_step();
                 r->join();
-                most = std::max(most, r->shards().size());
             }
-            int slot = 0;
-            for (std::size_t k = 0; k < most; ++k)
-                for_granules_of(
-                    k, work_.images().size(),
-                    [&](replica& r, range some) {
-                        std::vector<std::uint32_t> indices(some.size());
-                        for (std::size_t i = 0; i < indices.size(); ++i)
-                            indices[i] = static_cast<std::uint32_t>(some.begin + i);
-                        stage(r, slot, 0, indices, T{0});
-                        r.enqueue_evaluation(slot, 0, k);
-                        r.compute.record(r.used[slot]);
-                    },
-                    [&] { slot = 1 - slot; });
+            for (std::size_t k = 0; k < most_shards(); ++k)
+                for_granules_of(k, work_.all(), [&](replica& r, int slot, std::span<std::uint32_t const> some) {
+                    stage(r, slot, some, T{0});
+                    r.enqueue_evaluation(slot, 0, k);
+                });
             m_->transport.enqueue_scores(m_->words, 2 * work_.layout.shards(), m_->compute);
             for (auto& r : m_->replicas) {
                 r->enqueue_results(0, r->compute);
@@ -326,8 +299,7 @@ private:
         for (int slot : {0, 1}) {
             for (auto& r : m_->replicas) {
                 for (std::size_t k = 0; k < r->shards().size(); ++k) r->set_samples(slot, k, {}, {}, T{0});
-                r->enqueue_copy(slot, r->shards().size());
-                r->compute.wait(r->staged[slot]);
+                r->enqueue_samples(slot, r->shards().size());
             }
             enqueue_step(slot);
             for (auto& r : m_->replicas) {
@@ -373,7 +345,7 @@ private:
 
     /// Stages the samples and hands the step over.
     void begin(std::uint64_t number, std::span<std::uint32_t const> indices) {
-        [[maybe_unused]] typename decltype(detail::range_type<Device>())::type const named("step");
+        [[maybe_unused]] typename Device::range const named("step");
         int const slot = static_cast<int>(number % 2);
         visit_faults(number);
         auto const start = clock::now();
@@ -385,8 +357,7 @@ private:
                 r->set_samples(slot, k, work_.images(), indices.subspan(mine.begin, mine.size()),
                                weight_of(indices.size()));
             }
-            r->enqueue_copy(slot, r->shards().size());
-            r->compute.wait(r->staged[slot]);
+            r->enqueue_samples(slot, r->shards().size());
         }
         if (number > 1 && m_->replicas[0]->used[1 - slot].reached()) times_.data += seconds(start, clock::now());
         if (work_.options.eager.value) {
@@ -402,24 +373,15 @@ private:
     /// A step on more samples than a batch: granule by granule, without a graph.
     void begin_large(std::uint64_t number, std::span<std::uint32_t const> indices) {
         visit_faults(number);
-        std::size_t most = 0;
-        for (auto& r : m_->replicas) {
-            r->begin_step();
-            most = std::max(most, r->shards().size());
-        }
-        int slot = 0;
-        for (std::size_t k = 0; k < most; ++k) {
+        for (auto& r : m_->replicas) r->begin_step();
+        for (std::size_t k = 0; k < most_shards(); ++k) {
             for (auto& r : m_->replicas)
                 if (k < r->shards().size()) r->begin_shard();
-            for_granules_of(
-                k, indices.size(),
-                [&](replica& r, range some) {
-                    stage(r, slot, 0, indices.subspan(some.begin, some.size()), weight_of(indices.size()));
-                    r.enqueue_granule(slot, 0, k);
-                    r.join();
-                    r.compute.record(r.used[slot]);
-                },
-                [&] { slot = 1 - slot; });
+            for_granules_of(k, indices, [&](replica& r, int slot, std::span<std::uint32_t const> some) {
+                stage(r, slot, some, weight_of(indices.size()));
+                r.enqueue_granule(slot, 0, k);
+                r.join();
+            });
             for (auto& r : m_->replicas) {
                 if (k >= r->shards().size()) continue;
                 r->beside.record(r->scored); // a shard without samples has had no granule to do it
@@ -427,9 +389,9 @@ private:
                 r->end_shard(k);
             }
         }
-        slot = static_cast<int>(number % 2); // where results are looked for; its numbers are these
-        for (auto& r : m_->replicas) stage(*r, slot, 0, {}, T{0});
-        if (work_.layout.devices > 1 && overlaps())
+        int const slot = static_cast<int>(number % 2); // where results are looked for; its numbers are these
+        for (auto& r : m_->replicas) stage(*r, slot, {}, T{0});
+        if (overlaps())
             for (std::size_t i = 0; i < m_->replicas.size(); ++i)
                 for (auto& e : m_->reduced[i]) m_->compute[i]->record(e);
         enqueue_reductions();
@@ -437,28 +399,36 @@ private:
         for (auto& r : m_->replicas) r->compute.record(r->used[slot]);
     }
 
-    /// Stages one granule of one rank.
-    void stage(replica& r, int slot, std::size_t k, std::span<std::uint32_t const> indices, T weight) {
+    /// Stages one granule of one rank, in the first place of a slot.
+    void stage(replica& r, int slot, std::span<std::uint32_t const> indices, T weight) {
         wait_for(r, r.staged[slot], "copying samples");
         r.set_numbers(slot, work_.options);
-        r.set_samples(slot, k, work_.images(), indices, weight);
-        r.enqueue_copy(slot, k + 1);
-        r.compute.wait(r.staged[slot]);
+        r.set_samples(slot, 0, work_.images(), indices, weight);
+        r.enqueue_samples(slot, 1);
     }
 
-    /// f(replica, range) for the granules of every rank's k-th shard of `samples`, all ranks' first ones first;
-    /// `next()` after each round.
-    template<class F, class Next>
-    void for_granules_of(std::size_t k, std::size_t samples, F&& f, Next&& next) {
+    /// The most shards that a rank of this process has.
+    std::size_t most_shards() const noexcept {
+        std::size_t most = 0;
+        for (auto const& r : m_->replicas) most = std::max(most, r->shards().size());
+        return most;
+    }
+
+    /// f(replica, slot, indices) for the granules of every rank's k-th shard of `indices`, all ranks' first ones first;
+    /// the slots take turns.
+    template<class F>
+    void for_granules_of(std::size_t k, std::span<std::uint32_t const> indices, F&& f) {
         bool some = true;
-        for (std::size_t g = 0; some; ++g, next()) {
+        for (std::size_t g = 0; some; ++g) {
+            int const slot = static_cast<int>((k + g) % 2);
             some = false;
             for (auto& r : m_->replicas) {
                 if (k >= r->shards().size()) continue;
-                auto const mine = part(samples, r->shards().begin + k, work_.layout.shards());
+                auto const mine = part(indices.size(), r->shards().begin + k, work_.layout.shards());
                 auto const begin = mine.begin + g * r->samples();
                 if (begin >= mine.end) continue;
-                f(*r, range{begin, std::min(begin + r->samples(), mine.end)});
+                f(*r, slot, indices.subspan(begin, std::min(r->samples(), mine.end - begin)));
+                r->compute.record(r->used[slot]);
                 some = true;
             }
         }

@@ -44,7 +44,7 @@ public:
     static constexpr bytes_t table_bytes(data_parallel_layout const& l, int rank, std::size_t elements,
                                          std::size_t element_bytes) {
         if (l.devices == 1) return 0;
-        if (l.reproducible()) return tree_table::bytes(l.devices, l.shards());
+        if (l.reproducible()) return tree_table_bytes(l.devices, l.shards(), static_cast<std::size_t>(l.devices));
         bytes_t sum = 0;
         for (std::size_t i = 0; i < l.reductions(); ++i) {
             auto const s = l.reduction(i, elements, element_bytes);
@@ -90,10 +90,7 @@ public:
 
     traffic moved(int local) const noexcept {
         traffic sum;
-        for (auto const& m : made_) {
-            auto const t = m->moved(local);
-            sum = {sum.messages + t.messages, sum.bytes + t.bytes};
-        }
+        for (auto const& m : made_) sum += m->moved(local);
         return sum;
     }
 

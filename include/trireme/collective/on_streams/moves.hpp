@@ -7,6 +7,7 @@
 #include <trireme/device/accelerator.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/cost.hpp>
+#include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/schedule/play.hpp>
 #include <trireme/schedule/rounds.hpp>
 
@@ -59,6 +60,13 @@ template<class T, bool Packed>
 struct alignas(Packed ? 16 : alignof(T)) number_packet {
     static constexpr std::uint32_t size = Packed ? 16 / sizeof(T) : 1;
     T value[size];
+
+    template<stream_op Op>
+    TRIREME_HOST_DEVICE void combine(number_packet const& other) {
+        using scalar = reduction_scalar<T>;
+        for (std::uint32_t j = 0; j < size; ++j)
+            value[j] = scalar::store(combined<Op>(scalar::load(value[j]), scalar::load(other.value[j])));
+    }
 };
 
 /// Performs rounds of moves, a barrier of the block after each. Every block takes the same share of the elements of
@@ -73,7 +81,6 @@ struct move_program {
     using shared = nothing_kept;
     using own = nothing_kept;
     using packet = number_packet<T, Packed>;
-    using scalar = reduction_scalar<T>;
 
     stream_move const* moves;
     void* const* pointers;
@@ -120,11 +127,7 @@ private:
     TRIREME_HOST_DEVICE void reduce(stream_move const& m, void* const* table, std::uint64_t at) const {
         auto const place = [at](void* p) { return reinterpret_cast<P*>(static_cast<T*>(p) + at); };
         P x = *place(table[1]);
-        for (std::uint32_t k = 0; k < m.sources; ++k) {
-            P const y = *place(table[2 + k]);
-            for (std::uint32_t j = 0; j < P::size; ++j)
-                x.value[j] = scalar::store(combined<Op>(scalar::load(x.value[j]), scalar::load(y.value[j])));
-        }
+        for (std::uint32_t k = 0; k < m.sources; ++k) x.template combine<Op>(*place(table[2 + k]));
         *place(table[0]) = x;
         for (std::uint32_t k = 0; k < m.copies; ++k) *place(table[2 + m.sources + k]) = x;
     }
@@ -161,5 +164,39 @@ struct tree_program {
         }
     }
 };
+
+/// The leaves of the fixed tree of `shards` logical shards over `ranks`: the blocks that each rank is left with.
+constexpr std::size_t tree_leaves_of(int rank, int ranks, std::size_t shards) {
+    return fixed_tree::blocks(shards_of(rank, ranks, shards)).depth();
+}
+constexpr std::size_t tree_leaves(int ranks, std::size_t shards) {
+    std::size_t sum = 0;
+    for (int r = 0; r < ranks; ++r) sum += tree_leaves_of(r, ranks, shards);
+    return sum;
+}
+
+/// How often tree_program adds after each leaf; leaf(rank, block) is told of each of them, in order.
+template<class Leaf>
+std::vector<std::uint32_t> tree_merges(int ranks, std::size_t shards, Leaf&& leaf) {
+    std::vector<std::uint32_t> merges;
+    fixed_tree::stack tree;
+    auto const count = [&](std::size_t, std::size_t) { ++merges.back(); };
+    for (int r = 0; r < ranks; ++r) {
+        auto const blocks = fixed_tree::blocks(shards_of(r, ranks, shards));
+        for (std::size_t b = 0; b < blocks.depth(); ++b) {
+            leaf(r, b);
+            merges.push_back(0);
+            tree.push(blocks.block(b), count);
+        }
+    }
+    tree.finish(count);
+    return merges;
+}
+
+/// What tree_program reads from a device's memory: its leaves, its copies, and how often it adds.
+constexpr std::size_t tree_table_bytes(int ranks, std::size_t shards, std::size_t copies) {
+    auto const leaves = tree_leaves(ranks, shards);
+    return (leaves + copies) * sizeof(void*) + round_up<std::size_t>(leaves * sizeof(std::uint32_t), sizeof(void*));
+}
 
 } // namespace trireme

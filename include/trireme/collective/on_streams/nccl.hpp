@@ -54,7 +54,6 @@ struct staged_sum_program {
     using shared = nothing_kept;
     using own = nothing_kept;
     using packet = number_packet<T, Packed>;
-    using scalar = reduction_scalar<T>;
 
     T const* mine;
     T const* staged;
@@ -81,11 +80,8 @@ private:
     template<class P>
     TRIREME_HOST_DEVICE void add(std::uint64_t e) const {
         P x = *reinterpret_cast<P const*>(mine + e);
-        for (std::uint32_t k = 0; k < sources; ++k) {
-            P const y = *reinterpret_cast<P const*>(staged + k * stride + e);
-            for (std::uint32_t j = 0; j < P::size; ++j)
-                x.value[j] = scalar::store(scalar::load(x.value[j]) + scalar::load(y.value[j]));
-        }
+        for (std::uint32_t k = 0; k < sources; ++k)
+            x.template combine<stream_op::sum>(*reinterpret_cast<P const*>(staged + k * stride + e));
         *reinterpret_cast<P*>(out + e) = x;
     }
 };
@@ -98,22 +94,15 @@ struct staged_tree {
     std::size_t elements = 0;
     std::size_t element_bytes = 0;
 
-    constexpr std::size_t blocks(int rank) const noexcept {
-        return fixed_tree::blocks(shards_of(rank, ranks, shards)).depth();
-    }
-    constexpr std::size_t leaves() const noexcept {
-        std::size_t sum = 0;
-        for (int r = 0; r < ranks; ++r) sum += blocks(r);
-        return sum;
-    }
+    constexpr std::size_t blocks(int rank) const noexcept { return tree_leaves_of(rank, ranks, shards); }
     constexpr range part(int rank) const noexcept { return chunk_range(elements, rank, ranks, element_bytes); }
     constexpr std::size_t stride(int rank) const noexcept {
         return round_up<std::size_t>(part(rank).size() * element_bytes, staging_unit);
     }
-    constexpr std::size_t staging(int rank) const noexcept { return (leaves() - blocks(rank)) * stride(rank); }
-    constexpr std::size_t table() const noexcept {
-        return (leaves() + 1) * sizeof(void*) + round_up<std::size_t>(leaves() * sizeof(std::uint32_t), sizeof(void*));
+    constexpr std::size_t staging(int rank) const noexcept {
+        return (tree_leaves(ranks, shards) - blocks(rank)) * stride(rank);
     }
+    constexpr std::size_t table() const noexcept { return tree_table_bytes(ranks, shards, 1); }
 };
 
 /// One reduction of an nccl_group, on fixed buffers of the process's ranks, to be handed to their streams as often as
@@ -293,30 +282,20 @@ private:
     tree_program<T> make_tree(staged_tree const& tree, int rank, int i, std::vector<T*> const& slots,
                               std::vector<void*> const& staging, std::vector<void*> const& tables) {
         auto const part = tree.part(rank);
-        auto const n = tree.leaves();
         auto* const mine = slots[static_cast<std::size_t>(i)];
         std::vector<std::uintptr_t> pointers; // to element 0 of each, wherever that would be
-        std::vector<std::uint32_t> merges;
-        fixed_tree::stack stack;
-        auto const count = [&](std::size_t, std::size_t) { ++merges.back(); };
-        for (int q = 0; q < tree.ranks; ++q) {
-            auto const theirs = fixed_tree::blocks(shards_of(q, tree.ranks, tree.shards));
-            for (std::size_t b = 0; b < theirs.depth(); ++b) {
-                pointers.push_back(q == rank ? reinterpret_cast<std::uintptr_t>(mine + b * tree.elements)
-                                             : reinterpret_cast<std::uintptr_t>(
-                                                   at(staging[static_cast<std::size_t>(i)], tree, rank, q, b)) -
-                                                   part.begin * sizeof(T));
-                merges.push_back(0);
-                stack.push(theirs.block(b), count);
-            }
-        }
-        stack.finish(count);
+        auto const merges = tree_merges(tree.ranks, tree.shards, [&](int q, std::size_t b) {
+            pointers.push_back(q == rank ? reinterpret_cast<std::uintptr_t>(mine + b * tree.elements)
+                                         : reinterpret_cast<std::uintptr_t>(
+                                               at(staging[static_cast<std::size_t>(i)], tree, rank, q, b)) -
+                                               part.begin * sizeof(T));
+        });
         pointers.push_back(reinterpret_cast<std::uintptr_t>(mine));
         auto* const table = static_cast<std::byte*>(tables[static_cast<std::size_t>(i)]);
         lay_down(rank, group_->device_of(i), table, pointers, merges, tree.table());
         return {reinterpret_cast<void* const*>(table),
-                reinterpret_cast<std::uint32_t const*>(table + (n + 1) * sizeof(void*)),
-                static_cast<std::uint32_t>(n),
+                reinterpret_cast<std::uint32_t const*>(table + pointers.size() * sizeof(void*)),
+                static_cast<std::uint32_t>(merges.size()),
                 1,
                 part.begin,
                 part.end};

@@ -81,16 +81,6 @@ public:
     }
 };
 
-/// A reduction in a fixed tree: its leaves and copies.
-struct tree_table {
-    static constexpr std::size_t bytes(int ranks, std::size_t shards) {
-        std::size_t leaves = 0;
-        for (int r = 0; r < ranks; ++r) leaves += fixed_tree::blocks(shards_of(r, ranks, shards)).depth();
-        return (leaves + static_cast<std::size_t>(ranks)) * sizeof(void*) +
-               round_up<std::size_t>(leaves * sizeof(std::uint32_t), sizeof(void*));
-    }
-};
-
 /// One collective of a peer group, on fixed buffers, to be handed to streams as often as one likes: what is computed
 /// about it is computed once, here. Between devices a round is a kernel per device, and rounds are ordered by events;
 /// where all ranks are on one device, the whole schedule is one kernel. Nothing waits inside a kernel.
@@ -138,20 +128,9 @@ public:
         : group_(&group), moved_(static_cast<std::size_t>(group.size())), tree_elements_(elements) {
         find_leaders();
         std::vector<void*> pointers;
-        std::vector<std::uint32_t> merges;
-        std::vector<std::size_t> blocks_of;
-        fixed_tree::stack tree;
-        auto const count = [&](std::size_t, std::size_t) { ++merges.back(); };
-        for (int r = 0; r < group.size(); ++r) {
-            auto const mine = fixed_tree::blocks(shards_of(r, group.size(), shards));
-            blocks_of.push_back(mine.depth());
-            for (std::size_t b = 0; b < mine.depth(); ++b) {
-                pointers.push_back(slots[static_cast<std::size_t>(r)] + b * elements);
-                merges.push_back(0);
-                tree.push(mine.block(b), count);
-            }
-        }
-        tree.finish(count);
+        auto const merges = tree_merges(group.size(), shards, [&](int rank, std::size_t block) {
+            pointers.push_back(slots[static_cast<std::size_t>(rank)] + block * elements);
+        });
         leaves_ = static_cast<std::uint32_t>(merges.size());
         for (auto* const slot : slots) pointers.push_back(slot);
         for (std::size_t d = 0; d < leaders_.size(); ++d) lay_down(d, {}, pointers, merges);
@@ -161,7 +140,7 @@ public:
             for (int q = 0; q < group.size(); ++q)
                 if (q != r && part != 0) {
                     sum.messages += 2; // read from, written to
-                    sum.bytes += (blocks_of[static_cast<std::size_t>(q)] + 1) * part;
+                    sum.bytes += (tree_leaves_of(q, group.size(), shards) + 1) * part;
                 }
         }
     }
@@ -214,20 +193,13 @@ private:
         return npos;
     }
 
-    /// Whether `rank` writes `chunk` in its first `steps` steps; then it is read from its output, else from its input.
-    static bool writes(schedule const& s, int rank, int chunk, int steps) noexcept {
-        for (int i = 0; i < steps; ++i)
-            if (auto const step = s.at(rank, i); reads(step.kind) && step.chunk.has(chunk, s.chunks)) return true;
-        return false;
-    }
-
     void add_moves(schedule const& s, buffer_cut const& cut, std::vector<stream_buffers<T>> const& buffers,
                    round_step const& at, std::vector<stream_move>& moves, std::vector<void*>& pointers) {
         auto const& step = at.step;
         auto const of = [&](int rank) -> stream_buffers<T> const& { return buffers[static_cast<std::size_t>(rank)]; };
         auto const where = [&](int rank, int chunk, int steps, std::size_t begin) {
             auto const& b = of(rank);
-            bool const written = b.in == b.out || writes(s, rank, chunk, steps);
+            bool const written = b.in == b.out || s.writes(rank, chunk, steps);
             return const_cast<T*>(written ? b.out : b.in) + begin; // the table holds what is read and what is written
         };
         auto& sum = moved_[static_cast<std::size_t>(at.rank)];

@@ -146,6 +146,13 @@ struct schedule {
         return groups.reversed(c / per) * per + c % per;
     }
 
+    /// Whether `rank` writes `chunk` itself in its first `steps_taken` steps.
+    constexpr bool writes(int rank, int chunk, int steps_taken) const noexcept {
+        for (int i = 0; i < steps_taken; ++i)
+            if (auto const s = at(rank, i); reads(s.kind) && s.chunk.has(chunk, chunks)) return true;
+        return false;
+    }
+
     /// Whether another schedule for as many ranks does the same.
     constexpr bool same_steps(schedule const& other) const noexcept {
         return step == other.step && step_in_groups == other.step_in_groups && steps == other.steps &&

@@ -294,10 +294,7 @@ public:
         withdraw();
     }
 
-    void count(traffic moved) noexcept {
-        moved_.messages += moved.messages;
-        moved_.bytes += moved.bytes;
-    }
+    void count(traffic moved) noexcept { moved_ += moved; }
 
     /// What this rank has read from peers, or written to them, since it was made.
     traffic pulled() const noexcept { return moved_; }
