@@ -26,7 +26,7 @@ start_all_gather(C& comm, Buffer&& whole) {
     return {comm,
             s,
             {buffer.size(), sizeof(T), s.chunks, comm.size()},
-            detail::call_of<T, detail::no_op>(collective::all_gather, s, buffer.size(), buffer.data(), buffer.data()),
+            detail::call_of<T, detail::no_op>(collective::all_gather, s, buffer.size(), buffer, buffer),
             {}};
 }
 template<class Strategy, pull_communicator C, buffer In, buffer_of<element_of<In>> Out>

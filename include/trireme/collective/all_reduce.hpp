@@ -35,7 +35,7 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_all_re
     return {comm,
             s,
             {in.size(), sizeof(T), s.chunks},
-            detail::call_of<T, Op>(collective::all_reduce, s, in.size(), in.data(), out.data()),
+            detail::call_of<T, Op>(collective::all_reduce, s, in.size(), in, out),
             {0, out.size()}};
 }
 template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, writable_buffer Buffer>

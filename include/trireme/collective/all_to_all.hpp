@@ -33,7 +33,7 @@ requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, 
     return {comm,
             s,
             {in.size(), sizeof(T), s.chunks, comm.size()},
-            detail::call_of<T, detail::no_op>(collective::all_to_all, s, in.size(), in.data(), out.data()),
+            detail::call_of<T, detail::no_op>(collective::all_to_all, s, in.size(), in, out),
             {}};
 }
 

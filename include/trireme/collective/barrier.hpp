@@ -15,7 +15,7 @@ namespace trireme::inline TRIREME_ISA {
 template<class Strategy, pull_communicator C>
 in_flight<std::byte, detail::no_op, C> start_barrier(C& comm) {
     auto const s = detail::schedule_for<Strategy, collective::barrier, std::byte>(comm, 0);
-    auto call = detail::call_of<std::byte, detail::no_op>(collective::barrier, s, 0, nullptr, nullptr);
+    auto call = detail::call_of<std::byte, detail::no_op>(collective::barrier, s, 0, {}, {});
     call.dtype = "";
     return {comm, s, {0, 1, s.chunks}, call, {}};
 }

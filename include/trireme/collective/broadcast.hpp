@@ -23,7 +23,7 @@ start_broadcast(C& comm, Buffer&& whole, int root = 0) {
     return {comm,
             s,
             {buffer.size(), sizeof(T), s.chunks},
-            detail::call_of<T, detail::no_op>(collective::broadcast, s, buffer.size(), buffer.data(), buffer.data()),
+            detail::call_of<T, detail::no_op>(collective::broadcast, s, buffer.size(), buffer, buffer),
             {}};
 }
 

@@ -32,7 +32,7 @@ start_gather(C& comm, In&& input, Out&& output, int root = 0) {
                 (comm.rank() == root ? "" : "; with the strategy direct it may be empty but for the root"));
     detail::check_overlap<T>("gather", in, r * in.size(), out, 0);
     if (!out.empty()) detail::copy_elements(in.data(), out.data() + r * in.size(), in.size());
-    auto call = detail::call_of<T, detail::no_op>(collective::gather, s, all, in.data(), out.data());
+    auto call = detail::call_of<T, detail::no_op>(collective::gather, s, all, in, out);
     call.in_from = r * in.size() * sizeof(T);
     return {comm, s, {all, sizeof(T), s.chunks, comm.size()}, call, {}};
 }

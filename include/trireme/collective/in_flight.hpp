@@ -219,7 +219,8 @@ schedule schedule_for(C const& comm, std::size_t elements, int root = 0) {
 }
 
 template<class T, class Op>
-collective_call call_of(collective goal, schedule const& s, std::size_t elements, T const* in, T* out) {
+collective_call call_of(collective goal, schedule const& s, std::size_t elements, std::span<T const> in,
+                        std::span<T> out) {
     collective_call call;
     call.name = name_of(goal);
     call.strategy = s.name;
@@ -230,8 +231,10 @@ collective_call call_of(collective goal, schedule const& s, std::size_t elements
     call.root = s.root;
     call.steps = s.steps;
     call.chunks = s.chunks;
-    call.in = reinterpret_cast<std::byte const*>(in);
-    call.out = reinterpret_cast<std::byte*>(out);
+    call.in = reinterpret_cast<std::byte const*>(in.data());
+    call.out = reinterpret_cast<std::byte*>(out.data());
+    call.in_bytes = in.size_bytes();
+    call.out_bytes = out.size_bytes();
     return call;
 }
 
@@ -245,7 +248,7 @@ namespace trireme::inline TRIREME_ISA {
 /// one's own (see schedule_run). Throws as all_reduce does.
 template<class T, pull_communicator C, class Reduce = detail::adder<op::sum>>
 void run_schedule(C& comm, collective what, schedule const& s, std::span<T> buffer, Reduce const& reduce = {}) {
-    auto const call = detail::call_of<T, op::sum>(what, s, buffer.size(), buffer.data(), buffer.data());
+    auto const call = detail::call_of<T, op::sum>(what, s, buffer.size(), buffer, buffer);
     schedule_run<T, C, Reduce>(comm, s, {buffer.size(), sizeof(T), s.chunks}, call, reduce).finish();
 }
 

@@ -30,7 +30,7 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce
     return {comm,
             s,
             {in.size(), sizeof(T), s.chunks},
-            detail::call_of<T, Op>(collective::reduce, s, in.size(), in.data(), out.data()),
+            detail::call_of<T, Op>(collective::reduce, s, in.size(), in, out),
             {0, comm.rank() == root ? out.size() : 0}};
 }
 template<class Strategy, reduction_operation Op = op::sum, pull_communicator C, writable_buffer Buffer>

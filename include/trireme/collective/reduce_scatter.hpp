@@ -34,7 +34,7 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce
                                ", is enough for the strategy direct");
     detail::check_overlap<T>("reduce_scatter", in, 0, out, one_block ? r * block : 0);
     if (n == 1) detail::copy_elements(in.data(), out.data(), in.size());
-    auto call = detail::call_of<T, Op>(collective::reduce_scatter, s, in.size(), in.data(), out.data());
+    auto call = detail::call_of<T, Op>(collective::reduce_scatter, s, in.size(), in, out);
     if (one_block) call.out_from = r * block * sizeof(T);
     auto const result = one_block ? 0 : r * block;
     return {comm, s, {in.size(), sizeof(T), s.chunks, comm.size()}, call, {result, result + block}};

@@ -62,7 +62,7 @@ public:
     schedule_run(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, Reduce reduce)
         : comm_(comm), schedule_(s), cut_(cut), call_(call), reduce_(std::move(reduce)) {
         if (s.ranks != comm.size()) detail::refuse_size(call.name, s, comm.size());
-        comm_.enter(call_);
+        call_ = comm_.enter(call_);
     }
     schedule_run(schedule_run const&) = delete;
     schedule_run& operator=(schedule_run const&) = delete;

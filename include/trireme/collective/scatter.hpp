@@ -35,7 +35,7 @@ start_scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0
     if (comm.rank() == root) detail::check_overlap<T>("scatter", in, 0, out, one_block ? r * block : 0);
     if (comm.rank() == root)
         detail::copy_elements(in.data() + r * block, out.data() + (one_block ? 0 : r * block), block);
-    auto call = detail::call_of<T, detail::no_op>(collective::scatter, s, n * block, in.data(), out.data());
+    auto call = detail::call_of<T, detail::no_op>(collective::scatter, s, n * block, in, out);
     if (one_block) call.out_from = r * block * sizeof(T);
     return {comm, s, {n * block, sizeof(T), s.chunks, comm.size()}, call, {}};
 }

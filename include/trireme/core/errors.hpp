@@ -42,6 +42,26 @@ private:
     int device_;
 };
 
+/// A rank that is gone: its process has ended without leaving the group, or has left while others wait for it.
+class peer_lost_error : public std::runtime_error {
+public:
+    peer_lost_error(int device, std::uint64_t step, std::string const& what)
+        : std::runtime_error(what), device_(device), step_(step) {}
+
+    int device() const noexcept { return device_; }
+    std::uint64_t step() const noexcept { return step_; } ///< the training step that it was in
+
+private:
+    int device_;
+    std::uint64_t step_;
+};
+
+/// A launch that does not fit the program: as many processes as the mesh has devices are needed, and all of one
+/// program.
+class launch_error : public usage_error {
+    using usage_error::usage_error;
+};
+
 /// The ranks of a group have called different collectives, or one with different arguments. Thrown on all of them; the
 /// text shows two that differ.
 class mismatch_error : public std::logic_error {

@@ -40,6 +40,8 @@ struct collective_call {
     // this rank's alone. Buffers may hold a part of what the schedule speaks of: byte `from` of it is their first.
     std::byte const* in = nullptr;
     std::byte* out = nullptr; ///< the same address for a collective in place
+    std::size_t in_bytes = 0; ///< that the buffer has
+    std::size_t out_bytes = 0;
     std::size_t in_from = 0;
     std::size_t out_from = 0;
 
@@ -56,9 +58,10 @@ concept communicator = requires(C& c, C const& cc, std::size_t bytes) {
     { cc.pulled() } -> std::convertible_to<traffic>;
 };
 
-/// A communicator whose ranks can read each other's memory. A collective is `enter`, then for every step of its
-/// schedule `wait_for` its sources (or asking whether they `have_completed`), reading and writing through the addresses
-/// of their `call_of`, `count` what moved, and `complete` the step; then `leave`. Peers' buffers are used only between
+/// A communicator whose ranks can read each other's memory. A collective is `enter`, which says where this rank's
+/// numbers are meanwhile, then for every step of its schedule `wait_for` its sources (or asking whether they
+/// `have_completed`), reading and writing through the addresses of their `call_of`, `count` what moved, and `complete`
+/// the step; then `leave`. Peers' buffers are used only between
 /// `resume` and `pause` or `leave`. A rank that an exception takes out of a collective has to `withdraw`, one that will
 /// not go on to `abandon` it: both stop the group, and return when the rank's own buffers are free. All waits compare
 /// what the ranks have called, and end with a mismatch_error if it differs.
@@ -66,7 +69,7 @@ template<class C>
 concept pull_communicator = communicator<C> &&
     requires(C& c, C const& cc, arena const& a, collective_call const& call, int i, operation const& o, traffic t) {
     { cc.template peer<float>(a, i) } -> std::same_as<float const*>;
-    c.enter(call);
+    { c.enter(call) } -> std::same_as<collective_call>;
     { c.call_of(i) } -> std::same_as<collective_call const&>;
     c.resume();
     c.pause();

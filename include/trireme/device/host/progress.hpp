@@ -21,8 +21,8 @@
 
 namespace trireme {
 
-/// How long a wait spins and yields before it sleeps. A spin answers in 0.2 us, a wake through the kernel in 30 us; but a
-/// spinning thread that holds the core its peer needs only delays both.
+/// How long a wait spins and yields before it sleeps. A spin answers in 0.2 us, a wake through the kernel in 30 us; but
+/// a spinning thread that holds the core its peer needs only delays both.
 struct patience {
     int spins = 2000;
     int yields = 200;
@@ -39,11 +39,15 @@ struct patience {
     }
 };
 
-/// A count of completed steps: one thread advances it, any thread waits for it, with a deadline.
+enum class wait_outcome : std::uint8_t { reached, stopped, late };
+
+/// A count of completed steps: one thread advances it, any thread waits for it, with a deadline. `Shared`: threads of
+/// several processes, which have it in common memory.
 ///
-/// Counts wrap around; two that are compared must lie within 2^31 of each other. What was written before `advance_to(n)`
-/// is visible after a wait for n has returned.
-class alignas(2 * cache_line) progress {
+/// Counts wrap around; two that are compared must lie within 2^31 of each other. What was written before
+/// `advance_to(n)` is visible after a wait for n has returned.
+template<bool Shared>
+class alignas(2 * cache_line) basic_progress {
 public:
     std::uint32_t count() const noexcept { return count_.load(std::memory_order_acquire); }
     bool reached(std::uint32_t target) const noexcept { return static_cast<std::int32_t>(count() - target) >= 0; }
@@ -59,10 +63,10 @@ public:
         if (sleepers_.load(std::memory_order_seq_cst) != 0) wake_all();
     }
 
-    enum class outcome { reached, stopped, late };
+    using outcome = wait_outcome;
 
-    /// Waits until the count reaches `target`, `stop` becomes true, or `limit` has passed. `before_sleep` is called once
-    /// before the first sleep: the place to say who is waited for.
+    /// Waits until the count reaches `target`, `stop` becomes true, or `limit` has passed. `before_sleep` is called
+    /// before every sleep, which are 100 ms at most: the place to say who is waited for, and to look after them.
     template<class BeforeSleep>
     outcome wait(std::uint32_t target, std::atomic<bool> const& stop, deadline const& limit, patience p,
                  BeforeSleep&& before_sleep) noexcept {
@@ -74,7 +78,6 @@ public:
             if (reached(target)) return outcome::reached;
             std::this_thread::yield();
         }
-        before_sleep();
         auto result = outcome::late;
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
         for (;;) {
@@ -88,6 +91,7 @@ public:
                 break;
             }
             if (limit.passed()) break;
+            before_sleep();
             sleep_while(seen, limit);
         }
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);
@@ -103,9 +107,10 @@ private:
 
 #if defined(__linux__)
     static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+    static constexpr int scope = Shared ? 0 : FUTEX_PRIVATE_FLAG;
 
     void wake_all() noexcept {
-        syscall(SYS_futex, static_cast<void*>(&count_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+        syscall(SYS_futex, static_cast<void*>(&count_), FUTEX_WAKE | scope, INT_MAX, nullptr, nullptr, 0);
     }
 
     /// Never longer than 100 ms at a time: a wake that a stopped group could not deliver is noticed soon all the same.
@@ -114,15 +119,20 @@ private:
         auto const left = std::clamp<nanoseconds>(limit.left(), microseconds(1), milliseconds(100));
         timespec ts{};
         ts.tv_nsec = static_cast<long>(left.count());
-        syscall(SYS_futex, static_cast<void*>(&count_), FUTEX_WAIT_PRIVATE, seen, &ts, nullptr, 0);
+        syscall(SYS_futex, static_cast<void*>(&count_), FUTEX_WAIT | scope, seen, &ts, nullptr, 0);
     }
 #else
     void wake_all() noexcept {}
-    void sleep_while(std::uint32_t, deadline const&) noexcept { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+    void sleep_while(std::uint32_t, deadline const&) noexcept {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
 #endif
 
     std::atomic<std::uint32_t> count_{0};
     std::atomic<std::uint32_t> sleepers_{0};
 };
+
+using progress = basic_progress<false>;
+using shared_progress = basic_progress<true>;
 
 } // namespace trireme

@@ -103,9 +103,9 @@ private:
         for (int r = 1; r < size(); ++r) {
             auto& finished = state.slot(r).finished;
             auto const how = finished.wait(jobs_, state.stopped(), limit, state.waiting, [] {});
-            if (how == progress::outcome::reached) continue;
-            if (how == progress::outcome::late && !in_grace) {
-                auto const guilty = state.culprit(r); // r itself may be waiting for another
+            if (how == wait_outcome::reached) continue;
+            if (how == wait_outcome::late && !in_grace) {
+                auto const guilty = culprit_of(state, r); // r itself may be waiting for another
                 auto const text = guilty == 0 ? "device 0 has returned, but device " + std::to_string(r) +
                                                     " waits for it in a collective that device 0 did not enter"
                                               : "device " + std::to_string(guilty) +
@@ -136,8 +136,7 @@ private:
         auto& slot = s.state->slot(rank);
         auto const rest = std::chrono::hours(24 * 365); // between jobs a rank may sleep as long as it likes
         for (std::uint32_t next = 1;; ++next) {
-            while (slot.issued.wait(next, s.quit, deadline::in(rest), s.state->waiting, [] {}) ==
-                   progress::outcome::late) {}
+            while (slot.issued.wait(next, s.quit, deadline::in(rest), s.state->waiting, [] {}) == wait_outcome::late) {}
             if (!slot.issued.reached(next)) return;
             perform(s, rank);
             slot.finished.advance_to(next);

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/core/levels.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/group/transport/processes/communicator.hpp>
+#include <trireme/group/transport/processes/state.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <unistd.h>
+
+namespace trireme::processes {
+
+/// A thread that shows this process's heartbeat to the others, ten times a second: one that is stopped shows none.
+class heartbeat {
+public:
+    explicit heartbeat(std::shared_ptr<state> s) : state_(std::move(s)), thread_([this] { beat(); }) {}
+    heartbeat(heartbeat const&) = delete;
+    heartbeat& operator=(heartbeat const&) = delete;
+    ~heartbeat() {
+        {
+            std::lock_guard const lock(mutex_);
+            over_ = true;
+        }
+        wake_.notify_one();
+        thread_.join();
+    }
+
+private:
+    void beat() {
+        std::unique_lock lock(mutex_);
+        while (!over_) {
+            state_->slot(state_->rank()).heartbeat.store(shared_clock(), std::memory_order_relaxed);
+            wake_.wait_for(lock, std::chrono::milliseconds(100));
+        }
+    }
+
+    std::shared_ptr<state> state_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool over_ = false;
+    std::thread thread_; ///< last, for it uses the others
+};
+
+/// A group whose ranks are processes of one machine, seen from one of them. All of them run the same program on it.
+///
+/// What a function that `run` is given throws stops all ranks: here it arrives as it would from a group of threads, on
+/// the others as what stopped them. A rank whose process dies is named by a peer_lost_error on all others within 0.2 s,
+/// once one of them waits; one that is stopped or stuck by a deadline_error. A group that has been stopped stays so.
+class group {
+public:
+    /// Joins the others at `where` as `rank`. Throws deadline_error if not all come within `limit`, launch_error if
+    /// they do not agree in `agreed`: what the program is and how it is spread, in words.
+    group(meeting_place where, int rank, std::chrono::duration<double> limit = std::chrono::seconds(30),
+          levels const& near = {}, std::string_view agreed = {})
+        : state_(std::make_shared<state>(checked(where, rank, near), rank, limit, near)), communicator_(state_, rank) {
+        auto& mine = state_->slot(rank);
+        mine.agreed.set(agreed);
+        mine.process.store(getpid(), std::memory_order_relaxed);
+        mine.heartbeat.store(shared_clock(), std::memory_order_relaxed);
+        auto awaited = presence::awaited;
+        if (!mine.present.compare_exchange_strong(awaited, presence::here, std::memory_order_acq_rel))
+            throw launch_error("rank " + std::to_string(rank) + " of this group has been taken by process " +
+                               std::to_string(mine.process.load()) + ": every process needs a number of its own");
+        try {
+            await_all();
+            compare_agreed();
+            heartbeat_ = std::make_unique<heartbeat>(state_);
+        } catch (...) {
+            state_->stop(rank, std::current_exception());
+            throw;
+        }
+    }
+    group(group const&) = delete;
+    group& operator=(group const&) = delete;
+
+    /// Leaves. After an error outside of `run` the others are told that this rank will not come again.
+    ~group() {
+        if (!stopped() && std::uncaught_exceptions() != exceptions_)
+            state_->stop(rank(),
+                         std::make_exception_ptr(std::runtime_error(
+                             "rank " + std::to_string(rank()) +
+                             " was taken out of its group by an exception outside of it: see its own message")));
+        heartbeat_.reset();
+        state_->slot(rank()).present.store(presence::left, std::memory_order_release);
+    }
+
+    int rank() const noexcept { return state_->rank(); }
+    int size() const noexcept { return state_->size(); }
+    bool stopped() const noexcept { return state_->stopped().load(); }
+    communicator& own() noexcept { return communicator_; }
+    std::chrono::duration<double> wait_limit() const noexcept { return state_->wait_limit; }
+
+    /// Runs `f(communicator&)` on this rank; every rank has to. Allocates nothing.
+    template<class F>
+    void run(F&& f) {
+        if (stopped())
+            throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
+        try {
+            f(communicator_);
+        } catch (deadline_error const&) {
+            fail();
+        } catch (peer_lost_error const&) {
+            fail();
+        } catch (mismatch_error const&) {
+            fail();
+        } catch (device_error const&) { // of another rank, or of one's own in a nested group
+            fail();
+        } catch (std::exception const& e) {
+            state_->stop(rank(), std::current_exception());
+            throw device_error(rank(), std::current_exception(), e.what());
+        }
+        if (stopped()) state_->throw_stopped(); // by an exception that `f` has caught
+    }
+
+private:
+    [[noreturn]] TRIREME_COLD void fail() {
+        state_->stop(rank(), std::current_exception());
+        throw;
+    }
+
+    TRIREME_COLD static meeting_place checked(meeting_place where, int rank, levels const& near) {
+        auto const ranks = where.table().ranks;
+        if (rank < 0 || rank >= ranks)
+            throw usage_error("rank " + std::to_string(rank) + " of a group of " + std::to_string(ranks) +
+                              ": it is a number from 0 to " + std::to_string(ranks - 1));
+        if (near.count != 0 && near.ranks() != ranks)
+            throw usage_error("a group of " + std::to_string(ranks) + " ranks was given levels of " +
+                              std::to_string(near.ranks()) + ": their sizes multiplied are the ranks");
+        return where;
+    }
+
+    TRIREME_COLD void await_all() {
+        auto const limit = deadline::in(state_->wait_limit);
+        for (int r = 0; r < size(); ++r) {
+            while (state_->slot(r).present.load(std::memory_order_acquire) == presence::awaited) {
+                if (stopped()) state_->throw_stopped();
+                state_->look_around(rank());
+                if (limit.passed()) {
+                    std::string absent;
+                    for (int q = r; q < size(); ++q)
+                        if (state_->slot(q).present.load() == presence::awaited) absent += ' ' + std::to_string(q);
+                    char seconds[32];
+                    std::snprintf(seconds, sizeof seconds, "%g", state_->wait_limit.count());
+                    throw deadline_error(r, "rank " + std::to_string(rank()) + " of " + std::to_string(size()) +
+                                                " waited for the others to join for the deadline of " + seconds +
+                                                " s; absent:" + absent +
+                                                "; look at what these processes say, or raise the option `deadline`");
+                }
+                std::this_thread::sleep_for(std::chrono::microseconds(200));
+            }
+        }
+    }
+
+    TRIREME_COLD void compare_agreed() const {
+        auto const mine = state_->slot(rank()).agreed.get();
+        for (int r = 0; r < size(); ++r) {
+            auto const theirs = state_->slot(r).agreed.get();
+            if (theirs != mine)
+                throw launch_error("the processes of this group are not of one program: rank " +
+                                   std::to_string(rank()) + " has " + mine + ", rank " + std::to_string(r) + " has " +
+                                   theirs + "; start one program, with one set of flags, in all processes");
+        }
+    }
+
+    std::shared_ptr<state> state_;
+    communicator communicator_;
+    std::unique_ptr<heartbeat> heartbeat_;
+    int exceptions_ = std::uncaught_exceptions();
+};
+
+} // namespace trireme::processes

@@ -1,0 +1,377 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/levels.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/group/communicator.hpp>
+#include <trireme/group/transport/processes/window.hpp>
+#include <trireme/group/transport/step_counts.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace trireme::processes {
+
+/// Where memory of a rank is: an address that means the same in all processes. Arena -1 is none; `staging` is the
+/// rank's own, for buffers that are no arenas.
+struct place {
+    int arena = -1;
+    std::size_t offset = 0;
+};
+inline constexpr int staging = max_arenas;
+
+/// A window that a rank shows its peers; they map it when they need it, and again when `generation` has changed.
+struct shown_window {
+    std::atomic<std::uint32_t> generation{0};
+    std::atomic<int> descriptor{-1};
+    std::atomic<std::uint64_t> bytes{0};
+};
+
+enum class presence : int { awaited, here, left };
+
+/// A text of bounded length in shared memory, which its reader cannot overrun.
+template<std::size_t N>
+struct shared_text {
+    char text[N] = {};
+    void set(std::string_view s) noexcept {
+        auto const n = std::min(s.size(), N - 1);
+        std::memcpy(text, s.data(), n);
+        std::memset(text + n, 0, N - n);
+    }
+    std::string get() const { return std::string(text, strnlen(text, N - 1)); }
+};
+
+/// What one rank shows its peers.
+struct process_slot : step_slot<shared_progress> {
+    std::atomic<presence> present{presence::awaited};
+    std::atomic<int> process{0};            ///< its number
+    std::atomic<std::int64_t> heartbeat{0}; ///< on the clock of all processes, in ns
+    std::array<shown_window, max_arenas + 1> windows{};
+    place in, out; ///< the buffers of its call
+    std::size_t in_from = 0, out_from = 0;
+    shared_text<400> agreed; ///< what all ranks must have in common
+};
+
+/// Why the group was stopped.
+enum class stop_kind : int { nothing, deadline, mismatch, lost, failed };
+
+struct process_table {
+    static constexpr std::uint64_t layout = 0x5472697265'0001; ///< changes with what stands below
+    std::uint64_t magic = layout;
+    std::uint64_t slot_bytes = sizeof(process_slot);
+    int ranks = 0;
+    std::atomic<bool> stopped{false};
+    std::atomic<int> reason{0}; ///< 0: none; 1: being written; 2: below
+    stop_kind kind = stop_kind::nothing;
+    int culprit = -1;
+    std::uint64_t step = 0;
+    shared_text<1000> why;
+
+    static std::size_t bytes_for(int ranks) noexcept {
+        return first_slot + static_cast<std::size_t>(ranks) * sizeof(process_slot);
+    }
+    process_slot& slot(int rank) noexcept {
+        return reinterpret_cast<process_slot*>(reinterpret_cast<std::byte*>(this) + first_slot)[rank];
+    }
+
+private:
+    static constexpr std::size_t first_slot = 2048;
+};
+static_assert(sizeof(process_table) <= 2048 && alignof(process_slot) <= 2048);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+/// Who can find a meeting place, and where.
+struct address {
+    int process = 0;
+    int descriptor = -1;
+    int ranks = 0;
+};
+
+/// The memory through which the ranks of one machine find one another. One process makes it; the others inherit it in a
+/// fork, or open it by its address.
+class meeting_place {
+public:
+    static meeting_place create(int ranks) {
+        if (ranks < 1) throw usage_error("a group needs at least one process, not " + std::to_string(ranks));
+        meeting_place p(window::create(process_table::bytes_for(ranks), "the meeting place of processes"));
+        auto* const table = new (p.window_->data()) process_table;
+        table->ranks = ranks;
+        for (int r = 0; r < ranks; ++r) new (&table->slot(r)) process_slot;
+        return p;
+    }
+    /// Throws window_error if it is not there, or not of this build.
+    static meeting_place open(address const& a) {
+        meeting_place p(
+            window::open(a.process, a.descriptor, process_table::bytes_for(a.ranks), "the meeting place of processes"));
+        auto const& table = p.table();
+        if (table.magic != process_table::layout || table.slot_bytes != sizeof(process_slot) || table.ranks != a.ranks)
+            throw window_error("the meeting place of processes is of another build of Trireme: start one program in "
+                               "all processes");
+        return p;
+    }
+
+    process_table& table() const noexcept { return *static_cast<process_table*>(window_->data()); }
+    /// For a process that has opened or made it; in a forked one that of its parent.
+    address where() const noexcept { return {getpid(), window_->descriptor(), table().ranks}; }
+
+private:
+    explicit meeting_place(window w) : window_(std::make_shared<window>(std::move(w))) {}
+    std::shared_ptr<window> window_;
+};
+
+/// Nanoseconds on a clock that all processes of the machine share.
+inline std::int64_t shared_clock() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+/// One rank's view of the memory that the ranks of a machine share: what step_counting needs, for processes.
+class state {
+public:
+    static constexpr char const* member = "rank";
+
+    state(meeting_place where, int rank, std::chrono::duration<double> limit, levels const& near)
+        : wait_limit(limit), groups(near), waiting(patience::for_threads(where.table().ranks)),
+          where_(std::move(where)), table_(where_.table()), rank_(rank), peers_(static_cast<std::size_t>(size())) {}
+    state(state const&) = delete;
+    state& operator=(state const&) = delete;
+    ~state() {
+        for (auto const& p : peers_)
+            if (p.pidfd >= 0) close(p.pidfd);
+    }
+
+    int size() const noexcept { return table_.ranks; }
+    int rank() const noexcept { return rank_; }
+    process_slot& slot(int rank) const noexcept { return table_.slot(rank); }
+    std::atomic<bool> const& stopped() const noexcept { return table_.stopped; }
+
+    // ---- why a group stops ----
+
+    /// Stops the group in all processes. The first reason is kept; a null one leaves the place to the next.
+    void stop(int rank, std::exception_ptr const& why) noexcept {
+        if (why != nullptr) {
+            try {
+                std::rethrow_exception(why);
+            } catch (peer_lost_error const& e) {
+                give_reason(stop_kind::lost, e.device(), e.step(), e.what());
+            } catch (deadline_error const& e) {
+                give_reason(stop_kind::deadline, e.device(), 0, e.what());
+            } catch (mismatch_error const& e) {
+                give_reason(stop_kind::mismatch, rank, 0, e.what());
+            } catch (std::exception const& e) {
+                give_reason(stop_kind::failed, rank, 0, e.what());
+            } catch (...) {
+                give_reason(stop_kind::failed, rank, 0, "an exception that is not derived from std::exception");
+            }
+        }
+        table_.stopped.store(true, std::memory_order_seq_cst);
+        for (int r = 0; r < size(); ++r) slot(r).steps.wake();
+    }
+
+    /// The reason, as the exception it was on the rank that stopped the group.
+    [[noreturn]] TRIREME_COLD void throw_stopped() const {
+        // who stops first and knows why later is given a moment
+        for (int i = 0; i < 500 && table_.reason.load(std::memory_order_acquire) != 2; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (table_.reason.load(std::memory_order_acquire) != 2)
+            throw device_error(-1, nullptr, "the group was stopped, and the rank that did so has not said why");
+        auto const text = table_.why.get();
+        switch (table_.kind) {
+        case stop_kind::deadline:
+            throw deadline_error(table_.culprit, text);
+        case stop_kind::mismatch:
+            throw mismatch_error(text);
+        case stop_kind::lost:
+            throw peer_lost_error(table_.culprit, table_.step, text);
+        default:
+            throw device_error(table_.culprit, nullptr, text);
+        }
+    }
+
+    // ---- looking after peers ----
+
+    /// Stops the group if a rank is gone without having left, or if the one that this rank waits for has left.
+    void look_around(int) noexcept {
+        for (int r = 0; r < size(); ++r)
+            if (r != rank_ && is_gone(r)) return lose(r, "died: it was killed, or ended without leaving the group");
+        auto const source = slot(rank_).waits_for.load(std::memory_order_relaxed);
+        if (source < 0 || source >= size()) return;
+        auto& theirs = slot(source);
+        if (theirs.present.load(std::memory_order_acquire) == presence::left &&
+            !theirs.steps.reached(slot(rank_).waits_until.load(std::memory_order_relaxed)))
+            lose(source, "has left the group, having finished, and others still wait for it: all ranks must make the "
+                         "same calls");
+    }
+
+    /// Whether the process of a rank that had joined has ended; one that has left may.
+    bool is_gone(int rank) noexcept {
+        auto& s = slot(rank);
+        if (s.present.load(std::memory_order_acquire) != presence::here) return false;
+        auto& p = peers_[static_cast<std::size_t>(rank)];
+        int const process = s.process.load(std::memory_order_relaxed);
+        if (p.pidfd == -1) {
+            p.pidfd = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+            if (p.pidfd < 0 && errno == ESRCH) return still_here(s);
+            if (p.pidfd < 0) p.pidfd = -2; // an older kernel, or a sandbox: it is only asked for its name
+        }
+        if (p.pidfd == -2) return kill(process, 0) != 0 && errno == ESRCH && still_here(s);
+        pollfd over{p.pidfd, POLLIN, 0};
+        return poll(&over, 1, 0) == 1 && still_here(s);
+    }
+
+    /// What is known of a rank that is late: ", in training step 7 ..., its process is stopped".
+    TRIREME_COLD std::string state_of(int rank) const {
+        auto& s = slot(rank);
+        auto text = "; " + std::string(member) + ' ' + std::to_string(rank) + " is " + doing(rank);
+        auto const silent = static_cast<double>(shared_clock() - s.heartbeat.load(std::memory_order_relaxed)) * 1e-9;
+        if (rank != rank_ && silent > 0.5) {
+            char number[64];
+            std::snprintf(number, sizeof number, "%.1f s", silent);
+            text += ", and its process (" + std::to_string(s.process.load()) + ") has given no sign of life for " +
+                    number + ": it is stopped, or the machine has no time for it";
+        }
+        return text;
+    }
+
+    /// "in training step 7, in its 12th collective, all_reduce<ring>(...)".
+    TRIREME_COLD std::string doing(int rank) const {
+        auto& s = slot(rank);
+        auto const number = s.call.number.load(std::memory_order_acquire);
+        auto text = "in training step " + std::to_string(s.training_step.load(std::memory_order_relaxed));
+        if (number == 0) return text + ", before its first collective";
+        return text + (s.moving.load() ? ", in its collective number " : ", after its collective number ") +
+               std::to_string(number) + ", " + s.call.read().text();
+    }
+
+    // ---- where memory is ----
+
+    /// Memory that peers can map: arena number `id`, or `staging`, which may be taken again, larger.
+    void* allocate(int id, std::size_t bytes) {
+        auto const what = "rank " + std::to_string(rank_) + ", arena " + std::to_string(id);
+        auto& own = own_[static_cast<std::size_t>(id)];
+        own = window::create(round_up<std::size_t>(std::max<std::size_t>(bytes, 1), 4096), what.c_str());
+        auto& shown = slot(rank_).windows[static_cast<std::size_t>(id)];
+        shown.descriptor.store(own.descriptor(), std::memory_order_relaxed);
+        shown.bytes.store(own.bytes(), std::memory_order_relaxed);
+        shown.generation.fetch_add(1, std::memory_order_release);
+        return own.data();
+    }
+
+    /// Where `rank` has an arena, in this process.
+    std::byte* at(int rank, int arena) {
+        auto const i = static_cast<std::size_t>(arena);
+        if (rank == rank_) return static_cast<std::byte*>(own_[i].data());
+        auto& mapped = peers_[static_cast<std::size_t>(rank)].windows[i];
+        auto const& shown = slot(rank).windows[i];
+        auto const generation = shown.generation.load(std::memory_order_acquire);
+        if (mapped.generation != generation) {
+            auto const what = "memory of rank " + std::to_string(rank);
+            mapped.memory = window::open(slot(rank).process.load(std::memory_order_relaxed), shown.descriptor.load(),
+                                         shown.bytes.load(), what.c_str());
+            mapped.generation = generation;
+        }
+        return static_cast<std::byte*>(mapped.memory.data());
+    }
+
+    /// Where memory of this rank lies, if all of it is in one of its windows.
+    place find(std::byte const* data, std::size_t bytes) const noexcept {
+        for (int i = 0; i <= staging; ++i) {
+            auto const& w = own_[static_cast<std::size_t>(i)];
+            auto const* const begin = static_cast<std::byte const*>(w.data());
+            if (w && data >= begin && data + bytes <= begin + w.bytes())
+                return {i, static_cast<std::size_t>(data - begin)};
+        }
+        return {};
+    }
+
+    void show_buffers(int rank, collective_call const& c) noexcept {
+        auto& s = slot(rank);
+        s.in = find(c.in, c.in_bytes);
+        s.out = find(c.out, c.out_bytes);
+        s.in_from = c.in_from;
+        s.out_from = c.out_from;
+    }
+
+    collective_call const& buffers_of(int rank) {
+        auto const& s = slot(rank);
+        auto& c = peers_[static_cast<std::size_t>(rank)].call;
+        c.in = s.in.arena < 0 ? nullptr : at(rank, s.in.arena) + s.in.offset;
+        c.out = s.out.arena < 0 ? nullptr : at(rank, s.out.arena) + s.out.offset;
+        c.in_from = s.in_from;
+        c.out_from = s.out_from;
+        return c;
+    }
+
+    std::chrono::duration<double> const wait_limit;
+    levels const groups;
+    patience const waiting;
+
+private:
+    /// A process that has ended may have left just before.
+    static bool still_here(process_slot const& s) noexcept {
+        return s.present.load(std::memory_order_acquire) == presence::here;
+    }
+
+    TRIREME_COLD void lose(int rank, char const* how) noexcept {
+        auto const step = slot(rank).training_step.load(std::memory_order_relaxed);
+        try {
+            auto const text = "rank " + std::to_string(rank) + " (process " +
+                              std::to_string(slot(rank).process.load()) + ") " + how + "; it was " + doing(rank) +
+                              "; noticed by rank " + std::to_string(rank_);
+            give_reason(stop_kind::lost, rank, step, text.c_str());
+        } catch (...) {
+            give_reason(stop_kind::lost, rank, step, "a rank was lost");
+        }
+        stop(rank_, nullptr);
+    }
+
+    void give_reason(stop_kind kind, int culprit, std::uint64_t step, char const* text) noexcept {
+        int none = 0;
+        if (!table_.reason.compare_exchange_strong(none, 1)) return;
+        table_.kind = kind;
+        table_.culprit = culprit;
+        table_.step = step;
+        table_.why.set(text);
+        table_.reason.store(2, std::memory_order_release);
+    }
+
+    struct mapping {
+        std::uint32_t generation = 0;
+        window memory;
+    };
+    struct peer {
+        int pidfd = -1;
+        collective_call call;
+        std::array<mapping, max_arenas + 1> windows;
+    };
+
+    meeting_place where_;
+    process_table& table_;
+    int rank_;
+    std::array<window, max_arenas + 1> own_;
+    std::vector<peer> peers_;
+};
+
+} // namespace trireme::processes

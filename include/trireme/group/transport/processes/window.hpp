@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#if !defined(__linux__)
+#error "trireme/processes.hpp: memory that processes share is made with memfd_create, which Linux has"
+#endif
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace trireme::processes {
+
+/// Memory could not be shared between processes: there is too little, or a peer's cannot be reached.
+class window_error : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+namespace detail {
+
+/// A number from a file of the kernel; `otherwise` if the file or the number is not there ("max").
+inline std::uint64_t number_in(char const* path, char const* key, std::uint64_t otherwise) {
+    std::ifstream file(path);
+    std::string word;
+    if (*key != 0)
+        while (file >> word && word != key) {}
+    std::uint64_t n = 0;
+    return file >> n ? n : otherwise;
+}
+
+} // namespace detail
+
+/// What this process may still take of the machine's memory: the least of what the kernel calls available and what the
+/// control group that it runs in has left.
+inline bytes_t available_memory() {
+    constexpr auto unknown = std::numeric_limits<std::uint64_t>::max();
+    auto const machine = detail::number_in("/proc/meminfo", "MemAvailable:", unknown / 1024) * 1024;
+    std::uint64_t group = unknown;
+    for (auto const& [limit, used] :
+         {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+          std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
+        auto const most = detail::number_in(limit, "", unknown), now = detail::number_in(used, "", 0);
+        if (most != unknown) group = most > now ? most - now : 0;
+    }
+    return machine < group ? machine : group;
+}
+
+/// Zeroed memory that other processes of the machine can map: a sealed memfd. Its pages are there before the first
+/// touch, and nobody can shrink it: neither a full file system nor a peer makes an access end in SIGBUS. It needs no
+/// room in /dev/shm, which containers often cut to 64 MB.
+class window {
+public:
+    window() = default;
+
+    /// Takes `bytes`, at least 1, rounded up to pages. Throws window_error, with the numbers, before anything is
+    /// touched if there is too little memory. `what` is for messages.
+    static window create(std::size_t bytes, char const* what) {
+        auto const free = available_memory();
+        if (bytes > free)
+            throw window_error(std::string(what) + ": " + std::to_string(bytes) +
+                               " bytes of shared memory are asked for, and " + std::to_string(free) +
+                               " are available on this machine, or to its container: use fewer processes on it, a "
+                               "smaller network, or raise the container's memory limit");
+        window w;
+        w.descriptor_ = memfd_create("trireme", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (w.descriptor_ < 0) refuse(what, "memfd_create", bytes);
+        w.bytes_ = bytes;
+        if (bytes > static_cast<std::size_t>(std::numeric_limits<off_t>::max()) ||
+            ftruncate(w.descriptor_, static_cast<off_t>(bytes)) != 0)
+            refuse(what, "ftruncate", bytes);
+        int failed = 0;
+        do {
+            failed = fallocate(w.descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+        } while (failed == EINTR);
+        errno = failed;
+        if (failed != 0) refuse(what, "fallocate", bytes);
+        if (fcntl(w.descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+            refuse(what, "sealing", bytes);
+        w.map(what);
+        return w;
+    }
+
+    /// Maps the window that process `owner` has as `descriptor`. Throws window_error if it cannot be reached.
+    static window open(int owner, int descriptor, std::size_t bytes, char const* what) {
+        char path[64];
+        std::snprintf(path, sizeof path, "/proc/%d/fd/%d", owner, descriptor);
+        window w;
+        w.descriptor_ = ::open(path, O_RDWR | O_CLOEXEC);
+        if (w.descriptor_ < 0)
+            throw window_error(std::string(what) + ": " + path + " cannot be opened (" + std::strerror(errno) +
+                               "): processes that share memory run as one user and see one another's process numbers; "
+                               "in containers start them in one, or with a common PID namespace");
+        struct stat found {};
+        if (fstat(w.descriptor_, &found) != 0 || found.st_size < static_cast<off_t>(bytes))
+            throw window_error(std::string(what) + ": " + path + " has " + std::to_string(found.st_size) +
+                               " bytes, not the " + std::to_string(bytes) +
+                               " that its owner has told: all processes must be of one build");
+        w.bytes_ = bytes;
+        w.map(what);
+        return w;
+    }
+
+    window(window&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)),
+          descriptor_(std::exchange(other.descriptor_, -1)) {}
+    window& operator=(window&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+        std::swap(descriptor_, other.descriptor_);
+        return *this;
+    }
+    ~window() {
+        if (data_ != nullptr) munmap(data_, bytes_);
+        if (descriptor_ >= 0) close(descriptor_);
+    }
+
+    void* data() const noexcept { return data_; }
+    std::size_t bytes() const noexcept { return bytes_; }
+    int descriptor() const noexcept { return descriptor_; }
+    explicit operator bool() const noexcept { return data_ != nullptr; }
+
+private:
+    void map(char const* what) {
+        auto* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor_, 0);
+        if (at == MAP_FAILED) refuse(what, "mmap", bytes_);
+        data_ = at;
+    }
+    [[noreturn]] TRIREME_COLD static void refuse(char const* what, char const* call, std::size_t bytes) {
+        throw window_error(std::string(what) + ": " + std::to_string(bytes) + " bytes of shared memory: " + call +
+                           " failed (" + std::strerror(errno) +
+                           "); use fewer processes on this machine, a smaller network, or raise the limits of its "
+                           "memory");
+    }
+
+    void* data_ = nullptr;
+    std::size_t bytes_ = 0;
+    int descriptor_ = -1;
+};
+
+} // namespace trireme::processes

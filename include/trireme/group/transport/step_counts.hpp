@@ -1,0 +1,362 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/device/host/progress.hpp>
+#include <trireme/group/communicator.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace trireme {
+
+// How ranks that see one memory keep in step, be they threads or processes: each counts the steps it has completed, and
+// waits for the counts of those it reads from.
+
+/// How many arenas a rank may allocate; a trainer needs five.
+inline constexpr int max_arenas = 8;
+
+/// What ranks must agree in of a collective_call, without addresses: the same words mean the same in any process. Texts
+/// are cut where they are longer than their place.
+class call_words {
+public:
+    static constexpr std::size_t count = 14;
+
+    call_words() = default;
+    explicit call_words(collective_call const& c) noexcept {
+        write(0, 2, c.name);
+        write(2, 5, c.strategy);
+        write(7, 1, c.op);
+        write(8, 1, c.dtype);
+        words[9] = c.elements;
+        words[10] = c.element_bytes;
+        words[11] = static_cast<std::uint32_t>(c.root);
+        words[12] = static_cast<std::uint32_t>(c.steps);
+        words[13] = static_cast<std::uint32_t>(c.chunks);
+    }
+    bool operator==(call_words const&) const = default;
+
+    /// "all_reduce<ring>(1024 x f32, sum, root 0; 6 steps, 4 chunks)".
+    TRIREME_COLD std::string text() const {
+        auto const dtype = read(8, 1), op = read(7, 1);
+        auto said = read(0, 2) + '<' + read(2, 5) + ">(";
+        if (!dtype.empty()) said += std::to_string(words[9]) + " x " + dtype + ", ";
+        if (dtype == "bytes") said += std::to_string(words[10]) + " each, ";
+        if (!op.empty()) said += op + ", ";
+        return said + "root " + std::to_string(words[11]) + "; " + std::to_string(words[12]) + " steps, " +
+               std::to_string(words[13]) + " chunks)";
+    }
+
+    std::array<std::uint64_t, count> words{};
+
+private:
+    void write(std::size_t at, std::size_t n, char const* text) noexcept {
+        std::memcpy(&words[at], text, strnlen(text, n * 8));
+    }
+    std::string read(std::size_t at, std::size_t n) const {
+        char text[8 * count + 1] = {};
+        std::memcpy(text, &words[at], n * 8);
+        return text;
+    }
+};
+
+/// What a rank has called last, for its peers to compare. A peer may look while the owner, ahead of it, writes the
+/// next: then `number` says that there is nothing to compare.
+struct published_call {
+    std::atomic<std::uint32_t> number{0}; ///< of the collective, counted from 1
+    std::array<std::atomic<std::uint64_t>, call_words::count> words{};
+
+    void publish(std::uint32_t n, call_words const& w) noexcept {
+        number.store(n, std::memory_order_relaxed);
+        // who sees one of these sees the number, too
+        for (std::size_t i = 0; i < w.words.size(); ++i) words[i].store(w.words[i], std::memory_order_release);
+    }
+
+    /// Belongs to `number` if that is the same before and after.
+    call_words read() const noexcept {
+        call_words w;
+        for (std::size_t i = 0; i < w.words.size(); ++i) w.words[i] = words[i].load(std::memory_order_acquire);
+        return w;
+    }
+};
+
+/// What one rank shows its peers. Written by its owner, read by the others after a wait.
+template<class Progress>
+struct step_slot {
+    Progress steps;                                      ///< steps completed, over all collectives
+    published_call call;                                 ///< the collective it is in
+    std::atomic<int> waits_for{-1};                      ///< the rank it sleeps for or asks after, -1 if it computes
+    std::atomic<std::uint32_t> waits_until{0};           ///< which count of that rank's steps
+    std::atomic<std::uint64_t> training_step{0};         ///< as the rank has said, for messages
+    alignas(cache_line) std::atomic<bool> moving{false}; ///< may read from its peers' buffers, and write to them
+};
+
+/// What a group's ranks share. The communicator below is the same for all of them; what differs is where memory comes
+/// from, how a reason to stop reaches the others, and how one looks after peers during a long wait.
+template<class S>
+concept step_counting_state = requires(S& s, int rank, std::exception_ptr why, collective_call const& call) {
+    { S::member } -> std::convertible_to<char const*>; // what messages call a rank: "device"
+    { s.size() } -> std::convertible_to<int>;
+    s.slot(rank).steps.reached(std::uint32_t{});
+    { s.stopped() } -> std::same_as<std::atomic<bool> const&>;
+    s.stop(rank, why);   // ends all waits; the first reason is kept
+    s.throw_stopped();   // what a rank throws that finds the group stopped
+    s.look_around(rank); // before each sleep of a long wait: stops the group if a peer is gone
+    { s.is_gone(rank) } -> std::same_as<bool>;
+    s.show_buffers(rank, call); // where the numbers of `rank`, the caller, are
+    { s.buffers_of(rank) } -> std::same_as<collective_call const&>;
+    s.state_of(rank); // a clause about a late rank, for messages
+};
+
+/// Who is to blame when a rank has waited too long for `source`: follow the waits to a rank that waits for nobody, or
+/// for somebody who is there by now.
+template<class State>
+int culprit_of(State& state, int source) noexcept {
+    for (int hops = 0; hops < state.size(); ++hops) {
+        int const next = state.slot(source).waits_for.load(std::memory_order_acquire);
+        if (next < 0 || next >= state.size() ||
+            state.slot(next).steps.reached(state.slot(source).waits_until.load(std::memory_order_relaxed)))
+            break;
+        source = next;
+    }
+    return source;
+}
+
+/// One rank of a group whose ranks see one memory: the part of a pull_communicator that keeps them in step.
+template<step_counting_state State>
+class step_counting {
+public:
+    step_counting(std::shared_ptr<State> state, int rank) : state_(std::move(state)), rank_(rank) {}
+
+    int rank() const noexcept { return rank_; }
+    int size() const noexcept { return state_->size(); }
+
+    /// Which ranks are near one another; no levels if nobody has said so.
+    levels const& groups() const noexcept { return state_->groups; }
+
+    /// Begins a collective. Throws usage_error if the last one has not been left.
+    collective_call enter(collective_call const& call) {
+        require_outside(call);
+        state_->show_buffers(rank_, call);
+        inside_ = true;
+        compared_ = 0;
+        asking_until_.reset();
+        if (!same_literals(call)) words_ = call_words(call);
+        call_ = call;
+        auto& here = own();
+        here.call.publish(++calls_, words_);
+        here.steps.advance_to(base_ + 1);
+        return call;
+    }
+
+    /// From here until `pause` or `leave` this rank may use its peers' buffers.
+    void resume() noexcept { own().moving.store(true, std::memory_order_seq_cst); }
+    void pause() noexcept { own().moving.store(false, std::memory_order_release); }
+
+    /// Where a peer has its numbers, once a wait for it has returned; for a peer's own call the same as this rank's, or
+    /// there is nothing of it to be read. Throws if it is another, or if the group has been stopped.
+    collective_call const& call_of(int source) {
+        // in this order after `resume`: who stops the group and then finds that nothing moves may free its buffers
+        if (state_->stopped().load(std::memory_order_seq_cst)) state_->throw_stopped();
+        if (!compare(source)) disagree(source);
+        return state_->buffers_of(source);
+    }
+
+    void complete(int step) noexcept { own().steps.advance_to(base_ + 2 + static_cast<std::uint32_t>(step)); }
+    void leave(int steps) noexcept {
+        base_ += static_cast<std::uint32_t>(steps) + 1;
+        inside_ = false;
+        pause();
+    }
+
+    /// Waits until `source` has completed `after` steps of the collective that this rank has entered.
+    void wait_for(int source, int after, operation const& what) {
+        auto& theirs = state_->slot(source).steps;
+        auto const target = base_ + 1 + static_cast<std::uint32_t>(after);
+        if (!theirs.reached(target)) {
+            // a rank that is in another collective may never get there: it is compared as soon as it has entered
+            if (!theirs.reached(base_ + 1)) wait_long(theirs, base_ + 1, source, what);
+            compare(source);
+            if (!theirs.reached(target)) wait_long(theirs, target, source, what);
+        }
+        compare(source);
+    }
+
+    /// The same as a question. Throws what a wait would throw; the deadline runs from the first answer that is no.
+    bool has_completed(int source, int after, operation const& what) {
+        auto& theirs = state_->slot(source).steps;
+        if (state_->stopped().load(std::memory_order_relaxed)) state_->throw_stopped();
+        bool done = theirs.reached(base_ + 1);
+        if (done) {
+            compare(source);
+            done = theirs.reached(base_ + 1 + static_cast<std::uint32_t>(after));
+        }
+        if (!done) {
+            // a peer that waits for this rank looks further
+            waits(source, base_ + 1 + static_cast<std::uint32_t>(after));
+            if (!asking_until_) {
+                asking_until_ = deadline::in(state_->wait_limit);
+                look_again_ = deadline::in(look_interval);
+            } else if (asking_until_->passed()) {
+                throw_late(source, what);
+            } else if (look_again_->passed()) {
+                look_again_ = deadline::in(look_interval);
+                state_->look_around(rank_);
+            }
+        } else if (asking_until_) {
+            own().waits_for.store(-1, std::memory_order_release);
+            asking_until_.reset();
+        }
+        return done;
+    }
+
+    /// Leaves a collective that an exception ends here: stops the group, and returns when no peer uses this rank's
+    /// buffers any more, so that they can be freed. At the latest after the deadline.
+    TRIREME_COLD void withdraw() noexcept {
+        inside_ = false;
+        pause();
+        if (!state_->stopped().load()) state_->stop(rank_, nullptr); // the exception follows
+        auto const limit = deadline::in(state_->wait_limit);
+        for (int r = 0; r < size(); ++r)
+            while (r != rank_ && state_->slot(r).moving.load(std::memory_order_seq_cst) && !limit.passed() &&
+                   !state_->is_gone(r))
+                std::this_thread::yield();
+    }
+
+    /// The same for a rank that has begun a collective and will not go on.
+    TRIREME_COLD void abandon(operation const& what) noexcept {
+        state_->stop(rank_,
+                     std::make_exception_ptr(usage_error(
+                         std::string(what.name) + " (" + what.strategy + ") was begun and dropped in schedule step " +
+                         std::to_string(what.step) + ": keep what start returns, and wait for it")));
+        withdraw();
+    }
+
+    void count(traffic moved) noexcept { moved_ += moved; }
+
+    /// What this rank has read from peers, or written to them, since it was made.
+    traffic pulled() const noexcept { return moved_; }
+
+    /// The training step, for messages.
+    void at_training_step(std::uint64_t step) noexcept { own().training_step.store(step, std::memory_order_relaxed); }
+
+    /// Throws if the group has been stopped: for long computations between waits.
+    void check_stopped() const {
+        if (state_->stopped().load(std::memory_order_relaxed)) state_->throw_stopped();
+    }
+
+protected:
+    void require_outside(collective_call const& call) const {
+        if (inside_) refuse_second(call);
+    }
+    auto& own() const noexcept { return state_->slot(rank_); }
+
+    std::shared_ptr<State> state_;
+    int rank_;
+
+private:
+    static constexpr std::chrono::milliseconds look_interval{100};
+
+    /// Says for whom this rank waits, for those who wait for it.
+    void waits(int source, std::uint32_t target) noexcept {
+        own().waits_until.store(target, std::memory_order_relaxed);
+        own().waits_for.store(source, std::memory_order_release);
+    }
+
+    /// Whether a call differs from the last one in nothing but its buffers, as far as one sees without reading texts.
+    bool same_literals(collective_call const& c) const noexcept {
+        return c.name == call_.name && c.strategy == call_.strategy && c.op == call_.op && c.dtype == call_.dtype &&
+               c.elements == call_.elements && c.element_bytes == call_.element_bytes && c.root == call_.root &&
+               c.steps == call_.steps && c.chunks == call_.chunks;
+    }
+
+    /// Throws on all ranks if `source` has called another collective than this rank, or the same otherwise. False if it
+    /// is in a later one: then it has agreed with those it had to wait for.
+    bool compare(int source) {
+        auto const bit = std::uint64_t{1} << (source % 64);
+        if (source < 64 && (compared_ & bit) != 0) return true;
+        auto const& call = state_->slot(source).call;
+        if (call.number.load(std::memory_order_acquire) != calls_) return false;
+        bool const same = call.read() == words_;
+        if (call.number.load(std::memory_order_relaxed) != calls_) return false;
+        if (!same) disagree(source);
+        compared_ |= source < 64 ? bit : 0;
+        return true;
+    }
+
+    TRIREME_COLD static std::string name_of(int rank) {
+        return std::string(State::member) + ' ' + std::to_string(rank);
+    }
+
+    [[noreturn]] TRIREME_COLD void refuse_second(collective_call const& call) const {
+        throw usage_error(name_of(rank_) + " called " + call.name + " while its " + call_.name +
+                          " was in flight: wait for that first");
+    }
+
+    [[noreturn]] TRIREME_COLD void disagree(int source) {
+        auto const& call = state_->slot(source).call;
+        auto const number = call.number.load(std::memory_order_acquire);
+        mismatch_error const error(
+            std::string("the ") + State::member + "s of a group called different collectives, their number " +
+            std::to_string(calls_) + ": " + name_of(rank_) + " called " + words_.text() + ", " + name_of(source) +
+            " called " + call.read().text() + (number == calls_ ? "" : " as its number " + std::to_string(number)) +
+            "; all must make the same calls in the same order");
+        state_->stop(rank_, std::make_exception_ptr(error));
+        state_->throw_stopped();
+    }
+
+    template<class Progress>
+    TRIREME_NOINLINE void wait_long(Progress& theirs, std::uint32_t target, int source, operation const& what) {
+        auto const outcome =
+            theirs.wait(target, state_->stopped(), deadline::in(state_->wait_limit), state_->waiting, [&] {
+                waits(source, target);
+                state_->look_around(rank_);
+            });
+        if (outcome == wait_outcome::late) throw_late(source, what);
+        own().waits_for.store(-1, std::memory_order_release);
+        if (outcome == wait_outcome::stopped) state_->throw_stopped();
+    }
+
+    /// Ends a wait that took too long, while this rank is still part of the chain of waits.
+    [[noreturn]] TRIREME_COLD void throw_late(int source, operation const& what) {
+        auto const guilty = culprit_of(*state_, source);
+        deadline_error const error(guilty, late_message(guilty, source, what));
+        state_->stop(guilty, std::make_exception_ptr(error));
+        throw error;
+    }
+
+    TRIREME_COLD std::string late_message(int guilty, int source, operation const& what) const {
+        char limit[32];
+        std::snprintf(limit, sizeof limit, "%g", state_->wait_limit.count());
+        return name_of(guilty) + " did not arrive within the deadline of " + limit + " s: " + name_of(rank_) +
+               " waited for " + name_of(source) + " in " + what.name + " (" + what.strategy + ", schedule step " +
+               std::to_string(what.step) + ") of training step " +
+               std::to_string(own().training_step.load(std::memory_order_relaxed)) + state_->state_of(guilty) +
+               "; if it is only slow, raise the option `deadline`";
+    }
+
+    collective_call call_;       ///< the last one
+    call_words words_;           ///< the same, to compare
+    std::uint32_t base_ = 0;     ///< of the step count, when the current collective began
+    std::uint32_t calls_ = 0;    ///< collectives entered
+    std::uint64_t compared_ = 0; ///< peers, a bit each, whose call agrees with the current one
+    bool inside_ = false;        ///< a collective
+    std::optional<deadline> asking_until_, look_again_;
+    traffic moved_;
+};
+
+} // namespace trireme
