@@ -5,4 +5,5 @@
 // Groups whose ranks are processes of one machine, which read one another's memory: Linux.
 
 #include <trireme/group/transport/processes/group.hpp>
+#include <trireme/trainer/shared_windows.hpp>
 #include <trireme/trireme.hpp>

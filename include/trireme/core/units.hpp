@@ -29,6 +29,11 @@ struct traffic {
         bytes += other.bytes;
         return *this;
     }
+    friend constexpr traffic operator-(traffic a, traffic const& b) noexcept {
+        a.messages -= b.messages;
+        a.bytes -= b.bytes;
+        return a;
+    }
 };
 
 /// Samples per step, over all devices together.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/schedule/collective/direct.hpp>
@@ -22,15 +23,16 @@ namespace trireme {
 /// A reduction strategy as a value, made from the type: `strategy_choice s = ring{};`
 struct strategy_choice {
     char const* name = direct::name;
-    schedule (*all_reduce)(int ranks, bytes_t bytes) = &made_by<direct>; ///< `bytes` of the buffer
+    schedule (*all_reduce)(int ranks, levels const& groups,
+                           bytes_t bytes) = &made_by<direct>; ///< `bytes` of the buffer
 
     bool of_a_transport = false; ///< a transport's own: others cannot run it
 
     constexpr strategy_choice() = default;
     template<reduction_strategy S>
     constexpr strategy_choice(S) noexcept
-        : name(S::name), all_reduce(&made_by<S>), of_a_transport(requires { typename S::only_with; }),
-          type_(text_of<S>()) {}
+        : name(S::name), all_reduce(&made_by<S>), of_a_transport(requires { S::of_a_transport; }), type_(text_of<S>()) {
+    }
 
     template<reduction_strategy S>
     constexpr bool is() const noexcept {
@@ -40,8 +42,8 @@ struct strategy_choice {
 
 private:
     template<class S>
-    static constexpr schedule made_by(int ranks, bytes_t bytes) {
-        return schedule_of<S, collective::all_reduce>(ranks, 0, {}, bytes);
+    static constexpr schedule made_by(int ranks, levels const& groups, bytes_t bytes) {
+        return schedule_of<S, collective::all_reduce>(ranks, 0, groups, bytes);
     }
     /// Tells types apart in constant expressions; g++ does not compare pointers to functions there under its
     /// sanitizers.
@@ -69,6 +71,8 @@ struct data_parallel_layout {
     bool shared_weights = false;    ///< one copy of the weights; each device updates its slice of them
     std::span<reduction_bucket const> buckets = {}; ///< where tensors have strategies of their own; none: all in one
 
+    levels groups = {}; ///< which devices are near one another, for strategies that take them; none: as even as it goes
+
     constexpr bool reproducible() const noexcept { return logical_shards != 0; }
     constexpr std::size_t shards() const noexcept {
         return reproducible() ? logical_shards : static_cast<std::size_t>(devices);
@@ -88,7 +92,7 @@ struct data_parallel_layout {
     constexpr schedule reduction(std::size_t i, std::size_t arena_elements, std::size_t element_bytes) const {
         return shared_weights
                    ? direct::reduce_scatter(devices)
-                   : strategy_of(i).all_reduce(devices, reduced_by(i, arena_elements).size() * element_bytes);
+                   : strategy_of(i).all_reduce(devices, groups, reduced_by(i, arena_elements).size() * element_bytes);
     }
 
     /// The part of an arena of `elements` that a device updates.
@@ -181,7 +185,7 @@ inline void check_no_strategy_of_a_transport(data_parallel_layout const& l) {
         if (l.strategy_of(i).of_a_transport)
             throw usage_error(std::string("strategy ") + l.strategy_of(i).name +
                               " is the transport's own, and these devices have none: choose another strategy, or "
-                              "transport<nccl>");
+                              "transport<nccl> or transport<mpi>");
 }
 
 } // namespace detail

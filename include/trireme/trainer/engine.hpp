@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/group/transport/threads/group.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/trainer/replica.hpp>
 #include <trireme/trainer/training_state.hpp>
@@ -17,7 +16,7 @@ namespace trireme::inline TRIREME_ISA {
 
 /// What the devices of one trainer share: replicas, the current data, losses by shard. One engine serves every layout;
 /// it is instantiated by the model alone. Devices hold it alive, so that one which is stuck never reads freed memory.
-template<class Model, class Options, class Initialiser, class Faults>
+template<class Model, class Options, class Initialiser, class Faults, class Communicator>
 class engine : public training_state<typename Model::network, Options> {
     using base = training_state<typename Model::network, Options>;
 
@@ -27,7 +26,7 @@ public:
     using base::options;
     using base::order;
     using T = typename Model::value_type;
-    using communicator = threads::communicator;
+    using communicator = Communicator;
 
     engine(Options const& o, data_parallel_layout const& l)
         : base(o, l), replicas_(static_cast<std::size_t>(l.devices)) {}
@@ -54,14 +53,15 @@ public:
         return number;
     }
 
-    /// A whole epoch over `order`; every device calls it. Device 0 tells the observer and sums the losses.
-    void epoch(communicator& c) {
+    /// A whole epoch over `order`; every device calls it. `know_losses(number of a step)` says whether this device
+    /// knows the losses of all shards after that step: then it sums them. Device 0 tells the observer.
+    template<class KnowLosses>
+    void epoch(communicator& c, KnowLosses&& know_losses) {
         auto const batches = order.batches(options.batch.samples);
         for (std::size_t b = 0; b < batches; ++b) {
             auto const batch = order.batch(b, options.batch.samples);
             auto const number = step(c, batch);
-            if (c.rank() != 0) continue;
-            this->tell(b, batch.size(), this->mean_loss(number, batch.size()));
+            if (know_losses(number)) this->tell(b, batch.size(), this->mean_loss(number, batch.size()), c.rank() == 0);
         }
     }
 
@@ -73,6 +73,19 @@ public:
             this->losses_[s] = score.loss;
             this->correct_[s] = score.correct;
         }
+    }
+
+    /// `f(shard, loss)` of a step, for the shards that this device has computed.
+    template<class F>
+    void for_own_losses(communicator const& c, std::uint64_t number, F&& f) {
+        auto const shards = layout.shards_of_device(c.rank());
+        for (auto s = shards.begin; s < shards.end; ++s) f(s, this->losses_of(number)[s]);
+    }
+    /// `f(shard, loss, right answers)` of an evaluation, likewise.
+    template<class F>
+    void for_own_scores(communicator const& c, F&& f) const {
+        auto const shards = layout.shards_of_device(c.rank());
+        for (auto s = shards.begin; s < shards.end; ++s) f(s, this->losses_[s], this->correct_[s]);
     }
 
 private:

@@ -25,7 +25,7 @@ inline namespace TRIREME_ISA {
 /// A trainer's devices if they are those of the host: threads of a group that all run the engine.
 template<class Model, class Options, class Initialiser, class Faults>
 class host_run {
-    using engine_type = engine<Model, Options, Initialiser, Faults>;
+    using engine_type = engine<Model, Options, Initialiser, Faults, threads::communicator>;
 
 public:
     using T = typename Model::value_type;
@@ -44,6 +44,7 @@ public:
 
     /// Options, images in use, order, losses.
     engine_type& state() const noexcept { return *engine_; }
+    int first_rank() const noexcept { return 0; } ///< of this process
     bool stopped() const noexcept { return group_.stopped(); }
 
     /// One step on all images in use.
@@ -56,7 +57,9 @@ public:
     }
     void epoch() {
         engine_->at(0).reset_times();
-        on_every_device([](engine_type& e, threads::communicator& c) { e.epoch(c); });
+        on_every_device([](engine_type& e, threads::communicator& c) {
+            e.epoch(c, [&c](std::uint64_t) { return c.rank() == 0; });
+        });
     }
     void evaluate() {
         on_every_device([](engine_type& e, threads::communicator& c) { e.evaluate(c); });
@@ -84,10 +87,18 @@ private:
 
 } // namespace TRIREME_ISA
 
+/// How a trainer drives devices of the host that a transport joins; `void`: threads. Headers of transports specialise
+/// it.
+template<class Transport>
+struct host_run_over {
+    template<class Model, class Options, class Initialiser, class Faults>
+    using type = host_run<Model, Options, Initialiser, Faults>;
+};
+
 template<>
 struct run_on<host> {
     template<class Model, class Options, class Initialiser, class Faults, class Transport>
-    using type = host_run<Model, Options, Initialiser, Faults>;
+    using type = typename host_run_over<Transport>::template type<Model, Options, Initialiser, Faults>;
 };
 
 } // namespace trireme

@@ -21,6 +21,8 @@ namespace trireme {
 
 template<>
 inline constexpr bool is_transport<nccl> = true;
+template<>
+inline constexpr bool has_native<nccl> = true;
 
 /// The ranks of a trainer are spread over processes, and joined by NCCL. Strategies other than `native` give the bits
 /// that they give everywhere.

@@ -82,8 +82,8 @@ struct no_accelerator_option {
     template<class X>
     constexpr no_accelerator_option(X const&) {
         static_assert(detail::fixed_by_type<X>,
-                      "TRI0058: share_devices, eager and processes are options of trainers on "
-                      "accelerators: leave them out on the host");
+                      "TRI0058: share_devices and eager are options of trainers on accelerators, processes of "
+                      "those whose transport joins processes: leave them out on the host");
     }
 };
 
@@ -95,13 +95,18 @@ struct process_of {
     std::string id_file = {};
 };
 
+/// The type of the option `processes` of a transport; `void`: threads. Headers of transports specialise it.
+template<class Transport>
+struct processes_option {
+    using type = std::conditional_t<std::is_void_v<Transport>, no_accelerator_option, chosen_option<process_of>>;
+};
+
 /// The types of those fields for a set of policies.
 template<class Policies>
 struct option_fields {
     using accelerator =
         std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option, chosen_option<bool>>;
-    using processes = std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option,
-                                         chosen_option<process_of>>;
+    using processes = typename processes_option<typename Policies::transport>::type;
     using devices = std::conditional_t<Policies::devices == dynamic, chosen_devices, fixed_devices<Policies::devices>>;
     using strategy =
         std::conditional_t<Policies::strategy_is_chosen, chosen_strategy, fixed_strategy<typename Policies::strategy>>;

@@ -145,7 +145,7 @@ struct policy_argument_rule {
         rule_holds<Where...>,
         "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>> (or gpu, with "
         "trireme/cuda.hpp), hold_weights per_device or once, kernels a policy with `lanes`, initialise a method with "
-        "`value`, precision f32 or f64, transport peer or nccl");
+        "`value`, precision f32 or f64, transport peer, nccl, mpi or shared_windows");
 };
 template<class... Where>
 struct shared_weights_rule {
@@ -169,14 +169,15 @@ struct accelerator_weights_rule {
 template<class... Where>
 struct transport_device_rule {
     static_assert(rule_holds<Where...>,
-                  "TRI0057: devices of the host are threads, and reach one another without a transport: leave it out, "
-                  "or compute on accelerators");
+                  "TRI0057: this transport does not join this kind of device. Threads of the host need none: leave it "
+                  "out. Processes take transport<mpi> or transport<shared_windows>, accelerators transport<peer> or "
+                  "transport<nccl>");
 };
 template<class... Where>
 struct transport_strategy_rule {
     static_assert(rule_holds<Where...>,
-                  "TRI0059: this strategy is a transport's own, and these devices have another: write transport<nccl>, "
-                  "or choose another strategy");
+                  "TRI0059: this strategy is a transport's own, and these devices have none that has it: write "
+                  "transport<nccl> or transport<mpi>, or choose another strategy");
 };
 template<class... Where>
 struct tensor_rules_rule {
@@ -216,13 +217,21 @@ inline constexpr bool is_transport = false;
 template<>
 inline constexpr bool is_transport<peer> = true;
 
+/// Whether a transport joins devices of the host, which are processes then; else it joins accelerators.
+template<class W>
+inline constexpr bool joins_hosts = false;
+
+/// Whether a transport has an all-reduce of its own, the strategy `native`.
+template<class W>
+inline constexpr bool has_native = false;
+
 namespace detail {
 
 /// Whether a strategy can run with a transport; `Way` is void where there is none.
 template<class Strategy, class Way>
 constexpr bool runs_with() {
-    if constexpr (requires { typename Strategy::only_with; })
-        return std::is_same_v<typename Strategy::only_with, Way>;
+    if constexpr (requires { Strategy::of_a_transport; })
+        return has_native<Way>;
     else
         return true;
 }
@@ -344,8 +353,13 @@ struct trainer_policies {
     static constexpr bool kernels_run = detail::runs_on<named_kernels, device>();
     /// The named kernels; the device's own if those could not run there.
     using kernel_policy = std::conditional_t<kernels_run, named_kernels, typename device::kernels>;
-    using transport = typename detail::usable_policy_or<policy_kind::transport, trireme::transport<peer>, P...>::way;
-    using way = std::conditional_t<std::is_same_v<device, host>, void, transport>;
+    using named_transport =
+        typename detail::usable_policy_or<policy_kind::transport, trireme::transport<void>, P...>::way;
+    static constexpr bool on_host = std::is_same_v<device, host>;
+    static constexpr bool transport_joins = std::is_void_v<named_transport> || joins_hosts<named_transport> == on_host;
+    /// The named transport, if it joins these devices; else the usual one, which is none for threads.
+    using transport = std::conditional_t<std::is_void_v<named_transport> || !transport_joins,
+                                         std::conditional_t<on_host, void, peer>, named_transport>;
     using initialiser =
         typename detail::usable_policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
     using dtype = typename detail::usable_policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
@@ -410,16 +424,16 @@ constexpr auto broken_policy_rule() {
                             (answers::shards > 0 && answers::strategy_is_named && !std::is_same_v<named, direct>)))
             return pack<
                 contradictory_policy_rule<typename answers::reduction, reproducible<fixed_tree, answers::shards>>>{};
-        else if constexpr (!runs_with<named, typename answers::way>())
+        else if constexpr (!runs_with<named, typename answers::transport>())
             return pack<transport_strategy_rule<gets<named>, gets<typename answers::device>>>{};
         else if constexpr (!answers::kernels_run)
             return pack<
                 kernels_device_rule<gets<kernels<typename answers::named_kernels>>, gets<typename answers::device>>>{};
         else if constexpr (answers::shared_weights && !std::is_same_v<typename answers::device, host>)
             return pack<accelerator_weights_rule<gets<typename answers::device>>>{};
-        else if constexpr (std::is_same_v<typename answers::device, host> &&
-                           policy_set<P...>::find(policy_kind::transport) != npos)
-            return pack<transport_device_rule<gets<trireme::transport<typename answers::transport>>>>{};
+        else if constexpr (!answers::transport_joins)
+            return pack<transport_device_rule<gets<trireme::transport<typename answers::named_transport>>,
+                                              gets<typename answers::device>>>{};
         else if constexpr (answers::shared_weights &&
                            (!std::is_same_v<named, direct> || answers::tensor_rules::size != 0))
             return pack<shared_weights_rule<gets<typename answers::reduction>>>{};

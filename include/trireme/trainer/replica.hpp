@@ -76,6 +76,11 @@ public:
         return {static_cast<T*>(parameters_.data), parameters_.bytes == 0 ? 0 : Model::network::parameters};
     }
 
+    /// The one copy of the weights, where they are held once.
+    std::span<T> shared_parameters(Communicator const& comm) const requires shared_memory_communicator<Communicator> {
+        return {comm.template shared<T>(parameters_, 0), Model::network::parameters};
+    }
+
     /// One step on the samples `indices` of `images`, the whole batch: this device computes its own shards of it.
     /// Writes each shard's sum of losses to losses[shard]. Every device of the group calls it with the same arguments.
     template<class Faults, class Options>

@@ -90,6 +90,7 @@ public:
 
     state_type& state() noexcept { return work_; }
     state_type const& state() const noexcept { return work_; }
+    int first_rank() const noexcept { return m_->transport.first_rank(); } ///< of this process
     bool stopped() const noexcept { return stopped_; }
 
     step_report step() {

@@ -107,6 +107,9 @@ public:
     int devices() const noexcept { return run_.state().layout.devices; }
     training_plan plan() const { return plan(run_.state().options.batch, run_.state().layout); }
 
+    /// The first of the devices that this process drives: 0 unless there are several processes.
+    int rank() const noexcept { return run_.first_rank(); }
+
     /// One step on all of `samples`, however many (at least one): mean gradient, one update.
     step_report step(labelled_images const& samples) {
         ready().use(samples);

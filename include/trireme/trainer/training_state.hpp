@@ -82,9 +82,9 @@ public:
     }
 
     /// Tells the loss of a step of the epoch, its `b`-th.
-    void tell(std::size_t b, std::size_t samples, double loss) {
+    void tell(std::size_t b, std::size_t samples, double loss, bool observed = true) {
         loss_sum += loss * static_cast<double>(samples);
-        if (observer != nullptr) observer(observer_state, b, loss);
+        if (observed && observer != nullptr) observer(observer_state, b, loss);
     }
 
     Options options;

@@ -10,7 +10,7 @@
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/upload_table.hpp>
 #include <trireme/group/transport/nccl/group.hpp>
-#include <trireme/schedule/collective/ring.hpp>
+#include <trireme/schedule/collective/native.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
@@ -30,21 +30,6 @@ namespace trireme {
 /// `transport<nccl>`: accelerators reach one another through NCCL, in one process or several. Strategies run as they do
 /// elsewhere, as messages, with the same bits; `reduce_by<native>` leaves the reduction to NCCL.
 struct nccl {};
-
-/// NCCL's own all-reduce, for transport<nccl> alone. NCCL chooses ring, tree or switch by itself, and the order of
-/// additions with it: the bits are the same in every run on the same machine, but not those of any of our strategies.
-///
-/// It does not tell what it moves, either. Plans and counters take it for a ring, which moves the least that ranks can
-/// without help from a switch.
-struct native {
-    static constexpr char const* name = "native";
-    using only_with = nccl;
-    static constexpr schedule all_reduce(int ranks) noexcept {
-        auto s = ring::all_reduce(ranks);
-        s.name = name;
-        return s;
-    }
-};
 
 /// out = (own + source 0) + source 1 + ..., element by element, the sources `stride` elements apart: operations and
 /// roundings are those of move_program and of the host.

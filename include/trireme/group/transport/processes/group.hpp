@@ -102,6 +102,7 @@ public:
     int size() const noexcept { return state_->size(); }
     bool stopped() const noexcept { return state_->stopped().load(); }
     communicator& own() noexcept { return communicator_; }
+    communicator const& own() const noexcept { return communicator_; }
     std::chrono::duration<double> wait_limit() const noexcept { return state_->wait_limit; }
 
     /// Runs `f(communicator&)` on this rank; every rank has to. Allocates nothing.

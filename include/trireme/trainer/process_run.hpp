@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/in_flight.hpp>
+#include <trireme/collective/proved.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/schedule/collective/direct.hpp>
+#include <trireme/trainer/engine.hpp>
+#include <trireme/trainer/host_run.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace trireme {
+
+/// What the processes of a trainer must agree in before they begin, in words: the network, how it is spread, the type
+/// of its numbers.
+template<class Model>
+std::string agreed_in(data_parallel_layout const& l) {
+    auto const number = [](auto n) { return std::to_string(n); };
+    return "dp<" + number(l.devices) + ">, " + l.strategy.name + ", " + number(l.logical_shards) + " logical shards, " +
+           number(Model::network::parameters) + " parameters of " + number(sizeof(typename Model::value_type)) +
+           " bytes, " + number(Model::network::training_flops) + " FLOPs per sample" +
+           (l.shared_weights ? ", weights held once" : "");
+}
+
+inline namespace TRIREME_ISA {
+
+/// A trainer whose devices are processes, each with a trainer of its own: SPMD, the same calls in all of them. `Group`
+/// joins them (process_group).
+template<class Model, class Options, class Initialiser, class Faults, class Group>
+class process_run {
+    using communicator = typename Group::communicator;
+    using engine_type = engine<Model, Options, Initialiser, Faults, communicator>;
+
+public:
+    using T = typename Model::value_type;
+
+    static constexpr void complete(training_plan& p) {
+        p.activation_elements = Model::activation_elements;
+        p.control_bytes = communicator::control_bytes + score_bytes(p.layout);
+    }
+
+    process_run(Options const& o, data_parallel_layout const& layout)
+        : group_(o.processes.value, layout.devices, o.deadline, agreed_in<Model>(layout)),
+          engine_(o, with_levels(layout)) {
+        group_.run([&](communicator& c) {
+            engine_.construct(c);
+            scores_ = c.allocate(score_bytes(layout));
+        });
+    }
+
+    engine_type& state() noexcept { return engine_; }
+    engine_type const& state() const noexcept { return engine_; }
+    bool stopped() const noexcept { return group_.stopped(); }
+    int first_rank() const noexcept { return group_.rank(); }
+
+    step_report step() {
+        engine_.number_all();
+        std::uint64_t number = 0;
+        group_.run([&](communicator& c) {
+            number = engine_.step(c, engine_.all());
+            share_losses(c, number);
+        });
+        return {number, engine_.mean_loss(number, engine_.images().size()), engine_.images().size()};
+    }
+
+    void epoch() {
+        mine().reset_times();
+        group_.run([&](communicator& c) {
+            engine_.epoch(c, [&](std::uint64_t number) {
+                share_losses(c, number);
+                return true;
+            });
+        });
+    }
+
+    void evaluate() {
+        group_.run([&](communicator& c) {
+            engine_.evaluate(c);
+            auto const scores = all_scores();
+            engine_.for_own_scores(c, [&](std::size_t shard, double loss, std::size_t correct) {
+                scores[2 * shard] = loss;
+                scores[2 * shard + 1] = static_cast<double>(correct);
+            });
+            share(c, scores);
+            for (std::size_t s = 0; s < engine_.layout.shards(); ++s)
+                engine_.set_score(s, scores[2 * s], static_cast<std::size_t>(scores[2 * s + 1]));
+        });
+    }
+
+    step_times const& times() const noexcept { return engine_.at(group_.rank()).times(); }
+
+    /// This process's copy, which is that of all.
+    std::span<T const> parameters(int) const { return weights(); }
+    void load_parameters(std::span<T const> values) {
+        auto const mine = weights();
+        if (engine_.layout.shared_weights && group_.rank() != 0) return; // rank 0 writes the one copy
+        std::copy(values.begin(), values.end(), mine.begin());
+    }
+
+    /// Of this process alone: what others move is counted there.
+    traffic wire(int rank) const {
+        if (rank != group_.rank())
+            throw usage_error("the traffic of rank " + std::to_string(rank) + " was asked for in the process of rank " +
+                              std::to_string(group_.rank()) + ": each process counts its own");
+        return group_.own().pulled() - score_traffic_;
+    }
+
+private:
+    static constexpr bytes_t score_bytes(data_parallel_layout const& l) { return 2 * sizeof(double) * l.shards(); }
+
+    data_parallel_layout with_levels(data_parallel_layout l) const {
+        if (l.groups.count == 0) l.groups = group_.near();
+        return l;
+    }
+
+    auto& mine() const noexcept { return engine_.at(group_.rank()); }
+    std::span<T> weights() const {
+        auto const& c = group_.own();
+        if constexpr (shared_memory_communicator<communicator>)
+            if (engine_.layout.shared_weights) return mine().shared_parameters(c);
+        return mine().parameters();
+    }
+
+    /// Two numbers for each shard, zero where they are those of other ranks.
+    std::span<double> all_scores() {
+        std::span const all(static_cast<double*>(scores_.data), 2 * engine_.layout.shards());
+        std::fill(all.begin(), all.end(), 0.0);
+        return all;
+    }
+
+    /// Every rank has filled in its own, and all others are zero: their sum is all of them, bit for bit.
+    void share(communicator& c, std::span<double> scores) {
+        if (c.size() == 1) return;
+        auto const before = c.pulled();
+        run_schedule<double>(c, collective::all_reduce, proved_schedule<direct, collective::all_reduce>(c.size()),
+                             scores);
+        score_traffic_ += c.pulled() - before;
+    }
+
+    /// After this every rank knows the losses of all shards.
+    void share_losses(communicator& c, std::uint64_t number) {
+        auto const scores = all_scores().first(engine_.layout.shards());
+        engine_.for_own_losses(c, number, [&](std::size_t shard, double loss) { scores[shard] = loss; });
+        share(c, scores);
+        for (std::size_t s = 0; s < scores.size(); ++s) engine_.set_loss(number, s, scores[s]);
+    }
+
+    Group group_;
+    engine_type engine_;
+    arena scores_;
+    traffic score_traffic_;
+};
+
+} // namespace TRIREME_ISA
+} // namespace trireme

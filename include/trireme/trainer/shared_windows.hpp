@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/levels.hpp>
+#include <trireme/group/transport/processes/group.hpp>
+#include <trireme/trainer/options.hpp>
+#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/process_run.hpp>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace trireme {
+
+/// `transport<shared_windows>`: devices are processes of one machine, which read one another's memory. What starts them
+/// is the program's own affair: it makes a processes::meeting_place, and forks.
+struct shared_windows {};
+template<>
+inline constexpr bool is_transport<shared_windows> = true;
+template<>
+inline constexpr bool joins_hosts<shared_windows> = true;
+
+/// The option `processes` of such a trainer: where they meet, and which of them this is.
+struct seat {
+    std::optional<processes::meeting_place> where = {};
+    int rank = 0;
+    levels near = {}; ///< which ranks are near one another; none if all are alike
+};
+template<>
+struct processes_option<shared_windows> {
+    using type = chosen_option<seat>;
+};
+
+namespace processes {
+
+/// The processes of a trainer.
+class trainer_group : public group {
+public:
+    using communicator = processes::communicator;
+
+    trainer_group(seat const& s, int devices, std::chrono::duration<double> limit, std::string const& agreed)
+        : group(place_of(s, devices), s.rank, limit, s.near, agreed), near_(s.near) {}
+
+    levels const& near() const noexcept { return near_; }
+
+private:
+    static meeting_place place_of(seat const& s, int devices) {
+        if (!s.where)
+            throw usage_error(
+                "transport<shared_windows> needs the option `processes`: {meeting_place, rank}, the place "
+                "made before the fork");
+        auto const ranks = s.where->table().ranks;
+        if (ranks != devices)
+            throw launch_error("the mesh has " + std::to_string(devices) + " devices, the meeting place " +
+                               std::to_string(ranks) + " processes: make it for as many, or change the mesh");
+        return *s.where;
+    }
+    levels near_;
+};
+
+} // namespace processes
+
+template<>
+struct host_run_over<shared_windows> {
+    template<class Model, class Options, class Initialiser, class Faults>
+    using type = process_run<Model, Options, Initialiser, Faults, processes::trainer_group>;
+};
+
+} // namespace trireme
