@@ -43,8 +43,9 @@ public:
             for (int r = 0; r < v.ranks; ++r) {
                 auto const blocks = fixed_tree::blocks(shards_of(r, v.ranks, shards_));
                 auto const* const theirs = (r == v.rank ? v.own : v.sources[place_of(r, v)]) + at;
+                auto const apart = r == v.rank || v.packed == 0 ? elements_ : v.packed;
                 for (std::size_t b = 0; b < blocks.depth(); ++b) {
-                    std::memcpy(sums[tree.depth()], theirs + b * elements_, n * sizeof(T));
+                    std::memcpy(sums[tree.depth()], theirs + b * apart, n * sizeof(T));
                     tree.push(blocks.block(b), merge);
                 }
                 if (r != v.rank) bytes += blocks.depth() * n * sizeof(T);
@@ -55,6 +56,12 @@ public:
         }
         return bytes;
     }
+
+    /// What a rank has, for those who send it (collective/message_run.hpp).
+    std::size_t blocks(int rank, int ranks) const {
+        return fixed_tree::blocks(shards_of(rank, ranks, shards_)).depth();
+    }
+    std::size_t between_blocks() const noexcept { return elements_; }
 
 private:
     /// Where in the list of sources a rank stands.

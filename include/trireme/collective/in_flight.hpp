@@ -106,7 +106,7 @@ namespace trireme::inline TRIREME_ISA {
 /// A collective that has begun and must be waited for: `wait` returns when this rank's part is over. Between, `advance`
 /// does what can be done without waiting; nothing moves by itself. To drop it before stops the group, with an error
 /// that says so. Buffers belong to the collective until then.
-template<class T, class Op, pull_communicator C>
+template<class T, class Op, collective_communicator C>
 class [[nodiscard("a collective that has begun must be waited for: keep this value and call its wait()")]] in_flight {
 public:
     in_flight(C & comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide)
@@ -163,7 +163,7 @@ private:
     bool over_ = false;
     bool failed_ = false;
     int exceptions_ = std::uncaught_exceptions();
-    schedule_run<T, C, detail::adder<Op>> run_;
+    run_of<T, C, detail::adder<Op>> run_;
 };
 
 } // namespace trireme::inline TRIREME_ISA
@@ -202,7 +202,7 @@ inline void check_root(char const* what, int root, int ranks) {
                       wants);
 }
 
-template<pull_communicator C>
+template<collective_communicator C>
 levels groups_of(C const& comm) {
     if constexpr (requires {
                       { comm.groups() } -> std::convertible_to<levels>;
@@ -213,7 +213,7 @@ levels groups_of(C const& comm) {
 }
 
 /// What a strategy makes of a collective on `elements` numbers in this group.
-template<class Strategy, collective Goal, class T, pull_communicator C>
+template<class Strategy, collective Goal, class T, collective_communicator C>
 schedule schedule_for(C const& comm, std::size_t elements, int root = 0) {
     return proved_schedule<Strategy, Goal>(comm.size(), root, groups_of(comm), elements * sizeof(T));
 }
@@ -246,10 +246,10 @@ namespace trireme::inline TRIREME_ISA {
 
 /// Runs a schedule that has been proved to be `what`, in place: for schedules that are values, and for reductions of
 /// one's own (see schedule_run). Throws as all_reduce does.
-template<class T, pull_communicator C, class Reduce = detail::adder<op::sum>>
+template<class T, collective_communicator C, class Reduce = detail::adder<op::sum>>
 void run_schedule(C& comm, collective what, schedule const& s, std::span<T> buffer, Reduce const& reduce = {}) {
     auto const call = detail::call_of<T, op::sum>(what, s, buffer.size(), buffer, buffer);
-    schedule_run<T, C, Reduce>(comm, s, {buffer.size(), sizeof(T), s.chunks}, call, reduce).finish();
+    run_of<T, C, Reduce>(comm, s, {buffer.size(), sizeof(T), s.chunks}, call, reduce).finish();
 }
 
 } // namespace trireme::inline TRIREME_ISA

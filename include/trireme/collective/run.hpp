@@ -29,6 +29,7 @@ struct reduction_view {
     T* out;                  ///< where its result goes
     T const* const* sources; ///< step.sources.count of them, in order
     T* const* copies;        ///< step.destinations.count of them: where the result goes, too
+    std::size_t packed = 0;  ///< if not 0: the blocks of a source lie this many elements apart, not as in a buffer
 };
 
 namespace detail {
@@ -36,6 +37,10 @@ namespace detail {
 [[noreturn]] TRIREME_COLD inline void refuse_size(char const* what, schedule const& s, int ranks) {
     throw usage_error(std::string(what) + " was given the schedule " + s.name + " for " + std::to_string(s.ranks) +
                       " ranks in a group of " + std::to_string(ranks) + ": make it for the group's size");
+}
+[[noreturn]] TRIREME_COLD inline void refuse_native(char const* what, schedule const& s) {
+    throw usage_error(std::string(what) + " by " + s.name +
+                      ": it is a transport's own, and this group's has none: choose another strategy");
 }
 [[noreturn]] TRIREME_COLD inline void refuse_step(char const* what, schedule const& s, collective_step const& step,
                                                   int most) {
@@ -62,6 +67,7 @@ public:
     schedule_run(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, Reduce reduce)
         : comm_(comm), schedule_(s), cut_(cut), call_(call), reduce_(std::move(reduce)) {
         if (s.ranks != comm.size()) detail::refuse_size(call.name, s, comm.size());
+        if (s.of_a_transport) detail::refuse_native(call.name, s);
         call_ = comm_.enter(call_);
     }
     schedule_run(schedule_run const&) = delete;
@@ -193,5 +199,13 @@ private:
     Reduce reduce_;
     int at_ = 0;
 };
+
+/// What runs a schedule on a communicator: schedule_run, or what the header of a transport says.
+template<class T, class C, class Reduce>
+struct run_by {
+    using type = schedule_run<T, C, Reduce>;
+};
+template<class T, class C, class Reduce>
+using run_of = typename run_by<T, C, Reduce>::type;
 
 } // namespace trireme::inline TRIREME_ISA

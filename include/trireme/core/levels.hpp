@@ -12,6 +12,7 @@ struct levels {
     int sizes[most] = {};
 
     constexpr levels() = default;
+    constexpr bool operator==(levels const&) const = default;
     template<class... Size>
     constexpr explicit levels(int innermost, Size... outer) noexcept
         : count(1 + static_cast<int>(sizeof...(outer))), sizes{innermost, outer...} {

@@ -82,16 +82,50 @@ concept pull_communicator = communicator<C> &&
     c.count(t);
 };
 
-/// A pull communicator whose ranks may also write into each other's memory, one writer per place between two waits.
+/// A communicator whose ranks may also write into each other's memory, one writer per place between two waits.
 template<class C>
-concept shared_memory_communicator = pull_communicator<C> && requires(C const& c, arena const& a, int i) {
+concept shared_memory_communicator = communicator<C> && requires(C const& c, arena const& a, int i) {
     { c.template shared<float>(a, i) } -> std::same_as<float*>;
 };
+
+/// Whether the ranks of a group share memory: known from the type, or, for some transports, from the launch.
+template<communicator C>
+constexpr bool shares_memory(C const& c) noexcept {
+    if constexpr (requires { c.shares_memory(); })
+        return c.shares_memory();
+    else
+        return shared_memory_communicator<C>;
+}
+
+/// A communicator whose ranks send one another messages, and may also share memory, as the launch has it: then `near`
+/// is the communicator that pulls. `messages` are those of a collective: `enter`; `receive` and `send` begin, `settled`
+/// asks and `wait` waits for all that has begun; `leave`, or `withdraw` after an error. `kept` is a place for what
+/// whoever runs collectives wants to keep with the communicator.
+template<class C>
+concept message_communicator = communicator<C> && pull_communicator<typename C::near_communicator> &&
+    requires(C& c, collective_call const& call, operation const& o, std::size_t n, void* p, int i) {
+    { c.near() } -> std::same_as<typename C::near_communicator*>;
+    c.messages().enter(call);
+    c.messages().send(i, p, n);
+    c.messages().receive(i, p, n);
+    { c.messages().settled(o) } -> std::same_as<bool>;
+    c.messages().wait(o);
+    c.messages().leave();
+    c.messages().withdraw();
+    { c.template kept<int>() } -> std::same_as<int&>;
+    c.withdraw();
+    c.abandon(o);
+    c.count(traffic{});
+};
+
+/// What collectives run on.
+template<class C>
+concept collective_communicator = pull_communicator<C> || message_communicator<C>;
 
 /// A communicator that a trainer's device can work with: it tells what the group costs, takes the number of the
 /// training step for its messages, and says between waits whether another rank has failed.
 template<class C>
-concept training_communicator = pull_communicator<C> && requires(C& c, C const& cc) {
+concept training_communicator = collective_communicator<C> && requires(C& c, C const& cc) {
     { C::control_bytes } -> std::convertible_to<bytes_t>; // what the group itself takes per rank, for the plan
     c.at_training_step(std::uint64_t{});                  // for the messages of late waits
     cc.check_stopped();                                   // throws group_stopped if another rank has failed

@@ -51,6 +51,7 @@ struct round_sum {
     int count = 1;
     bool written = false; ///< own is in the output; else in the input
     int sources = 0;
+    int step = 0; ///< of the schedule, on this rank
 };
 
 struct message_round {
@@ -141,7 +142,7 @@ inline message_schedule messages_of(schedule const& s) {
                     round.reads.push_back({source(k), rank, first, count, read, out, adds, k});
                 }
                 if (!adds) continue;
-                round.sums.push_back({rank, first, count, at(rank, first) != 0, step.sources.count});
+                round.sums.push_back({rank, first, count, at(rank, first) != 0, step.sources.count, steps[i].index});
                 for (int k = 0; k < step.destinations.count; ++k)
                     round.pushes.push_back(
                         {rank, step.destinations.at(k, s.ranks), first, count, first, true, false, 0});
@@ -155,6 +156,29 @@ inline message_schedule messages_of(schedule const& s) {
         all.rounds.push_back(std::move(round));
     }
     return all;
+}
+
+/// The part of one rank: what it sends and receives, in the order of the lists, and what it forms.
+struct rank_round {
+    std::vector<round_message> sent, received; ///< of what steps read
+    std::vector<round_sum> sums;
+    std::vector<round_message> pushed, taken; ///< of sums
+};
+inline std::vector<rank_round> rounds_of_rank(message_schedule const& all, int rank) {
+    std::vector<rank_round> own(all.rounds.size());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+        for (auto const& m : all.rounds[i].reads) {
+            if (m.from == rank) own[i].sent.push_back(m);
+            if (m.to == rank) own[i].received.push_back(m);
+        }
+        for (auto const& s : all.rounds[i].sums)
+            if (s.rank == rank) own[i].sums.push_back(s);
+        for (auto const& m : all.rounds[i].pushes) {
+            if (m.from == rank) own[i].pushed.push_back(m);
+            if (m.to == rank) own[i].taken.push_back(m);
+        }
+    }
+    return own;
 }
 
 /// What `rank` gets from its peers, or pushes to them, counted as traffic_of counts it: all that goes between two ranks

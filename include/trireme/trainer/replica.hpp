@@ -64,7 +64,7 @@ public:
           gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
           state_(comm.allocate(slice_.size() * sizeof(T) * Model::optimizer::state_per_parameter)),
           activations_(comm.allocate(Model::activation_elements * sizeof(T))) {
-        if (layout.shared_weights && !shared_memory_communicator<Communicator>)
+        if (layout.shared_weights && !shares_memory(comm))
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
         for (std::size_t i = 0; i < layout.reductions(); ++i)
             reductions_.push_back(

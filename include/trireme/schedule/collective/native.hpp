@@ -19,6 +19,7 @@ struct native {
     static constexpr schedule all_reduce(int ranks) noexcept {
         auto s = ring::all_reduce(ranks);
         s.name = name;
+        s.of_a_transport = true;
         return s;
     }
 };

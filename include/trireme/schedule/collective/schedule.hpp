@@ -128,6 +128,8 @@ struct schedule {
     bool reversed =
         false; ///< blocks lie in the order of `groups.reversed`, so that those of a group's phase are together
 
+    bool of_a_transport = false; ///< stands for a transport's own, of which nobody knows the steps
+
     constexpr collective_step at(int rank, int s) const noexcept {
         int const seat = root == 0 ? rank : (rank - root + ranks) % ranks;
         auto made = groups.count != 0 ? step_in_groups(groups, seat, s) : step(ranks, seat, s);

@@ -63,12 +63,14 @@ private:
 class group {
 public:
     /// Joins the others at `where` as `rank`. Throws deadline_error if not all come within `limit`, launch_error if
-    /// they do not agree in `agreed`: what the program is and how it is spread, in words.
+    /// they do not agree in `agreed`: what the program is and how it is spread, in words. `known_as`: the number of the
+    /// rank in a larger group, for messages.
     group(meeting_place where, int rank, std::chrono::duration<double> limit = std::chrono::seconds(30),
-          levels const& near = {}, std::string_view agreed = {})
+          levels const& near = {}, std::string_view agreed = {}, int known_as = -1)
         : state_(std::make_shared<state>(checked(where, rank, near), rank, limit, near)), communicator_(state_, rank) {
         auto& mine = state_->slot(rank);
         mine.agreed.set(agreed);
+        mine.known_as.store(known_as < 0 ? rank : known_as, std::memory_order_relaxed);
         mine.process.store(getpid(), std::memory_order_relaxed);
         mine.heartbeat.store(shared_clock(), std::memory_order_relaxed);
         auto awaited = presence::awaited;
@@ -104,6 +106,14 @@ public:
     communicator& own() noexcept { return communicator_; }
     communicator const& own() const noexcept { return communicator_; }
     std::chrono::duration<double> wait_limit() const noexcept { return state_->wait_limit; }
+
+    /// Stops all ranks for a reason found elsewhere.
+    void stop(stop_reason const& why) noexcept { state_->stop(why); }
+    /// Throws if the group has been stopped, or a rank of it is gone: for those who wait for something else.
+    void look_around() {
+        state_->look_around(rank());
+        if (stopped()) state_->throw_stopped();
+    }
 
     /// Runs `f(communicator&)` on this rank; every rank has to. Allocates nothing.
     template<class F>

@@ -9,6 +9,7 @@
 #include <trireme/group/communicator.hpp>
 #include <trireme/group/transport/processes/window.hpp>
 #include <trireme/group/transport/step_counts.hpp>
+#include <trireme/group/transport/stop_reason.hpp>
 
 #include <algorithm>
 #include <array>
@@ -51,31 +52,17 @@ struct shown_window {
 
 enum class presence : int { awaited, here, left };
 
-/// A text of bounded length in shared memory, which its reader cannot overrun.
-template<std::size_t N>
-struct shared_text {
-    char text[N] = {};
-    void set(std::string_view s) noexcept {
-        auto const n = std::min(s.size(), N - 1);
-        std::memcpy(text, s.data(), n);
-        std::memset(text + n, 0, N - n);
-    }
-    std::string get() const { return std::string(text, strnlen(text, N - 1)); }
-};
-
 /// What one rank shows its peers.
 struct process_slot : step_slot<shared_progress> {
     std::atomic<presence> present{presence::awaited};
+    std::atomic<int> known_as{-1};          ///< its rank in the whole group, of which this may be one machine's part
     std::atomic<int> process{0};            ///< its number
     std::atomic<std::int64_t> heartbeat{0}; ///< on the clock of all processes, in ns
     std::array<shown_window, max_arenas + 1> windows{};
     place in, out; ///< the buffers of its call
     std::size_t in_from = 0, out_from = 0;
-    shared_text<400> agreed; ///< what all ranks must have in common
+    bounded_text<400> agreed; ///< what all ranks must have in common
 };
-
-/// Why the group was stopped.
-enum class stop_kind : int { nothing, deadline, mismatch, lost, failed };
 
 struct process_table {
     static constexpr std::uint64_t layout = 0x5472697265'0001; ///< changes with what stands below
@@ -84,10 +71,7 @@ struct process_table {
     int ranks = 0;
     std::atomic<bool> stopped{false};
     std::atomic<int> reason{0}; ///< 0: none; 1: being written; 2: below
-    stop_kind kind = stop_kind::nothing;
-    int culprit = -1;
-    std::uint64_t step = 0;
-    shared_text<1000> why;
+    stop_reason why;
 
     static std::size_t bytes_for(int ranks) noexcept {
         return first_slot + static_cast<std::size_t>(ranks) * sizeof(process_slot);
@@ -171,21 +155,7 @@ public:
 
     /// Stops the group in all processes. The first reason is kept; a null one leaves the place to the next.
     void stop(int rank, std::exception_ptr const& why) noexcept {
-        if (why != nullptr) {
-            try {
-                std::rethrow_exception(why);
-            } catch (peer_lost_error const& e) {
-                give_reason(stop_kind::lost, e.device(), e.step(), e.what());
-            } catch (deadline_error const& e) {
-                give_reason(stop_kind::deadline, e.device(), 0, e.what());
-            } catch (mismatch_error const& e) {
-                give_reason(stop_kind::mismatch, rank, 0, e.what());
-            } catch (std::exception const& e) {
-                give_reason(stop_kind::failed, rank, 0, e.what());
-            } catch (...) {
-                give_reason(stop_kind::failed, rank, 0, "an exception that is not derived from std::exception");
-            }
-        }
+        if (why != nullptr) give_reason(stop_reason::of(rank, why));
         table_.stopped.store(true, std::memory_order_seq_cst);
         for (int r = 0; r < size(); ++r) slot(r).steps.wake();
     }
@@ -195,19 +165,17 @@ public:
         // who stops first and knows why later is given a moment
         for (int i = 0; i < 500 && table_.reason.load(std::memory_order_acquire) != 2; ++i)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        if (table_.reason.load(std::memory_order_acquire) != 2)
-            throw device_error(-1, nullptr, "the group was stopped, and the rank that did so has not said why");
-        auto const text = table_.why.get();
-        switch (table_.kind) {
-        case stop_kind::deadline:
-            throw deadline_error(table_.culprit, text);
-        case stop_kind::mismatch:
-            throw mismatch_error(text);
-        case stop_kind::lost:
-            throw peer_lost_error(table_.culprit, table_.step, text);
-        default:
-            throw device_error(table_.culprit, nullptr, text);
-        }
+        if (table_.reason.load(std::memory_order_acquire) != 2) stop_reason().raise();
+        table_.why.raise();
+    }
+
+    /// The reason, once there is one.
+    stop_reason const* reason() const noexcept {
+        return table_.reason.load(std::memory_order_acquire) == 2 ? &table_.why : nullptr;
+    }
+    void stop(stop_reason const& why) noexcept {
+        give_reason(why);
+        stop(rank_, nullptr);
     }
 
     // ---- looking after peers ----
@@ -329,31 +297,28 @@ public:
     patience const waiting;
 
 private:
+    int name_of(int rank) const noexcept { return slot(rank).known_as.load(std::memory_order_relaxed); }
+
     /// A process that has ended may have left just before.
     static bool still_here(process_slot const& s) noexcept {
         return s.present.load(std::memory_order_acquire) == presence::here;
     }
 
     TRIREME_COLD void lose(int rank, char const* how) noexcept {
-        auto const step = slot(rank).training_step.load(std::memory_order_relaxed);
+        auto reason = stop_reason::made(stop_reason::kind::lost, name_of(rank), slot(rank).training_step.load(),
+                                        "a rank was lost");
         try {
-            auto const text = "rank " + std::to_string(rank) + " (process " +
-                              std::to_string(slot(rank).process.load()) + ") " + how + "; it was " + doing(rank) +
-                              "; noticed by rank " + std::to_string(rank_);
-            give_reason(stop_kind::lost, rank, step, text.c_str());
-        } catch (...) {
-            give_reason(stop_kind::lost, rank, step, "a rank was lost");
-        }
-        stop(rank_, nullptr);
+            reason.text.set("rank " + std::to_string(name_of(rank)) + " (process " +
+                            std::to_string(slot(rank).process.load()) + ") " + how + "; it was " + doing(rank) +
+                            "; noticed by rank " + std::to_string(name_of(rank_)));
+        } catch (...) {} // no memory for more words
+        stop(reason);
     }
 
-    void give_reason(stop_kind kind, int culprit, std::uint64_t step, char const* text) noexcept {
+    void give_reason(stop_reason const& why) noexcept {
         int none = 0;
         if (!table_.reason.compare_exchange_strong(none, 1)) return;
-        table_.kind = kind;
-        table_.culprit = culprit;
-        table_.step = step;
-        table_.why.set(text);
+        table_.why = why;
         table_.reason.store(2, std::memory_order_release);
     }
 

@@ -1,0 +1,375 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/run.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/device/host/isa.hpp>
+#include <trireme/device/host/memory.hpp>
+#include <trireme/group/communicator.hpp>
+#include <trireme/schedule/messages.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace trireme {
+
+namespace detail {
+
+/// How many blocks a rank's part of a buffer has for a reduction, and how many elements lie between two of them: one,
+/// but for sums of logical shards.
+template<class Reduce>
+std::size_t blocks_of([[maybe_unused]] Reduce const& reduce, [[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
+    if constexpr (requires { reduce.blocks(rank, ranks); })
+        return reduce.blocks(rank, ranks);
+    else
+        return 1;
+}
+template<class Reduce>
+std::size_t between_blocks([[maybe_unused]] Reduce const& reduce) {
+    if constexpr (requires { reduce.between_blocks(); })
+        return reduce.between_blocks();
+    else
+        return 0;
+}
+
+} // namespace detail
+
+/// What message_run keeps with a communicator, so that it need not be made again: the messages of schedules, and memory
+/// for what arrives. Grows with the largest collective.
+class message_memory {
+public:
+    /// The part of `rank` in a schedule; made the first time.
+    std::vector<rank_round> const& rounds_of(schedule const& s, int rank) {
+        for (auto const& l : lists_)
+            if (l->of.same_steps(s) || same_in_groups(l->of, s)) return l->rounds;
+        lists_.push_back(std::make_unique<lists>(lists{s, trireme::rounds_of_rank(messages_of(s), rank)}));
+        return lists_.back()->rounds;
+    }
+
+    void* staging(std::size_t bytes) {
+        if (bytes > staging_.bytes()) staging_ = host_memory(bytes);
+        return staging_.data();
+    }
+
+    std::vector<std::byte> packed; ///< blocks on their way out
+
+private:
+    struct lists {
+        schedule of;
+        std::vector<rank_round> rounds;
+    };
+    static bool same_in_groups(schedule const& a, schedule const& b) noexcept {
+        return a.groups.count != 0 && a.groups == b.groups && a.step_in_groups == b.step_in_groups &&
+               a.steps == b.steps && a.chunks == b.chunks && a.root == b.root;
+    }
+    std::vector<std::unique_ptr<lists>> lists_;
+    host_memory staging_;
+};
+
+} // namespace trireme
+
+namespace trireme::inline TRIREME_ISA {
+
+/// Executes a schedule that has been proved, by messages: round by round (schedule/messages.hpp), what a round's steps
+/// read is sent and received, then sums are formed, then these are pushed. The bits are those of schedule_run.
+template<class T, message_communicator C, class Reduce>
+class message_run {
+public:
+    /// Enters the collective. Throws usage_error if the schedule is for another number of ranks.
+    message_run(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, Reduce reduce)
+        : comm_(comm), schedule_(s), cut_(cut), call_(call), reduce_(std::move(reduce)) {
+        if (s.ranks != comm.size()) detail::refuse_size(call.name, s, comm.size());
+        memory_ = &comm.template kept<message_memory>();
+        rounds_ = &memory_->rounds_of(s, comm.rank());
+        comm_.messages().enter(call_);
+        std::size_t most = 0;
+        for (auto const& round : *rounds_) most = std::max(most, staged_before(round, nullptr));
+        staging_ = static_cast<T*>(memory_->staging(most * sizeof(T)));
+    }
+    message_run(message_run const&) = delete;
+    message_run& operator=(message_run const&) = delete;
+
+    bool done() const noexcept { return round_ == rounds_->size(); }
+    operation now() const noexcept { return {call_.name, schedule_.name, static_cast<int>(round_)}; }
+
+    bool advance() {
+        withdrawing_on_error([&] {
+            while (!done()) {
+                begin_half();
+                if (!comm_.messages().settled(now())) return;
+                end_half();
+            }
+        });
+        return done();
+    }
+
+    void finish() {
+        withdrawing_on_error([&] {
+            while (!done()) {
+                begin_half();
+                comm_.messages().wait(now());
+                end_half();
+            }
+        });
+        comm_.messages().leave();
+    }
+
+private:
+    enum class half : std::uint8_t { reads, pushes };
+
+    template<class F>
+    void withdrawing_on_error(F&& f) {
+        try {
+            f();
+        } catch (...) { // the caller may free its buffers
+            comm_.messages().withdraw();
+            throw;
+        }
+    }
+
+    rank_round const& round() const noexcept { return (*rounds_)[round_]; }
+
+    void begin_half() {
+        if (begun_) return;
+        begun_ = true;
+        auto& way = comm_.messages();
+        if (half_ == half::reads) {
+            for (auto const& m : round().received) { // first, so that what comes has a place
+                auto const piece = elements_of(cut_, m.first, m.count);
+                if (m.added)
+                    way.receive(m.from, staged(m), piece.size() * blocks(m.from) * sizeof(T));
+                else if (piece.size() != 0)
+                    way.receive(m.from, output(piece.begin), piece.size() * sizeof(T));
+            }
+            for (auto const& m : round().sent) {
+                auto const size = elements_of(cut_, m.first, m.count).size();
+                auto const* const from = where(elements_of(cut_, m.read, 1).begin, m.written);
+                if (m.added)
+                    send_blocks(m.to, from, size);
+                else if (size != 0)
+                    way.send(m.to, from, size * sizeof(T));
+            }
+        } else {
+            for (auto const& m : round().taken)
+                if (auto const piece = elements_of(cut_, m.first, m.count); piece.size() != 0)
+                    way.receive(m.from, output(piece.begin), piece.size() * sizeof(T));
+            for (auto const& m : round().pushed)
+                if (auto const piece = elements_of(cut_, m.first, m.count); piece.size() != 0)
+                    way.send(m.to, output(piece.begin), piece.size() * sizeof(T));
+        }
+    }
+
+    /// A rank's blocks arrive side by side, whatever lies between them where they come from.
+    void send_blocks(int to, T const* from, std::size_t size) {
+        if (size == 0) return;
+        auto const count = blocks(comm_.rank());
+        if (count == 1) return comm_.messages().send(to, from, size * sizeof(T));
+        auto& packed = memory_->packed;
+        auto const at = packed.size();
+        // what is under way must not move: the place for all of a round is taken with its first message
+        if (at == 0) packed.reserve(round().sent.size() * largest_sent() * count * sizeof(T));
+        packed.resize(at + count * size * sizeof(T));
+        auto* const place = reinterpret_cast<T*>(packed.data() + at);
+        for (std::size_t b = 0; b < count; ++b)
+            std::memcpy(place + b * size, from + b * detail::between_blocks(reduce_), size * sizeof(T));
+        comm_.messages().send(to, place, count * size * sizeof(T));
+    }
+    std::size_t largest_sent() const noexcept {
+        std::size_t most = 0;
+        for (auto const& m : round().sent) most = std::max(most, elements_of(cut_, m.first, m.count).size());
+        return most;
+    }
+
+    void end_half() {
+        begun_ = false;
+        if (half_ == half::reads) {
+            memory_->packed.clear();
+            for (auto const& s : round().sums) add(s);
+            count(round().received, &round_message::from,
+                  [&](round_message const& m) { return m.added ? blocks(m.from) : std::size_t{1}; });
+            half_ = half::pushes;
+        } else {
+            count(round().pushed, &round_message::to, [](round_message const&) { return std::size_t{1}; });
+            half_ = half::reads;
+            ++round_;
+        }
+    }
+
+    void add(round_sum const& s) {
+        auto const piece = elements_of(cut_, s.first, s.count);
+        if (piece.size() == 0) return;
+        auto step = schedule_.at(comm_.rank(), s.step);
+        step.destinations = {}; // which get it by messages
+        constexpr int most = 1024;
+        if (s.sources > most) detail::refuse_step(call_.name, schedule_, step, most);
+        T const* sources[most];
+        for (auto const& m : round().received)
+            if (m.added && m.first == s.first) sources[m.source] = staged(m);
+        reduce_(reduction_view<T>{comm_.rank(), comm_.size(), step, piece.begin, piece.size(),
+                                  where(piece.begin, s.written), output(piece.begin), sources, nullptr, piece.size()});
+    }
+
+    /// Where the numbers of a message wait to be added.
+    T* staged(round_message const& m) const noexcept { return staging_ + staged_before(round(), &m); }
+
+    /// Elements of a round that are staged before those of a message; of all for none.
+    std::size_t staged_before(rank_round const& r, round_message const* message) const noexcept {
+        std::size_t sum = 0;
+        for (auto const& m : r.received) {
+            if (&m == message) break;
+            if (m.added)
+                sum += round_up(elements_of(cut_, m.first, m.count).size() * blocks(m.from), cache_line / sizeof(T));
+        }
+        return sum;
+    }
+
+    std::size_t blocks(int rank) const { return detail::blocks_of(reduce_, rank, comm_.size()); }
+
+    /// As the pulling run counts: what two ranks exchange in one half of a round is one message.
+    template<class Blocks>
+    void count(std::vector<round_message> const& list, int round_message::*other, Blocks&& blocks) {
+        traffic moved;
+        for (std::size_t i = 0; i < list.size(); ++i) {
+            moved.messages += i == 0 || list[i - 1].*other != list[i].*other;
+            moved.bytes += elements_of(cut_, list[i].first, list[i].count).size() * blocks(list[i]) * sizeof(T);
+        }
+        comm_.count(moved);
+    }
+
+    T const* where(std::size_t begin, bool written) const noexcept {
+        if (written || call_.in_place()) return output(begin);
+        return reinterpret_cast<T const*>(call_.in + (begin * sizeof(T) - call_.in_from));
+    }
+    T* output(std::size_t begin) const noexcept {
+        return reinterpret_cast<T*>(call_.out + (begin * sizeof(T) - call_.out_from));
+    }
+
+    C& comm_;
+    schedule schedule_;
+    buffer_cut cut_;
+    collective_call call_;
+    Reduce reduce_;
+    message_memory* memory_ = nullptr;
+    std::vector<rank_round> const* rounds_ = nullptr;
+    T* staging_ = nullptr;
+    std::size_t round_ = 0;
+    half half_ = half::reads;
+    bool begun_ = false;
+};
+
+/// Has the transport perform a collective of its own, in the place of a schedule's steps.
+template<class T, message_communicator C>
+class native_run {
+public:
+    native_run(C& comm, schedule const& s, collective_call const& call) : comm_(comm), name_(s.name), call_(call) {
+        auto* const out = reinterpret_cast<T*>(call.out);
+        comm_.messages().enter(call);
+        try {
+            if (call.in != call.out && call.out_bytes != 0) std::memcpy(call.out, call.in, call.out_bytes);
+            comm_.messages().all_reduce(out, call.elements, call.op);
+        } catch (...) {
+            comm_.messages().withdraw();
+            throw;
+        }
+        moved_ = traffic_of(s, comm.rank(), {call.elements, sizeof(T), s.chunks});
+    }
+    native_run(native_run const&) = delete;
+    native_run& operator=(native_run const&) = delete;
+
+    bool done() const noexcept { return over_; }
+    operation now() const noexcept { return {call_.name, name_, 0}; }
+    bool advance() {
+        guarded([&] { over_ = over_ || comm_.messages().settled(now()); });
+        return over_;
+    }
+    void finish() {
+        guarded([&] { comm_.messages().wait(now()); });
+        over_ = true;
+        comm_.count(moved_);
+        comm_.messages().leave();
+    }
+
+private:
+    template<class F>
+    void guarded(F&& f) {
+        try {
+            f();
+        } catch (...) {
+            comm_.messages().withdraw();
+            throw;
+        }
+    }
+
+    C& comm_;
+    char const* name_;
+    collective_call call_;
+    traffic moved_;
+    bool over_ = false;
+};
+
+/// For communicators whose ranks may or may not share memory, as the launch has it: by pulling if all do, else by
+/// messages.
+template<class T, message_communicator C, class Reduce>
+class either_run {
+    using pulling = schedule_run<T, typename C::near_communicator, Reduce>;
+    using sending = message_run<T, C, Reduce>;
+    using native = native_run<T, C>;
+
+public:
+    either_run(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, Reduce reduce) {
+        if (s.of_a_transport)
+            run_.template emplace<native>(comm, s, call);
+        else if (auto* const near = comm.near(); near != nullptr)
+            run_.template emplace<pulling>(*near, s, cut, call, std::move(reduce));
+        else
+            run_.template emplace<sending>(comm, s, cut, call, std::move(reduce));
+    }
+
+    bool done() const noexcept {
+        return visit([](auto const& r) { return r.done(); });
+    }
+    operation now() const noexcept {
+        return visit([](auto const& r) { return r.now(); });
+    }
+    bool advance() {
+        return visit([](auto& r) { return r.advance(); });
+    }
+    void finish() {
+        visit([](auto& r) {
+            r.finish();
+            return true;
+        });
+    }
+
+private:
+    // std::visit without the place that an exception could leave it in
+    template<class F>
+    auto visit(F&& f) {
+        if (auto* const r = std::get_if<pulling>(&run_)) return f(*r);
+        if (auto* const r = std::get_if<sending>(&run_)) return f(*r);
+        return f(*std::get_if<native>(&run_));
+    }
+    template<class F>
+    auto visit(F&& f) const {
+        if (auto const* const r = std::get_if<pulling>(&run_)) return f(*r);
+        if (auto const* const r = std::get_if<sending>(&run_)) return f(*r);
+        return f(*std::get_if<native>(&run_));
+    }
+
+    std::variant<std::monostate, pulling, sending, native> run_;
+};
+
+template<class T, message_communicator C, class Reduce>
+struct run_by<T, C, Reduce> {
+    using type = either_run<T, C, Reduce>;
+};
+
+} // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/levels.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/device/host/memory.hpp>
+#include <trireme/group/communicator.hpp>
+#include <trireme/group/transport/mpi/messages.hpp>
+#include <trireme/group/transport/processes/group.hpp>
+#include <trireme/group/transport/stop_reason.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+
+namespace trireme {
+
+/// One rank of a group that MPI joins. Where all ranks are on one machine and can map one another's memory, arenas are
+/// windows and collectives pull, as between threads; else they are sent as messages. The strategies, and their bits,
+/// are the same.
+class mpi_communicator {
+public:
+    using near_communicator = processes::communicator;
+
+    /// `node`: the ranks of this machine; `whole`: these are all ranks, and share their buffers.
+    mpi_communicator(mpi_messages& messages, processes::group* node, bool whole, levels const& near)
+        : messages_(messages), node_(node), near_(whole ? &node->own() : nullptr), groups_(near) {}
+    mpi_communicator(mpi_communicator const&) = delete;
+    mpi_communicator& operator=(mpi_communicator const&) = delete;
+
+    /// Bytes that the group itself takes per rank, for the plan.
+    static constexpr bytes_t control_bytes = near_communicator::control_bytes;
+
+    int rank() const noexcept { return messages_.rank(); }
+    int size() const noexcept { return messages_.size(); }
+    levels const& groups() const noexcept { return groups_; }
+
+    near_communicator* near() noexcept { return near_; }
+    mpi_messages& messages() noexcept { return messages_; }
+    bool shares_memory() const noexcept { return near_ != nullptr; }
+
+    /// Zeroed memory: a window where ranks share memory, else of the heap. All ranks call it in the same order.
+    arena allocate(std::size_t bytes) {
+        if (near_ != nullptr) return near_->allocate(bytes);
+        if (allocated_ == max_arenas) throw usage_error("a rank of an MPI group has at most 8 arenas");
+        auto const id = allocated_++;
+        memory_[static_cast<std::size_t>(id)] = host_memory(bytes);
+        return {id, memory_[static_cast<std::size_t>(id)].data(), bytes};
+    }
+
+    /// A peer's arena, where memory is shared (`shares_memory`).
+    template<class T>
+    T const* peer(arena const& a, int rank) const {
+        return shared<T>(a, rank);
+    }
+    template<class T>
+    T* shared(arena const& a, int rank) const {
+        if (near_ == nullptr)
+            throw usage_error("a peer's memory was asked for in a group whose ranks send messages: they are on several "
+                              "machines, or windows are off");
+        return near_->template shared<T>(a, rank);
+    }
+
+    void count(traffic moved) noexcept { moved_ += moved; }
+
+    /// What this rank has read from peers or pushed to them, be it through memory or in messages.
+    traffic pulled() const noexcept {
+        auto sum = moved_;
+        if (near_ != nullptr) sum += near_->pulled();
+        return sum;
+    }
+
+    void at_training_step(std::uint64_t step) noexcept {
+        if (node_ != nullptr) node_->own().at_training_step(step);
+        messages_.at_training_step(step);
+    }
+
+    void check_stopped() const {
+        if (node_ != nullptr) node_->own().check_stopped();
+        if (near_ == nullptr) messages_.check_stopped();
+    }
+
+    /// For collectives that an exception ends.
+    TRIREME_COLD void withdraw() noexcept {
+        if (near_ != nullptr) near_->withdraw();
+        messages_.withdraw();
+    }
+    TRIREME_COLD void abandon(operation const& what) noexcept {
+        if (near_ != nullptr) return near_->abandon(what);
+        messages_.stop(stop_reason::made(stop_reason::kind::failed, rank(), 0,
+                                         std::string(what.name) + " (" + what.strategy +
+                                             ") was begun and dropped: keep what start returns, and wait for it"));
+        messages_.withdraw();
+    }
+
+    /// A place for what runs collectives to keep its own things; one type.
+    template<class X>
+    X& kept() {
+        if (kept_ == nullptr) kept_ = std::make_shared<X>();
+        return *static_cast<X*>(kept_.get());
+    }
+
+private:
+    mpi_messages& messages_;
+    processes::group* node_;
+    near_communicator* near_;
+    levels groups_;
+    int allocated_ = 0;
+    traffic moved_;
+    std::array<host_memory, max_arenas> memory_;
+    std::shared_ptr<void> kept_;
+};
+
+} // namespace trireme

@@ -1,0 +1,450 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/device/host/progress.hpp>
+#include <trireme/group/communicator.hpp>
+#include <trireme/group/transport/mpi/errors.hpp>
+#include <trireme/group/transport/mpi/session.hpp>
+#include <trireme/group/transport/step_counts.hpp>
+#include <trireme/group/transport/stop_reason.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+/// A communicator of MPI that is freed when this object goes. After MPI has been finalised, or while an error passes,
+/// it is left: to free it is a call that all ranks make together.
+class mpi_handle {
+public:
+    mpi_handle() = default;
+    static mpi_handle own(MPI_Comm comm) noexcept { return mpi_handle(comm); }
+
+    /// One of the same ranks with messages of its own. All ranks call it together; throws deadline_error if not all do.
+    static mpi_handle duplicate(MPI_Comm of, std::chrono::duration<double> limit) {
+        int rank = 0;
+        MPI_Comm_rank(of, &rank);
+        mpi_runtime::watchdog::guard const guard(limit, "MPI_Comm_idup");
+        MPI_Comm made = MPI_COMM_NULL;
+        MPI_Request request = MPI_REQUEST_NULL;
+        mpi_runtime::check(MPI_Comm_idup(of, &made, &request), "MPI_Comm_idup", rank, "a group begins");
+        auto const end = deadline::in(limit);
+        for (int over = 0; over == 0;) {
+            mpi_runtime::check(MPI_Test(&request, &over, MPI_STATUS_IGNORE), "MPI_Test", rank, "a group begins");
+            if (over == 0 && end.passed())
+                throw deadline_error(rank, "rank " + std::to_string(rank) +
+                                               " waited in MPI_Comm_idup for the others, longer than the deadline: all "
+                                               "ranks have to begin the group together");
+            if (over == 0) std::this_thread::yield();
+        }
+        mpi_runtime::check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", rank,
+                           "a group begins");
+        return mpi_handle(made);
+    }
+
+    mpi_handle(mpi_handle&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
+    mpi_handle& operator=(mpi_handle&& other) noexcept {
+        std::swap(comm_, other.comm_);
+        return *this;
+    }
+    ~mpi_handle() {
+        int over = 0;
+        MPI_Finalized(&over);
+        if (comm_ != MPI_COMM_NULL && comm_ != MPI_COMM_WORLD && over == 0 && !given_up_) MPI_Comm_free(&comm_);
+    }
+
+    MPI_Comm get() const noexcept { return comm_; }
+    /// Leaves it to the end of the process.
+    void give_up() noexcept { given_up_ = true; }
+
+private:
+    explicit mpi_handle(MPI_Comm comm) noexcept : comm_(comm) {}
+    MPI_Comm comm_ = MPI_COMM_NULL;
+    bool given_up_ = false;
+};
+
+template<class T>
+MPI_Datatype mpi_dtype() noexcept {
+    if constexpr (std::is_same_v<T, float>)
+        return MPI_FLOAT;
+    else if constexpr (std::is_same_v<T, double>)
+        return MPI_DOUBLE;
+    else if constexpr (std::is_same_v<T, std::int32_t>)
+        return MPI_INT32_T;
+    else
+        return MPI_DATATYPE_NULL;
+}
+
+/// Calls `f(offset, count)` for pieces of `total` that a count of MPI, an int, can tell. `most` is for tests.
+template<class F>
+void in_pieces(std::size_t total, F&& f, std::size_t most = std::size_t{1} << 30) {
+    for (std::size_t at = 0; at < total; at += most) f(at, static_cast<int>(std::min(most, total - at)));
+}
+
+/// The messages of one rank in a group: what is sent and received without waiting, the waits for it, and how a group
+/// ends when one of its ranks fails.
+///
+/// The tag of a message is made of what the rank has called and of that call's number, so that only those of one call
+/// meet. Who waits long tells all others what it has called: ranks that have called different things, or one that is
+/// missing, are found so, and cost nothing as long as all goes well.
+class mpi_messages {
+public:
+    mpi_messages(MPI_Comm of, std::chrono::duration<double> limit)
+        : limit_(limit), data_(mpi_handle::duplicate(of, limit)), control_(mpi_handle::duplicate(of, limit)) {
+        MPI_Comm_rank(of, &rank_);
+        MPI_Comm_size(of, &size_);
+        heard_.resize(static_cast<std::size_t>(size_));
+        int* most_tag = nullptr;
+        int found = 0;
+        MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most_tag), &found);
+        most_tag_ = found != 0 ? static_cast<std::uint32_t>(*most_tag) : 32767;
+        waiting_ = patience::for_threads(size_);
+        listen();
+    }
+    mpi_messages(mpi_messages const&) = delete;
+    mpi_messages& operator=(mpi_messages const&) = delete;
+
+    ~mpi_messages() {
+        int over = 0;
+        MPI_Finalized(&over);
+        if (over != 0) return;
+        if (stopped_) {
+            data_.give_up();
+            control_.give_up();
+        }
+        if (listening_ != MPI_REQUEST_NULL) {
+            MPI_Cancel(&listening_);
+            MPI_Request_free(&listening_);
+        }
+    }
+
+    int rank() const noexcept { return rank_; }
+    int size() const noexcept { return size_; }
+    bool stopped() const noexcept { return stopped_; }
+    std::chrono::duration<double> wait_limit() const noexcept { return limit_; }
+    MPI_Comm comm() const noexcept { return data_.get(); }
+
+    /// Asked during long waits, for what else may end them: it throws.
+    std::function<void()> look_around;
+    /// Told when this group stops, so that it stops elsewhere, too.
+    std::function<void(stop_reason const&)> on_stop;
+
+    void at_training_step(std::uint64_t step) noexcept { step_ = step; }
+
+    // ---- a collective ----
+
+    /// Throws usage_error if the last one has not been left.
+    void enter(collective_call const& call) {
+        if (inside_)
+            throw usage_error("rank " + std::to_string(rank_) + " called " + call.name + " while its " + name_ +
+                              " was in flight: wait for that first");
+        if (stopped_) reason_.raise();
+        inside_ = true;
+        name_ = call.name;
+        mine_ = call_words(call);
+        ++number_;
+        tag_ = tag_of(mine_, number_);
+        begin_wait();
+    }
+    void leave() noexcept { inside_ = false; }
+
+    void send(int to, void const* data, std::size_t bytes) {
+        in_pieces(
+            bytes,
+            [&](std::size_t at, int count) {
+                mpi_runtime::check(MPI_Isend(static_cast<std::byte const*>(data) + at, count, MPI_BYTE, to, tag_,
+                                             data_.get(), &requests_.emplace_back(MPI_REQUEST_NULL)),
+                                   "MPI_Isend", rank_, name_);
+            },
+            most_bytes);
+    }
+    void receive(int from, void* data, std::size_t bytes) {
+        in_pieces(
+            bytes,
+            [&](std::size_t at, int count) {
+                mpi_runtime::check(MPI_Irecv(static_cast<std::byte*>(data) + at, count, MPI_BYTE, from, tag_,
+                                             data_.get(), &requests_.emplace_back(MPI_REQUEST_NULL)),
+                                   "MPI_Irecv", rank_, name_);
+            },
+            most_bytes);
+        awaited_ = from;
+    }
+
+    /// MPI's own all-reduce, in place, by the operation of that name. Throws usage_error for numbers that MPI does not
+    /// know.
+    template<class T>
+    void all_reduce(T* data, std::size_t elements, std::string_view name) {
+        if (mpi_dtype<T>() == MPI_DATATYPE_NULL)
+            throw usage_error("all_reduce by native: MPI adds float, double and int32_t; choose another strategy for "
+                              "other numbers");
+        auto const op = name == "max" ? MPI_MAX : name == "min" ? MPI_MIN : MPI_SUM;
+        in_pieces(elements, [&](std::size_t at, int count) {
+            mpi_runtime::check(MPI_Iallreduce(MPI_IN_PLACE, data + at, count, mpi_dtype<T>(), op, data_.get(),
+                                              &requests_.emplace_back(MPI_REQUEST_NULL)),
+                               "MPI_Iallreduce", rank_, name_);
+        });
+    }
+
+    /// Whether all that was begun is over; looks after the group now and then. Throws what a wait would throw.
+    bool settled(operation const& what) {
+        if (requests_.empty()) return true;
+        int over = 0;
+        auto const status =
+            MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &over, MPI_STATUSES_IGNORE);
+        if (status != MPI_SUCCESS) fail(status, what);
+        if (over != 0) {
+            requests_.clear();
+            turn_ = 0;
+            return true;
+        }
+        if (++turn_ % 256 == 0) look(what);
+        return false;
+    }
+
+    /// Waits for all that was begun.
+    void wait(operation const& what) {
+        if (requests_.empty()) return;
+        begin_wait();
+        mpi_runtime::watchdog::guard const guard(limit_, name_);
+        for (int turn = 0; !settled(what); ++turn) {
+            if (turn < waiting_.spins) continue;
+            if (turn % 16 == 0) look(what);
+            // MPI moves nothing while nobody asks, so a rank that waits long only makes room for others
+            if (turn < waiting_.spins + 1000)
+                std::this_thread::yield();
+            else
+                std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
+    }
+
+    /// Gives up what was begun, so that its buffers are free; what does not end by itself is waited for no longer than
+    /// half a second.
+    TRIREME_COLD void withdraw() noexcept {
+        inside_ = false;
+        auto const end = deadline::in(std::chrono::milliseconds(500));
+        for (auto& r : requests_)
+            if (r != MPI_REQUEST_NULL) MPI_Cancel(&r); // of what is received; MPI may refuse for what is sent
+        for (int over = 0; over == 0 && !end.passed();)
+            if (MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &over, MPI_STATUSES_IGNORE) !=
+                MPI_SUCCESS)
+                break;
+        requests_.clear();
+    }
+
+    // ---- how a group ends ----
+
+    /// Tells all other ranks why this one stops; returns within half a second. The first reason is kept.
+    TRIREME_COLD void stop(stop_reason const& why) noexcept {
+        if (stopped_) return;
+        stopped_ = true;
+        reason_ = why;
+        if (on_stop) {
+            try {
+                on_stop(why);
+            } catch (...) {}
+        }
+        static notice n; // outlives messages that nobody takes
+        n = status_now();
+        n.stops = 1;
+        n.why = why;
+        std::vector<MPI_Request> told;
+        for (int r = 0; r < size_; ++r)
+            if (r != rank_)
+                MPI_Isend(&n, sizeof n, MPI_BYTE, r, 0, control_.get(), &told.emplace_back(MPI_REQUEST_NULL));
+        auto const end = deadline::in(std::chrono::milliseconds(500));
+        for (int over = 0; over == 0 && !end.passed();)
+            if (MPI_Testall(static_cast<int>(told.size()), told.data(), &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+                break;
+    }
+    stop_reason const& reason() const noexcept { return reason_; }
+
+    /// Throws if another rank has stopped the group; a look that costs little.
+    void check_stopped() {
+        if (stopped_) reason_.raise();
+        auto const now = deadline::clock::now();
+        if (now < next_look_) return;
+        next_look_ = now + std::chrono::milliseconds(20);
+        hear();
+    }
+
+    /// What one message carries at most; tests make it small.
+    std::size_t most_bytes = std::size_t{1} << 30;
+
+private:
+    /// What ranks tell one another beside the data: which call they are in, and why they stop.
+    struct notice {
+        int rank = 0;
+        int awaited = -1; ///< the rank it waits for
+        std::uint32_t number = 0;
+        int stops = 0;
+        std::uint64_t step = 0;
+        call_words words;
+        stop_reason why;
+    };
+    static_assert(std::is_trivially_copyable_v<notice>);
+
+    notice status_now() const noexcept {
+        notice n;
+        n.rank = rank_;
+        n.number = number_;
+        n.awaited = awaited_;
+        n.step = step_;
+        n.words = mine_;
+        return n;
+    }
+
+    int tag_of(call_words const& words, std::uint32_t number) const noexcept {
+        std::uint64_t hash = 0xcbf29ce484222325u ^ number;
+        for (auto const w : words.words) {
+            hash = (hash ^ w) * 0x9e3779b97f4a7c15u;
+            hash ^= hash >> 29;
+        }
+        return static_cast<int>(hash % most_tag_);
+    }
+
+    void begin_wait() noexcept {
+        wait_until_ = deadline::in(limit_);
+        tell_at_ = deadline::clock::now() + std::chrono::milliseconds(100);
+        turn_ = 0;
+    }
+
+    void listen() {
+        mpi_runtime::check(
+            MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, 0, control_.get(), &listening_),
+            "MPI_Irecv", rank_, "notices of other ranks");
+    }
+
+    /// Takes the notices that have come.
+    void hear() {
+        for (;;) {
+            int come = 0;
+            mpi_runtime::check(MPI_Test(&listening_, &come, MPI_STATUS_IGNORE), "MPI_Test", rank_,
+                               "notices of other ranks");
+            if (come == 0) return;
+            auto const n = incoming_;
+            listen();
+            if (n.rank >= 0 && n.rank < size_) heard_[static_cast<std::size_t>(n.rank)] = n;
+            if (n.stops != 0 && !stopped_) {
+                stopped_ = true;
+                reason_ = n.why;
+                if (on_stop) on_stop(reason_);
+                reason_.raise();
+            }
+        }
+    }
+
+    /// The look of a rank that has waited some time: at the others, and at the clock.
+    TRIREME_NOINLINE void look(operation const& what) {
+        auto const now = deadline::clock::now();
+        if (now < next_look_) return;
+        next_look_ = now + std::chrono::milliseconds(5);
+        hear();
+        for (auto const& h : heard_)
+            if (inside_ && h.number == number_ && !(h.words == mine_)) disagree(h);
+        if (now < tell_at_) return;
+        if (look_around) look_around();
+        tell_at_ = now + std::chrono::milliseconds(500);
+        tell(status_now());
+        if (wait_until_.passed()) late(what);
+    }
+
+    /// To all other ranks, without waiting. What a rank has not taken of an earlier round is not told again.
+    void tell(notice const& n) {
+        if (telling_.empty()) telling_.assign(static_cast<std::size_t>(size_), MPI_REQUEST_NULL);
+        int over = 0;
+        mpi_runtime::check(MPI_Testall(size_, telling_.data(), &over, MPI_STATUSES_IGNORE), "MPI_Testall", rank_,
+                           "notices to other ranks");
+        if (over == 0) return;
+        outgoing_ = n;
+        for (int r = 0; r < size_; ++r)
+            if (r != rank_)
+                mpi_runtime::check(MPI_Isend(&outgoing_, sizeof outgoing_, MPI_BYTE, r, 0, control_.get(),
+                                             &telling_[static_cast<std::size_t>(r)]),
+                                   "MPI_Isend", rank_, "notices to other ranks");
+    }
+
+    [[noreturn]] TRIREME_COLD void disagree(notice const& other) {
+        mismatch_error const error("the ranks of a group called different collectives, their number " +
+                                   std::to_string(number_) + ": rank " + std::to_string(rank_) + " called " +
+                                   mine_.text() + ", rank " + std::to_string(other.rank) + " called " +
+                                   other.words.text() + "; all must make the same calls in the same order");
+        stop(stop_reason::of(rank_, std::make_exception_ptr(error)));
+        reason_.raise();
+    }
+
+    /// Who is to blame: follow the waits that the ranks have told of to one that has not come as far.
+    [[noreturn]] TRIREME_COLD void late(operation const& what) {
+        int guilty = awaited_ < 0 ? rank_ : awaited_;
+        for (int hops = 0; hops < size_; ++hops) {
+            auto const& h = heard_[static_cast<std::size_t>(guilty)];
+            if (h.number != number_ || h.awaited < 0 || h.awaited == rank_) break;
+            guilty = h.awaited;
+        }
+        auto const& theirs = heard_[static_cast<std::size_t>(guilty)];
+        char limit[32];
+        std::snprintf(limit, sizeof limit, "%g", limit_.count());
+        deadline_error const error(
+            guilty, "rank " + std::to_string(guilty) + " did not arrive within the deadline of " + limit + " s: rank " +
+                        std::to_string(rank_) + " waited in " + what.name + " (" + what.strategy + ", schedule round " +
+                        std::to_string(what.step) + ", call number " + std::to_string(number_) + ") of training step " +
+                        std::to_string(step_) +
+                        (theirs.number == 0 ? "; it has said nothing"
+                                            : "; the last it has told of is its call number " +
+                                                  std::to_string(theirs.number) + ", " + theirs.words.text()) +
+                        "; look at what it says; if it is only slow, raise the option `deadline`");
+        stop(stop_reason::of(guilty, std::make_exception_ptr(error)));
+        throw error;
+    }
+
+    /// A request has failed: most likely the ranks sent what others did not expect.
+    [[noreturn]] TRIREME_COLD void fail(int status, operation const& what) {
+        auto const end = deadline::in(std::chrono::milliseconds(200));
+        while (!end.passed()) hear(); // another rank may know better
+        mpi_error const error(status, std::string(what.name) + " (" + what.strategy + ", schedule round " +
+                                          std::to_string(what.step) + ") failed on rank " + std::to_string(rank_) +
+                                          " of " + std::to_string(size_) + ": " + mpi_runtime::words_for(status));
+        stop(stop_reason::of(rank_, std::make_exception_ptr(error)));
+        throw error;
+    }
+
+    std::chrono::duration<double> limit_;
+    mpi_handle data_, control_;
+    int rank_ = 0;
+    int size_ = 1;
+    std::uint32_t most_tag_ = 32767;
+    patience waiting_;
+    std::uint32_t number_ = 0; ///< of collectives entered
+    std::uint64_t step_ = 0;
+    int tag_ = 0;
+    char const* name_ = "";
+    call_words mine_;
+    bool inside_ = false;
+    int awaited_ = -1;
+    std::vector<MPI_Request> requests_;
+    std::uint64_t turn_ = 0;
+    deadline wait_until_ = deadline::in(std::chrono::seconds(0));
+    deadline::clock::time_point tell_at_ = {}, next_look_ = {};
+    notice incoming_, outgoing_;
+    MPI_Request listening_ = MPI_REQUEST_NULL;
+    std::vector<MPI_Request> telling_;
+    std::vector<notice> heard_; ///< the last of each rank
+    bool stopped_ = false;
+    stop_reason reason_;
+};
+
+} // namespace trireme

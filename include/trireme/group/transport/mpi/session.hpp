@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/group/transport/mpi/errors.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include <unistd.h>
+
+namespace trireme {
+
+/// With which exit code the library ends a process; programs use the same for what they catch.
+namespace exit_code {
+inline constexpr int usage = 2;   ///< a flag, an option, data: usage_error, data_error
+inline constexpr int failure = 3; ///< a rank failed, died, or was late, on this rank or another
+inline constexpr int launch = 4;  ///< launch_error: as many processes as the mesh has devices, all of one program
+inline constexpr int stuck = 5;   ///< the watchdog: a call of MPI did not return
+} // namespace exit_code
+
+namespace mpi_runtime {
+
+/// Ends the process if a call of MPI does not return: a thread that makes none. Guards are cheap, two stores, and one
+/// may stand within another.
+class watchdog {
+public:
+    static watchdog& of_process() {
+        static auto& it = *new watchdog; // never destroyed: it guards MPI_Finalize, too
+        return it;
+    }
+
+    class guard {
+    public:
+        /// `limit` and a second for messages from now; `what` is a literal.
+        guard(std::chrono::duration<double> limit, char const* what) noexcept
+            : before_(of_process().until_.load(std::memory_order_relaxed)),
+              what_before_(of_process().what_.load(std::memory_order_relaxed)) {
+            auto& w = of_process();
+            auto const seconds = limit.count() < 1e9 ? limit.count() : 1e9;
+            w.what_.store(what, std::memory_order_relaxed);
+            w.until_.store(now() + static_cast<std::int64_t>((seconds + 1) * 1e9), std::memory_order_release);
+        }
+        guard(guard const&) = delete;
+        guard& operator=(guard const&) = delete;
+        ~guard() {
+            auto& w = of_process();
+            w.what_.store(what_before_, std::memory_order_relaxed);
+            w.until_.store(before_, std::memory_order_release);
+        }
+
+    private:
+        std::int64_t before_;
+        char const* what_before_;
+    };
+
+    /// For its message.
+    void know_rank(int rank) noexcept { rank_.store(rank); }
+
+private:
+    static constexpr std::int64_t never = INT64_MAX;
+
+    watchdog() {
+        std::thread([this] { watch(); }).detach();
+    }
+
+    static std::int64_t now() noexcept {
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count();
+    }
+
+    void watch() const noexcept {
+        for (;;) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            if (now() < until_.load(std::memory_order_acquire)) continue;
+            char text[300];
+            auto const n = std::snprintf(text, sizeof text,
+                                         "trireme: rank %d is stuck in %s for longer than its deadline, and is ended "
+                                         "(exit code %d); look at what the other ranks and the launcher say\n",
+                                         rank_.load(), what_.load(), exit_code::stuck);
+            if (write(STDERR_FILENO, text, static_cast<std::size_t>(n)) < 0) {}
+            _exit(exit_code::stuck);
+        }
+    }
+
+    std::atomic<std::int64_t> until_{never};
+    std::atomic<char const*> what_{""};
+    std::atomic<int> rank_{-1};
+};
+
+/// MPI, for as long as the process runs. Whoever has initialised it finalises it; if that was nobody, it is done here,
+/// and at exit MPI is finalised, or, after a failure, aborted: the other ranks of the job are not left waiting.
+class session {
+public:
+    /// Throws launch_error if MPI cannot be started, or has been finalised.
+    static session& begin(std::chrono::duration<double> limit) {
+        static auto& s = *new session(limit); // for what runs at exit
+        int over = 0;
+        MPI_Finalized(&over);
+        if (over != 0) throw launch_error("MPI has been finalised, and cannot be used any more: end groups before it");
+        return s;
+    }
+
+    /// The job cannot end as it should: at exit it is aborted with this code, if MPI is ours.
+    void failed(int code) noexcept {
+        int none = 0;
+        failure_.compare_exchange_strong(none, code);
+    }
+
+private:
+    explicit session(std::chrono::duration<double> limit) : limit_(limit) {
+        int begun = 0;
+        MPI_Initialized(&begun);
+        if (begun == 0) {
+            watchdog::guard const guard(limit, "MPI_Init_thread");
+            int provided = MPI_THREAD_SINGLE;
+            check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread", 0, "to begin");
+            if (provided < MPI_THREAD_FUNNELED)
+                throw launch_error("this MPI library allows no other threads in a process that uses it "
+                                   "(MPI_THREAD_FUNNELED): take another build of it");
+            owner() = this;
+            std::atexit([] { owner()->end(); });
+        }
+        int rank = 0;
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        watchdog::of_process().know_rank(rank);
+    }
+    static session*& owner() noexcept {
+        static session* it = nullptr;
+        return it;
+    }
+
+    void end() noexcept {
+        int over = 0;
+        MPI_Finalized(&over);
+        if (over != 0) return;
+        std::fflush(nullptr);
+        watchdog::guard const guard(limit_, "MPI_Finalize");
+        if (int const code = failure_.load(); code != 0)
+            MPI_Abort(MPI_COMM_WORLD, code);
+        else
+            MPI_Finalize();
+    }
+
+    std::chrono::duration<double> limit_;
+    std::atomic<int> failure_{0};
+};
+
+} // namespace mpi_runtime
+} // namespace trireme

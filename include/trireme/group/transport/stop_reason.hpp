@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// A text of bounded length, without a pointer: for memory that processes share, and for messages between them. Its
+/// reader cannot overrun it, whatever the writer has done.
+template<std::size_t N>
+struct bounded_text {
+    char text[N] = {};
+    void set(std::string_view s) noexcept {
+        auto const n = std::min(s.size(), N - 1);
+        std::memcpy(text, s.data(), n);
+        std::memset(text + n, 0, N - n);
+    }
+    std::string get() const { return std::string(text, strnlen(text, N - 1)); }
+};
+
+/// Why a group of processes was stopped: an exception in a form that other processes can throw again.
+struct stop_reason {
+    enum class kind : int { unknown, deadline, mismatch, lost, failed };
+    kind what = kind::unknown;
+    int rank = -1; ///< who is to blame
+    std::uint64_t step = 0;
+    bounded_text<1000> text;
+
+    /// Of an exception that was thrown on `rank`.
+    static stop_reason of(int rank, std::exception_ptr const& why) noexcept {
+        try {
+            std::rethrow_exception(why);
+        } catch (peer_lost_error const& e) {
+            return made(kind::lost, e.device(), e.step(), e.what());
+        } catch (deadline_error const& e) {
+            return made(kind::deadline, e.device(), 0, e.what());
+        } catch (mismatch_error const& e) {
+            return made(kind::mismatch, rank, 0, e.what());
+        } catch (device_error const& e) { // which begins with "device N: ", and will again
+            auto const* const text = std::strstr(e.what(), ": ");
+            return made(kind::failed, e.device(), 0, text == nullptr ? e.what() : text + 2);
+        } catch (std::exception const& e) {
+            return made(kind::failed, rank, 0, e.what());
+        } catch (...) {
+            return made(kind::failed, rank, 0, "an exception that is not derived from std::exception");
+        }
+    }
+    static stop_reason made(kind what, int rank, std::uint64_t step, std::string_view text) noexcept {
+        stop_reason r;
+        r.what = what;
+        r.rank = rank;
+        r.step = step;
+        r.text.set(text);
+        return r;
+    }
+
+    [[noreturn]] TRIREME_COLD void raise() const {
+        auto const said = text.get();
+        switch (what) {
+        case kind::deadline:
+            throw deadline_error(rank, said);
+        case kind::mismatch:
+            throw mismatch_error(said);
+        case kind::lost:
+            throw peer_lost_error(rank, step, said);
+        case kind::failed:
+            throw device_error(rank, nullptr, said);
+        default:
+            throw device_error(rank, nullptr, "the group was stopped, and the rank that did so has not said why");
+        }
+    }
+};
+
+} // namespace trireme

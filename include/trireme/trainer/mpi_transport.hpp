@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/message_run.hpp>
+#include <trireme/group/transport/mpi/group.hpp>
+#include <trireme/schedule/collective/native.hpp>
+#include <trireme/trainer/options.hpp>
+#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/process_run.hpp>
+
+namespace trireme {
+
+/// `transport<mpi>`: devices are processes that MPI joins, one each. On one machine they read one another's memory;
+/// between machines schedules go as messages, with the same bits. `reduce_by<native>` leaves the reduction to MPI.
+struct mpi {};
+template<>
+inline constexpr bool is_transport<mpi> = true;
+template<>
+inline constexpr bool joins_hosts<mpi> = true;
+template<>
+inline constexpr bool has_native<mpi> = true;
+template<>
+struct processes_option<mpi> {
+    using type = chosen_option<mpi_job>;
+};
+template<>
+struct host_run_over<mpi> {
+    template<class Model, class Options, class Initialiser, class Faults>
+    using type = process_run<Model, Options, Initialiser, Faults, mpi_group>;
+};
+
+} // namespace trireme
