@@ -21,27 +21,6 @@
 
 namespace trireme {
 
-namespace detail {
-
-/// How many blocks a rank's part of a buffer has for a reduction, and how many elements lie between two of them: one,
-/// but for sums of logical shards.
-template<class Reduce>
-std::size_t blocks_of([[maybe_unused]] Reduce const& reduce, [[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
-    if constexpr (requires { reduce.blocks(rank, ranks); })
-        return reduce.blocks(rank, ranks);
-    else
-        return 1;
-}
-template<class Reduce>
-std::size_t between_blocks([[maybe_unused]] Reduce const& reduce) {
-    if constexpr (requires { reduce.between_blocks(); })
-        return reduce.between_blocks();
-    else
-        return 0;
-}
-
-} // namespace detail
-
 /// What message_run keeps with a communicator, so that it need not be made again: the messages of schedules, and memory
 /// for what arrives. Grows with the largest collective.
 class message_memory {

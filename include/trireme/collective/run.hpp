@@ -49,6 +49,23 @@ namespace detail {
                       " are possible, so choose another strategy for this group");
 }
 
+/// How many blocks a rank's part of a buffer has for a reduction, and how many elements lie between two of them: one,
+/// but for sums of logical shards.
+template<class Reduce>
+std::size_t blocks_of([[maybe_unused]] Reduce const& reduce, [[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
+    if constexpr (requires { reduce.blocks(rank, ranks); })
+        return reduce.blocks(rank, ranks);
+    else
+        return 1;
+}
+template<class Reduce>
+std::size_t between_blocks([[maybe_unused]] Reduce const& reduce) {
+    if constexpr (requires { reduce.between_blocks(); })
+        return reduce.between_blocks();
+    else
+        return 0;
+}
+
 } // namespace detail
 } // namespace trireme
 

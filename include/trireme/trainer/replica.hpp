@@ -184,17 +184,28 @@ private:
         return static_cast<T*>(parameters_.data);
     }
 
+    /// A reduction that updates what it has completed.
+    template<class Add, class Update>
+    struct add_then_update {
+        Add const& add;
+        Update const& update;
+        bool updates;
+        bytes_t operator()(reduction_view<T> const& v) const {
+            auto const bytes = add(v);
+            if (updates) update(range{v.begin, v.begin + v.elements});
+            return bytes;
+        }
+        std::size_t blocks(int rank, int ranks) const { return detail::blocks_of(add, rank, ranks); }
+        std::size_t between_blocks() const { return detail::between_blocks(add); }
+    };
+
     /// Adds the gradients of all devices; shared weights are updated on the way, when the own slice is complete.
     template<class Add, class Update>
     void add_gradients(Communicator& comm, Add const& add, Update const& update) {
         for (auto const& r : reductions_)
             run_schedule<T>(comm, layout_.goal(), r.steps,
                             std::span<T>(gradient_slot(0) + r.elements.begin, r.elements.size()),
-                            [&](reduction_view<T> const& v) {
-                                auto const bytes = add(v);
-                                if (layout_.shared_weights) update(range{v.begin, v.begin + v.elements});
-                                return bytes;
-                            });
+                            add_then_update<Add, Update>{add, update, layout_.shared_weights});
     }
 
     T* gradient_slot(std::size_t i) const noexcept {
