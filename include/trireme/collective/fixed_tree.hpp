@@ -43,7 +43,7 @@ public:
             for (int r = 0; r < v.ranks; ++r) {
                 auto const blocks = fixed_tree::blocks(shards_of(r, v.ranks, shards_));
                 auto const* const theirs = (r == v.rank ? v.own : v.sources[place_of(r, v)]) + at;
-                auto const apart = r == v.rank || v.packed == 0 ? elements_ : v.packed;
+                auto const apart = r == v.rank || v.apart == nullptr ? elements_ : v.apart[place_of(r, v)];
                 for (std::size_t b = 0; b < blocks.depth(); ++b) {
                     std::memcpy(sums[tree.depth()], theirs + b * apart, n * sizeof(T));
                     tree.push(blocks.block(b), merge);

@@ -57,21 +57,29 @@ private:
 
 namespace trireme::inline TRIREME_ISA {
 
-/// Executes a schedule that has been proved, by messages: round by round (schedule/messages.hpp), what a round's steps
-/// read is sent and received, then sums are formed, then these are pushed. The bits are those of schedule_run.
+/// Executes a schedule that has been proved, round by round (schedule/messages.hpp): what a round's steps read is sent
+/// and received, then sums are formed, then these are pushed. Between ranks of one machine nothing is sent: there the
+/// reader reads in place, and who pushes writes in place. The bits are those of schedule_run.
+///
+/// Both halves of a round are counted on the machine. A rank reads a neighbour's memory, or writes to it, when that has
+/// finished the round before, and its messages with it; and it goes on to the next round when the neighbours that read
+/// from it, or write to it, have done so. Within a round no step touches what another writes, so that is enough.
 template<class T, message_communicator C, class Reduce>
 class message_run {
+    using neighbours = typename C::near_communicator;
+
 public:
     /// Enters the collective. Throws usage_error if the schedule is for another number of ranks.
     message_run(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, Reduce reduce)
-        : comm_(comm), schedule_(s), cut_(cut), call_(call), reduce_(std::move(reduce)) {
+        : comm_(comm), machine_(comm.machine()), schedule_(s), cut_(cut), call_(call), reduce_(std::move(reduce)) {
         if (s.ranks != comm.size()) detail::refuse_size(call.name, s, comm.size());
         memory_ = &comm.template kept<message_memory>();
         rounds_ = &memory_->rounds_of(s, comm.rank());
-        comm_.messages().enter(call_);
-        std::size_t most = 0;
-        for (auto const& round : *rounds_) most = std::max(most, staged_before(round, nullptr));
-        staging_ = static_cast<T*>(memory_->staging(most * sizeof(T)));
+        if (machine_ != nullptr) call_ = machine_->enter(call);
+        comm_.messages().enter(call);
+        std::size_t staged = 0;
+        for (auto const& r : *rounds_) staged = std::max(staged, staged_before(r, nullptr));
+        staging_ = static_cast<T*>(memory_->staging(staged * sizeof(T)));
     }
     message_run(message_run const&) = delete;
     message_run& operator=(message_run const&) = delete;
@@ -83,10 +91,11 @@ public:
         withdrawing_on_error([&] {
             while (!done()) {
                 begin_half();
-                if (!comm_.messages().settled(now())) return;
+                if (!comm_.messages().settled(now()) || !neighbours_ready()) break;
                 end_half();
             }
         });
+        if (machine_ != nullptr) machine_->pause();
         return done();
     }
 
@@ -94,61 +103,84 @@ public:
         withdrawing_on_error([&] {
             while (!done()) {
                 begin_half();
-                comm_.messages().wait(now());
+                comm_.messages().wait(now(), [&] { return neighbours_ready(); });
                 end_half();
             }
         });
+        if (machine_ != nullptr) machine_->leave(static_cast<int>(2 * rounds_->size()));
         comm_.messages().leave();
     }
 
 private:
     enum class half : std::uint8_t { reads, pushes };
+    static constexpr int most = 1024; // ranks that can be read from, or written to, in one step
 
     template<class F>
     void withdrawing_on_error(F&& f) {
+        if (machine_ != nullptr) machine_->resume();
         try {
             f();
         } catch (...) { // the caller may free its buffers
-            comm_.messages().withdraw();
+            comm_.withdraw();
             throw;
         }
     }
 
     rank_round const& round() const noexcept { return (*rounds_)[round_]; }
+    bool is_near(int rank) const noexcept { return comm_.place_of(rank) >= 0; }
 
+    /// Whether neighbours have come as far as this half needs them.
+    bool neighbours_ready() {
+        if (machine_ == nullptr) return true;
+        int const before = 2 * static_cast<int>(round_);
+        auto const all = [&](std::vector<round_message> const& list, int round_message::*other, int after) {
+            for (auto const& m : list)
+                if (is_near(m.*other) && !machine_->has_completed(comm_.place_of(m.*other), after, now())) return false;
+            return true;
+        };
+        if (half_ == half::reads)
+            return all(round().received, &round_message::from, before) &&
+                   all(round().pushed, &round_message::to, before);
+        return all(round().sent, &round_message::to, before + 1) &&
+               all(round().taken, &round_message::from, before + 1);
+    }
+
+    /// Begins the messages of this half, if they have not been begun.
     void begin_half() {
         if (begun_) return;
         begun_ = true;
         auto& way = comm_.messages();
+        auto const far = [&](std::vector<round_message> const& list, int round_message::*other, auto&& begin) {
+            for (auto const& m : list)
+                if (auto const piece = elements_of(cut_, m.first, m.count); !is_near(m.*other) && piece.size() != 0)
+                    begin(m, piece);
+        };
         if (half_ == half::reads) {
-            for (auto const& m : round().received) { // first, so that what comes has a place
-                auto const piece = elements_of(cut_, m.first, m.count);
+            far(round().received, &round_message::from, [&](round_message const& m, range const& piece) {
                 if (m.added)
                     way.receive(m.from, staged(m), piece.size() * blocks(m.from) * sizeof(T));
-                else if (piece.size() != 0)
-                    way.receive(m.from, output(piece.begin), piece.size() * sizeof(T));
-            }
-            for (auto const& m : round().sent) {
-                auto const size = elements_of(cut_, m.first, m.count).size();
-                auto const* const from = where(elements_of(cut_, m.read, 1).begin, m.written);
+                else
+                    way.receive(m.from, output(call_, piece.begin), piece.size() * sizeof(T));
+            });
+            far(round().sent, &round_message::to, [&](round_message const& m, range const& piece) {
+                auto const* const from = where(call_, elements_of(cut_, m.read, 1).begin, m.written);
                 if (m.added)
-                    send_blocks(m.to, from, size);
-                else if (size != 0)
-                    way.send(m.to, from, size * sizeof(T));
-            }
+                    send_blocks(m.to, from, piece.size());
+                else
+                    way.send(m.to, from, piece.size() * sizeof(T));
+            });
         } else {
-            for (auto const& m : round().taken)
-                if (auto const piece = elements_of(cut_, m.first, m.count); piece.size() != 0)
-                    way.receive(m.from, output(piece.begin), piece.size() * sizeof(T));
-            for (auto const& m : round().pushed)
-                if (auto const piece = elements_of(cut_, m.first, m.count); piece.size() != 0)
-                    way.send(m.to, output(piece.begin), piece.size() * sizeof(T));
+            far(round().taken, &round_message::from, [&](round_message const& m, range const& piece) {
+                way.receive(m.from, output(call_, piece.begin), piece.size() * sizeof(T));
+            });
+            far(round().pushed, &round_message::to, [&](round_message const& m, range const& piece) {
+                way.send(m.to, output(call_, piece.begin), piece.size() * sizeof(T));
+            });
         }
     }
 
     /// A rank's blocks arrive side by side, whatever lies between them where they come from.
     void send_blocks(int to, T const* from, std::size_t size) {
-        if (size == 0) return;
         auto const count = blocks(comm_.rank());
         if (count == 1) return comm_.messages().send(to, from, size * sizeof(T));
         auto& packed = memory_->packed;
@@ -162,38 +194,65 @@ private:
         comm_.messages().send(to, place, count * size * sizeof(T));
     }
     std::size_t largest_sent() const noexcept {
-        std::size_t most = 0;
-        for (auto const& m : round().sent) most = std::max(most, elements_of(cut_, m.first, m.count).size());
-        return most;
+        std::size_t largest = 0;
+        for (auto const& m : round().sent) largest = std::max(largest, elements_of(cut_, m.first, m.count).size());
+        return largest;
     }
 
     void end_half() {
         begun_ = false;
         if (half_ == half::reads) {
             memory_->packed.clear();
+            for (auto const& m : round().received)
+                if (is_near(m.from) && !m.added) copy(m);
             for (auto const& s : round().sums) add(s);
             count(round().received, &round_message::from,
                   [&](round_message const& m) { return m.added ? blocks(m.from) : std::size_t{1}; });
+            complete(2 * round_);
             half_ = half::pushes;
         } else {
             count(round().pushed, &round_message::to, [](round_message const&) { return std::size_t{1}; });
+            complete(2 * round_ + 1);
             half_ = half::reads;
             ++round_;
         }
+    }
+    void complete(std::size_t halves) {
+        if (machine_ != nullptr) machine_->complete(static_cast<int>(halves));
+    }
+
+    /// From a neighbour's memory.
+    void copy(round_message const& m) {
+        auto const piece = elements_of(cut_, m.first, m.count);
+        if (piece.size() == 0) return;
+        auto const& theirs = machine_->call_of(comm_.place_of(m.from));
+        std::memcpy(output(call_, piece.begin), where(theirs, elements_of(cut_, m.read, 1).begin, m.written),
+                    piece.size() * sizeof(T));
     }
 
     void add(round_sum const& s) {
         auto const piece = elements_of(cut_, s.first, s.count);
         if (piece.size() == 0) return;
         auto step = schedule_.at(comm_.rank(), s.step);
-        step.destinations = {}; // which get it by messages
-        constexpr int most = 1024;
-        if (s.sources > most) detail::refuse_step(call_.name, schedule_, step, most);
+        if (s.sources > most || step.destinations.count > most) detail::refuse_step(call_.name, schedule_, step, most);
         T const* sources[most];
-        for (auto const& m : round().received)
-            if (m.added && m.first == s.first) sources[m.source] = staged(m);
+        std::size_t apart[most];
+        T* copies[most];
+        for (auto const& m : round().received) {
+            if (!m.added || m.first != s.first) continue;
+            auto const place = comm_.place_of(m.from);
+            sources[m.source] =
+                place < 0 ? staged(m) : where(machine_->call_of(place), elements_of(cut_, m.read, 1).begin, m.written);
+            apart[m.source] = place < 0 ? piece.size() : detail::between_blocks(reduce_);
+        }
+        int written = 0; // to neighbours; the others get it by messages
+        for (auto const& m : round().pushed)
+            if (m.first == s.first && is_near(m.to))
+                copies[written++] = output(machine_->call_of(comm_.place_of(m.to)), piece.begin);
+        step.destinations.count = written;
         reduce_(reduction_view<T>{comm_.rank(), comm_.size(), step, piece.begin, piece.size(),
-                                  where(piece.begin, s.written), output(piece.begin), sources, nullptr, piece.size()});
+                                  where(call_, piece.begin, s.written), output(call_, piece.begin), sources, copies,
+                                  apart});
     }
 
     /// Where the numbers of a message wait to be added.
@@ -204,7 +263,7 @@ private:
         std::size_t sum = 0;
         for (auto const& m : r.received) {
             if (&m == message) break;
-            if (m.added)
+            if (m.added && !is_near(m.from))
                 sum += round_up(elements_of(cut_, m.first, m.count).size() * blocks(m.from), cache_line / sizeof(T));
         }
         return sum;
@@ -223,15 +282,16 @@ private:
         comm_.count(moved);
     }
 
-    T const* where(std::size_t begin, bool written) const noexcept {
-        if (written || call_.in_place()) return output(begin);
-        return reinterpret_cast<T const*>(call_.in + (begin * sizeof(T) - call_.in_from));
+    static T const* where(collective_call const& of, std::size_t begin, bool written) noexcept {
+        if (written || of.in_place()) return output(of, begin);
+        return reinterpret_cast<T const*>(of.in + (begin * sizeof(T) - of.in_from));
     }
-    T* output(std::size_t begin) const noexcept {
-        return reinterpret_cast<T*>(call_.out + (begin * sizeof(T) - call_.out_from));
+    static T* output(collective_call const& of, std::size_t begin) noexcept {
+        return reinterpret_cast<T*>(of.out + (begin * sizeof(T) - of.out_from));
     }
 
     C& comm_;
+    neighbours* machine_;
     schedule schedule_;
     buffer_cut cut_;
     collective_call call_;
@@ -270,7 +330,7 @@ public:
         return over_;
     }
     void finish() {
-        guarded([&] { comm_.messages().wait(now()); });
+        guarded([&] { comm_.messages().wait(now(), [] { return true; }); });
         over_ = true;
         comm_.count(moved_);
         comm_.messages().leave();

@@ -29,7 +29,8 @@ struct reduction_view {
     T* out;                  ///< where its result goes
     T const* const* sources; ///< step.sources.count of them, in order
     T* const* copies;        ///< step.destinations.count of them: where the result goes, too
-    std::size_t packed = 0;  ///< if not 0: the blocks of a source lie this many elements apart, not as in a buffer
+    /// For each source: how many elements lie between two of its blocks; none: as many as in a buffer.
+    std::size_t const* apart = nullptr;
 };
 
 namespace detail {

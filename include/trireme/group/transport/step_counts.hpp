@@ -208,7 +208,8 @@ public:
         if (!done) {
             // a peer that waits for this rank looks further
             waits(source, base_ + 1 + static_cast<std::uint32_t>(after));
-            if (!asking_until_) {
+            if (!asking_until_ || asked_ != source) {
+                asked_ = source;
                 asking_until_ = deadline::in(state_->wait_limit);
                 look_again_ = deadline::in(look_interval);
             } else if (asking_until_->passed()) {
@@ -217,7 +218,7 @@ public:
                 look_again_ = deadline::in(look_interval);
                 state_->look_around(rank_);
             }
-        } else if (asking_until_) {
+        } else if (asking_until_ && asked_ == source) {
             own().waits_for.store(-1, std::memory_order_release);
             asking_until_.reset();
         }
@@ -355,6 +356,7 @@ private:
     std::uint32_t calls_ = 0;    ///< collectives entered
     std::uint64_t compared_ = 0; ///< peers, a bit each, whose call agrees with the current one
     bool inside_ = false;        ///< a collective
+    int asked_ = -1;             ///< the rank that has not come as far, by the last answer
     std::optional<deadline> asking_until_, look_again_;
     traffic moved_;
 };

@@ -18,19 +18,25 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace trireme {
 
-/// One rank of a group that MPI joins. Where all ranks are on one machine and can map one another's memory, arenas are
-/// windows and collectives pull, as between threads; else they are sent as messages. The strategies, and their bits,
-/// are the same.
+/// One rank of a group that MPI joins. Ranks of one machine map one another's memory: arenas are windows, and what a
+/// schedule reads there is read in place, as between threads. Only what goes to another machine is a message. The
+/// strategies, and their bits, are the same.
 class mpi_communicator {
 public:
     using near_communicator = processes::communicator;
 
-    /// `node`: the ranks of this machine; `whole`: these are all ranks, and share their buffers.
-    mpi_communicator(mpi_messages& messages, processes::group* node, bool whole, levels const& near)
-        : messages_(messages), node_(node), near_(whole ? &node->own() : nullptr), groups_(near) {}
+    /// `node`: the ranks of this machine; `shares`: they share their buffers; `places`: of all ranks among them, -1 for
+    /// those elsewhere.
+    mpi_communicator(mpi_messages& messages, processes::group* node, bool shares, std::vector<int> places,
+                     levels const& near)
+        : messages_(messages), node_(node), machine_(shares ? &node->own() : nullptr),
+          near_(shares && node->size() == messages.size() ? machine_ : nullptr), groups_(near),
+          places_(std::move(places)) {}
     mpi_communicator(mpi_communicator const&) = delete;
     mpi_communicator& operator=(mpi_communicator const&) = delete;
 
@@ -42,12 +48,15 @@ public:
     levels const& groups() const noexcept { return groups_; }
 
     near_communicator* near() noexcept { return near_; }
+    near_communicator* machine() noexcept { return machine_; }
+    int place_of(int rank) const noexcept { return machine_ == nullptr ? -1 : places_[static_cast<std::size_t>(rank)]; }
     mpi_messages& messages() noexcept { return messages_; }
     bool shares_memory() const noexcept { return near_ != nullptr; }
 
-    /// Zeroed memory: a window where ranks share memory, else of the heap. All ranks call it in the same order.
+    /// Zeroed memory: a window where ranks share memory with others, else of the heap. All ranks call it in the same
+    /// order.
     arena allocate(std::size_t bytes) {
-        if (near_ != nullptr) return near_->allocate(bytes);
+        if (machine_ != nullptr) return machine_->allocate(bytes);
         if (allocated_ == max_arenas) throw usage_error("a rank of an MPI group has at most 8 arenas");
         auto const id = allocated_++;
         memory_[static_cast<std::size_t>(id)] = host_memory(bytes);
@@ -88,11 +97,12 @@ public:
 
     /// For collectives that an exception ends.
     TRIREME_COLD void withdraw() noexcept {
-        if (near_ != nullptr) near_->withdraw();
+        if (machine_ != nullptr) machine_->withdraw();
         messages_.withdraw();
     }
     TRIREME_COLD void abandon(operation const& what) noexcept {
         if (near_ != nullptr) return near_->abandon(what);
+        if (machine_ != nullptr) machine_->withdraw();
         messages_.stop(stop_reason::made(stop_reason::kind::failed, rank(), 0,
                                          std::string(what.name) + " (" + what.strategy +
                                              ") was begun and dropped: keep what start returns, and wait for it"));
@@ -109,8 +119,10 @@ public:
 private:
     mpi_messages& messages_;
     processes::group* node_;
-    near_communicator* near_;
+    near_communicator* machine_; ///< the ranks of this machine, if they share memory
+    near_communicator* near_;    ///< the same, if these are all ranks
     levels groups_;
+    std::vector<int> places_;
     int allocated_ = 0;
     traffic moved_;
     std::array<host_memory, max_arenas> memory_;

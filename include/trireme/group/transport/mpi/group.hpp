@@ -34,7 +34,7 @@ namespace trireme {
 
 /// Whether ranks of one machine read one another's memory.
 enum class mpi_windows {
-    automatic, ///< if all ranks are on one machine, and it lets them
+    automatic, ///< if the machine lets them
     off,       ///< all is sent as messages
     required   ///< launch_error if it cannot be
 };
@@ -107,6 +107,8 @@ public:
                     std::to_string(machines_) + (machines_ == 1 ? " machine, " : " machines, ") +
                     mpi_runtime::library();
         if (shares_memory()) return text + ", which share memory";
+        if (communicator_->machine() != nullptr && machines_ != size())
+            return text + ", which share the memory of a machine and send messages between machines";
         return text + ", which send messages" + (why_messages_.empty() ? "" : " (" + why_messages_ + ")");
     }
 
@@ -316,16 +318,31 @@ private:
             auto const near = here == size() ? levels_ : levels();
             node_ = std::make_unique<processes::group>(*where, place, limit_, near, std::string_view(), rank());
         }
-        bool const whole = all == 1 && here == size() && job.windows != mpi_windows::off;
-        if (job.windows == mpi_windows::off)
-            why_messages_ = "windows are off";
-        else if (!whole && why_messages_.empty() && machines_ > 1)
-            why_messages_ = "they are on several machines";
-        if (job.windows == mpi_windows::required && !whole)
-            throw launch_error("shared windows are required, and these " + std::to_string(size()) +
-                               " processes cannot share memory: " +
+        bool const shares = all == 1 && job.windows != mpi_windows::off;
+        if (job.windows == mpi_windows::off) why_messages_ = "windows are off";
+        int const refused = job.windows == mpi_windows::required && !shares ? 1 : 0;
+        int somewhere = 0;
+        together("MPI_Allreduce",
+                 [&] { return MPI_Allreduce(&refused, &somewhere, 1, MPI_INT, MPI_MAX, messages_.comm()); });
+        if (somewhere != 0)
+            throw launch_error("shared windows are required, and the processes of a machine cannot share memory: " +
                                (why_messages_.empty() ? "another of them says why" : why_messages_));
-        communicator_ = std::make_unique<mpi_communicator>(messages_, node_.get(), whole, levels_);
+        communicator_ = std::make_unique<mpi_communicator>(messages_, node_.get(), shares, places_on(node), levels_);
+    }
+
+    /// The number of every rank among the ranks of this machine, -1 for those elsewhere.
+    std::vector<int> places_on(MPI_Comm node) const {
+        MPI_Group all = MPI_GROUP_NULL, near = MPI_GROUP_NULL;
+        MPI_Comm_group(messages_.comm(), &all);
+        MPI_Comm_group(node, &near);
+        std::vector<int> ranks(static_cast<std::size_t>(size())), places(ranks.size());
+        for (int r = 0; r < size(); ++r) ranks[static_cast<std::size_t>(r)] = r;
+        MPI_Group_translate_ranks(all, size(), ranks.data(), near, places.data());
+        MPI_Group_free(&all);
+        MPI_Group_free(&near);
+        for (auto& place : places)
+            if (place == MPI_UNDEFINED) place = -1;
+        return places;
     }
 
     mpi_runtime::session& session_;

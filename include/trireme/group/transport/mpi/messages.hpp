@@ -216,12 +216,14 @@ public:
         return false;
     }
 
-    /// Waits for all that was begun.
-    void wait(operation const& what) {
-        if (requests_.empty()) return;
+    /// Waits for all that was begun, and until `ready()`.
+    template<class Ready>
+    void wait(operation const& what, Ready&& ready) {
+        if (requests_.empty() && ready()) return;
         begin_wait();
         mpi_runtime::watchdog::guard const guard(limit_, name_);
-        for (int turn = 0; !settled(what); ++turn) {
+        bool over = false; // what was begun
+        for (int turn = 0; !((over = over || settled(what)) && ready()); ++turn) {
             if (turn < waiting_.spins) continue;
             if (turn % 16 == 0) look(what);
             // MPI moves nothing while nobody asks, so a rank that waits long only makes room for others
