@@ -11,17 +11,34 @@
 // trains, tests after every epoch, and compares the two speeds. The devices of one run hold the same weights at all
 // times; with --reproducible V even both runs end with the same bits: compare weights_hash in the file of --log.
 //
-// With --device gpu the same program runs on GPUs, if it was built where CUDA is.
+// With --device gpu the same program runs on GPUs, if it was built where CUDA is; with --transport mpi its devices are
+// processes: mpirun -n 4 PROGRAM --transport mpi.
 //
-// Exit codes: 0; 2 for a wrong flag, missing data or a layout that cannot work; 3 for a failure while it runs.
+// Exit codes: 0; 2 for a wrong flag, missing data or a layout that cannot work; 3 for a failure while it runs; 4 for a
+// launch that does not fit; 5 if the watchdog has ended a process that was stuck in MPI.
 
 #include "lenet.hpp"
 
 /// The program for GPUs: lenet_gpu.cu, where there is CUDA; elsewhere nothing.
 [[gnu::weak]] int run_lenet_on_gpu(lenet_flags const& flags);
+/// The program for processes: lenet_mpi.cpp, where there is MPI.
+[[gnu::weak]] int run_lenet_over_mpi(lenet_flags const& flags);
 
 int run(lenet_flags const& flags) {
-    if (flags.device == "host") return run_lenet<host>(flags);
+    if (flags.transport == "mpi") {
+        if (flags.device != "host")
+            throw usage_error("--transport mpi joins devices of the host: leave out --device " + flags.device);
+        if (run_lenet_over_mpi != nullptr) return run_lenet_over_mpi(flags);
+        throw usage_error(
+            "--transport mpi: this program was built without MPI; install libopenmpi-dev or libmpich-dev, "
+            "and configure the build again");
+    }
+    if (flags.device == "host") {
+        if (auto const by = launch::discover(); by.size > 1)
+            throw launch_error(by.source + ", and --transport threads trains in one process: add --transport mpi, or "
+                                           "start it without a launcher");
+        return run_lenet<lenet_trainer<host>>(flags);
+    }
     if (run_lenet_on_gpu != nullptr) return run_lenet_on_gpu(flags);
     throw usage_error("--device gpu: this program was built without CUDA; build it where nvcc, Meson 1.4 or newer and "
                       "cuDNN are, with -Dcuda=enabled");
@@ -31,6 +48,9 @@ int main(int argc, char** argv) {
     try {
         auto const flags = lenet_flags::parse(argc, argv);
         return flags ? run(*flags) : 0;
+    } catch (launch_error const& e) {
+        std::fprintf(stderr, "lenet: %s\n", e.what());
+        return 4;
     } catch (usage_error const& e) {
         std::fprintf(stderr, "lenet: %s\n", e.what());
         return 2;

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// LeNet on Fashion-MNIST, for any kind of device: the program. lenet.cpp is its main function, and makes it for the
-// host; lenet_gpu.cu makes it for GPUs.
+// LeNet on Fashion-MNIST, for any kind of device: the program. lenet.cpp is its main function, and makes it for threads
+// of the host; lenet_mpi.cpp makes it for processes that MPI joins, lenet_gpu.cu for GPUs.
 
 #include "lenet_flags.hpp"
 
+#include <trireme/group/launch.hpp>
 #include <trireme/trireme.hpp>
 
 #include <cerrno>
@@ -20,6 +21,7 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <unistd.h>
@@ -37,9 +39,10 @@ using lenet = network<input<1, 28, 28>,
 
 // What the flags choose is left open here, and checked when a trainer is constructed instead of by the compiler. It
 // costs no speed: a fixed layout runs the very same engine.
-template<class Device>
-using lenet_trainer = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<Device, dp<dynamic>>>,
-                                            reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>>;
+template<class Device, class... Transport>
+using lenet_trainer =
+    data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
+                          reproducible<fixed_tree, dynamic>, Transport...>;
 
 // What --strategy chooses from; `hierarchical` pairs the devices, `best_of` takes the cheapest of the others.
 constexpr strategy_choice strategies[] = {direct{},
@@ -52,26 +55,29 @@ constexpr strategy_choice strategies[] = {direct{},
                                           best_of<direct, ring, recursive_halving_doubling>{}};
 static_assert(std::size(strategies) == std::size(strategy_names));
 
-template<class Device>
+template<class Trainer>
 auto options_for(lenet_flags const& flags, int devices) {
     strategy_choice strategy;
     for (std::size_t i = 0; i < std::size(strategies); ++i)
         if (flags.strategy == strategy_names[i]) strategy = strategies[i];
-    typename lenet_trainer<Device>::options o{.learning_rate = flags.learning_rate,
-                                              .batch = flags.batch,
-                                              .seed = flags.seed,
-                                              .devices = devices,
-                                              .strategy = strategy,
-                                              .logical_shards = flags.reproducible};
-    if constexpr (accelerator<Device>) o.share_devices = flags.share_devices;
+    typename Trainer::options o{.learning_rate = flags.learning_rate,
+                                .batch = flags.batch,
+                                .seed = flags.seed,
+                                .devices = devices,
+                                .strategy = strategy,
+                                .logical_shards = flags.reproducible};
+    o.deadline = std::chrono::duration<double>(flags.deadline);
+    if constexpr (accelerator<typename Trainer::policies::device>) o.share_devices = flags.share_devices;
+    if constexpr (requires { choose_processes(o, flags); }) choose_processes(o, flags);
     return o;
 }
 
 // ---- What is known before the run -----------------------------------------------------------------------------------
 
-template<class Device>
+template<class Trainer>
 void print_setting(lenet_flags const& flags, std::vector<int> const& runs) {
-    using kernel_policy = typename lenet_trainer<Device>::policies::kernel_policy;
+    using Device = typename Trainer::policies::device;
+    using kernel_policy = typename Trainer::policies::kernel_policy;
     if constexpr (accelerator<Device>) {
         for (int d = 0; d < Device::count(); ++d)
             std::printf("%s %-2d            %s\n", Device::name, d, Device::describe(d).c_str());
@@ -84,20 +90,23 @@ void print_setting(lenet_flags const& flags, std::vector<int> const& runs) {
     }
     std::printf("devices           %d", runs.front());
     if (runs.size() > 1) std::printf(", then %d", runs.back());
-    std::printf(" (%s%s)\n", Device::name, accelerator<Device> ? "" : ": threads of this process");
+    std::printf(" (%s%s)\n", Device::name,
+                accelerator<Device>                                     ? ""
+                : std::is_void_v<typename Trainer::policies::transport> ? ": threads of this process"
+                                                                        : ": processes");
     std::printf("gradients added   %s", flags.strategy.c_str());
     if (flags.reproducible != 0) std::printf(", %zu logical shards in a fixed tree", flags.reproducible);
     std::printf("\n\n%s\n", network_table<lenet>().c_str());
 }
 
 /// One column per run.
-template<class Device>
+template<class Trainer>
 void print_plan(lenet_flags const& flags, std::vector<int> const& runs) {
     std::vector<training_plan> plans;
     std::vector<owned_bytes> fullest; // memory of the device that needs most; the others need less gradient memory
     for (auto const devices : runs) {
-        auto const o = options_for<Device>(flags, devices);
-        plans.push_back(lenet_trainer<Device>::plan(o.batch, lenet_trainer<Device>::layout_of(o)));
+        auto const o = options_for<Trainer>(flags, devices);
+        plans.push_back(Trainer::plan(o.batch, Trainer::layout_of(o)));
         fullest.push_back(plans.back().memory());
     }
     auto const row = [&](char const* what, auto value) {
@@ -114,7 +123,7 @@ void print_plan(lenet_flags const& flags, std::vector<int> const& runs) {
     row("memory: optimizer state", [](auto&, auto& m) { return m.optimizer_state; });
     row("memory: activations", [](auto&, auto& m) { return m.activations; });
     row("memory: counters and tables", [](auto&, auto& m) { return m.control; });
-    if constexpr (accelerator<Device>) {
+    if constexpr (accelerator<typename Trainer::policies::device>) {
         row("memory: samples on their way", [](auto&, auto& m) { return m.staging; });
         row("memory: workspace, at most", [](auto&, auto& m) { return m.workspace; });
     }
@@ -190,10 +199,10 @@ private:
 // ---- The run --------------------------------------------------------------------------------------------------------
 
 /// Trains from the first weights on; returns samples per second, tests excluded.
-template<class Device>
+template<class Trainer>
 double train(lenet_flags const& flags, int devices, dataset const& data, log_file& log) {
     std::printf("\n%d device%s\n", devices, devices == 1 ? "" : "s");
-    lenet_trainer<Device> trainer(options_for<Device>(flags, devices));
+    Trainer trainer(options_for<Trainer>(flags, devices));
     progress_line progress;
     double seconds = 0, for_data = 0, for_gradients = 0;
     // `std::ref`, because `fit` keeps a copy of its observer
@@ -213,24 +222,24 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
     return static_cast<double>(data.train.size()) * flags.epochs / seconds;
 }
 
-template<class Device>
+template<class Trainer>
 int run_lenet(lenet_flags const& flags) {
+    using Device = typename Trainer::policies::device;
     std::vector<int> runs{1, 2};
     if constexpr (accelerator<Device>)
         if (Device::count() < 2 && !flags.share_devices) runs = {1};
     if (flags.devices != 0) runs = {flags.devices};
-    for (auto const devices : runs)
-        check_layout(lenet_trainer<Device>::layout_of(options_for<Device>(flags, devices)), flags.batch);
+    for (auto const devices : runs) check_layout(Trainer::layout_of(options_for<Trainer>(flags, devices)), flags.batch);
     auto const data = fashion_mnist::load(flags.data);
     if (flags.batch > data.train.size())
         throw usage_error("--batch " + std::to_string(flags.batch) + ": there are only " +
                           std::to_string(data.train.size()) + " training images; use a batch of at most so many");
     log_file log(flags.log);
 
-    print_setting<Device>(flags, runs);
-    print_plan<Device>(flags, runs);
+    print_setting<Trainer>(flags, runs);
+    print_plan<Trainer>(flags, runs);
     std::vector<double> speed;
-    for (auto const devices : runs) speed.push_back(train<Device>(flags, devices, data, log));
+    for (auto const devices : runs) speed.push_back(train<Trainer>(flags, devices, data, log));
     if (runs.size() > 1)
         std::printf("\n%d devices are %.2f times as fast as %d: %.0f against %.0f samples/s\n", runs.back(),
                     speed.back() / speed.front(), runs.front(), speed.back(), speed.front());

@@ -54,6 +54,22 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->type_name("KIND")
         ->capture_default_str();
     app.add_flag("--share-devices", f.share_devices, "let devices of the run share a GPU, if there are too few");
+    app.add_option("--transport", f.transport, "what joins devices of the host: threads of one process, or MPI")
+        ->check(CLI::IsMember({"threads", "mpi"}))
+        ->type_name("WAY")
+        ->capture_default_str();
+    app.add_option("--windows", f.windows, "with mpi: whether processes of a machine share memory")
+        ->check(CLI::IsMember({"automatic", "off", "required"}))
+        ->type_name("WHEN")
+        ->capture_default_str();
+    app.add_option("--ranks-per-machine", f.ranks_per_machine,
+                   "with mpi: as if a machine had so many [default: as it is]")
+        ->check(whole_number(1, 100000))
+        ->type_name("N");
+    app.add_option("--deadline", f.deadline, "seconds that a device may wait for another")
+        ->check(number(0.01, 1e9, "number"))
+        ->type_name("SECONDS")
+        ->capture_default_str();
     app.add_option("--devices", f.devices, "train on so many only [default: 1, then 2]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");

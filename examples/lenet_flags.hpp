@@ -18,9 +18,13 @@ inline constexpr char const* strategy_names[] = {
 struct lenet_flags {
     int epochs = 10;
     std::size_t batch = 256;
-    std::string device = "host"; // or gpu
-    int devices = 0;             // 0: first 1, then 2
-    bool share_devices = false;  // ranks may share a GPU
+    std::string device = "host";       // or gpu
+    int devices = 0;                   // 0: first 1, then 2
+    bool share_devices = false;        // ranks may share a GPU
+    std::string transport = "threads"; // or mpi
+    std::string windows = "automatic"; // whether processes share memory: off, required
+    int ranks_per_machine = 0;         // of processes; 0: as it is
+    double deadline = 30;              // seconds that a wait may take
     std::string strategy = "direct";
     std::size_t reproducible = 0; // logical shards; 0: off
     float learning_rate = 0.9f;

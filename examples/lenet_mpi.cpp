@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// LeNet for processes that MPI joins: the same program, in every process of the job. Rank 0 speaks, and writes the log.
+
+#include <trireme/mpi.hpp>
+
+#include "lenet.hpp"
+
+mpi_job job_of(lenet_flags const& flags) {
+    mpi_job job;
+    job.windows = flags.windows == "off"        ? mpi_windows::off
+                  : flags.windows == "required" ? mpi_windows::required
+                                                : mpi_windows::automatic;
+    job.ranks_per_machine = flags.ranks_per_machine;
+    return job;
+}
+
+/// Found by options_for.
+void choose_processes(lenet_trainer<host, transport<mpi>>::options& o, lenet_flags const& flags) {
+    o.processes = job_of(flags);
+}
+
+int run_lenet_over_mpi(lenet_flags const& given) {
+    auto flags = given;
+    auto const by = launch::discover();
+    {
+        mpi_group const group(job_of(flags), flags.devices, std::chrono::duration<double>(flags.deadline));
+        flags.devices = group.size();
+        if (group.rank() != 0) {
+            if (std::freopen("/dev/null", "w", stdout) == nullptr) return 3;
+            flags.log.clear();
+        }
+        std::printf("launch            %s\n", by.source.c_str());
+        std::printf("processes         %s\n", group.describe().c_str());
+        if (group.size() == 1) std::printf("                  for more: mpirun -n 2 PROGRAM --transport mpi\n");
+    }
+    return run_lenet<lenet_trainer<host, transport<mpi>>>(flags);
+}
