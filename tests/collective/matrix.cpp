@@ -5,6 +5,7 @@
 
 #include <trireme/trireme.hpp>
 
+#include <collective/matrix.hpp>
 #include <core/seed.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
@@ -32,236 +33,12 @@ namespace {
 
 using namespace trireme;
 using comm = threads::communicator;
-using two_levels = hierarchical<direct, ring>;
-using three_levels = hierarchical<ring, hierarchical<double_binary_tree, direct>>;
-using trees_first = hierarchical<binomial_tree, recursive_halving_doubling>;
-
-/// Small whole numbers, so that every sum is exact in every type and order; bf16 holds them up to 256.
-int number(int rank, std::size_t i) { return (rank * 3 + static_cast<int>(i % 5)) % 4; }
-
-template<class T>
-T as(int x) {
-    return static_cast<T>(static_cast<std::conditional_t<std::is_same_v<T, bf16>, float, T>>(x));
-}
-template<class T>
-int back(T x) {
-    if constexpr (std::is_same_v<T, bf16>)
-        return static_cast<int>(static_cast<float>(x));
-    else
-        return static_cast<int>(x);
-}
-
-template<class Op>
-int expected(int ranks, std::size_t i) {
-    int result = number(0, i);
-    for (int r = 1; r < ranks; ++r) {
-        int const x = number(r, i);
-        if constexpr (std::is_same_v<Op, op::max>)
-            result = x > result ? x : result;
-        else if constexpr (std::is_same_v<Op, op::min>)
-            result = x < result ? x : result;
-        else
-            result += x;
-    }
-    return result;
-}
-
-template<class T>
-std::vector<T> numbers(int rank, std::size_t n, std::size_t from = 0) {
-    std::vector<T> x(n);
-    for (std::size_t i = 0; i < n; ++i) x[i] = as<T>(number(rank, from + i));
-    return x;
-}
-/// What nobody should read.
-template<class T>
-std::vector<T> garbage(std::size_t n) {
-    return std::vector<T>(n, as<T>(99));
-}
-
-/// Around a cache line of each type, and around one element, line or piece per rank.
-std::vector<std::size_t> sizes_for(int ranks) {
-    auto const n = static_cast<std::size_t>(ranks);
-    return {0, 1, n - 1, n, n + 1, 16 * n - 1, 16 * n + 1, 8 * 32 + 1, 1000};
-}
+using namespace test_collectives;
 
 template<class F>
 void in_group(int ranks, F f) {
     threads::group g(ranks, std::chrono::seconds(100));
     g.run(f);
-}
-
-/// The traffic that a call has caused, against what the schedule says.
-template<class S, collective Goal>
-bool counted(comm& c, traffic before, std::size_t elements, std::size_t bytes, int blocks, int root = 0) {
-    auto const s = schedule_of<S, Goal>(c.size(), root);
-    auto const want = traffic_of(s, c.rank(), {elements, bytes, s.chunks, blocks}), now = c.pulled();
-    return now.messages - before.messages == want.messages && now.bytes - before.bytes == want.bytes;
-}
-
-template<class S, class T, class Op>
-void check_all_reduce(int ranks) {
-    std::atomic<int> wrong{0}, miscounted{0};
-    in_group(ranks, [&](comm& c) {
-        for (auto const n : sizes_for(ranks)) {
-            auto const in = numbers<T>(c.rank(), n);
-            auto out = garbage<T>(n), both = in;
-            auto const before = c.pulled();
-            all_reduce<S>(c, std::span<T const>(in), std::span(out), Op{});
-            miscounted += !counted<S, collective::all_reduce>(c, before, n, sizeof(T), 1);
-            all_reduce<S>(c, std::span(both), Op{});
-            for (std::size_t i = 0; i < n; ++i) {
-                wrong += back(out[i]) != expected<Op>(ranks, i) || back(both[i]) != expected<Op>(ranks, i);
-                wrong += back(in[i]) != number(c.rank(), i); // is only read
-            }
-        }
-    });
-    CHECK(wrong == 0);
-    CHECK(miscounted == 0);
-}
-
-template<class S, class T, class Op>
-void check_reduce(int ranks, int root) {
-    std::atomic<int> wrong{0};
-    in_group(ranks, [&](comm& c) {
-        for (auto const n : sizes_for(ranks)) {
-            auto const in = numbers<T>(c.rank(), n);
-            auto out = garbage<T>(n), both = in;
-            reduce<S>(c, std::span<T const>(in), std::span(out), root, Op{});
-            reduce<S>(c, std::span(both), root, Op{});
-            for (std::size_t i = 0; i < n; ++i) {
-                wrong += back(in[i]) != number(c.rank(), i);
-                if (c.rank() == root)
-                    wrong += back(out[i]) != expected<Op>(ranks, i) || back(both[i]) != expected<Op>(ranks, i);
-            }
-        }
-    });
-    CHECK(wrong == 0);
-}
-
-template<class S, class T, class Op>
-void check_reduce_scatter(int ranks) {
-    std::atomic<int> wrong{0}, miscounted{0};
-    in_group(ranks, [&](comm& c) {
-        auto const p = static_cast<std::size_t>(ranks), r = static_cast<std::size_t>(c.rank());
-        for (auto const block : sizes_for(ranks)) {
-            auto const in = numbers<T>(c.rank(), p * block);
-            auto out = garbage<T>(p * block), both = in;
-            auto const before = c.pulled();
-            reduce_scatter<S>(c, std::span<T const>(in), std::span(out), Op{});
-            miscounted += !counted<S, collective::reduce_scatter>(c, before, p * block, sizeof(T), ranks);
-            reduce_scatter<S>(c, std::span(both), Op{});
-            auto small = garbage<T>(block);
-            if constexpr (std::is_same_v<S, direct>)
-                reduce_scatter<S>(c, std::span<T const>(in), std::span(small), Op{});
-            for (std::size_t i = 0; i < block; ++i) {
-                auto const at = r * block + i;
-                wrong += back(out[at]) != expected<Op>(ranks, at) || back(both[at]) != expected<Op>(ranks, at);
-                if constexpr (std::is_same_v<S, direct>) wrong += back(small[i]) != expected<Op>(ranks, at);
-            }
-            for (std::size_t i = 0; i < p * block; ++i) wrong += back(in[i]) != number(c.rank(), i);
-        }
-    });
-    CHECK(wrong == 0);
-    CHECK(miscounted == 0);
-}
-
-/// What collectives that only move can move, too.
-struct particle {
-    std::int32_t rank;
-    std::uint8_t place[5];
-    friend bool operator==(particle const&, particle const&) = default;
-};
-particle made(int rank, std::size_t i) {
-    return {rank, {static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(i / 7)}};
-}
-
-template<class S>
-void check_all_gather(int ranks) {
-    std::atomic<int> wrong{0}, miscounted{0};
-    in_group(ranks, [&](comm& c) {
-        auto const p = static_cast<std::size_t>(ranks), r = static_cast<std::size_t>(c.rank());
-        for (auto const block : sizes_for(ranks)) {
-            std::vector<particle> in(block), out(p * block), both(p * block);
-            for (std::size_t i = 0; i < block; ++i) in[i] = both[r * block + i] = made(c.rank(), i);
-            auto const before = c.pulled();
-            all_gather<S>(c, std::span<particle const>(in), std::span(out));
-            miscounted += !counted<S, collective::all_gather>(c, before, p * block, sizeof(particle), ranks);
-            all_gather<S>(c, std::span(both));
-            for (std::size_t i = 0; i < p * block; ++i) {
-                auto const want = made(static_cast<int>(i / block), i % block);
-                wrong += out[i] != want || both[i] != want;
-            }
-        }
-    });
-    CHECK(wrong == 0);
-    CHECK(miscounted == 0);
-}
-
-template<class S>
-void check_broadcast(int ranks, int root) {
-    std::atomic<int> wrong{0}, miscounted{0};
-    in_group(ranks, [&](comm& c) {
-        for (auto const n : sizes_for(ranks)) {
-            std::vector<particle> x(n);
-            for (std::size_t i = 0; i < n && c.rank() == root; ++i) x[i] = made(root, i);
-            auto const before = c.pulled();
-            broadcast<S>(c, std::span(x), root);
-            miscounted += !counted<S, collective::broadcast>(c, before, n, sizeof(particle), 1, root);
-            for (std::size_t i = 0; i < n; ++i) wrong += x[i] != made(root, i);
-        }
-    });
-    CHECK(wrong == 0);
-    CHECK(miscounted == 0);
-}
-
-template<class S>
-void check_gather(int ranks, int root) {
-    std::atomic<int> wrong{0};
-    in_group(ranks, [&](comm& c) {
-        auto const p = static_cast<std::size_t>(ranks);
-        for (auto const block : sizes_for(ranks)) {
-            bool const empty = std::is_same_v<S, direct> && c.rank() != root;
-            std::vector<particle> in(block), out(empty ? 0 : p * block);
-            for (std::size_t i = 0; i < block; ++i) in[i] = made(c.rank(), i);
-            gather<S>(c, std::span<particle const>(in), std::span(out), root);
-            for (std::size_t i = 0; i < p * block && c.rank() == root; ++i)
-                wrong += out[i] != made(static_cast<int>(i / block), i % block);
-        }
-    });
-    CHECK(wrong == 0);
-}
-
-template<class S>
-void check_scatter(int ranks, int root) {
-    std::atomic<int> wrong{0};
-    in_group(ranks, [&](comm& c) {
-        auto const p = static_cast<std::size_t>(ranks), r = static_cast<std::size_t>(c.rank());
-        for (auto const block : sizes_for(ranks)) {
-            bool const small = std::is_same_v<S, direct>;
-            std::vector<particle> in(c.rank() == root ? p * block : 0), out(small ? block : p * block);
-            for (std::size_t i = 0; i < in.size(); ++i) in[i] = made(root, i);
-            scatter<S>(c, std::span<particle const>(in), std::span(out), block, root);
-            for (std::size_t i = 0; i < block; ++i)
-                wrong += out[(small ? 0 : r * block) + i] != made(root, r * block + i);
-        }
-    });
-    CHECK(wrong == 0);
-}
-
-template<class S>
-void check_all_to_all(int ranks) {
-    std::atomic<int> wrong{0};
-    in_group(ranks, [&](comm& c) {
-        auto const p = static_cast<std::size_t>(ranks), r = static_cast<std::size_t>(c.rank());
-        for (auto const block : sizes_for(ranks)) {
-            std::vector<particle> in(p * block), out(p * block);
-            for (std::size_t i = 0; i < in.size(); ++i) in[i] = made(c.rank(), i);
-            all_to_all<S>(c, std::span<particle const>(in), std::span(out));
-            for (std::size_t i = 0; i < out.size(); ++i)
-                wrong += out[i] != made(static_cast<int>(i / block), r * block + i % block);
-        }
-    });
-    CHECK(wrong == 0);
 }
 
 template<class S>
@@ -284,29 +61,13 @@ template<class S>
 void check_everything(int ranks, bool all_roots) {
     CAPTURE(std::string(S::name));
     CAPTURE(ranks);
-    if constexpr (makes<S, collective::all_reduce>) {
-        check_all_reduce<S, float, op::sum>(ranks);
-        check_all_reduce<S, double, op::max>(ranks);
-        check_all_reduce<S, std::int32_t, op::min>(ranks);
-        check_all_reduce<S, bf16, op::sum>(ranks);
-    }
-    if constexpr (makes<S, collective::reduce_scatter>) {
-        check_reduce_scatter<S, float, op::sum>(ranks);
-        check_reduce_scatter<S, std::int32_t, op::max>(ranks);
-    }
-    if constexpr (makes<S, collective::all_gather>) check_all_gather<S>(ranks);
-    if constexpr (makes<S, collective::all_to_all>) check_all_to_all<S>(ranks);
+    std::vector<tally> found(static_cast<std::size_t>(ranks));
+    in_group(ranks, [&](comm& c) { found[static_cast<std::size_t>(c.rank())] = every_collective_by<S>(c, all_roots); });
+    tally all;
+    for (auto const& t : found) all += t;
+    CHECK(all.wrong == 0);
+    CHECK(all.miscounted == 0);
     if constexpr (makes<S, collective::barrier>) check_barrier<S>(ranks, test_seed());
-    for (int root = 0; root < ranks; root += all_roots ? 1 : ranks / 2 + 1) {
-        CAPTURE(root);
-        if constexpr (makes<S, collective::broadcast>) check_broadcast<S>(ranks, root);
-        if constexpr (makes<S, collective::gather>) check_gather<S>(ranks, root);
-        if constexpr (makes<S, collective::scatter>) check_scatter<S>(ranks, root);
-        if constexpr (makes<S, collective::reduce>) {
-            check_reduce<S, float, op::sum>(ranks, root);
-            check_reduce<S, bf16, op::min>(ranks, root);
-        }
-    }
 }
 
 /// Averages: whole where the sum is a multiple of the ranks.

@@ -167,7 +167,7 @@ TEST_SUITE("group/threads: arenas") {
     }
 
     TEST_CASE("the ninth arena is refused, and the error names the device") {
-        static_assert(threads::max_arenas == 8);
+        static_assert(max_arenas == 8);
         group g(2);
         auto const e = error_of<device_error>(g, [](comm& c) {
             for (int i = 0; i < 8; ++i) c.allocate(64);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/collective/barrier.hpp>
 #include <trireme/collective/in_flight.hpp>
 #include <trireme/collective/proved.hpp>
 #include <trireme/core/errors.hpp>
@@ -51,12 +52,13 @@ public:
         group_.run([&](communicator& c) {
             engine_.construct(c);
             scores_ = c.allocate(score_bytes(layout));
+            all_here(c); // before anybody uses another's memory
         });
     }
 
     engine_type& state() noexcept { return engine_; }
     engine_type const& state() const noexcept { return engine_; }
-    bool stopped() const noexcept { return group_.stopped(); }
+    bool stopped() const noexcept { return group_.failed(); } // else the next call tells why
     int first_rank() const noexcept { return group_.rank(); }
 
     step_report step() {
@@ -98,9 +100,12 @@ public:
     /// This process's copy, which is that of all.
     std::span<T const> parameters(int) const { return weights(); }
     void load_parameters(std::span<T const> values) {
-        auto const mine = weights();
-        if (engine_.layout.shared_weights && group_.rank() != 0) return; // rank 0 writes the one copy
-        std::copy(values.begin(), values.end(), mine.begin());
+        group_.run([&](communicator& c) {
+            all_here(c); // nobody computes with them
+            if (!engine_.layout.shared_weights || c.rank() == 0)
+                std::copy(values.begin(), values.end(), weights().begin());
+            all_here(c);
+        });
     }
 
     /// Of this process alone: what others move is counted there.
@@ -118,6 +123,8 @@ private:
         if (l.groups.count == 0) l.groups = group_.near();
         return l;
     }
+
+    static void all_here(communicator& c) { barrier<direct>(c); }
 
     auto& mine() const noexcept { return engine_.at(group_.rank()); }
     std::span<T> weights() const {

@@ -28,7 +28,12 @@ struct patience {
     int yields = 200;
 
     /// For `threads` that wait for one another on the processors this process may use.
-    static patience for_threads(int threads) noexcept { return threads <= processors() ? patience{} : patience{20, 4}; }
+    static patience for_threads(int threads) noexcept { return on(threads, processors()); }
+
+    /// For `waiting` threads, of whatever processes, on `processors` that they may use together.
+    static patience on(int waiting, int processors) noexcept {
+        return waiting <= processors ? patience{} : patience{20, 4};
+    }
 
     static int processors() noexcept {
 #if defined(__linux__)

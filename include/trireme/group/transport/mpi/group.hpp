@@ -99,6 +99,8 @@ public:
     levels const& near() const noexcept { return levels_; }
     int machines() const noexcept { return machines_; }
     bool shares_memory() const noexcept { return communicator_->shares_memory(); }
+    /// Whether this rank knows that the group has been stopped: an error has been thrown here.
+    bool failed() const noexcept { return failed_; }
     bool stopped() const noexcept { return messages_.stopped() || (node_ != nullptr && node_->stopped()); }
 
     /// "4 processes on 1 machine, Open MPI 4.1.4, which share memory".
@@ -115,10 +117,12 @@ public:
     /// Runs `f(communicator&)` on this rank; every rank has to. Allocates nothing.
     template<class F>
     void run(F&& f) {
-        if (stopped())
+        if (failed_)
             throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
         try {
+            communicator_->check_stopped(); // by another rank, in the meantime
             f(*communicator_);
+            communicator_->check_stopped(); // by `f`, in a way that it has not thrown
         } catch (deadline_error const&) {
             fail();
         } catch (peer_lost_error const&) {
@@ -128,6 +132,7 @@ public:
         } catch (device_error const&) {
             fail();
         } catch (std::exception const& e) {
+            failed_ = true;
             stop_all(stop_reason::of(rank(), std::current_exception()));
             session_.failed(exit_code::failure);
             throw device_error(rank(), std::current_exception(), e.what());
@@ -164,6 +169,7 @@ public:
 
 private:
     [[noreturn]] TRIREME_COLD void fail() {
+        failed_ = true;
         stop_all(stop_reason::of(rank(), std::current_exception()));
         session_.failed(exit_code::failure);
         throw;
@@ -317,6 +323,7 @@ private:
         if (all == 1) {
             auto const near = here == size() ? levels_ : levels();
             node_ = std::make_unique<processes::group>(*where, place, limit_, near, std::string_view(), rank());
+            messages_.waiting = node_->waiting();
         }
         bool const shares = all == 1 && job.windows != mpi_windows::off;
         if (job.windows == mpi_windows::off) why_messages_ = "windows are off";
@@ -354,6 +361,7 @@ private:
     levels levels_;
     int machines_ = 0;
     std::string why_messages_;
+    bool failed_ = false;
     int exceptions_ = std::uncaught_exceptions();
 };
 

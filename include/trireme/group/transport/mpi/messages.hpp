@@ -113,7 +113,6 @@ public:
         int found = 0;
         MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most_tag), &found);
         most_tag_ = found != 0 ? static_cast<std::uint32_t>(*most_tag) : 32767;
-        waiting_ = patience::for_threads(size_);
         listen();
     }
     mpi_messages(mpi_messages const&) = delete;
@@ -139,6 +138,8 @@ public:
     std::chrono::duration<double> wait_limit() const noexcept { return limit_; }
     MPI_Comm comm() const noexcept { return data_.get(); }
 
+    /// How long a wait spins before it makes room for others.
+    patience waiting = {20, 4};
     /// Asked during long waits, for what else may end them: it throws.
     std::function<void()> look_around;
     /// Told when this group stops, so that it stops elsewhere, too.
@@ -224,10 +225,10 @@ public:
         mpi_runtime::watchdog::guard const guard(limit_, name_);
         bool over = false; // what was begun
         for (int turn = 0; !((over = over || settled(what)) && ready()); ++turn) {
-            if (turn < waiting_.spins) continue;
+            if (turn < waiting.spins) continue;
             if (turn % 16 == 0) look(what);
             // MPI moves nothing while nobody asks, so a rank that waits long only makes room for others
-            if (turn < waiting_.spins + 1000)
+            if (turn < waiting.spins + 1000)
                 std::this_thread::yield();
             else
                 std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -429,7 +430,6 @@ private:
     int rank_ = 0;
     int size_ = 1;
     std::uint32_t most_tag_ = 32767;
-    patience waiting_;
     std::uint32_t number_ = 0; ///< of collectives entered
     std::uint64_t step_ = 0;
     int tag_ = 0;

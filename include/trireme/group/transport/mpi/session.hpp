@@ -146,7 +146,9 @@ private:
         if (over != 0) return;
         std::fflush(nullptr);
         watchdog::guard const guard(limit_, "MPI_Finalize");
-        if (int const code = failure_.load(); code != 0)
+        int size = 1;
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+        if (int const code = failure_.load(); code != 0 && size > 1)
             MPI_Abort(MPI_COMM_WORLD, code);
         else
             MPI_Finalize();

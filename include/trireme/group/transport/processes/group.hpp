@@ -71,6 +71,7 @@ public:
         auto& mine = state_->slot(rank);
         mine.agreed.set(agreed);
         mine.known_as.store(known_as < 0 ? rank : known_as, std::memory_order_relaxed);
+        sched_getaffinity(0, sizeof mine.processors, &mine.processors);
         mine.process.store(getpid(), std::memory_order_relaxed);
         mine.heartbeat.store(shared_clock(), std::memory_order_relaxed);
         auto awaited = presence::awaited;
@@ -80,6 +81,7 @@ public:
         try {
             await_all();
             compare_agreed();
+            state_->adapt_patience();
             heartbeat_ = std::make_unique<heartbeat>(state_);
         } catch (...) {
             state_->stop(rank, std::current_exception());
@@ -103,7 +105,11 @@ public:
     int rank() const noexcept { return state_->rank(); }
     int size() const noexcept { return state_->size(); }
     bool stopped() const noexcept { return state_->stopped().load(); }
+    /// Whether this rank knows: an error has been thrown here.
+    bool failed() const noexcept { return failed_; }
     communicator& own() noexcept { return communicator_; }
+    /// How long its waits spin, as the processors of its ranks allow.
+    patience const& waiting() const noexcept { return state_->waiting; }
     communicator const& own() const noexcept { return communicator_; }
     std::chrono::duration<double> wait_limit() const noexcept { return state_->wait_limit; }
 
@@ -118,10 +124,12 @@ public:
     /// Runs `f(communicator&)` on this rank; every rank has to. Allocates nothing.
     template<class F>
     void run(F&& f) {
-        if (stopped())
+        if (failed_)
             throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
         try {
+            communicator_.check_stopped(); // by another rank, in the meantime
             f(communicator_);
+            communicator_.check_stopped(); // by `f`, in a way that it has not thrown
         } catch (deadline_error const&) {
             fail();
         } catch (peer_lost_error const&) {
@@ -131,14 +139,15 @@ public:
         } catch (device_error const&) { // of another rank, or of one's own in a nested group
             fail();
         } catch (std::exception const& e) {
+            failed_ = true;
             state_->stop(rank(), std::current_exception());
             throw device_error(rank(), std::current_exception(), e.what());
         }
-        if (stopped()) state_->throw_stopped(); // by an exception that `f` has caught
     }
 
 private:
     [[noreturn]] TRIREME_COLD void fail() {
+        failed_ = true;
         state_->stop(rank(), std::current_exception());
         throw;
     }
@@ -190,6 +199,7 @@ private:
     std::shared_ptr<state> state_;
     communicator communicator_;
     std::unique_ptr<heartbeat> heartbeat_;
+    bool failed_ = false;
     int exceptions_ = std::uncaught_exceptions();
 };
 

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -57,6 +58,7 @@ struct process_slot : step_slot<shared_progress> {
     std::atomic<presence> present{presence::awaited};
     std::atomic<int> known_as{-1};          ///< its rank in the whole group, of which this may be one machine's part
     std::atomic<int> process{0};            ///< its number
+    cpu_set_t processors{};                 ///< that it may use
     std::atomic<std::int64_t> heartbeat{0}; ///< on the clock of all processes, in ns
     std::array<shown_window, max_arenas + 1> windows{};
     place in, out; ///< the buffers of its call
@@ -137,8 +139,8 @@ public:
     static constexpr char const* member = "rank";
 
     state(meeting_place where, int rank, std::chrono::duration<double> limit, levels const& near)
-        : wait_limit(limit), groups(near), waiting(patience::for_threads(where.table().ranks)),
-          where_(std::move(where)), table_(where_.table()), rank_(rank), peers_(static_cast<std::size_t>(size())) {}
+        : wait_limit(limit), groups(near), where_(std::move(where)), table_(where_.table()), rank_(rank),
+          peers_(static_cast<std::size_t>(size())) {}
     state(state const&) = delete;
     state& operator=(state const&) = delete;
     ~state() {
@@ -150,6 +152,14 @@ public:
     int rank() const noexcept { return rank_; }
     process_slot& slot(int rank) const noexcept { return table_.slot(rank); }
     std::atomic<bool> const& stopped() const noexcept { return table_.stopped; }
+
+    /// Once all have joined: launchers give each process processors of its own, or all the same.
+    void adapt_patience() noexcept {
+        cpu_set_t all;
+        CPU_ZERO(&all);
+        for (int r = 0; r < size(); ++r) CPU_OR(&all, &all, &slot(r).processors);
+        waiting = patience::on(size(), CPU_COUNT(&all));
+    }
 
     // ---- why a group stops ----
 
@@ -254,6 +264,9 @@ public:
         auto& mapped = peers_[static_cast<std::size_t>(rank)].windows[i];
         auto const& shown = slot(rank).windows[i];
         auto const generation = shown.generation.load(std::memory_order_acquire);
+        if (generation == 0)
+            throw usage_error("arena " + std::to_string(arena) + " of rank " + std::to_string(rank) +
+                              " is not there yet: a peer's memory may be used once a collective has been entered");
         if (mapped.generation != generation) {
             auto const what = "memory of rank " + std::to_string(rank);
             mapped.memory = window::open(slot(rank).process.load(std::memory_order_relaxed), shown.descriptor.load(),
@@ -294,7 +307,7 @@ public:
 
     std::chrono::duration<double> const wait_limit;
     levels const groups;
-    patience const waiting;
+    patience waiting = {20, 4}; ///< set when all have joined
 
 private:
     int name_of(int rank) const noexcept { return slot(rank).known_as.load(std::memory_order_relaxed); }

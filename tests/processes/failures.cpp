@@ -1,0 +1,301 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Ranks that are killed, stopped, late, or do something else: real processes and real signals.
+
+#include <trireme/processes.hpp>
+
+#include <core/seed.hpp>
+#include <doctest/doctest.h>
+#include <group/watchdog.hpp>
+#include <networks.hpp>
+#include <processes/forked.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace trireme;
+using namespace test_networks;
+using processes::meeting_place;
+using comm = processes::communicator;
+using namespace std::chrono_literals;
+
+bool has(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+/// What the fault policy does: set before the fork, the same in all ranks.
+struct planned {
+    fault_point point = fault_point::forward;
+    int rank = -1;
+    std::uint64_t step = 0;
+    int signal = 0;                     ///< which the rank sends itself
+    std::chrono::milliseconds sleep{0}; ///< on every rank and step, at random up to so long, if `rank` is -1
+} plan;
+
+struct planned_faults {
+    static void at(fault_point p, int rank, std::uint64_t step) {
+        if (plan.rank < 0 && plan.sleep != 0ms && p == plan.point) {
+            static std::mt19937_64 random(test_seed() + static_cast<std::uint64_t>(rank));
+            std::this_thread::sleep_for(plan.sleep * static_cast<double>(random() % 100) / 100);
+        }
+        if (p != plan.point || rank != plan.rank || step != plan.step) return;
+        if (plan.signal != 0) raise(plan.signal);
+        std::this_thread::sleep_for(plan.sleep);
+    }
+};
+
+using faulty = any_layout<softmax_regression, sgd, transport<shared_windows>, with_faults<planned_faults>>;
+
+/// Trains some steps on forked ranks; each says its loss, bit for bit, or what it threw.
+std::vector<outcome> train(int ranks, std::chrono::duration<double> deadline, std::chrono::duration<double> limit,
+                           int except = -1, std::function<void(forked_ranks&)> const& meanwhile = {}) {
+    auto const place = meeting_place::create(ranks);
+    auto const images = made_up(64);
+    test_seed(); // chosen here, for all
+    shared_value<std::array<forked_ranks::text, forked_ranks::most>> losses;
+    forked_ranks all(ranks, [&](int rank) {
+        faulty t({.learning_rate = 0.1f,
+                  .batch = 64,
+                  .seed = 3,
+                  .deadline = deadline,
+                  .devices = ranks,
+                  .logical_shards = 8,
+                  .processes = seat{place, rank}});
+        double loss = 0;
+        for (int i = 0; i < 6; ++i) loss = t.step(images).loss;
+        char text[40];
+        std::snprintf(text, sizeof text, "%a", loss);
+        forked_ranks::say((*losses)[static_cast<std::size_t>(rank)], text);
+    });
+    if (meanwhile) meanwhile(all);
+    auto result = all.wait(limit, except);
+    for (std::size_t r = 0; r < result.size(); ++r)
+        if (result[r].code == 0) result[r].said = (*losses)[r].data();
+    return result;
+}
+
+std::string undisturbed_loss() {
+    plan = {};
+    return train(1, 30s, 60s)[0].said;
+}
+
+} // namespace
+
+TEST_SUITE("processes/failures") {
+    TEST_CASE("a rank that is killed, wherever it is, is named by all others within a second; a restart gives the bits "
+              "of a run without it") {
+        watchdog const guard("killed");
+        auto const want = undisturbed_loss();
+        REQUIRE(!want.empty());
+        for (auto const point : {fault_point::forward, fault_point::backward, fault_point::reduce, fault_point::update})
+            for (int const victim : {0, 2}) {
+                CAPTURE(static_cast<int>(point));
+                CAPTURE(victim);
+                plan = {point, victim, 4, SIGKILL};
+                auto const start = std::chrono::steady_clock::now();
+                auto const found = train(4, 20s, 10s);
+                CHECK(std::chrono::steady_clock::now() - start < 5s);
+                for (int r = 0; r < 4; ++r) {
+                    auto const& o = found[static_cast<std::size_t>(r)];
+                    CAPTURE(o.said);
+                    CHECK(o.ended);
+                    if (r == victim) {
+                        CHECK(o.signal == SIGKILL);
+                        continue;
+                    }
+                    CHECK(o.code == 3);
+                    CHECK(has(o.said, "rank " + std::to_string(victim) + " (process "));
+                    CHECK(has(o.said, "died"));
+                    CHECK(has(o.said, "training step 4"));
+                    CHECK(o.seconds < found[static_cast<std::size_t>(victim)].seconds + 1);
+                }
+            }
+        plan = {};
+        for (auto const& o : train(4, 20s, 60s)) CHECK(o.said == want);
+    }
+
+    TEST_CASE("a rank that dies before its first collective is named as well") {
+        watchdog const guard("early death");
+        plan = {fault_point::forward, 1, 1, SIGKILL};
+        for (auto const& o : train(3, 20s, 10s))
+            if (o.signal == 0) CHECK(has(o.said, "rank 1 (process "));
+        // and one that dies after it has joined, without any collective
+        auto const place = meeting_place::create(2);
+        forked_ranks all(2, [&](int rank) {
+            processes::group g(place, rank, 20s);
+            if (rank == 1) raise(SIGKILL);
+            g.run([](comm& c) { barrier<direct>(c); });
+        });
+        auto const& o = all.wait(10s);
+        CHECK(has(o[0].said, "before its first collective"));
+    }
+
+    TEST_CASE("a rank that is stopped is named by the deadline, with its silence; when it goes on, it ends, too") {
+        watchdog const guard("stopped");
+        plan = {fault_point::backward, 1, 3, SIGSTOP};
+        std::vector<outcome> before;
+        auto const found = train(3, 1s, 10s, -1, [&](forked_ranks& all) {
+            before = all.wait(10s, 1);
+            all.send(1, SIGCONT);
+        });
+        for (int const r : {0, 2}) {
+            auto const& o = before[static_cast<std::size_t>(r)];
+            CAPTURE(o.said);
+            CHECK(o.ended);
+            CHECK(o.code == 3);
+            CHECK(o.seconds < 1 + 1 + 1); // deadline, the second allowed for it, and the steps before
+            CHECK(has(o.said, "rank 1 did not arrive within the deadline of 1 s"));
+            CHECK(has(o.said, "no sign of life"));
+        }
+        CHECK(!before[1].ended);
+        CHECK(found[1].ended);
+        CHECK(found[1].code == 3);
+        CHECK(has(found[1].said, "rank 1 did not arrive"));
+    }
+
+    TEST_CASE("a rank that only computes for long is not called dead, and is said to be where it is") {
+        watchdog const guard("late");
+        plan = {fault_point::forward, 1, 2, 0, 1500ms};
+        auto const found = train(2, 700ms, 10s);
+        CAPTURE(found[0].said);
+        CHECK(has(found[0].said, "rank 1 did not arrive"));
+        CHECK(has(found[0].said, "rank 1 is in training step 2"));
+        CHECK(!has(found[0].said, "no sign of life"));
+        CHECK(found[1].code == 3); // it finds the group stopped
+    }
+
+    TEST_CASE("stragglers below the deadline cost time, and nothing else") {
+        watchdog const guard("stragglers");
+        auto const want = undisturbed_loss();
+        for (auto const p : {fault_point::forward, fault_point::reduce}) {
+            plan = {p, -1, 0, 0, 20ms};
+            for (auto const& o : train(4, 20s, 60s)) CHECK(o.said == want);
+        }
+    }
+
+    TEST_CASE("ranks that call different things all learn what the two were") {
+        watchdog const guard("mismatch");
+        auto const all_say = [](int ranks, std::vector<std::string> const& parts, std::function<void(comm&)> const& f) {
+            auto const place = meeting_place::create(ranks);
+            forked_ranks all(ranks, [&](int rank) {
+                processes::group g(place, rank, 20s);
+                g.run(f);
+            });
+            for (auto const& o : all.wait(10s)) {
+                CAPTURE(o.said);
+                CHECK(o.code == 3);
+                for (auto const& part : parts) CHECK(has(o.said, part));
+            }
+        };
+        all_say(2, {"all_reduce<ring>(10 x f32", "all_reduce<ring>(11 x f32"}, [](comm& c) {
+            std::vector<float> x(c.rank() == 0 ? 10 : 11);
+            all_reduce<ring>(c, x);
+        });
+        all_say(3, {"broadcast<direct>", "root 0", "root 1"}, [](comm& c) {
+            std::vector<float> x(10);
+            broadcast<direct>(c, x, c.rank() == 2 ? 1 : 0);
+            barrier<direct>(c); // a rank that has what it needs learns of it in the next call
+        });
+        all_say(3, {"different collectives"}, [](comm& c) {
+            std::vector<float> x(10);
+            if (c.rank() == 1)
+                all_reduce<direct>(c, x, op::max{});
+            else
+                all_reduce<direct>(c, x);
+        });
+    }
+
+    TEST_CASE("a rank that has finished is not waited for") {
+        watchdog const guard("finished");
+        auto const place = meeting_place::create(2);
+        forked_ranks all(2, [&](int rank) {
+            processes::group g(place, rank, 20s);
+            g.run([](comm& c) { barrier<direct>(c); });
+            if (rank == 0) g.run([](comm& c) { barrier<direct>(c); });
+        });
+        auto const& o = all.wait(10s);
+        CHECK(o[1].code == 0);
+        CHECK(has(o[0].said, "rank 1"));
+        CHECK(has(o[0].said, "has left the group"));
+    }
+
+    TEST_CASE("an exception on a rank, in a collective or out of the group, reaches all") {
+        watchdog const guard("exceptions");
+        for (bool const outside : {false, true}) {
+            auto const place = meeting_place::create(3);
+            forked_ranks all(3, [&](int rank) {
+                processes::group g(place, rank, 20s);
+                g.run([&](comm& c) {
+                    std::vector<float> x(10);
+                    all_reduce<ring>(c, x);
+                    if (rank == 1 && !outside) throw std::runtime_error("the oar is broken");
+                    if (!(rank == 1 && outside)) all_reduce<ring>(c, x);
+                });
+                throw std::logic_error("the hull is broken");
+            });
+            auto const& o = all.wait(10s);
+            for (int const r : {0, 2}) {
+                CAPTURE(o[static_cast<std::size_t>(r)].said);
+                CHECK(o[static_cast<std::size_t>(r)].code == 3);
+                if (outside)
+                    CHECK(has(o[static_cast<std::size_t>(r)].said, "rank 1 was taken out of its group"));
+                else
+                    CHECK(o[static_cast<std::size_t>(r)].said == "device 1: the oar is broken");
+            }
+            CHECK(has(o[1].said, outside ? "the hull is broken" : "the oar is broken"));
+        }
+    }
+
+    TEST_CASE("groups that all ranks stop at once, again and again") {
+        watchdog const guard("stops");
+        constexpr int rounds = 200;
+        auto const seed = test_seed();
+        std::vector<meeting_place> places;
+        for (int i = 0; i < rounds; ++i) places.push_back(meeting_place::create(3));
+        forked_ranks all(3, [&](int rank) {
+            std::mt19937_64 random(seed + static_cast<std::uint64_t>(rank));
+            for (auto const& place : places) {
+                processes::group g(place, rank, 20s);
+                try {
+                    g.run([&](comm& c) {
+                        std::vector<float> x(100);
+                        all_reduce<ring>(c, x);
+                        if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+                        throw std::runtime_error("all stop");
+                    });
+                } catch (device_error const&) {
+                    continue;
+                }
+                throw std::logic_error("nothing was thrown");
+            }
+        });
+        for (auto const& o : all.wait(100s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 0);
+        }
+    }
+
+    TEST_CASE("a collective that is begun and dropped stops the others") {
+        auto const place = meeting_place::create(2);
+        forked_ranks all(2, [&](int rank) {
+            processes::group g(place, rank, 20s);
+            g.run([&](comm& c) {
+                std::vector<float> x(10);
+                if (rank == 0)
+                    all_reduce<ring>(c, x);
+                else
+                    (void)start_all_reduce<ring>(c, x);
+            });
+        });
+        for (auto const& o : all.wait(10s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 3);
+            CHECK(has(o.said, "was begun and dropped"));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Groups of processes: how they come to be, what they compute, how they end.
+
+#include <trireme/processes.hpp>
+
+#include <collective/matrix.hpp>
+#include <core/seed.hpp>
+#include <doctest/doctest.h>
+#include <group/watchdog.hpp>
+#include <processes/forked.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sched.h>
+#include <sys/resource.h>
+
+namespace {
+
+using namespace trireme;
+using namespace test_collectives;
+using processes::meeting_place;
+using comm = processes::communicator;
+using namespace std::chrono_literals;
+
+bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
+
+/// Runs `f(communicator)` on forked ranks, which all have to succeed.
+void in_processes(int ranks, std::function<void(comm&)> const& f, levels const& near = {}) {
+    auto const place = meeting_place::create(ranks);
+    forked_ranks all(ranks, [&](int rank) {
+        processes::group g(place, rank, 60s, near);
+        g.run(f);
+    });
+    for (auto const& o : all.wait(100s)) {
+        CAPTURE(o.said);
+        CHECK(o.ended);
+        CHECK(o.code == 0);
+    }
+}
+
+void require(bool ok, char const* what) {
+    if (!ok) throw std::runtime_error(what);
+}
+
+template<class S>
+void matrix(comm& c) {
+    auto const t = every_collective_by<S>(c, c.size() <= 3);
+    if (t.wrong + t.miscounted != 0)
+        throw std::runtime_error(std::string(S::name) + ": " + std::to_string(t.wrong) + " wrong, " +
+                                 std::to_string(t.miscounted) + " miscounted");
+}
+
+} // namespace
+
+TEST_SUITE("processes/group") {
+    TEST_CASE("every collective among 1 to 8 processes, as among threads") {
+        watchdog const guard("every collective", 300);
+        for (int const ranks : {1, 2, 3, 4, 5, 8})
+            in_processes(ranks, [](comm& c) {
+                matrix<direct>(c);
+                matrix<ring>(c);
+                matrix<recursive_halving_doubling>(c);
+                matrix<double_binary_tree>(c);
+                matrix<binomial_tree>(c);
+                matrix<two_levels>(c);
+            });
+    }
+
+    TEST_CASE("a barrier holds everybody") {
+        watchdog const guard("barrier");
+        shared_value<std::atomic<int>> entered;
+        in_processes(5, [&](comm& c) {
+            for (int round = 1; round <= 50; ++round) {
+                ++*entered;
+                barrier<dissemination>(c);
+                require(*entered >= 5 * round, "somebody had not come");
+                barrier<direct>(c);
+            }
+        });
+    }
+
+    TEST_CASE("numbers in a rank's own arenas are used in place, at any offset; others are carried there and back") {
+        watchdog const guard("arenas");
+        in_processes(3, [&](comm& c) {
+            auto const a = c.allocate(4096 * sizeof(float)), b = c.allocate(10 * sizeof(float));
+            std::span const whole(static_cast<float*>(a.data), 4096);
+            for (auto const x : whole) require(x == 0, "not zeroed");
+            for (std::size_t const from : {std::size_t{0}, std::size_t{1}, std::size_t{77}}) {
+                auto const part = whole.subspan(from, 999);
+                for (std::size_t i = 0; i < part.size(); ++i) part[i] = static_cast<float>(number(c.rank(), i));
+                all_reduce<ring>(c, part);
+                for (std::size_t i = 0; i < part.size(); ++i)
+                    require(part[i] == static_cast<float>(expected<op::sum>(3, i)), "wrong sum in an arena");
+            }
+            require(whole[998 + 77 + 1] == 0, "written beyond the part");
+            // from a vector into an arena, and from an arena into a vector
+            std::vector<float> own(10, static_cast<float>(c.rank())), sum(10);
+            std::span const small(static_cast<float*>(b.data), 10);
+            all_reduce<direct>(c, own, small);
+            require(small[9] == 3, "wrong sum from a vector");
+            all_reduce<direct>(c, small, sum);
+            require(sum[0] == 9 && own[3] == static_cast<float>(c.rank()), "wrong sum into a vector");
+            require(c.peer<float>(b, (c.rank() + 1) % 3)[5] == 3, "a peer's arena shows something else");
+            // larger and larger, so that the place to carry things to is taken again
+            for (std::size_t n = 1; n < 300'000; n *= 7) {
+                std::vector<double> x(n, 1.0);
+                all_reduce<ring>(c, x);
+                require(x.front() == 3 && x.back() == 3, "wrong sum of many");
+            }
+        });
+    }
+
+    TEST_CASE("more arenas than there can be are refused") {
+        in_processes(1, [](comm& c) {
+            for (int i = 0; i < max_arenas; ++i) c.allocate(1);
+            try {
+                c.allocate(1);
+            } catch (usage_error const&) {
+                return;
+            }
+            throw std::runtime_error("a ninth arena");
+        });
+    }
+
+    TEST_CASE("memory that the machine has not is refused before it is touched, with the numbers") {
+        try {
+            processes::window::create(std::size_t{1} << 50, "a test");
+            FAIL("a petabyte");
+        } catch (processes::window_error const& e) {
+            CHECK(has(e.what(), "1125899906842624 bytes"));
+            CHECK(has(e.what(), "are available"));
+        }
+        // and no file system's limit counts: 200 MB are there where /dev/shm has 64
+        if (processes::available_memory() > 1'000'000'000) {
+            auto const w = processes::window::create(200'000'000, "a test");
+            CHECK(static_cast<char const*>(w.data())[199'999'999] == 0);
+            CHECK(ftruncate(w.descriptor(), 4096) != 0); // sealed: nobody can take it away
+        }
+    }
+
+    TEST_CASE("what cannot be opened is an error with a reason") {
+        CHECK_THROWS_AS(meeting_place::open({getpid(), 999, 2}), processes::window_error);
+        CHECK_THROWS_AS(meeting_place::create(0), usage_error);
+        auto const place = meeting_place::create(2);
+        auto where = place.where();
+        where.ranks = 3; // as another program would have it
+        CHECK_THROWS_AS(meeting_place::open(where), processes::window_error);
+        CHECK_THROWS_AS(processes::group(place, 2), usage_error);
+        CHECK_THROWS_AS(processes::group(place, 0, 1s, levels(3)), usage_error);
+    }
+
+    TEST_CASE("a process that was not forked finds the others by the address") {
+        auto const place = meeting_place::create(2);
+        auto const where = place.where();
+        forked_ranks all(2, [&](int rank) {
+            processes::group g(meeting_place::open(where), rank, 10s);
+            g.run([](comm& c) {
+                std::vector<int> x(5, 1);
+                all_reduce<direct>(c, x);
+                require(x[4] == 2, "wrong sum");
+            });
+        });
+        for (auto const& o : all.wait(20s)) CHECK(o.code == 0);
+    }
+
+    TEST_CASE("ranks that do not come, come twice, or are of another program are named") {
+        watchdog const guard("joining");
+        {
+            auto const place = meeting_place::create(3);
+            forked_ranks all(2, [&](int rank) { processes::group g(place, rank, 300ms); });
+            for (auto const& o : all.wait(10s)) {
+                CHECK(o.code == 3);
+                CHECK(has(o.said, "absent: 2"));
+            }
+        }
+        {
+            auto const place = meeting_place::create(2);
+            forked_ranks all(3, [&](int rank) {
+                if (rank == 2) std::this_thread::sleep_for(200ms);
+                processes::group g(place, rank % 2, 5s);
+                if (rank != 2) std::this_thread::sleep_for(500ms);
+            });
+            auto const& o = all.wait(10s);
+            CHECK(o[2].code == 3);
+            CHECK(has(o[2].said, "has been taken by process"));
+        }
+        {
+            auto const place = meeting_place::create(2);
+            forked_ranks all(2, [&](int rank) {
+                processes::group g(place, rank, 5s, {}, rank == 0 ? "dp<2>, ring" : "dp<2>, direct");
+            });
+            for (auto const& o : all.wait(10s)) {
+                CHECK(o.code == 3);
+                CHECK(has(o.said, "dp<2>, ring"));
+                CHECK(has(o.said, "dp<2>, direct"));
+            }
+        }
+    }
+
+    TEST_CASE("64 ranks on one processor make progress") {
+        watchdog const guard("64 ranks");
+        auto const place = meeting_place::create(64);
+        forked_ranks all(64, [&](int rank) {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(static_cast<std::size_t>(sched_getcpu()), &one);
+            sched_setaffinity(0, sizeof one, &one);
+            processes::group g(place, rank, 60s);
+            g.run([](comm& c) {
+                for (int i = 0; i < 5; ++i) {
+                    std::vector<float> x(1000, 1.0f);
+                    all_reduce<recursive_halving_doubling>(c, x);
+                    require(x[999] == 64, "wrong sum");
+                }
+            });
+        });
+        for (auto const& o : all.wait(100s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 0);
+        }
+    }
+
+    TEST_CASE("levels reach the strategies that take them") {
+        in_processes(
+            4,
+            [](comm& c) {
+                require(c.groups() == levels(2, 2), "other levels");
+                matrix<two_levels>(c);
+            },
+            levels(2, 2));
+    }
+}

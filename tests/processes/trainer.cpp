@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Trainers whose devices are processes train as trainers whose devices are threads.
+
+#include <trireme/processes.hpp>
+
+#include <doctest/doctest.h>
+#include <group/watchdog.hpp>
+#include <networks.hpp>
+#include <processes/forked.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace trireme;
+using namespace test_networks;
+using processes::meeting_place;
+using namespace std::chrono_literals;
+
+using over_threads = any_layout<lenet, sgd_momentum>;
+using over_processes = any_layout<lenet, sgd_momentum, transport<shared_windows>>;
+using once_over_threads = trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
+                                  reproducible<fixed_tree, dynamic>, hold_weights<once>>;
+using once_over_processes = trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
+                                    reproducible<fixed_tree, dynamic>, hold_weights<once>, transport<shared_windows>>;
+
+/// What a run has come to, in bits.
+struct result {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    traffic wire, planned;
+    void mix(void const* data, std::size_t bytes) {
+        for (std::size_t i = 0; i < bytes; ++i)
+            hash = (hash ^ static_cast<unsigned char const*>(data)[i]) * 0x100000001b3u;
+    }
+};
+
+template<class Trainer>
+result train(typename Trainer::options const& o) {
+    auto const images = made_up(200), test = made_up(50, 9);
+    Trainer t(o);
+    result r;
+    std::size_t first = 0;
+    std::uint64_t steps = 0;
+    for (std::size_t const n :
+         {std::size_t{64}, std::size_t{37}, std::size_t{8}, std::size_t{3}}) { // one with less samples than shards
+        auto const loss = t.step(images.take(first, n)).loss;
+        r.mix(&loss, sizeof loss);
+        first += n;
+        ++steps;
+    }
+    for (auto const& e : t.fit({images, test}, {.epochs = 2})) {
+        r.mix(&e.loss, sizeof e.loss);
+        r.mix(&e.test.loss, sizeof e.test.loss);
+        r.mix(&e.test.accuracy, sizeof e.test.accuracy);
+        steps += (images.size() + o.batch.samples - 1) / o.batch.samples;
+    }
+    r.wire = t.wire(t.rank());
+    r.planned = t.plan().wire(t.rank());
+    r.planned.bytes *= steps;
+    r.planned.messages *= steps;
+    auto const w = weights(t, t.rank());
+    r.mix(w.data(), w.size() * sizeof w[0]);
+    return r;
+}
+
+template<class Threads, class Processes>
+void compare(int ranks, std::size_t shards, auto strategy) {
+    CAPTURE(ranks);
+    CAPTURE(shards);
+    typename Threads::options o{
+        .learning_rate = 0.05f, .batch = 64, .seed = 3, .devices = ranks, .logical_shards = shards};
+    typename Processes::options p{
+        .learning_rate = 0.05f, .batch = 64, .seed = 3, .devices = ranks, .logical_shards = shards};
+    if constexpr (Threads::policies::strategy_is_chosen) {
+        o.strategy = strategy;
+        p.strategy = strategy;
+    }
+    auto const want = train<Threads>(o);
+    auto const place = meeting_place::create(ranks);
+    shared_value<std::array<result, 8>> found;
+    forked_ranks all(ranks, [&](int rank) {
+        p.processes = seat{place, rank};
+        (*found)[static_cast<std::size_t>(rank)] = train<Processes>(p);
+    });
+    for (auto const& outcome : all.wait(100s)) {
+        CAPTURE(outcome.said);
+        CHECK(outcome.code == 0);
+    }
+    for (int r = 0; r < ranks; ++r) {
+        auto const& f = (*found)[static_cast<std::size_t>(r)];
+        CHECK(f.hash == want.hash);
+        CHECK(f.wire.bytes == f.planned.bytes);
+        CHECK(f.wire.messages == f.planned.messages);
+    }
+}
+
+} // namespace
+
+TEST_SUITE("processes/trainer") {
+    TEST_CASE("LeNet on 1 to 4 processes gives the bits of threads: losses, test, weights; the plan's bytes move") {
+        watchdog const guard("bits", 300);
+        for (int const ranks : {1, 2, 3, 4}) compare<over_threads, over_processes>(ranks, 8, direct{});
+        compare<over_threads, over_processes>(3, 0, ring{});
+        compare<over_threads, over_processes>(4, 0, double_binary_tree{});
+    }
+
+    TEST_CASE("weights that are held once are held once for all processes") {
+        watchdog const guard("held once");
+        for (int const ranks : {1, 3}) compare<once_over_threads, once_over_processes>(ranks, 8, direct{});
+    }
+
+    TEST_CASE("a trainer without a seat, or with one among others, is refused") {
+        try {
+            over_processes t({.devices = 2});
+            FAIL("no seat");
+        } catch (usage_error const& e) {
+            CHECK(std::string(e.what()).find("option `processes`") != std::string::npos);
+        }
+        try {
+            over_processes t({.devices = 2, .processes = seat{meeting_place::create(3), 0}});
+            FAIL("too many processes");
+        } catch (launch_error const& e) {
+            CHECK(std::string(e.what()).find("2 devices") != std::string::npos);
+            CHECK(std::string(e.what()).find("3 processes") != std::string::npos);
+        }
+    }
+
+    TEST_CASE("only the first rank observes") {
+        auto const place = meeting_place::create(2);
+        auto const images = made_up(64);
+        shared_value<std::array<int, 2>> observed;
+        forked_ranks all(2, [&](int rank) {
+            over_processes t({.batch = 32, .devices = 2, .processes = seat{place, rank}});
+            CHECK(t.rank() == rank);
+            for (auto const& e : t.fit({images, {}}, {.epochs = 1},
+                                       [&](progress_report const&) { ++(*observed)[static_cast<std::size_t>(rank)]; }))
+                (void)e;
+        });
+        for (auto const& o : all.wait(60s)) CHECK(o.code == 0);
+        CHECK((*observed)[0] == 2);
+        CHECK((*observed)[1] == 0);
+    }
+}
