@@ -38,6 +38,10 @@ fi
 want_build_tools
 [ ! -e "$root/examples/${name}_flags.cpp" ] || want_header CLI/CLI.hpp libcli11-dev "reads the command line of $name"
 case " $* " in *" --data"[\ =]*) ;; *) want_data ;; esac
+case " $* " in *" --transport"[\ =]mpi*)
+    want_command mpirun openmpi-bin "starts programs whose devices are processes"
+    want_mpi ;;
+esac
 nvcc=
 [ ! -e "$root/examples/${name}_gpu.cu" ] || find_nvcc
 install_packages

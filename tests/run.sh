@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# sh tests/run.sh              what every push runs: two compilers, sanitizers, must-not-compile, headers, consumers, nvcc
+# sh tests/run.sh              what every push runs: two compilers, sanitizers, must-not-compile, headers, consumers, MPI, nvcc
 # sh tests/run.sh --quick      one compiler, no sanitizers
 # sh tests/run.sh --nightly    everything, with every compiler found
 #
@@ -31,6 +31,10 @@ if [ "$mode" != quick ]; then
     want_command cmake cmake "a consumer's project uses it"
     want_command pkg-config pkg-config "a consumer's project uses it"
     want_command make make "a consumer's project uses it"
+    want_command mpirun.openmpi openmpi-bin "starts tests whose ranks are processes"
+    want_file "$(echo /usr/lib/*/openmpi/include/mpi.h)" libopenmpi-dev "one of the MPI libraries"
+    want_command mpirun.mpich mpich "starts the same tests with the other MPI library"
+    want_file "$(echo /usr/include/*/mpich/mpi.h)" libmpich-dev "the other MPI library"
     find_nvcc
 fi
 install_packages
@@ -112,10 +116,10 @@ END
 name_of() { basename "${1##* }"; }
 
 # What tests files, not a build, is tested with the first build only.
-once='--no-suite house --no-suite headers --no-suite compile_fail --no-suite consumers --no-suite other_compilers --no-suite isa'
+once='--no-suite house --no-suite headers --no-suite compile_fail --no-suite consumers --no-suite other_compilers --no-suite isa --no-suite mpi'
 first=$(name_of "$cxx")
 if [ "$mode" = quick ]; then
-    stage "$first" "$cxx" quick -Dcuda=disabled --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers
+    stage "$first" "$cxx" quick -Dcuda=disabled --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers --no-suite mpi
     finish
 fi
 with_nightly=
@@ -154,7 +158,7 @@ still=
 sanitized='-Dexamples=disabled -Dcuda=disabled -Doptimization=1 -Db_lundef=false'
 # Half as many registers to a kernel are compiled in two thirds of the time, and check as much.
 ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || sanitized="$sanitized -Disa=x86-64-v3"
-folders=-Dtest_folders=core,data,device,layer,optimizer,schedule,group,collective,parallel,trainer,rehearsed # not the guide's
+folders=-Dtest_folders=core,data,device,layer,optimizer,schedule,group,collective,parallel,trainer,rehearsed,processes # not the guide's
 # shellcheck disable=SC2086
 stage asan+ubsan "$cxx" quick "$sanitized -Db_sanitize=address,undefined $folders" \
     $once -t 4 ${still:+"$still"}

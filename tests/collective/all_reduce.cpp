@@ -109,7 +109,7 @@ struct dawdling {
     T* shared(arena const& a, int rank) const {
         return inner.shared<T>(a, rank);
     }
-    void enter(collective_call const& call) { dawdle(), inner.enter(call); }
+    collective_call enter(collective_call const& call) { return dawdle(), inner.enter(call); }
     collective_call const& call_of(int rank) { return dawdle(), inner.call_of(rank); }
     void resume() { inner.resume(), dawdle(); }
     void pause() { dawdle(), inner.pause(); }

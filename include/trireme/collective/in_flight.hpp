@@ -111,7 +111,8 @@ class [[nodiscard("a collective that has begun must be waited for: keep this val
 public:
     in_flight(C & comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide)
         : comm_(comm), divide_(divide), out_(reinterpret_cast<T*>(call.out)),
-          divisor_(std::same_as<Op, op::avg> ? s.ranks : 1), at_once_(divisor_ != 1 && detail::adds_at_once(s)),
+          divisor_(std::same_as<Op, op::avg> ? s.ranks : 1),
+          at_once_(divisor_ != 1 && !s.of_a_transport && detail::adds_at_once(s)),
           run_(comm, s, cut, call, detail::adder<Op>{at_once_ ? divisor_ : 1}) {}
     in_flight(in_flight const&) = delete;
     in_flight& operator=(in_flight const&) = delete;

@@ -111,6 +111,7 @@ template<class S>
 concept step_counting_state = requires(S& s, int rank, std::exception_ptr why, collective_call const& call) {
     { S::member } -> std::convertible_to<char const*>; // what messages call a rank: "device"
     { s.size() } -> std::convertible_to<int>;
+    { s.known_as(rank) } -> std::same_as<int>; // the number that messages and errors give a rank
     s.slot(rank).steps.reached(std::uint32_t{});
     { s.stopped() } -> std::same_as<std::atomic<bool> const&>;
     s.stop(rank, why);   // ends all waits; the first reason is kept
@@ -299,8 +300,8 @@ private:
         return true;
     }
 
-    TRIREME_COLD static std::string name_of(int rank) {
-        return std::string(State::member) + ' ' + std::to_string(rank);
+    TRIREME_COLD std::string name_of(int rank) const {
+        return std::string(State::member) + ' ' + std::to_string(state_->known_as(rank));
     }
 
     [[noreturn]] TRIREME_COLD void refuse_second(collective_call const& call) const {
@@ -335,7 +336,7 @@ private:
     /// Ends a wait that took too long, while this rank is still part of the chain of waits.
     [[noreturn]] TRIREME_COLD void throw_late(int source, operation const& what) {
         auto const guilty = culprit_of(*state_, source);
-        deadline_error const error(guilty, late_message(guilty, source, what));
+        deadline_error const error(state_->known_as(guilty), late_message(guilty, source, what));
         state_->stop(guilty, std::make_exception_ptr(error));
         throw error;
     }

@@ -148,9 +148,11 @@ private:
         watchdog::guard const guard(limit_, "MPI_Finalize");
         int size = 1;
         MPI_Comm_size(MPI_COMM_WORLD, &size);
-        if (int const code = failure_.load(); code != 0 && size > 1)
+        if (int const code = failure_.load(); code != 0 && size > 1) {
+            // launchers end all ranks at once, and some of them are about to say what they have seen
+            std::this_thread::sleep_for(std::chrono::milliseconds(300));
             MPI_Abort(MPI_COMM_WORLD, code);
-        else
+        } else
             MPI_Finalize();
     }
 

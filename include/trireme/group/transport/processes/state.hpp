@@ -150,6 +150,7 @@ public:
 
     int size() const noexcept { return table_.ranks; }
     int rank() const noexcept { return rank_; }
+    int known_as(int rank) const noexcept { return slot(rank).known_as.load(std::memory_order_relaxed); }
     process_slot& slot(int rank) const noexcept { return table_.slot(rank); }
     std::atomic<bool> const& stopped() const noexcept { return table_.stopped; }
 
@@ -222,7 +223,7 @@ public:
     /// What is known of a rank that is late: ", in training step 7 ..., its process is stopped".
     TRIREME_COLD std::string state_of(int rank) const {
         auto& s = slot(rank);
-        auto text = "; " + std::string(member) + ' ' + std::to_string(rank) + " is " + doing(rank);
+        auto text = "; " + std::string(member) + ' ' + std::to_string(known_as(rank)) + " is " + doing(rank);
         auto const silent = static_cast<double>(shared_clock() - s.heartbeat.load(std::memory_order_relaxed)) * 1e-9;
         if (rank != rank_ && silent > 0.5) {
             char number[64];
@@ -237,8 +238,9 @@ public:
     TRIREME_COLD std::string doing(int rank) const {
         auto& s = slot(rank);
         auto const number = s.call.number.load(std::memory_order_acquire);
-        auto text = "in training step " + std::to_string(s.training_step.load(std::memory_order_relaxed));
-        if (number == 0) return text + ", before its first collective";
+        auto const step = s.training_step.load(std::memory_order_relaxed);
+        auto text = "in training step " + std::to_string(step);
+        if (number == 0) return step == 0 ? text + ", before its first collective" : text;
         return text + (s.moving.load() ? ", in its collective number " : ", after its collective number ") +
                std::to_string(number) + ", " + s.call.read().text();
     }
@@ -310,20 +312,18 @@ public:
     patience waiting = {20, 4}; ///< set when all have joined
 
 private:
-    int name_of(int rank) const noexcept { return slot(rank).known_as.load(std::memory_order_relaxed); }
-
     /// A process that has ended may have left just before.
     static bool still_here(process_slot const& s) noexcept {
         return s.present.load(std::memory_order_acquire) == presence::here;
     }
 
     TRIREME_COLD void lose(int rank, char const* how) noexcept {
-        auto reason = stop_reason::made(stop_reason::kind::lost, name_of(rank), slot(rank).training_step.load(),
+        auto reason = stop_reason::made(stop_reason::kind::lost, known_as(rank), slot(rank).training_step.load(),
                                         "a rank was lost");
         try {
-            reason.text.set("rank " + std::to_string(name_of(rank)) + " (process " +
+            reason.text.set("rank " + std::to_string(known_as(rank)) + " (process " +
                             std::to_string(slot(rank).process.load()) + ") " + how + "; it was " + doing(rank) +
-                            "; noticed by rank " + std::to_string(name_of(rank_)));
+                            "; noticed by rank " + std::to_string(known_as(rank_)));
         } catch (...) {} // no memory for more words
         stop(reason);
     }

@@ -97,6 +97,7 @@ public:
 
     // what step_counting asks
     static constexpr char const* member = "device";
+    static constexpr int known_as(int rank) noexcept { return rank; }
     void show_buffers(int rank, collective_call const& c) noexcept { slot(rank).buffers = c; }
     collective_call const& buffers_of(int rank) noexcept { return slot(rank).buffers; }
     void look_around(int) noexcept {} // a thread does not die alone

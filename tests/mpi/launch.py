@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Starts programs by the mpirun of one MPI library, and counts what is as it should be."""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+library = sys.argv[1]
+mpirun = shutil.which(f'mpirun.{library}') or shutil.which('mpirun')
+environment = dict(os.environ,
+                   OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1',
+                   OMPI_MCA_rmaps_base_oversubscribe='1', OMPI_MCA_mpi_yield_when_idle='1',
+                   PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe',  # Open MPI 5
+                   OMPI_MCA_btl_vader_single_copy_mechanism='none')  # containers often forbid the other
+passed = failed = 0
+
+
+class Run:
+    """A program on so many ranks; on none: without a launcher."""
+    def __init__(self, ranks, *arguments, limit=100, variables={}):
+        start = time.monotonic()
+        launcher = [mpirun, '-n', str(ranks)] if ranks else []
+        process = subprocess.Popen([*launcher, *map(str, arguments)], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(environment, **variables),
+                                   start_new_session=True)
+        try:
+            self.output = process.communicate(timeout=limit)[0]
+            self.code = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            self.output = process.communicate()[0] + f'\nnot over after {limit} s'
+            self.code = None
+        self.seconds = time.monotonic() - start
+        self.said = re.findall(r'^.*?SAID (.*)$', self.output, re.MULTILINE)
+        self.orphans = orphans(arguments[0])
+
+
+def orphans(path):
+    """Processes of the program that have outlived its launcher by more than a moment; they are ended."""
+    for attempt in range(20):
+        left = []
+        for entry in pathlib.Path('/proc').glob('[0-9]*'):
+            try:
+                if os.readlink(entry / 'exe') == os.path.realpath(path):
+                    left.append(int(entry.name))
+            except OSError:
+                pass
+        if not left:
+            return []
+        time.sleep(0.1)
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    return left
+
+
+def expect(name, run, conditions):
+    """`conditions`: what has to hold, in words. A run's processes must all be gone, too."""
+    global passed, failed
+    conditions = dict(conditions, **{'no process is left behind': not run.orphans})
+    broken = [what for what, holds in conditions.items() if not holds]
+    passed, failed = passed + (not broken), failed + bool(broken)
+    print(f"{'FAILED' if broken else 'ok':6} {name} ({run.seconds:.1f} s)", flush=True)
+    if broken:
+        print(f'       not so: {"; ".join(broken)}\n       exit code {run.code}; output:\n{run.output}', flush=True)
+
+
+def finish():
+    print(f'{passed} passed, {failed} failed')
+    sys.exit(1 if failed else 0)

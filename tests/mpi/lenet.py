@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""LeNet is one program: over threads and over processes it writes the same log. lenet.py openmpi|mpich PROGRAM"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from launch import Run, expect, finish, mpirun
+
+lenet = sys.argv[2]
+if not mpirun or not pathlib.Path('/usr/share/datasets/fashion-mnist').exists():
+    sys.exit(77)
+
+with tempfile.TemporaryDirectory() as folder:
+    logs = [pathlib.Path(folder) / name for name in ('threads', 'processes')]
+    common = ['--epochs', '1', '--batch', '2000', '--reproducible', '8']
+    subprocess.run([lenet, *common, '--devices', '3', '--log', logs[0]], check=True, capture_output=True)
+    run = Run(3, lenet, *common, '--transport', 'mpi', '--log', logs[1])
+    keys = [re.findall(r'"(?:loss|test_accuracy|weights_hash)": [^,}]*', log.read_text())
+            for log in logs if log.exists()]
+    expect('LeNet on 3 threads and on 3 processes', run,
+           {'succeeds': run.code == 0, 'the same log': len(keys) == 2 and keys[0] == keys[1] and len(keys[0]) == 3,
+            'one rank speaks': run.output.count('test accuracy') == 1})
+    run = Run(2, lenet, *common)
+    expect('LeNet over threads, by mpirun', run,
+           {'exit code 4': run.code == 4, 'says what to do': '--transport mpi' in run.output})
+finish()

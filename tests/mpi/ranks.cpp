@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One rank of the MPI tests: ranks CASE [automatic|off|required] [RANKS_PER_MACHINE] [ARGUMENT]. run.py starts it by
+// mpirun, and looks at what it says and how it ends. `ranks threads N` trains on threads, to compare with.
+
+#include <trireme/mpi.hpp>
+
+#include <collective/matrix.hpp>
+#include <networks.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <unistd.h>
+
+namespace {
+
+using namespace trireme;
+using namespace test_collectives;
+using namespace test_networks;
+using namespace std::chrono_literals;
+
+void require(bool ok, std::string const& what) {
+    if (!ok) throw std::runtime_error(what);
+}
+
+// ---- training ----
+
+struct {
+    int victim = -1;
+    int signal = 0;
+} plan; // in the backward pass of step 3
+
+struct planned_faults {
+    static void at(fault_point p, int rank, std::uint64_t step) {
+        if (p == fault_point::backward && rank == plan.victim && step == 3) raise(plan.signal);
+    }
+};
+
+template<class... P>
+using small_trainer = any_layout<small, sgd_momentum, P...>;
+using mpi_trainer = small_trainer<transport<mpi>>;
+
+std::uint64_t hash_of(std::span<float const> x) {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (auto const byte : std::as_bytes(x)) hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
+    return hash;
+}
+
+/// Losses and weights of some steps; checks that what has moved is what the plan says.
+template<class Trainer>
+void train(typename Trainer::options o, char const* what) {
+    o.learning_rate = 0.05f;
+    o.batch = batch{64};
+    o.seed = 3;
+    auto const images = made_up(200), test = made_up(50, 9);
+    Trainer t(o);
+    double sum = 0;
+    std::uint64_t steps = 0;
+    for (std::size_t const n : {std::size_t{64}, std::size_t{37}, std::size_t{9}, std::size_t{64}}) {
+        sum += t.step(images.take(0, n)).loss;
+        ++steps;
+    }
+    auto const score = t.evaluate(test);
+    auto const moved = t.wire(t.rank()), planned = t.plan().wire(t.rank());
+    require(moved.bytes == steps * planned.bytes,
+            "other bytes have moved than the plan says: " + std::to_string(moved.bytes) + " for " +
+                std::to_string(steps * planned.bytes));
+    if (t.rank() == 0)
+        std::printf("%s: losses %a, test %a %a, weights %016llx\n", what, sum, score.loss, score.accuracy,
+                    static_cast<unsigned long long>(hash_of(t.parameters())));
+}
+
+template<class Trainer, class Set>
+void train_all(int devices, Set&& set) {
+    auto const with = [&](strategy_choice const& s, std::size_t shards) {
+        typename Trainer::options o{.devices = devices, .strategy = s, .logical_shards = shards};
+        set(o);
+        return o;
+    };
+    train<Trainer>(with(direct{}, 8), "fixed_tree 8");
+    train<Trainer>(with(ring{}, 0), "ring");
+    train<Trainer>(with(double_binary_tree{}, 0), "double_binary_tree");
+}
+
+// ---- the cases ----
+
+mpi_job job;
+
+template<class S>
+void matrix(mpi_communicator& c) {
+    auto const t = every_collective_by<S>(c, c.size() <= 3);
+    require(t.wrong + t.miscounted == 0, std::string(S::name) + ": " + std::to_string(t.wrong) + " wrong, " +
+                                             std::to_string(t.miscounted) + " miscounted");
+}
+
+void every_collective() {
+    mpi_group g(job);
+    if (g.rank() == 0) std::printf("%s\n", g.describe().c_str());
+    g.run([](mpi_communicator& c) {
+        matrix<direct>(c);
+        matrix<ring>(c);
+        matrix<recursive_halving_doubling>(c);
+        matrix<double_binary_tree>(c);
+        matrix<binomial_tree>(c);
+        matrix<two_levels>(c);
+        for (int i = 0; i < 20; ++i) barrier<dissemination>(c);
+        auto const native_sums = all_reduce_by<native, float, op::sum>(c);
+        auto const native_most = all_reduce_by<native, std::int32_t, op::max>(c);
+        require(native_sums.wrong + native_most.wrong == 0, "MPI's own all-reduce");
+        std::vector<double> x(1000, 1.0 + c.rank());
+        all_reduce<native>(c, x, op::avg{});
+        require(x[999] == 1 + 0.5 * (c.size() - 1), "MPI's own average");
+        // begun, and carried on with between other work
+        auto begun = start_all_reduce<ring>(c, x);
+        while (!begun.advance()) std::this_thread::yield();
+        begun.wait();
+        require(x[5] == c.size() * (1 + 0.5 * (c.size() - 1)), "a sum that was begun");
+        c.messages().most_bytes = 1000; // as if a count could tell no more
+        matrix<ring>(c);
+        matrix<direct>(c);
+    });
+}
+
+void bits() {
+    int size = 0;
+    {
+        mpi_group const g(job);
+        size = g.size();
+        if (g.rank() == 0) std::printf("%s\n", g.describe().c_str());
+    }
+    train_all<mpi_trainer>(size, [](auto& o) { o.processes = job; });
+}
+
+void train_until_fault(int signal, int victim) {
+    plan = {victim, signal};
+    int const size = mpi_group(job).size();
+    auto const images = made_up(64);
+    small_trainer<transport<mpi>, with_faults<planned_faults>> t(
+        {.batch = 64, .deadline = 1500ms, .devices = size, .processes = job});
+    for (int i = 0; i < 5; ++i) t.step(images);
+}
+
+void different_calls() {
+    mpi_group g(job, 0, 20s);
+    g.run([](mpi_communicator& c) {
+        std::vector<float> x(c.rank() == 1 ? 10 : 11);
+        all_reduce<ring>(c, x);
+        barrier<direct>(c);
+    });
+}
+
+void broken_oar() {
+    mpi_group g(job, 0, 20s);
+    g.run([](mpi_communicator& c) {
+        if (c.rank() == 1) throw std::runtime_error("the oar is broken");
+        std::vector<float> x(10);
+        for (int i = 0; i < 1000; ++i) {
+            all_reduce<ring>(c, x);
+            std::this_thread::sleep_for(1ms);
+        }
+    });
+}
+
+void mesh_of_four() {
+    using four = trainer<small, cross_entropy, sgd, on<mesh<host, dp<4>>>, transport<mpi>>;
+    four t({.processes = job});
+}
+
+void two_programs() {
+    mpi_group const all(job);
+    bool const other = all.rank() == 1;
+    mpi_group(job, all.size(), 20s, other ? "dp<2>, ring" : "dp<2>, direct");
+}
+
+void stuck_in_mpi() {
+    mpi_group const g(job);
+    mpi_runtime::watchdog::guard const guard(500ms, "MPI_Recv");
+    int x = 0;
+    if (g.rank() == 0) MPI_Recv(&x, 1, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    std::this_thread::sleep_for(60s);
+}
+
+/// MPI is the program's own, and so is its communicator, whose messages are not touched.
+void borrowed(int& argc, char**& argv) {
+    MPI_Init(&argc, &argv);
+    int rank = 0, size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int sent = rank, got = -1;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Irecv(&got, 1, MPI_INT, (rank + size - 1) % size, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+    {
+        job.comm = MPI_COMM_WORLD;
+        mpi_group g(job);
+        g.run([](mpi_communicator& c) {
+            matrix<ring>(c);
+            std::vector<int> x(100, 1);
+            all_reduce<direct>(c, x);
+            require(x[50] == c.size(), "wrong sum");
+        });
+    }
+    MPI_Send(&sent, 1, MPI_INT, (rank + 1) % size, 7, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    require(got == (rank + size - 1) % size, "a message of the program's own has been taken");
+    MPI_Finalize();
+    if (rank == 0) std::printf("fine\n");
+}
+
+/// A mesh of 2 x n/2: sums along each axis.
+void axes() {
+    mpi_group g(job);
+    levels const mesh(2, g.size() / 2);
+    auto const pair = g.along(mesh, 0), column = g.along(mesh, 1, mpi_windows::off);
+    require(pair->size() == 2 && pair->rank() == g.rank() % 2, "another pair");
+    require(column->size() == g.size() / 2 && column->rank() == g.rank() / 2, "another column");
+    std::vector<int> x(10, g.rank()), y = x;
+    pair->run([&](mpi_communicator& c) { all_reduce<direct>(c, x); });
+    column->run([&](mpi_communicator& c) { all_reduce<ring>(c, y); });
+    int want = 0;
+    for (int r = g.rank() % 2; r < g.size(); r += 2) want += r;
+    require(x[9] == g.rank() / 2 * 4 + 1 && y[9] == want, "wrong sums");
+    require(g.split(g.rank() == 0 ? 0 : -1, 0) == nullptr || g.rank() == 0, "a group of those who want none");
+    try {
+        g.along(levels(3, 7), 0);
+        require(false, "a mesh of another size");
+    } catch (usage_error const&) {}
+    if (g.rank() == 0) std::printf("fine\n");
+}
+
+int run(std::string_view name, int argc, char** argv) {
+    int const number = argc > 4 ? std::atoi(argv[4]) : 0;
+    if (name == "matrix")
+        every_collective();
+    else if (name == "bits")
+        bits();
+    else if (name == "kill")
+        train_until_fault(SIGKILL, number);
+    else if (name == "stop")
+        train_until_fault(SIGSTOP, number);
+    else if (name == "different")
+        different_calls();
+    else if (name == "throw")
+        broken_oar();
+    else if (name == "mesh")
+        mesh_of_four();
+    else if (name == "programs")
+        two_programs();
+    else if (name == "stuck")
+        stuck_in_mpi();
+    else if (name == "borrowed")
+        borrowed(argc, argv);
+    else if (name == "axes")
+        axes();
+    else
+        return 2;
+    return 0;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    std::string_view const name = argc > 1 ? argv[1] : "";
+    if (name == "threads") {
+        train_all<small_trainer<>>(std::atoi(argv[2]), [](auto&) {});
+        return 0;
+    }
+    std::string_view const windows = argc > 2 ? argv[2] : "automatic";
+    job.windows = windows == "off"        ? mpi_windows::off
+                  : windows == "required" ? mpi_windows::required
+                                          : mpi_windows::automatic;
+    job.ranks_per_machine = argc > 3 ? std::atoi(argv[3]) : 0;
+    try {
+        return run(name, argc, argv);
+    } catch (launch_error const& e) {
+        std::fprintf(stderr, "SAID %s\n", e.what());
+        return exit_code::launch;
+    } catch (std::exception const& e) {
+        std::fprintf(stderr, "SAID %s\n", e.what());
+        return exit_code::failure;
+    }
+}

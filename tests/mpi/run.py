@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The MPI tests of one library: run.py openmpi|mpich PROGRAM. Starts tests/mpi/ranks.cpp by the library's mpirun, and
+looks at what the ranks say, how long they take, how they end, and what is left of them.
+
+Exit codes: 0; 1 if a test fails; 77 if there is no such mpirun, or it starts nothing here.
+"""
+import subprocess
+import sys
+
+from launch import Run, expect, finish, library, mpirun
+
+program = sys.argv[2]
+
+
+def ranks(count, *arguments, **options):
+    return Run(count, program, *arguments, **options)
+
+
+if not mpirun:
+    print(f'there is no mpirun of {library}')
+    sys.exit(77)
+first = ranks(1, 'matrix')
+if first.code != 0 and not first.said:
+    print(f'{mpirun} starts nothing here:\n{first.output}')
+    sys.exit(77)
+
+# ---- what is computed ----
+
+ways = [('automatic', 0), ('off', 0), ('automatic', 2)]
+for n in (1, 2, 3, 4, 5, 8):
+    for windows, per_machine in ways:
+        if per_machine == 0 or n > per_machine:
+            run = ranks(n, 'matrix', windows, per_machine)
+            expect(f'every collective: {n} ranks, windows {windows}, {per_machine or "all"} on a machine', run,
+                   {'succeeds': run.code == 0, 'says how ranks are joined': f'{n} process' in run.output})
+
+for n in (1, 2, 3, 4):
+    want = subprocess.run([program, 'threads', str(n)], capture_output=True, text=True, check=True).stdout
+    for windows, per_machine in ways:
+        if per_machine == 0 or n > per_machine:
+            run = ranks(n, 'bits', windows, per_machine)
+            expect(f'bits of threads: {n} ranks, windows {windows}, {per_machine or "all"} on a machine', run,
+                   {'succeeds': run.code == 0, 'the same losses and weights': want in run.output})
+
+run = ranks(6, 'axes', 'automatic', 2)
+expect('sums along the axes of a mesh', run, {'succeeds': run.code == 0 and 'fine' in run.output})
+run = ranks(3, 'borrowed')
+expect("a program's own MPI and communicator", run, {'succeeds': run.code == 0 and 'fine' in run.output})
+
+# ---- launches that do not fit ----
+
+run = ranks(3, 'mesh')
+expect('a mesh of four devices, three processes', run,
+       {'exit code 4': run.code == 4,
+        'both are told': any('4 devices' in s and '3 processes' in s for s in run.said)})
+run = ranks(2, 'programs')
+expect('ranks of two programs', run,
+       {'exit code 4': run.code == 4,
+        'both are told': any('dp<2>, ring' in s and 'dp<2>, direct' in s for s in run.said)})
+for variables, hint in [({}, 'mpirun -n 4'), ({'RANK': '0', 'WORLD_SIZE': '4'}, 'torchrun'),
+                        ({'SLURM_PROCID': '0', 'SLURM_NTASKS': '4', 'SLURM_STEP_ID': '0'}, 'srun --mpi=pmix'),
+                        ({'SLURM_JOB_ID': '7'}, 'srun was not used')]:
+    run = ranks(0, 'mesh', variables=variables)
+    expect(f'a hint at {hint}', run, {'exit code 4': run.code == 4, 'it is there': hint in run.output})
+
+# ---- failures ----
+
+for windows, per_machine in ways:
+    name = f'windows {windows}, {per_machine or "all"} on a machine'
+    run = ranks(4, 'different', windows, per_machine, limit=30)
+    expect(f'different calls, {name}', run,
+           {'fails': run.code not in (0, None),
+            'both calls are told': any('10 x f32' in s and '11 x f32' in s for s in run.said)})
+    run = ranks(4, 'throw', windows, per_machine, limit=30)
+    expect(f'an exception on a rank, {name}', run,
+           {'fails': run.code not in (0, None),
+            'others know it': sum('device 1: the oar is broken' in s for s in run.said) >= least})
+    for victim in (0, 3):
+        # MPICH's launcher ends all others the moment a rank dies: most often they have no time to say anything
+        least = 0 if library == 'mpich' else 2
+        run = ranks(4, 'kill', windows, per_machine, victim, limit=30)
+        expect(f'rank {victim} is killed, {name}', run,
+               {'fails': run.code not in (0, None), 'soon': run.seconds < 8,
+                'survivors say who, and where it was':
+                    sum(f'rank {victim} (process' in s and 'training step 3' in s for s in run.said) >= least})
+    run = ranks(4, 'stop', windows, per_machine, 2, limit=40)
+    expect(f'rank 2 is stopped, {name}', run,
+           {'fails': run.code not in (0, None),
+            'it is named': any('rank 2 did not arrive' in s for s in run.said)})
+run = ranks(2, 'stuck', limit=30)
+expect('a rank that is stuck in MPI is ended by the watchdog', run,
+       {'fails': run.code not in (0, None), 'it says so': 'is stuck in MPI_Recv' in run.output, 'soon': run.seconds < 10})
+
+finish()
