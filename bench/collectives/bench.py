@@ -1,9 +1,12 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""All-reduce of floats in place among the ranks of one machine: `direct` over threads, its peers, our other strategies.
+"""All-reduce of floats in place among the ranks of one machine: `direct` over threads and over processes, its peers, our
+other strategies.
 
 all_reduce/threads/SIZE/ranksN   us of one all-reduce: beside a loop of two threads that does nothing else (limit), Open
                                  MPI's and Gloo's, whose ranks are processes
+all_reduce/mpi/SIZE/ranks2       `direct` and `hierarchical<direct, ring>` over processes, in windows, beside Open MPI's
+all_reduce/messages/SIZE/ranks2  `ring` over processes, in messages of Open MPI, beside its own ring
 best_of/SIZE/ranksN              what `best_of` takes, beside the strategy that was fastest in this run
 
 One step of a rank is a trainer's: it writes its whole buffer, all-reduces it, and reads it all. Without that each core
@@ -72,7 +75,7 @@ def run(bench):
                 patience -= time.monotonic() - start
         return table
 
-    def openmpi(ranks, size, mode):
+    def openmpi(ranks, size, mode, *ours):
         options = ['--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '--mca', 'pml', 'ob1',
                    '--mca', 'btl', 'self,vader']
         if ranks > len(os.sched_getaffinity(0)):
@@ -80,7 +83,7 @@ def run(bench):
         if modes[mode]:
             options += ['--mca', 'coll_tuned_use_dynamic_rules', 1, '--mca', 'coll_tuned_allreduce_algorithm',
                         modes[mode]]
-        return bench.worker(mpirun, '-n', ranks, *options, mpi, size)
+        return bench.worker(mpirun, '-n', ranks, *options, mpi, size, *ours)
 
     def fastest_openmpi(ranks, size):
         speed = {}
@@ -112,12 +115,29 @@ def run(bench):
                   lower_is_better=True, mode=best)
         times[ranks, size] = {w: statistics.median(f) for w, f in figure.items()}
 
+    def processes(size):
+        """Two processes: ours in windows and in messages, Open MPI's fastest and its ring."""
+        mode = fastest_openmpi(2, size)
+        start = {'direct': ('default', 'direct', 'windows'), 'hierarchical': ('default', 'hierarchical', 'windows'),
+                 'ring': ('default', 'ring', 'messages'), 'openmpi': (mode,), 'openmpi ring': ('ring',)}
+        with contextlib.ExitStack() as stack:
+            table = undisturbed([stack.enter_context(openmpi(2, size, *how)) for how in start.values()])
+        figure = {who: [1e6 / line[i] for line in table] for i, who in enumerate(start)}
+        for who in ('direct', 'hierarchical'):
+            bench.row(f'all_reduce/mpi/{name_of(size)}/ranks2', 'openmpi', figure[who], figure['openmpi'], 'us',
+                      lower_is_better=True, mode=f'{mode}, ours {who}')
+        bench.row(f'all_reduce/messages/{name_of(size)}/ranks2', 'openmpi ring', figure['ring'],
+                  figure['openmpi ring'], 'us', lower_is_better=True)
+
     has_mpi = mpirun and mpi.exists()
     if not has_mpi:
         bench.note('Open MPI is not on this machine: left out')
     some_mpi = ['openmpi'] if has_mpi else []
     for size in sizes[:7] if bench.quick else sizes:
         group(2, size, 'limit', *some_mpi, 'gloo')
+    if has_mpi:
+        for size in (sizes[0], sizes[5]) if bench.quick else sizes:
+            processes(size)
     for size in [1 << 20] if bench.quick else sizes[:8]:
         group(4, size, *(some_mpi if size == 1 << 20 else []))
     group(8, 1 << 20, *some_mpi)
