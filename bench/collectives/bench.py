@@ -7,6 +7,7 @@ all_reduce/threads/SIZE/ranksN   us of one all-reduce: beside a loop of two thre
                                  MPI's and Gloo's, whose ranks are processes
 all_reduce/mpi/SIZE/ranks2       `direct` and `hierarchical<direct, ring>` over processes, in windows, beside Open MPI's
 all_reduce/messages/SIZE/ranks2  `ring` over processes, in messages of Open MPI, beside its own ring
+lenet/processes/batchN/ranks2    LeNet's training step on two processes beside two threads
 best_of/SIZE/ranksN              what `best_of` takes, beside the strategy that was fastest in this run
 
 One step of a rank is a trainer's: it writes its whole buffer, all-reduces it, and reads it all. Without that each core
@@ -75,7 +76,7 @@ def run(bench):
                 patience -= time.monotonic() - start
         return table
 
-    def openmpi(ranks, size, mode, *ours):
+    def openmpi(ranks, size, mode, *ours, program=mpi):
         options = ['--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '--mca', 'pml', 'ob1',
                    '--mca', 'btl', 'self,vader']
         if ranks > len(os.sched_getaffinity(0)):
@@ -83,7 +84,7 @@ def run(bench):
         if modes[mode]:
             options += ['--mca', 'coll_tuned_use_dynamic_rules', 1, '--mca', 'coll_tuned_allreduce_algorithm',
                         modes[mode]]
-        return bench.worker(mpirun, '-n', ranks, *options, mpi, size, *ours)
+        return bench.worker(mpirun, '-n', ranks, *options, program, size, *ours)
 
     def fastest_openmpi(ranks, size):
         speed = {}
@@ -129,6 +130,13 @@ def run(bench):
         bench.row(f'all_reduce/messages/{name_of(size)}/ranks2', 'openmpi ring', figure['ring'],
                   figure['openmpi ring'], 'us', lower_is_better=True)
 
+    def lenet(batch):
+        with (openmpi(2, batch, 'default', program=bench.program('collectives_lenet')) as processes,
+              bench.worker(bench.program('lenet_trireme'), batch, 2) as threads):
+            table = undisturbed([processes, threads])
+        ours, theirs = ([line[i] for line in table] for i in range(2))
+        bench.row(f'lenet/processes/batch{batch}/ranks2', 'threads', ours, theirs, 'samples/s')
+
     has_mpi = mpirun and mpi.exists()
     if not has_mpi:
         bench.note('Open MPI is not on this machine: left out')
@@ -138,6 +146,8 @@ def run(bench):
     if has_mpi:
         for size in (sizes[0], sizes[5]) if bench.quick else sizes:
             processes(size)
+        for batch in (256,) if bench.quick else (256, 32, 2):
+            lenet(batch)
     for size in [1 << 20] if bench.quick else sizes[:8]:
         group(4, size, *(some_mpi if size == 1 << 20 else []))
     group(8, 1 << 20, *some_mpi)

@@ -3,43 +3,25 @@
 //
 // LeNet's training step in Trireme, as a worker of bench/harness.py: trireme_worker BATCH DEVICES
 
-#include <trireme/trireme.hpp>
+#include "worker.hpp"
 
-#include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <vector>
 
 namespace {
 
 using namespace trireme;
 
-using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, conv2d<16, kernel<5>>,
-                      sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
-
 template<int Devices>
-using trainer_t = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<Devices>>>, hold_weights<once>>;
-
-constexpr std::size_t images = 8192; // different ones, drawn in an order that is shuffled anew in every epoch
+using trainer_t = trainer<bench::lenet, cross_entropy, sgd, on<mesh<host, dp<Devices>>>, hold_weights<once>>;
 
 /// Answers every line, a number of seconds, with the samples per second of a measurement about as long.
 template<int Devices>
 int work(std::size_t batch) {
-    random_stream const random(0, random_purpose::user);
-    std::vector<std::uint8_t> pixels(images * 28 * 28), labels(images);
-    for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(random.bits(i));
-    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::uint8_t>(random.below(i, 10));
-    labelled_images const all(pixels, labels, 28, 28, 10);
+    auto const all = bench::made_up_images();
     trainer_t<Devices> trainer({.learning_rate = 0.1f, .batch = batch});
-    auto const measure = [&](double seconds) {
-        double samples = 0, spent = 0;
-        for (auto const& epoch : trainer.fit({all, {}}, {.epochs = 1 << 20})) {
-            samples += static_cast<double>(images);
-            spent += epoch.seconds;
-            if (spent >= seconds) break;
-        }
-        return samples / spent;
+    auto const measure = [&](double limit) {
+        return bench::measure(trainer, all, [&](double seconds, int) { return seconds >= limit; });
     };
     measure(0);
     std::printf("ready Trireme %d.%d.%d, %s\n", TRIREME_VERSION_MAJOR, TRIREME_VERSION_MINOR, TRIREME_VERSION_PATCH,
