@@ -5,4 +5,5 @@
 // Groups whose ranks are processes that MPI joins, on one machine or several. Needs an MPI library: Open MPI or MPICH.
 
 #include <trireme/processes.hpp>
+#include <trireme/trainer/mpi_processes.hpp>
 #include <trireme/trainer/mpi_transport.hpp>

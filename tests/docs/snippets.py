@@ -6,7 +6,7 @@ snippets.py SOURCE_ROOT
 
 - Each ```cpp block of README.md and of the pages of docs (but errors.md, which errors.py compiles) follows a line
   `<!-- snippet: NAME -->` and equals, less its indentation, a region of tested code: "// [NAME]" to "// [/NAME]" in
-  tests/docs/guide.cpp or tests/docs/gpu.cu, or, if NAME is the path of an example, that file from its first #include
+  tests/docs/guide.cpp or tests/docs/gpu.cu (those of docs/clusters.md: in tests/mpi and tests/processes), or, if NAME is the path of an example, that file from its first #include
   on. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
 - docs/errors.md has one section per TRI code of the headers, with the compiler's text word for word.
@@ -59,12 +59,13 @@ def blocks(path):
 
 def check_snippets(root):
     wanted = {}
-    for source in ('tests/docs/guide.cpp', 'tests/docs/gpu.cu'):
+    for source in ('tests/docs/guide.cpp', 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/nccl.cu',
+                   'tests/processes/trainer.cpp'):
         found, faults = regions(root / source)
         yield from faults
         wanted |= found
     shown = set()
-    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/gpu.md'):
+    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/gpu.md', 'docs/clusters.md'):
         for line, name, text in blocks(root / page):
             if name is None:
                 yield f'{page}:{line}: a ```cpp block needs <!-- snippet: NAME --> in the line above'

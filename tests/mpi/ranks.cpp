@@ -47,6 +47,23 @@ struct planned_faults {
     }
 };
 
+namespace page {
+using net = small;
+// [transport]
+using over_threads = trainer<net, cross_entropy, sgd, on<mesh<host, dp<4>>>, reproducible<fixed_tree, 8>>;
+using over_processes = trainer<net, cross_entropy, sgd, on<mesh<host, dp<4>>>, reproducible<fixed_tree, 8>, transport<mpi>>;
+// [/transport]
+static_assert(over_threads::plan(batch{64}).wire_bytes_per_step() ==
+              over_processes::plan(batch{64}).wire_bytes_per_step());
+
+// [own_communicator]
+void add_up(MPI_Comm mine, std::vector<float>& gradients) {
+    mpi_group group({.comm = mine});
+    group.run([&](mpi_communicator& me) { all_reduce<hierarchical<direct, ring>>(me, gradients); });
+}
+// [/own_communicator]
+} // namespace page
+
 template<class... P>
 using small_trainer = any_layout<small, sgd_momentum, P...>;
 using mpi_trainer = small_trainer<transport<mpi>>;
@@ -217,6 +234,18 @@ void borrowed(int& argc, char**& argv) {
     if (rank == 0) std::printf("fine\n");
 }
 
+/// What NCCL's processes find one another by.
+void shared_by_mpi() {
+    auto const p = process_by_mpi();
+    long long words[20] = {p.index == 0 ? 1234567890123456789 : 0};
+    p.share(p.with, words, sizeof words);
+    require(words[0] == 1234567890123456789, "other bytes than those of process 0");
+    std::vector<float> x(10, static_cast<float>(p.index));
+    page::add_up(MPI_COMM_WORLD, x);
+    require(x[9] == static_cast<float>(p.count * (p.count - 1) / 2), "wrong sum");
+    if (p.index == 0) std::printf("fine\n");
+}
+
 /// A mesh of 2 x n/2: sums along each axis.
 void axes() {
     mpi_group g(job);
@@ -262,6 +291,8 @@ int run(std::string_view name, int argc, char** argv) {
         borrowed(argc, argv);
     else if (name == "axes")
         axes();
+    else if (name == "share")
+        shared_by_mpi();
     else
         return 2;
     return 0;

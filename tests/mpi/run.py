@@ -45,6 +45,8 @@ for n in (1, 2, 3, 4):
 
 run = ranks(6, 'axes', 'automatic', 2)
 expect('sums along the axes of a mesh', run, {'succeeds': run.code == 0 and 'fine' in run.output})
+run = ranks(3, 'share')
+expect('what process 0 knows is known to all', run, {'succeeds': run.code == 0 and 'fine' in run.output})
 run = ranks(3, 'borrowed')
 expect("a program's own MPI and communicator", run, {'succeeds': run.code == 0 and 'fine' in run.output})
 

@@ -15,6 +15,9 @@
 #include <string>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 namespace {
 
 using namespace trireme;
@@ -128,6 +131,24 @@ TEST_SUITE("processes/trainer") {
             CHECK(std::string(e.what()).find("2 devices") != std::string::npos);
             CHECK(std::string(e.what()).find("3 processes") != std::string::npos);
         }
+    }
+
+    TEST_CASE("a program that forks its own ranks") {
+        auto const images = made_up(64);
+        using net = small;
+        int const test = getpid();
+        // [forked]
+        auto const place = processes::meeting_place::create(2);
+        int const rank = fork() == 0 ? 1 : 0;
+        trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, transport<shared_windows>> t(
+            {.batch = 64, .processes = seat{place, rank}});
+        // [/forked]
+        auto const loss = t.step(images).loss;
+        if (getpid() != test) _exit(loss > 0 ? 0 : 1);
+        int status = -1;
+        wait(&status);
+        CHECK(status == 0);
+        CHECK(loss > 0);
     }
 
     TEST_CASE("only the first rank observes") {

@@ -4,7 +4,10 @@
 
 #include <trireme/collective/message_run.hpp>
 #include <trireme/group/transport/mpi/group.hpp>
+#include <trireme/schedule/collective/direct.hpp>
+#include <trireme/schedule/collective/hierarchical.hpp>
 #include <trireme/schedule/collective/native.hpp>
+#include <trireme/schedule/collective/ring.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/policies.hpp>
 #include <trireme/trainer/process_run.hpp>
@@ -20,6 +23,11 @@ template<>
 inline constexpr bool joins_hosts<mpi> = true;
 template<>
 inline constexpr bool has_native<mpi> = true;
+/// Directly on a machine, in a ring between machines.
+template<>
+struct default_strategy<mpi> {
+    using type = hierarchical<direct, ring>;
+};
 template<>
 struct processes_option<mpi> {
     using type = chosen_option<mpi_job>;

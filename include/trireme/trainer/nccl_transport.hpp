@@ -47,11 +47,11 @@ public:
 
     template<class Options>
     nccl_transport(data_parallel_layout const& l, Options const& o)
-        : layout_(l),
-          group_(std::make_unique<nccl_group<Device>>(
-              nccl_runtime::attendance{o.processes.value.index, o.processes.value.count, l.devices,
-                                       o.processes.value.id_file, std::chrono::duration<double>(o.deadline)},
-              o.share_devices.value)) {}
+        : layout_(l), group_(std::make_unique<nccl_group<Device>>(
+                          nccl_runtime::attendance{o.processes.value.index, o.processes.value.count, l.devices,
+                                                   o.processes.value.id_file, std::chrono::duration<double>(o.deadline),
+                                                   o.processes.value.share, o.processes.value.with},
+                          o.share_devices.value)) {}
 
     int first_rank() const noexcept { return group_->first_rank(); }
     int local_ranks() const noexcept { return group_->local_ranks(); }

@@ -7,6 +7,7 @@
 #include <trireme/trainer/policies.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -88,11 +89,15 @@ struct no_accelerator_option {
 };
 
 /// Where the devices of a mesh are spread over several processes, by transport<nccl>: which of how many this one is,
-/// and a file that all of them see, through which they find one another. The mesh counts the devices of all processes.
+/// and a file that all of them see, through which they find one another, or a function that does it (process_by_mpi).
+/// The mesh counts the devices of all processes.
 struct process_of {
     int index = 0;
     int count = 1;
     std::string id_file = {};
+    /// Gives all processes the bytes that process 0 has, and is called by all of them together; `with` is its own.
+    void (*share)(std::intptr_t with, void* data, std::size_t bytes) = nullptr;
+    std::intptr_t with = 0;
 };
 
 /// The type of the option `processes` of a transport; `void`: threads. Headers of transports specialise it.

@@ -30,9 +30,9 @@ struct on {
 };
 
 /// How devices add their gradients: `reduce_by<ring>`, `reduce_by<double_binary_tree>`, `reduce_by<direct>` (the
-/// default), a strategy of your own, `reduce_by<chosen_at_run_time>`, or `reduce_by<best_of<direct, ring>>`. Tensors
-/// may have strategies of their own, and large gradients be cut: `reduce_by<direct, for_tensors<of_at_least<64_KiB>,
-/// ring>, bucket<25_MiB>>`.
+/// default; over MPI hierarchical<direct, ring>), a strategy of your own, `reduce_by<chosen_at_run_time>`, or
+/// `reduce_by<best_of<direct, ring>>`. Tensors may have strategies of their own, and large gradients be cut:
+/// `reduce_by<direct, for_tensors<of_at_least<64_KiB>, ring>, bucket<25_MiB>>`.
 template<class Strategy, class... ForTensors>
 struct reduce_by {
     using strategy = Strategy;
@@ -225,6 +225,12 @@ inline constexpr bool joins_hosts = false;
 template<class W>
 inline constexpr bool has_native = false;
 
+/// How trainers add gradients over a transport unless they say so; `void`: threads. What needs `direct` gets that.
+template<class W>
+struct default_strategy {
+    using type = direct;
+};
+
 namespace detail {
 
 /// Whether a strategy can run with a transport; `Way` is void where there is none.
@@ -344,9 +350,6 @@ using usable_policy_or =
 template<class... P>
 struct trainer_policies {
     using mesh = typename detail::usable_policy_or<policy_kind::devices, on<trireme::mesh<host, dp<1>>>, P...>::mesh;
-    using reduction = detail::policy_or<policy_kind::reduction, reduce_by<direct>, P...>;
-    using named_strategy = typename reduction::strategy;
-    using tensor_rules = typename reduction::tensor_rules;
     using device = typename mesh::device;
     using named_kernels =
         typename detail::usable_policy_or<policy_kind::kernels, kernels<typename device::kernels>, P...>::policy;
@@ -371,6 +374,11 @@ struct trainer_policies {
     static constexpr int devices = mesh::data_extent;
     using reproducibility = detail::policy_or<policy_kind::reproducibility, detail::not_reproducible, P...>;
     static constexpr int shards = reproducibility::shards;
+    using usual_strategy =
+        std::conditional_t<shared_weights || shards != 0, direct, typename default_strategy<transport>::type>;
+    using reduction = detail::policy_or<policy_kind::reduction, reduce_by<usual_strategy>, P...>;
+    using named_strategy = typename reduction::strategy;
+    using tensor_rules = typename reduction::tensor_rules;
     static constexpr bool strategy_is_chosen = std::is_same_v<named_strategy, chosen_at_run_time>;
     static constexpr bool strategy_is_named = detail::is_all_reduce<named_strategy>;
     static constexpr bool is_strategy = strategy_is_chosen || strategy_is_named;

@@ -120,7 +120,10 @@ private:
     static constexpr bytes_t score_bytes(data_parallel_layout const& l) { return 2 * sizeof(double) * l.shards(); }
 
     data_parallel_layout with_levels(data_parallel_layout l) const {
-        if (l.groups.count == 0) l.groups = group_.near();
+        if (l.groups.count == 0 && group_.near().count != 0) {
+            l.groups = group_.near();
+            detail::check_schedules(l, Model::arena_elements, sizeof(T)); // others than the compiler has seen
+        }
         return l;
     }
 

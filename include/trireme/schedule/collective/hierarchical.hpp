@@ -90,8 +90,8 @@ struct hierarchical_check<Inner, Outer, false> {
 ///   from it. Reduce-scatter: within groups, then between them; all-gather: between groups, then within them.
 ///   Broadcast: between the groups' first ranks, then within; barrier: within, between the first ranks, within.
 /// - Groups: those given (the levels of a machine), else as even as the divisors of n allow; where a level has one
-///   rank, its phases have no steps. With a root they are counted from it, and are the machine's only if it is a
-///   multiple of the innermost size.
+///   rank, its phases have no steps; an all-reduce in one group is the inner strategy's. With a root they are counted
+///   from it, and are the machine's only if it is a multiple of the innermost size.
 /// - Cost: the sum of the phases; the outer phase moves 1/m of the buffer per rank for groups of m.
 /// - Wins: where links within a group are faster than links between them. Loses: where all are alike.
 /// - Deterministic, if its parts are: all ranks hold the same bits.
@@ -110,6 +110,12 @@ struct hierarchical {
 
     static constexpr schedule all_reduce(int ranks, levels const& given = {}) noexcept {
         phases const p(levels::of(ranks, given, depth));
+        if constexpr (requires { Inner::all_reduce(ranks); })
+            if (p.k == 1) { // one group: nothing is gained by taking it apart
+                auto s = Inner::all_reduce(ranks);
+                s.name = name;
+                return s;
+            }
         auto const outer = p.template outer<collective::all_reduce>();
         return made(p, p.first().chunks * outer.chunks, p.first().steps + outer.steps + p.last().steps,
                     &all_reduce_step);

@@ -94,8 +94,8 @@ public:
     communicator const& own() const noexcept { return *communicator_; }
     std::chrono::duration<double> wait_limit() const noexcept { return limit_; }
 
-    /// Which ranks are near one another: {sockets, machines}, or those of one machine; none if machines hold different
-    /// numbers of them, or numbers that do not follow one another.
+    /// Which ranks are near one another: so many to a socket, sockets to a machine, machines; {n, 1} where all are alike;
+    /// none if machines hold different numbers of them, or numbers that do not follow one another.
     levels const& near() const noexcept { return levels_; }
     int machines() const noexcept { return machines_; }
     bool shares_memory() const noexcept { return communicator_->shares_memory(); }
@@ -292,6 +292,8 @@ private:
             levels_ = levels(per_socket, per_machine / per_socket);
         else if (machines_ > 1)
             levels_ = levels(per_machine, machines_);
+        else
+            levels_ = levels(size(), 1);
     }
 
     /// The ranks of a machine meet in its memory: for data if all ranks are there, else to look after one another.

@@ -233,7 +233,9 @@ private:
         if (who_.index == 0) nccl_runtime::check(ncclGetUniqueId(&m->id), "ncclGetUniqueId", first_, "the group's id");
         using exchange_type = nccl_runtime::id_exchange<sizeof(ncclUniqueId)>;
         std::optional<exchange_type> exchange; // its files stay until all ranks have met
-        if (who_.count > 1) {
+        if (who_.share != nullptr) {
+            share_id(*m);
+        } else if (who_.count > 1) {
             exchange.emplace(who_);
             typename exchange_type::id_type bytes;
             if (who_.index == 0) {
@@ -272,6 +274,21 @@ private:
             all_.push_back(nccl_communicator::own(comm, who_.limit));
             handles_.push_back(comm);
         }
+    }
+
+    /// Through whoever has started the processes.
+    TRIREME_COLD void share_id(making& m) const {
+        struct {
+            int world, count;
+            ncclUniqueId id;
+        } shared{who_.world, who_.count, m.id};
+        who_.share(who_.with, &shared, sizeof shared);
+        m.id = shared.id;
+        if (shared.world != who_.world || shared.count != who_.count)
+            throw usage_error("process " + std::to_string(who_.index) + " has " + std::to_string(who_.world) +
+                              " devices over " + std::to_string(who_.count) + " processes, process 0 has " +
+                              std::to_string(shared.world) + " over " + std::to_string(shared.count) +
+                              ": start one program in all processes");
     }
 
     /// The communicators that there are, once nobody makes any more.
@@ -314,7 +331,7 @@ private:
     }
 
     TRIREME_COLD [[noreturn]] void nobody_came() const {
-        auto const file = who_.count == 1 ? std::string() : ", id file " + who_.file;
+        auto const file = who_.file.empty() ? std::string() : ", id file " + who_.file;
         throw deadline_error(first_, whom() + " did not meet the others in NCCL within the deadline of " +
                                          nccl_runtime::seconds_text(who_.limit) + " s (process " +
                                          std::to_string(who_.index) + " of " + std::to_string(who_.count) + file +

@@ -46,6 +46,9 @@ struct attendance {
     int world = 1;
     std::string file = {};
     std::chrono::duration<double> limit{30};
+    /// If there is one: shares what process 0 has, with no file. All processes call it together.
+    void (*share)(std::intptr_t with, void* data, std::size_t bytes) = nullptr;
+    std::intptr_t with = 0;
 };
 
 namespace detail {

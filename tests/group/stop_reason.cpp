@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/group/transport/stop_reason.hpp>
+
+#include <doctest/doctest.h>
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+using namespace trireme;
+
+namespace {
+
+template<class E>
+stop_reason of(E const& e) {
+    return stop_reason::of(3, std::make_exception_ptr(e));
+}
+
+} // namespace
+
+TEST_SUITE("group/stop_reason") {
+    TEST_CASE("an exception is the same one in another process") {
+        try {
+            of(deadline_error(5, "late")).raise();
+        } catch (deadline_error const& e) {
+            CHECK(e.device() == 5);
+            CHECK(std::string(e.what()) == "late");
+        }
+        try {
+            of(peer_lost_error(2, 7, "gone")).raise();
+        } catch (peer_lost_error const& e) {
+            CHECK(e.device() == 2);
+            CHECK(e.step() == 7);
+        }
+        CHECK_THROWS_AS(of(mismatch_error("two calls")).raise(), mismatch_error);
+        try {
+            of(std::runtime_error("broken")).raise();
+        } catch (device_error const& e) {
+            CHECK(e.device() == 3);
+            CHECK(std::string(e.what()) == "device 3: broken");
+        }
+        try { // of another rank, passed on: not wrapped twice
+            of(device_error(1, nullptr, "broken")).raise();
+        } catch (device_error const& e) {
+            CHECK(std::string(e.what()) == "device 1: broken");
+        }
+        CHECK_THROWS_AS(of(7).raise(), device_error);
+        CHECK_THROWS_AS(stop_reason().raise(), device_error);
+    }
+
+    TEST_CASE("a long text is cut, and memory that another process has spoilt is not overrun") {
+        auto r = of(std::runtime_error(std::string(5000, 'x')));
+        CHECK(r.text.get().size() == sizeof r.text.text - 1);
+        for (auto& c : r.text.text) c = 'y'; // no end
+        CHECK(r.text.get().size() == sizeof r.text.text - 1);
+    }
+}
