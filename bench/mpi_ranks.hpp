@@ -37,6 +37,7 @@ public:
         if (own != 0) sigwait(&call_, &signal);
         for (std::size_t r = 1; own == 0 && r < processes_.size(); ++r) kill(processes_[r], SIGUSR1);
         MPI_Bcast(&number, sizeof number, MPI_BYTE, 0, MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD); // before another signal: two at once would be one
         return number;
     }
 

@@ -42,7 +42,7 @@ private:
                                             "SLURM_PROCID",
                                             "SLURM_NTASKS",
                                             "SLURM_LOCALID",
-                                            "SLURM_NTASKS_PER_NODE",
+                                            "SLURM_TASKS_PER_NODE",
                                             "SLURM_STEP_ID",
                                             "SLURM_JOB_NAME"};
 };
@@ -88,7 +88,7 @@ TEST_SUITE("group/launch") {
             variables const v{{"SLURM_PROCID", "3"},
                               {"SLURM_NTASKS", "4"},
                               {"SLURM_LOCALID", "1"},
-                              {"SLURM_NTASKS_PER_NODE", "2(x2)"},
+                              {"SLURM_TASKS_PER_NODE", "2(x2)"},
                               {"SLURM_STEP_ID", "0"}};
             expect(launch::discover(), 3, 4, 1, 2, "srun of SLURM");
         }

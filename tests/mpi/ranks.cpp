@@ -51,7 +51,8 @@ namespace page {
 using net = small;
 // [transport]
 using over_threads = trainer<net, cross_entropy, sgd, on<mesh<host, dp<4>>>, reproducible<fixed_tree, 8>>;
-using over_processes = trainer<net, cross_entropy, sgd, on<mesh<host, dp<4>>>, reproducible<fixed_tree, 8>, transport<mpi>>;
+using over_processes =
+    trainer<net, cross_entropy, sgd, on<mesh<host, dp<4>>>, reproducible<fixed_tree, 8>, transport<mpi>>;
 // [/transport]
 static_assert(over_threads::plan(batch{64}).wire_bytes_per_step() ==
               over_processes::plan(batch{64}).wire_bytes_per_step());
@@ -121,6 +122,36 @@ void matrix(mpi_communicator& c) {
                                              std::to_string(t.miscounted) + " miscounted");
 }
 
+/// Nobody leaves before the last has come, by the clock of the machine.
+template<class S>
+void barrier_holds(mpi_communicator& c) {
+    for (int round = 0; round < 10; ++round) {
+        if (c.rank() == round % c.size()) std::this_thread::sleep_for(3ms);
+        std::int64_t const came = processes::shared_clock();
+        barrier<S>(c);
+        std::int64_t const left = processes::shared_clock();
+        std::int64_t last = 0;
+        MPI_Allreduce(&came, &last, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+        require(left >= last, std::string("somebody had not come to the barrier of ") + S::name);
+    }
+}
+
+/// What is begun can wait, but not for another.
+void begun(mpi_communicator& c) {
+    std::vector<double> x(1000, 1.0);
+    auto first = start_all_reduce<ring>(c, x);
+    try {
+        (void)start_all_reduce<direct>(c, x);
+        require(false, "two collectives at once");
+    } catch (usage_error const& e) {
+        require(std::strstr(e.what(), "in flight") != nullptr, e.what());
+    }
+    std::this_thread::sleep_for(500ms); // longer than the deadline, and nobody waits
+    while (!first.advance()) std::this_thread::yield();
+    first.wait();
+    require(x[999] == c.size(), "a sum that was begun");
+}
+
 void every_collective() {
     mpi_group g(job);
     if (g.rank() == 0) std::printf("%s\n", g.describe().c_str());
@@ -131,22 +162,21 @@ void every_collective() {
         matrix<double_binary_tree>(c);
         matrix<binomial_tree>(c);
         matrix<two_levels>(c);
-        for (int i = 0; i < 20; ++i) barrier<dissemination>(c);
+        barrier_holds<dissemination>(c);
+        barrier_holds<direct>(c);
+        barrier_holds<hierarchical<direct, direct>>(c);
         auto const native_sums = all_reduce_by<native, float, op::sum>(c);
         auto const native_most = all_reduce_by<native, std::int32_t, op::max>(c);
         require(native_sums.wrong + native_most.wrong == 0, "MPI's own all-reduce");
         std::vector<double> x(1000, 1.0 + c.rank());
         all_reduce<native>(c, x, op::avg{});
         require(x[999] == 1 + 0.5 * (c.size() - 1), "MPI's own average");
-        // begun, and carried on with between other work
-        auto begun = start_all_reduce<ring>(c, x);
-        while (!begun.advance()) std::this_thread::yield();
-        begun.wait();
-        require(x[5] == c.size() * (1 + 0.5 * (c.size() - 1)), "a sum that was begun");
         c.messages().most_bytes = 1000; // as if a count could tell no more
         matrix<ring>(c);
         matrix<direct>(c);
     });
+    mpi_group impatient(job, 0, 300ms);
+    impatient.run(begun);
 }
 
 void bits() {
@@ -186,6 +216,33 @@ void broken_oar() {
             all_reduce<ring>(c, x);
             std::this_thread::sleep_for(1ms);
         }
+    });
+}
+
+/// In the middle of a collective, where others wait for its numbers.
+void broken_sum() {
+    mpi_group g(job, 0, 20s);
+    g.run([](mpi_communicator& c) {
+        auto const a = c.allocate(100 * sizeof(float));
+        std::span const x(static_cast<float*>(a.data), 100);
+        for (int round = 0; round < 3; ++round)
+            run_schedule<float>(c, collective::all_reduce, ring::all_reduce(c.size()), x,
+                                [&](reduction_view<float> const& v) -> bytes_t {
+                                    if (c.rank() == 1 && round == 2) throw std::runtime_error("the oar is broken");
+                                    return v.elements * sizeof(float);
+                                });
+        barrier<direct>(c);
+    });
+}
+
+/// MPI's own all-reduce, to which rank 1 does not come in time.
+void late_for_native() {
+    mpi_group g(job, 0, 700ms);
+    g.run([](mpi_communicator& c) {
+        std::vector<float> x(10);
+        all_reduce<native>(c, x);
+        if (c.rank() == 1) std::this_thread::sleep_for(3s);
+        all_reduce<native>(c, x);
     });
 }
 
@@ -293,6 +350,10 @@ int run(std::string_view name, int argc, char** argv) {
         axes();
     else if (name == "share")
         shared_by_mpi();
+    else if (name == "sum")
+        broken_sum();
+    else if (name == "native")
+        late_for_native();
     else
         return 2;
     return 0;

@@ -188,10 +188,18 @@ TEST_SUITE("processes/group") {
             forked_ranks all(3, [&](int rank) {
                 if (rank == 2) std::this_thread::sleep_for(200ms);
                 processes::group g(place, rank % 2, 5s);
-                if (rank != 2) std::this_thread::sleep_for(500ms);
+                std::this_thread::sleep_for(500ms);
+                g.run([](comm& c) {
+                    std::vector<float> x(10, 1.0f);
+                    all_reduce<ring>(c, x);
+                    require(x[9] == 2, "wrong sum");
+                });
             });
             auto const& o = all.wait(10s);
+            CHECK(o[0].code == 0);
+            CHECK(o[1].code == 0);
             CHECK(o[2].code == 3);
+            CHECK(has(o[2].said, std::to_string(all.process(0)).c_str()));
             CHECK(has(o[2].said, "has been taken by process"));
         }
         {
@@ -228,6 +236,21 @@ TEST_SUITE("processes/group") {
             CAPTURE(o.said);
             CHECK(o.code == 0);
         }
+    }
+
+    TEST_CASE("logical shards in memory of the caller's own are carried whole") {
+        std::size_t const n = 300, shards = 8;
+        std::vector<double> want(n);
+        for (std::size_t i = 0; i < n; ++i) want[i] = static_cast<double>(shards * i);
+        in_processes(3, [&](comm& c) {
+            auto const blocks = fixed_tree::blocks(shards_of(c.rank(), 3, shards));
+            std::vector<double> x(n * blocks.depth());
+            for (std::size_t b = 0; b < blocks.depth(); ++b)
+                for (std::size_t i = 0; i < n; ++i) x[b * n + i] = static_cast<double>(blocks.block(b).size() * i);
+            run_schedule<double>(c, collective::all_reduce, direct::all_reduce(3), std::span(x).first(n),
+                                 add_in_fixed_tree(shards, n));
+            require(std::equal(want.begin(), want.end(), x.begin()), "wrong sum");
+        });
     }
 
     TEST_CASE("levels reach the strategies that take them") {

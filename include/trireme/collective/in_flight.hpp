@@ -249,7 +249,10 @@ namespace trireme::inline TRIREME_ISA {
 /// one's own (see schedule_run). Throws as all_reduce does.
 template<class T, collective_communicator C, class Reduce = detail::adder<op::sum>>
 void run_schedule(C& comm, collective what, schedule const& s, std::span<T> buffer, Reduce const& reduce = {}) {
-    auto const call = detail::call_of<T, op::sum>(what, s, buffer.size(), buffer, buffer);
+    auto call = detail::call_of<T, op::sum>(what, s, buffer.size(), buffer, buffer);
+    // a reduction may read further blocks behind the first
+    auto const behind = (detail::blocks_of(reduce, comm.rank(), comm.size()) - 1) * detail::between_blocks(reduce);
+    call.in_bytes = call.out_bytes = (behind + buffer.size()) * sizeof(T);
     run_of<T, C, Reduce>(comm, s, {buffer.size(), sizeof(T), s.chunks}, call, reduce).finish();
 }
 

@@ -75,11 +75,14 @@ public:
         if (s.ranks != comm.size()) detail::refuse_size(call.name, s, comm.size());
         memory_ = &comm.template kept<message_memory>();
         rounds_ = &memory_->rounds_of(s, comm.rank());
-        if (machine_ != nullptr) call_ = machine_->enter(call);
         comm_.messages().enter(call);
-        std::size_t staged = 0;
-        for (auto const& r : *rounds_) staged = std::max(staged, staged_before(r, nullptr));
-        staging_ = static_cast<T*>(memory_->staging(staged * sizeof(T)));
+        try {
+            if (machine_ != nullptr) call_ = machine_->enter(call);
+            take_memory();
+        } catch (...) {
+            comm_.withdraw();
+            throw;
+        }
     }
     message_run(message_run const&) = delete;
     message_run& operator=(message_run const&) = delete;
@@ -112,6 +115,13 @@ public:
     }
 
 private:
+    void take_memory() {
+        std::size_t staged = 0;
+        for (auto const& r : *rounds_) staged = std::max(staged, staged_before(r, nullptr));
+        staging_ = static_cast<T*>(memory_->staging(staged * sizeof(T)));
+        memory_->packed.clear();
+    }
+
     enum class half : std::uint8_t { reads, pushes };
     static constexpr int most = 1024; // ranks that can be read from, or written to, in one step
 
@@ -135,7 +145,10 @@ private:
         int const before = 2 * static_cast<int>(round_);
         auto const all = [&](std::vector<round_message> const& list, int round_message::*other, int after) {
             for (auto const& m : list)
-                if (is_near(m.*other) && !machine_->has_completed(comm_.place_of(m.*other), after, now())) return false;
+                if (is_near(m.*other) && !machine_->has_completed(comm_.place_of(m.*other), after, now())) {
+                    comm_.messages().awaits(m.*other);
+                    return false;
+                }
             return true;
         };
         if (half_ == half::reads)
@@ -150,19 +163,24 @@ private:
         if (begun_) return;
         begun_ = true;
         auto& way = comm_.messages();
+        way.awaits(-1);
         auto const far = [&](std::vector<round_message> const& list, int round_message::*other, auto&& begin) {
             for (auto const& m : list)
-                if (auto const piece = elements_of(cut_, m.first, m.count); !is_near(m.*other) && piece.size() != 0)
+                if (auto const piece = elements_of(cut_, m.first, m.count);
+                    !is_near(m.*other) && (piece.size() != 0 || m.count == 0))
                     begin(m, piece);
         };
         if (half_ == half::reads) {
             far(round().received, &round_message::from, [&](round_message const& m, range const& piece) {
-                if (m.added)
+                if (m.count == 0)
+                    way.receive(m.from, nullptr, 0);
+                else if (m.added)
                     way.receive(m.from, staged(m), piece.size() * blocks(m.from) * sizeof(T));
                 else
                     way.receive(m.from, output(call_, piece.begin), piece.size() * sizeof(T));
             });
             far(round().sent, &round_message::to, [&](round_message const& m, range const& piece) {
+                if (m.count == 0) return way.send(m.to, nullptr, 0);
                 auto const* const from = where(call_, elements_of(cut_, m.read, 1).begin, m.written);
                 if (m.added)
                     send_blocks(m.to, from, piece.size());
@@ -276,6 +294,7 @@ private:
     void count(std::vector<round_message> const& list, int round_message::*other, Blocks&& blocks) {
         traffic moved;
         for (std::size_t i = 0; i < list.size(); ++i) {
+            if (list[i].count == 0) continue;
             moved.messages += i == 0 || list[i - 1].*other != list[i].*other;
             moved.bytes += elements_of(cut_, list[i].first, list[i].count).size() * blocks(list[i]) * sizeof(T);
         }

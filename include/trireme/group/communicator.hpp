@@ -100,8 +100,9 @@ constexpr bool shares_memory(C const& c) noexcept {
 /// A communicator whose ranks send one another messages, and may also share memory, as the launch has it: if all do,
 /// `near` is the communicator that pulls; if those of one machine do, `machine` is theirs, and `place_of` a rank's
 /// number there, -1 for one elsewhere. `messages` are those of a collective: `enter`; `receive` and `send` begin,
-/// `settled` asks and `wait` waits for all that has begun, and for what a function says; `leave`, or `withdraw` after
-/// an error. `kept` is a place for what whoever runs collectives wants to keep with the communicator.
+/// `settled` asks /// and `wait` waits for all that has begun, and for what a function says, `awaits` naming the
+/// neighbour that it is about; `leave`, or `withdraw` after an error. `kept` is a place for what whoever runs
+/// collectives wants to keep with the communicator.
 template<class C>
 concept message_communicator = communicator<C> && pull_communicator<typename C::near_communicator> &&
     requires(C& c, collective_call const& call, operation const& o, std::size_t n, void* p, int i) {
@@ -113,6 +114,7 @@ concept message_communicator = communicator<C> && pull_communicator<typename C::
     c.messages().receive(i, p, n);
     { c.messages().settled(o) } -> std::same_as<bool>;
     c.messages().wait(o, [] { return true; });
+    c.messages().awaits(i);
     c.messages().leave();
     c.messages().withdraw();
     { c.template kept<int>() } -> std::same_as<int&>;

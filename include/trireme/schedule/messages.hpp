@@ -36,8 +36,8 @@ namespace trireme {
 struct round_message {
     int from = 0;
     int to = 0;
-    int first = 0; ///< place of the buffer (schedule::place)
-    int count = 1;
+    int first = 0;        ///< place of the buffer (schedule::place)
+    int count = 1;        ///< 0: nothing but a sign that `from` has come as far
     int read = 0;         ///< the first place that is read: `first`, but in an all_to_all
     bool written = false; ///< `from` has it in its output; else in its input
     bool added = false;   ///< to be added by the sum of the same rank and places; else it is what `to` has from now on
@@ -68,6 +68,7 @@ struct message_schedule {
 
 /// The elements of `count` places.
 constexpr range elements_of(buffer_cut const& cut, int first, int count) noexcept {
+    if (count == 0) return {};
     return {cut.at(first).begin, cut.at(first + count - 1).end};
 }
 
@@ -102,7 +103,8 @@ inline staged_sum staged_at(message_round const& round, int rank, int first, buf
     return at;
 }
 
-/// The messages of a proved schedule.
+/// The messages of a proved schedule. Where data moves, waits need none of their own: what is read has come after them.
+/// A schedule that moves nothing, a barrier, is messages without contents.
 inline message_schedule messages_of(schedule const& s) {
     message_schedule all{s.ranks, s.chunks};
     // where a rank has written, or has been written to: there its output counts, elsewhere its input
@@ -111,7 +113,8 @@ inline message_schedule messages_of(schedule const& s) {
         return written[static_cast<std::size_t>(rank) * static_cast<std::size_t>(s.chunks) +
                        static_cast<std::size_t>(place)];
     };
-    auto const steps = steps_in_rounds(s);
+    auto const moving = steps_in_rounds(s);
+    auto const steps = moving.empty() ? steps_in_rounds(s, true) : moving;
     auto const sorted = [](std::vector<round_message>& list) {
         std::sort(list.begin(), list.end(), [](round_message const& a, round_message const& b) {
             return std::tie(a.from, a.to, a.first) < std::tie(b.from, b.to, b.first);
@@ -125,6 +128,10 @@ inline message_schedule messages_of(schedule const& s) {
             auto const& step = steps[i].step;
             bool const adds = step.kind == step_kind::reduce;
             auto const source = [&](int k) { return step.sources.at(k, s.ranks); };
+            if (!reads(step.kind)) {
+                for (int k = 0; k < step.sources.count; ++k) round.reads.push_back({source(k), rank, 0, 0});
+                continue;
+            }
             auto const read_of = [&](int place) { return step.source_chunk >= 0 ? s.place(step.source_chunk) : place; };
             std::vector<int> places;
             for (int j = 0; j < step.chunk.count; ++j) places.push_back(s.place(step.chunk.at(j, s.chunks)));
@@ -188,7 +195,7 @@ inline traffic traffic_of(message_schedule const& all, int rank, buffer_cut cons
     auto const count = [&](std::vector<round_message> const& list, int round_message::*mine) {
         for (std::size_t i = 0; i < list.size(); ++i) {
             auto const& m = list[i];
-            if (m.*mine != rank) continue;
+            if (m.*mine != rank || m.count == 0) continue;
             sum.messages += i == 0 || list[i - 1].from != m.from || list[i - 1].to != m.to;
             sum.bytes += elements_of(cut, m.first, m.count).size() * cut.element_bytes;
         }

@@ -23,10 +23,11 @@ struct round_step {
 };
 
 /// All steps of a schedule that move data, round by round, and within a round by rank; a rank has at most one in each.
-inline std::vector<round_step> steps_in_rounds(schedule const& s) {
+/// `with_waits`: those that only wait, too.
+inline std::vector<round_step> steps_in_rounds(schedule const& s, bool with_waits = false) {
     std::vector<round_step> all;
     detail::play<int>(s, [&](int rank, int index, collective_step const& step, int ready) {
-        if (!reads(step.kind)) return ready;
+        if (!reads(step.kind) && !(with_waits && step.kind == step_kind::wait)) return ready;
         all.push_back({ready, rank, index, step});
         return ready + 1;
     });

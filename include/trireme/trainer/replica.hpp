@@ -178,7 +178,7 @@ private:
     }
 
     /// The weights to compute with.
-    T* weights_of(Communicator const& comm) const noexcept {
+    T* weights_of(Communicator const& comm) const {
         if constexpr (shared_memory_communicator<Communicator>)
             if (layout_.shared_weights) return comm.template shared<T>(parameters_, 0);
         return static_cast<T*>(parameters_.data);

@@ -173,7 +173,7 @@ public:
     /// there is nothing of it to be read. Throws if it is another, or if the group has been stopped.
     collective_call const& call_of(int source) {
         // in this order after `resume`: who stops the group and then finds that nothing moves may free its buffers
-        if (state_->stopped().load(std::memory_order_seq_cst)) state_->throw_stopped();
+        if (state_->stopped().load(std::memory_order_seq_cst)) end_here();
         if (!compare(source)) disagree(source);
         return state_->buffers_of(source);
     }
@@ -201,7 +201,7 @@ public:
     /// The same as a question. Throws what a wait would throw; the deadline runs from the first answer that is no.
     bool has_completed(int source, int after, operation const& what) {
         auto& theirs = state_->slot(source).steps;
-        if (state_->stopped().load(std::memory_order_relaxed)) state_->throw_stopped();
+        if (state_->stopped().load(std::memory_order_relaxed)) end_here();
         bool done = theirs.reached(base_ + 1);
         if (done) {
             compare(source);
@@ -232,7 +232,8 @@ public:
     TRIREME_COLD void withdraw() noexcept {
         inside_ = false;
         pause();
-        if (!state_->stopped().load()) state_->stop(rank_, nullptr); // the exception follows
+        // an exception that has not been caught yet is not known here, and follows
+        if (!state_->stopped().load()) state_->stop(rank_, std::current_exception());
         auto const limit = deadline::in(state_->wait_limit);
         for (int r = 0; r < size(); ++r)
             while (r != rank_ && state_->slot(r).moving.load(std::memory_order_seq_cst) && !limit.passed() &&
@@ -273,6 +274,13 @@ protected:
 
 private:
     static constexpr std::chrono::milliseconds look_interval{100};
+
+    /// Throws why the group has been stopped. Its first reason may still be on its way from a rank that waits until
+    /// nobody uses its buffers any more, and so it has to be said first that this one does not.
+    [[noreturn]] TRIREME_COLD void end_here() {
+        pause();
+        state_->throw_stopped();
+    }
 
     /// Says for whom this rank waits, for those who wait for it.
     void waits(int source, std::uint32_t target) noexcept {
@@ -319,7 +327,7 @@ private:
             " called " + call.read().text() + (number == calls_ ? "" : " as its number " + std::to_string(number)) +
             "; all must make the same calls in the same order");
         state_->stop(rank_, std::make_exception_ptr(error));
-        state_->throw_stopped();
+        end_here();
     }
 
     template<class Progress>
@@ -331,7 +339,7 @@ private:
             });
         if (outcome == wait_outcome::late) throw_late(source, what);
         own().waits_for.store(-1, std::memory_order_release);
-        if (outcome == wait_outcome::stopped) state_->throw_stopped();
+        if (outcome == wait_outcome::stopped) end_here();
     }
 
     /// Ends a wait that took too long, while this rank is still part of the chain of waits.

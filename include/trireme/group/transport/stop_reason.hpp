@@ -81,4 +81,30 @@ struct stop_reason {
     }
 };
 
+/// Runs `f()` on `rank`. What it throws is handed to `stop` for the other ranks, and thrown on: what they know already
+/// as it is, anything else as a device_error of this rank.
+template<class F, class Stop>
+void run_or_stop(int rank, F&& f, Stop&& stop) {
+    auto const known = [&] {
+        stop(stop_reason::of(rank, std::current_exception()));
+        throw; // NOLINT: of the handler that has called this
+    };
+    try {
+        f();
+    } catch (deadline_error const&) {
+        known();
+    } catch (peer_lost_error const&) {
+        known();
+    } catch (mismatch_error const&) {
+        known();
+    } catch (device_error const&) { // of another rank
+        known();
+    } catch (std::exception const& e) {
+        stop(stop_reason::of(rank, std::current_exception()));
+        throw device_error(rank, std::current_exception(), e.what());
+    } catch (...) {
+        known();
+    }
+}
+
 } // namespace trireme

@@ -101,11 +101,11 @@ public:
         messages_.withdraw();
     }
     TRIREME_COLD void abandon(operation const& what) noexcept {
-        if (near_ != nullptr) return near_->abandon(what);
-        if (machine_ != nullptr) machine_->withdraw();
+        if (near_ != nullptr && !messages_.inside()) return near_->abandon(what);
         messages_.stop(stop_reason::made(stop_reason::kind::failed, rank(), 0,
                                          std::string(what.name) + " (" + what.strategy +
                                              ") was begun and dropped: keep what start returns, and wait for it"));
+        if (machine_ != nullptr) machine_->withdraw();
         messages_.withdraw();
     }
 

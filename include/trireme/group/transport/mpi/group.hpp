@@ -28,6 +28,8 @@
 #include <string_view>
 #include <vector>
 
+#include <unistd.h>
+
 #include <sched.h>
 
 namespace trireme {
@@ -58,18 +60,15 @@ public:
     /// All processes of `job.comm` call it together. `devices`: how many there have to be, 0 for any number;
     /// `agreed`: what all must have in common, in words. Throws launch_error, deadline_error, mpi_error.
     explicit mpi_group(mpi_job const& job = {}, int devices = 0,
-                       std::chrono::duration<double> limit = std::chrono::seconds(30), std::string_view agreed = {})
+                       std::chrono::duration<double> limit = std::chrono::seconds(30), std::string_view agreed = {}) try
         : session_(mpi_runtime::session::begin(limit)), limit_(limit), messages_(job.comm, limit) {
         try {
-            compare_agreed(agreed);
+            compare_agreed(job, agreed);
             check_size(devices);
             find_machines(job);
             meet(job);
-        } catch (launch_error const&) {
-            session_.failed(exit_code::launch);
-            throw;
         } catch (...) {
-            session_.failed(exit_code::failure);
+            give_up(); // others may not come to free what has been made
             throw;
         }
         messages_.look_around = [this] {
@@ -78,11 +77,17 @@ public:
         messages_.on_stop = [this](stop_reason const& why) {
             if (node_ != nullptr) node_->stop(why);
         };
+    } catch (launch_error const&) {
+        mpi_runtime::session::begin(limit).failed(exit_code::launch);
+    } catch (...) {
+        mpi_runtime::session::begin(limit).failed(exit_code::failure);
     }
     mpi_group(mpi_group const&) = delete;
     mpi_group& operator=(mpi_group const&) = delete;
     ~mpi_group() {
+        if (stopped()) give_up();
         if (std::uncaught_exceptions() == exceptions_ || stopped()) return;
+        give_up();
         stop_all(stop_reason::made(stop_reason::kind::failed, rank(), 0,
                                    "an exception outside of its group took it away: see its own message"));
         session_.failed(exit_code::failure);
@@ -94,8 +99,8 @@ public:
     communicator const& own() const noexcept { return *communicator_; }
     std::chrono::duration<double> wait_limit() const noexcept { return limit_; }
 
-    /// Which ranks are near one another: so many to a socket, sockets to a machine, machines; {n, 1} where all are alike;
-    /// none if machines hold different numbers of them, or numbers that do not follow one another.
+    /// Which ranks are near one another: so many to a socket, sockets to a machine, machines; {n, 1} where all are
+    /// alike; none if machines hold different numbers of them, or numbers that do not follow one another.
     levels const& near() const noexcept { return levels_; }
     int machines() const noexcept { return machines_; }
     bool shares_memory() const noexcept { return communicator_->shares_memory(); }
@@ -119,24 +124,18 @@ public:
     void run(F&& f) {
         if (failed_)
             throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
-        try {
-            communicator_->check_stopped(); // by another rank, in the meantime
-            f(*communicator_);
-            communicator_->check_stopped(); // by `f`, in a way that it has not thrown
-        } catch (deadline_error const&) {
-            fail();
-        } catch (peer_lost_error const&) {
-            fail();
-        } catch (mismatch_error const&) {
-            fail();
-        } catch (device_error const&) {
-            fail();
-        } catch (std::exception const& e) {
-            failed_ = true;
-            stop_all(stop_reason::of(rank(), std::current_exception()));
-            session_.failed(exit_code::failure);
-            throw device_error(rank(), std::current_exception(), e.what());
-        }
+        run_or_stop(
+            rank(),
+            [&] {
+                communicator_->check_stopped(); // by another rank, in the meantime
+                f(*communicator_);
+                communicator_->check_stopped(); // by `f`, in a way that it has not thrown
+            },
+            [&](stop_reason const& why) {
+                failed_ = true;
+                stop_all(why);
+                session_.failed(exit_code::failure);
+            });
     }
 
     /// The ranks that give the same colour, in the order of their keys; nothing for a colour below 0. All ranks call it
@@ -168,11 +167,9 @@ public:
     }
 
 private:
-    [[noreturn]] TRIREME_COLD void fail() {
-        failed_ = true;
-        stop_all(stop_reason::of(rank(), std::current_exception()));
-        session_.failed(exit_code::failure);
-        throw;
+    void give_up() noexcept {
+        messages_.give_up();
+        node_comm_.give_up();
     }
 
     TRIREME_COLD void stop_all(stop_reason const& why) noexcept {
@@ -188,11 +185,17 @@ private:
         mpi_runtime::check(call(), name, rank(), "a group begins");
     }
 
-    TRIREME_COLD void compare_agreed(std::string_view agreed) {
+    TRIREME_COLD void compare_agreed(mpi_job const& job, std::string_view agreed) {
+        messages_.generation =
+            static_cast<std::uint64_t>(processes::shared_clock()) * 4194304 + static_cast<std::uint64_t>(getpid());
+        together("MPI_Bcast", [&] { return MPI_Bcast(&messages_.generation, 1, MPI_UINT64_T, 0, messages_.comm()); });
         constexpr int most = 400;
         std::vector<char> all(static_cast<std::size_t>(size()) * most);
         bounded_text<most> mine;
-        mine.set(agreed);
+        char const* const names[] = {"automatic", "off", "required"};
+        mine.set(std::string(agreed) + (agreed.empty() ? "" : ", ") + "windows " +
+                 names[static_cast<int>(job.windows)] + ", " +
+                 (job.ranks_per_machine == 0 ? "all" : std::to_string(job.ranks_per_machine)) + " ranks to a machine");
         together("MPI_Allgather", [&] {
             return MPI_Allgather(mine.text, most, MPI_CHAR, all.data(), most, MPI_CHAR, messages_.comm());
         });
@@ -284,8 +287,9 @@ private:
         if (!in_runs(per_machine, [](auto const& a) { return a[0]; })) return;
         int per_socket = 1;
         while (per_socket < per_machine && all[static_cast<std::size_t>(per_socket)] == all[0]) ++per_socket;
-        bool const sockets = mine[1] >= 0 && per_socket > 1 && per_socket < per_machine &&
-                             per_machine % per_socket == 0 && in_runs(per_socket, [](auto const& a) { return a; });
+        bool const bound = std::all_of(all.begin(), all.end(), [](auto const& a) { return a[1] >= 0; });
+        bool const sockets = bound && per_socket > 1 && per_socket < per_machine && per_machine % per_socket == 0 &&
+                             in_runs(per_socket, [](auto const& a) { return a; });
         if (sockets && machines_ > 1)
             levels_ = levels(per_socket, per_machine / per_socket, machines_);
         else if (sockets)
@@ -324,12 +328,15 @@ private:
         together("MPI_Allreduce", [&] { return MPI_Allreduce(&reached, &all, 1, MPI_INT, MPI_MIN, node); });
         if (all == 1) {
             auto const near = here == size() ? levels_ : levels();
-            node_ = std::make_unique<processes::group>(*where, place, limit_, near, std::string_view(), rank());
+            // who waits for another machine is late first, and knows for whom
+            auto const patient = here == size() ? limit_ : limit_ + std::chrono::seconds(1);
+            node_ = std::make_unique<processes::group>(*where, place, patient, near, std::string_view(), rank());
             messages_.waiting = node_->waiting();
         }
-        bool const shares = all == 1 && job.windows != mpi_windows::off;
+        bool const alone = here == 1 && size() > 1; // on its machine: its memory is read by nobody
+        bool const shares = all == 1 && job.windows != mpi_windows::off && !alone;
         if (job.windows == mpi_windows::off) why_messages_ = "windows are off";
-        int const refused = job.windows == mpi_windows::required && !shares ? 1 : 0;
+        int const refused = job.windows == mpi_windows::required && !shares && !alone ? 1 : 0;
         int somewhere = 0;
         together("MPI_Allreduce",
                  [&] { return MPI_Allreduce(&refused, &somewhere, 1, MPI_INT, MPI_MAX, messages_.comm()); });

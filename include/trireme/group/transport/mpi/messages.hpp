@@ -4,6 +4,7 @@
 
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
+#include <trireme/core/left_behind.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/progress.hpp>
 #include <trireme/group/communicator.hpp>
@@ -19,6 +20,8 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,8 +31,8 @@
 
 namespace trireme {
 
-/// A communicator of MPI that is freed when this object goes. After MPI has been finalised, or while an error passes,
-/// it is left: to free it is a call that all ranks make together.
+/// A communicator of MPI that is freed when this object goes, which is a call that all ranks make together. After MPI
+/// has been finalised, or if it has been given up, it is left.
 class mpi_handle {
 public:
     mpi_handle() = default;
@@ -40,21 +43,26 @@ public:
         int rank = 0;
         MPI_Comm_rank(of, &rank);
         mpi_runtime::watchdog::guard const guard(limit, "MPI_Comm_idup");
-        MPI_Comm made = MPI_COMM_NULL;
-        MPI_Request request = MPI_REQUEST_NULL;
-        mpi_runtime::check(MPI_Comm_idup(of, &made, &request), "MPI_Comm_idup", rank, "a group begins");
+        struct making {
+            MPI_Comm made = MPI_COMM_NULL;
+            MPI_Request request = MPI_REQUEST_NULL;
+        };
+        auto m = std::make_unique<making>();
+        mpi_runtime::check(MPI_Comm_idup(of, &m->made, &m->request), "MPI_Comm_idup", rank, "a group begins");
         auto const end = deadline::in(limit);
         for (int over = 0; over == 0;) {
-            mpi_runtime::check(MPI_Test(&request, &over, MPI_STATUS_IGNORE), "MPI_Test", rank, "a group begins");
-            if (over == 0 && end.passed())
+            mpi_runtime::check(MPI_Test(&m->request, &over, MPI_STATUS_IGNORE), "MPI_Test", rank, "a group begins");
+            if (over == 0 && end.passed()) {
+                leave_behind(std::move(m)); // MPI may still write there
                 throw deadline_error(rank, "rank " + std::to_string(rank) +
                                                " waited in MPI_Comm_idup for the others, longer than the deadline: all "
                                                "ranks have to begin the group together");
+            }
             if (over == 0) std::this_thread::yield();
         }
-        mpi_runtime::check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", rank,
+        mpi_runtime::check(MPI_Comm_set_errhandler(m->made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", rank,
                            "a group begins");
-        return mpi_handle(made);
+        return mpi_handle(m->made);
     }
 
     mpi_handle(mpi_handle&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
@@ -65,7 +73,9 @@ public:
     ~mpi_handle() {
         int over = 0;
         MPI_Finalized(&over);
-        if (comm_ != MPI_COMM_NULL && comm_ != MPI_COMM_WORLD && over == 0 && !given_up_) MPI_Comm_free(&comm_);
+        if (comm_ == MPI_COMM_NULL || comm_ == MPI_COMM_WORLD || over != 0 || given_up_) return;
+        mpi_runtime::watchdog::guard const guard(std::chrono::seconds(30), "MPI_Comm_free");
+        MPI_Comm_free(&comm_);
     }
 
     MPI_Comm get() const noexcept { return comm_; }
@@ -93,6 +103,7 @@ MPI_Datatype mpi_dtype() noexcept {
 /// Calls `f(offset, count)` for pieces of `total` that a count of MPI, an int, can tell. `most` is for tests.
 template<class F>
 void in_pieces(std::size_t total, F&& f, std::size_t most = std::size_t{1} << 30) {
+    if (total == 0) return f(std::size_t{0}, 0);
     for (std::size_t at = 0; at < total; at += most) f(at, static_cast<int>(std::min(most, total - at)));
 }
 
@@ -109,6 +120,7 @@ public:
         MPI_Comm_rank(of, &rank_);
         MPI_Comm_size(of, &size_);
         heard_.resize(static_cast<std::size_t>(size_));
+        telling_.assign(static_cast<std::size_t>(size_), MPI_REQUEST_NULL);
         int* most_tag = nullptr;
         int found = 0;
         MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most_tag), &found);
@@ -122,19 +134,30 @@ public:
         int over = 0;
         MPI_Finalized(&over);
         if (over != 0) return;
-        if (stopped_) {
-            data_.give_up();
-            control_.give_up();
-        }
-        if (listening_ != MPI_REQUEST_NULL) {
+        mpi_runtime::watchdog::guard const guard(std::chrono::seconds(30), "MPI_Wait");
+        if (listening_ != MPI_REQUEST_NULL) { // cancelling ends a receive without any other rank
             MPI_Cancel(&listening_);
-            MPI_Request_free(&listening_);
+            MPI_Wait(&listening_, MPI_STATUS_IGNORE);
         }
+        int told = 0;
+        MPI_Testall(size_, telling_.data(), &told, MPI_STATUSES_IGNORE);
+        if (told == 0) leave_behind(std::move(outgoing_)); // nobody has taken them yet
     }
+
+    /// Leaves its communicators to the end of the process, for not all ranks may come to free them.
+    void give_up() noexcept {
+        data_.give_up();
+        control_.give_up();
+    }
+
+    /// A number that all ranks of this group have in common, and those of another have not: notices of a group that is
+    /// no more are known by it.
+    std::uint64_t generation = 0;
 
     int rank() const noexcept { return rank_; }
     int size() const noexcept { return size_; }
     bool stopped() const noexcept { return stopped_; }
+    bool inside() const noexcept { return inside_; } ///< a collective that goes by messages
     std::chrono::duration<double> wait_limit() const noexcept { return limit_; }
     MPI_Comm comm() const noexcept { return data_.get(); }
 
@@ -154,22 +177,25 @@ public:
         if (inside_)
             throw usage_error("rank " + std::to_string(rank_) + " called " + call.name + " while its " + name_ +
                               " was in flight: wait for that first");
+        check_withdrawn();
         if (stopped_) reason_.raise();
         inside_ = true;
         name_ = call.name;
         mine_ = call_words(call);
         ++number_;
         tag_ = tag_of(mine_, number_);
-        begin_wait();
+        neighbour_ = -1;
+        asking_ = false;
     }
     void leave() noexcept { inside_ = false; }
 
+    /// Without contents if there are 0 bytes.
     void send(int to, void const* data, std::size_t bytes) {
         in_pieces(
             bytes,
             [&](std::size_t at, int count) {
-                mpi_runtime::check(MPI_Isend(static_cast<std::byte const*>(data) + at, count, MPI_BYTE, to, tag_,
-                                             data_.get(), &requests_.emplace_back(MPI_REQUEST_NULL)),
+                auto* const from = count == 0 ? nullptr : static_cast<std::byte const*>(data) + at;
+                mpi_runtime::check(MPI_Isend(from, count, MPI_BYTE, to, tag_, data_.get(), begin({to, false})),
                                    "MPI_Isend", rank_, name_);
             },
             most_bytes);
@@ -178,13 +204,15 @@ public:
         in_pieces(
             bytes,
             [&](std::size_t at, int count) {
-                mpi_runtime::check(MPI_Irecv(static_cast<std::byte*>(data) + at, count, MPI_BYTE, from, tag_,
-                                             data_.get(), &requests_.emplace_back(MPI_REQUEST_NULL)),
+                auto* const to = count == 0 ? nullptr : static_cast<std::byte*>(data) + at;
+                mpi_runtime::check(MPI_Irecv(to, count, MPI_BYTE, from, tag_, data_.get(), begin({from, true})),
                                    "MPI_Irecv", rank_, name_);
             },
             most_bytes);
-        awaited_ = from;
     }
+
+    /// The neighbour that this rank waits for beside its messages, -1 for none: for those who look for whom to blame.
+    void awaits(int neighbour) noexcept { neighbour_ = neighbour; }
 
     /// MPI's own all-reduce, in place, by the operation of that name. Throws usage_error for numbers that MPI does not
     /// know.
@@ -195,9 +223,9 @@ public:
                               "other numbers");
         auto const op = name == "max" ? MPI_MAX : name == "min" ? MPI_MIN : MPI_SUM;
         in_pieces(elements, [&](std::size_t at, int count) {
-            mpi_runtime::check(MPI_Iallreduce(MPI_IN_PLACE, data + at, count, mpi_dtype<T>(), op, data_.get(),
-                                              &requests_.emplace_back(MPI_REQUEST_NULL)),
-                               "MPI_Iallreduce", rank_, name_);
+            mpi_runtime::check(
+                MPI_Iallreduce(MPI_IN_PLACE, data + at, count, mpi_dtype<T>(), op, data_.get(), begin({-1, false})),
+                "MPI_Iallreduce", rank_, name_);
         });
     }
 
@@ -210,9 +238,11 @@ public:
         if (status != MPI_SUCCESS) fail(status, what);
         if (over != 0) {
             requests_.clear();
-            turn_ = 0;
+            pending_.clear();
+            asking_ = false;
             return true;
         }
+        if (!asking_) begin_wait(); // the deadline runs from the first answer that is no
         if (++turn_ % 256 == 0) look(what);
         return false;
     }
@@ -222,7 +252,7 @@ public:
     void wait(operation const& what, Ready&& ready) {
         if (requests_.empty() && ready()) return;
         begin_wait();
-        mpi_runtime::watchdog::guard const guard(limit_, name_);
+        mpi_runtime::watchdog::guard const guard(limit_ + std::chrono::seconds(2), name_);
         bool over = false; // what was begun
         for (int turn = 0; !((over = over || settled(what)) && ready()); ++turn) {
             if (turn < waiting.spins) continue;
@@ -236,17 +266,19 @@ public:
     }
 
     /// Gives up what was begun, so that its buffers are free; what does not end by itself is waited for no longer than
-    /// half a second.
+    /// half a second. The group is of no use after that.
     TRIREME_COLD void withdraw() noexcept {
         inside_ = false;
+        withdrawn_ = true;
         auto const end = deadline::in(std::chrono::milliseconds(500));
-        for (auto& r : requests_)
-            if (r != MPI_REQUEST_NULL) MPI_Cancel(&r); // of what is received; MPI may refuse for what is sent
+        for (std::size_t i = 0; i < requests_.size(); ++i) // what is sent, and collectives, cannot be
+            if (pending_[i].received && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
         for (int over = 0; over == 0 && !end.passed();)
             if (MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &over, MPI_STATUSES_IGNORE) !=
                 MPI_SUCCESS)
                 break;
         requests_.clear();
+        pending_.clear();
     }
 
     // ---- how a group ends ----
@@ -261,24 +293,26 @@ public:
                 on_stop(why);
             } catch (...) {}
         }
-        static notice n; // outlives messages that nobody takes
-        n = status_now();
-        n.stops = 1;
-        n.why = why;
-        std::vector<MPI_Request> told;
-        for (int r = 0; r < size_; ++r)
-            if (r != rank_)
-                MPI_Isend(&n, sizeof n, MPI_BYTE, r, 0, control_.get(), &told.emplace_back(MPI_REQUEST_NULL));
-        auto const end = deadline::in(std::chrono::milliseconds(500));
-        for (int over = 0; over == 0 && !end.passed();)
-            if (MPI_Testall(static_cast<int>(told.size()), told.data(), &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
-                break;
+        try {
+            auto& n = *new notice(status_now()); // stays, for messages that nobody takes
+            n.stops = 1;
+            n.why = why;
+            std::vector<MPI_Request> told;
+            for (int r = 0; r < size_; ++r)
+                if (r != rank_)
+                    MPI_Isend(&n, sizeof n, MPI_BYTE, r, 0, control_.get(), &told.emplace_back(MPI_REQUEST_NULL));
+            auto const end = deadline::in(std::chrono::milliseconds(500));
+            for (int over = 0; over == 0 && !end.passed();)
+                if (MPI_Testall(static_cast<int>(told.size()), told.data(), &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+                    break;
+        } catch (std::bad_alloc const&) {} // their deadlines tell them
     }
     stop_reason const& reason() const noexcept { return reason_; }
 
     /// Throws if another rank has stopped the group; a look that costs little.
     void check_stopped() {
         if (stopped_) reason_.raise();
+        check_withdrawn();
         auto const now = deadline::clock::now();
         if (now < next_look_) return;
         next_look_ = now + std::chrono::milliseconds(20);
@@ -296,16 +330,44 @@ private:
         std::uint32_t number = 0;
         int stops = 0;
         std::uint64_t step = 0;
+        std::uint64_t generation = 0; ///< of the group
         call_words words;
         stop_reason why;
     };
+    struct pending {
+        int peer; ///< -1: all ranks
+        bool received;
+    };
     static_assert(std::is_trivially_copyable_v<notice>);
+
+    MPI_Request* begin(pending p) {
+        pending_.push_back(p);
+        return &requests_.emplace_back(MPI_REQUEST_NULL);
+    }
+
+    void check_withdrawn() const {
+        if (withdrawn_ && !stopped_)
+            throw usage_error("a collective of this group was given up after an exception: make a new group");
+    }
+
+    /// The rank that this one waits for: of the messages that are not over those that it receives first; -1 for none.
+    int awaited() const noexcept {
+        for (bool const received : {true, false})
+            for (std::size_t i = 0; i < requests_.size(); ++i) {
+                int over = 0;
+                if (pending_[i].received == received && pending_[i].peer >= 0 &&
+                    MPI_Request_get_status(requests_[i], &over, MPI_STATUS_IGNORE) == MPI_SUCCESS && over == 0)
+                    return pending_[i].peer;
+            }
+        return neighbour_;
+    }
 
     notice status_now() const noexcept {
         notice n;
         n.rank = rank_;
         n.number = number_;
-        n.awaited = awaited_;
+        n.awaited = awaited();
+        n.generation = generation;
         n.step = step_;
         n.words = mine_;
         return n;
@@ -322,8 +384,9 @@ private:
 
     void begin_wait() noexcept {
         wait_until_ = deadline::in(limit_);
-        tell_at_ = deadline::clock::now() + std::chrono::milliseconds(100);
+        tell_at_ = look_around_at_ = deadline::clock::now() + std::chrono::milliseconds(100);
         turn_ = 0;
+        asking_ = true;
     }
 
     void listen() {
@@ -341,6 +404,7 @@ private:
             if (come == 0) return;
             auto const n = incoming_;
             listen();
+            if (n.generation != generation) continue; // of a group before this one
             if (n.rank >= 0 && n.rank < size_) heard_[static_cast<std::size_t>(n.rank)] = n;
             if (n.stops != 0 && !stopped_) {
                 stopped_ = true;
@@ -359,24 +423,26 @@ private:
         hear();
         for (auto const& h : heard_)
             if (inside_ && h.number == number_ && !(h.words == mine_)) disagree(h);
-        if (now < tell_at_) return;
-        if (look_around) look_around();
-        tell_at_ = now + std::chrono::milliseconds(500);
-        tell(status_now());
+        if (now >= look_around_at_ && look_around) {
+            look_around_at_ = now + std::chrono::milliseconds(100);
+            look_around();
+        }
         if (wait_until_.passed()) late(what);
+        if (now < tell_at_) return;
+        tell_at_ = now + std::chrono::milliseconds(300);
+        tell(status_now());
     }
 
     /// To all other ranks, without waiting. What a rank has not taken of an earlier round is not told again.
     void tell(notice const& n) {
-        if (telling_.empty()) telling_.assign(static_cast<std::size_t>(size_), MPI_REQUEST_NULL);
         int over = 0;
         mpi_runtime::check(MPI_Testall(size_, telling_.data(), &over, MPI_STATUSES_IGNORE), "MPI_Testall", rank_,
                            "notices to other ranks");
         if (over == 0) return;
-        outgoing_ = n;
+        *outgoing_ = n;
         for (int r = 0; r < size_; ++r)
             if (r != rank_)
-                mpi_runtime::check(MPI_Isend(&outgoing_, sizeof outgoing_, MPI_BYTE, r, 0, control_.get(),
+                mpi_runtime::check(MPI_Isend(outgoing_.get(), sizeof(notice), MPI_BYTE, r, 0, control_.get(),
                                              &telling_[static_cast<std::size_t>(r)]),
                                    "MPI_Isend", rank_, "notices to other ranks");
     }
@@ -392,7 +458,7 @@ private:
 
     /// Who is to blame: follow the waits that the ranks have told of to one that has not come as far.
     [[noreturn]] TRIREME_COLD void late(operation const& what) {
-        int guilty = awaited_ < 0 ? rank_ : awaited_;
+        int guilty = awaited() < 0 ? rank_ : awaited();
         for (int hops = 0; hops < size_; ++hops) {
             auto const& h = heard_[static_cast<std::size_t>(guilty)];
             if (h.number != number_ || h.awaited < 0 || h.awaited == rank_) break;
@@ -436,12 +502,16 @@ private:
     char const* name_ = "";
     call_words mine_;
     bool inside_ = false;
-    int awaited_ = -1;
+    bool withdrawn_ = false;
+    bool asking_ = false; ///< since an answer that was no
+    int neighbour_ = -1;
     std::vector<MPI_Request> requests_;
+    std::vector<pending> pending_; ///< what each of them is
     std::uint64_t turn_ = 0;
     deadline wait_until_ = deadline::in(std::chrono::seconds(0));
-    deadline::clock::time_point tell_at_ = {}, next_look_ = {};
-    notice incoming_, outgoing_;
+    deadline::clock::time_point tell_at_ = {}, look_around_at_ = {}, next_look_ = {};
+    notice incoming_;
+    std::unique_ptr<notice> outgoing_ = std::make_unique<notice>();
     MPI_Request listening_ = MPI_REQUEST_NULL;
     std::vector<MPI_Request> telling_;
     std::vector<notice> heard_; ///< the last of each rank

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/exit_code.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/device/host/helper_thread.hpp>
 #include <trireme/group/transport/mpi/errors.hpp>
 
 #include <atomic>
@@ -20,14 +22,6 @@
 #include <unistd.h>
 
 namespace trireme {
-
-/// With which exit code the library ends a process; programs use the same for what they catch.
-namespace exit_code {
-inline constexpr int usage = 2;   ///< a flag, an option, data: usage_error, data_error
-inline constexpr int failure = 3; ///< a rank failed, died, or was late, on this rank or another
-inline constexpr int launch = 4;  ///< launch_error: as many processes as the mesh has devices, all of one program
-inline constexpr int stuck = 5;   ///< the watchdog: a call of MPI did not return
-} // namespace exit_code
 
 namespace mpi_runtime {
 
@@ -71,7 +65,10 @@ private:
     static constexpr std::int64_t never = INT64_MAX;
 
     watchdog() {
-        std::thread([this] { watch(); }).detach();
+        without_signals([this] {
+            std::thread([this] { watch(); }).detach();
+            return 0;
+        });
     }
 
     static std::int64_t now() noexcept {
@@ -82,6 +79,9 @@ private:
     void watch() const noexcept {
         for (;;) {
             std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            if (now() < until_.load(std::memory_order_acquire)) continue;
+            // a process that was stopped has come back to a limit long gone: it gets a moment to see that itself
+            std::this_thread::sleep_for(std::chrono::seconds(1));
             if (now() < until_.load(std::memory_order_acquire)) continue;
             char text[300];
             auto const n = std::snprintf(text, sizeof text,

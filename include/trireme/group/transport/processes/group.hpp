@@ -6,6 +6,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/device/host/helper_thread.hpp>
 #include <trireme/group/transport/processes/communicator.hpp>
 #include <trireme/group/transport/processes/state.hpp>
 
@@ -27,7 +28,8 @@ namespace trireme::processes {
 /// A thread that shows this process's heartbeat to the others, ten times a second: one that is stopped shows none.
 class heartbeat {
 public:
-    explicit heartbeat(std::shared_ptr<state> s) : state_(std::move(s)), thread_([this] { beat(); }) {}
+    explicit heartbeat(std::shared_ptr<state> s)
+        : state_(std::move(s)), thread_(without_signals([this] { return std::thread([this] { beat(); }); })) {}
     heartbeat(heartbeat const&) = delete;
     heartbeat& operator=(heartbeat const&) = delete;
     ~heartbeat() {
@@ -69,15 +71,20 @@ public:
           levels const& near = {}, std::string_view agreed = {}, int known_as = -1)
         : state_(std::make_shared<state>(checked(where, rank, near), rank, limit, near)), communicator_(state_, rank) {
         auto& mine = state_->slot(rank);
+        auto found = presence::awaited;
+        if (!mine.present.compare_exchange_strong(found, presence::joining, std::memory_order_acq_rel)) {
+            if (found == presence::left)
+                throw launch_error("rank " + std::to_string(rank) +
+                                   " has left this group: a meeting place serves once, make a new one");
+            throw launch_error("rank " + std::to_string(rank) + " of this group has been taken by process " +
+                               std::to_string(mine.process.load()) + ": every process needs a number of its own");
+        }
         mine.agreed.set(agreed);
         mine.known_as.store(known_as < 0 ? rank : known_as, std::memory_order_relaxed);
         sched_getaffinity(0, sizeof mine.processors, &mine.processors);
         mine.process.store(getpid(), std::memory_order_relaxed);
         mine.heartbeat.store(shared_clock(), std::memory_order_relaxed);
-        auto awaited = presence::awaited;
-        if (!mine.present.compare_exchange_strong(awaited, presence::here, std::memory_order_acq_rel))
-            throw launch_error("rank " + std::to_string(rank) + " of this group has been taken by process " +
-                               std::to_string(mine.process.load()) + ": every process needs a number of its own");
+        mine.present.store(presence::here, std::memory_order_release);
         try {
             await_all();
             compare_agreed();
@@ -126,32 +133,20 @@ public:
     void run(F&& f) {
         if (failed_)
             throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
-        try {
-            communicator_.check_stopped(); // by another rank, in the meantime
-            f(communicator_);
-            communicator_.check_stopped(); // by `f`, in a way that it has not thrown
-        } catch (deadline_error const&) {
-            fail();
-        } catch (peer_lost_error const&) {
-            fail();
-        } catch (mismatch_error const&) {
-            fail();
-        } catch (device_error const&) { // of another rank, or of one's own in a nested group
-            fail();
-        } catch (std::exception const& e) {
-            failed_ = true;
-            state_->stop(rank(), std::current_exception());
-            throw device_error(rank(), std::current_exception(), e.what());
-        }
+        run_or_stop(
+            rank(),
+            [&] {
+                communicator_.check_stopped(); // by another rank, in the meantime
+                f(communicator_);
+                communicator_.check_stopped(); // by `f`, in a way that it has not thrown
+            },
+            [&](stop_reason const& why) {
+                failed_ = true;
+                state_->stop(why);
+            });
     }
 
 private:
-    [[noreturn]] TRIREME_COLD void fail() {
-        failed_ = true;
-        state_->stop(rank(), std::current_exception());
-        throw;
-    }
-
     TRIREME_COLD static meeting_place checked(meeting_place where, int rank, levels const& near) {
         auto const ranks = where.table().ranks;
         if (rank < 0 || rank >= ranks)
@@ -163,16 +158,21 @@ private:
         return where;
     }
 
+    bool is_awaited(int r) const noexcept {
+        auto const present = state_->slot(r).present.load(std::memory_order_acquire);
+        return present == presence::awaited || present == presence::joining;
+    }
+
     TRIREME_COLD void await_all() {
         auto const limit = deadline::in(state_->wait_limit);
         for (int r = 0; r < size(); ++r) {
-            while (state_->slot(r).present.load(std::memory_order_acquire) == presence::awaited) {
+            while (is_awaited(r)) {
                 if (stopped()) state_->throw_stopped();
                 state_->look_around(rank());
                 if (limit.passed()) {
                     std::string absent;
                     for (int q = r; q < size(); ++q)
-                        if (state_->slot(q).present.load() == presence::awaited) absent += ' ' + std::to_string(q);
+                        if (is_awaited(q)) absent += ' ' + std::to_string(q);
                     char seconds[32];
                     std::snprintf(seconds, sizeof seconds, "%g", state_->wait_limit.count());
                     throw deadline_error(r, "rank " + std::to_string(rank()) + " of " + std::to_string(size()) +
@@ -183,6 +183,7 @@ private:
                 std::this_thread::sleep_for(std::chrono::microseconds(200));
             }
         }
+        for (int r = 0; r < size(); ++r) state_->is_gone(r); // now its number is surely its own
     }
 
     TRIREME_COLD void compare_agreed() const {

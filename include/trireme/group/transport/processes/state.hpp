@@ -51,7 +51,7 @@ struct shown_window {
     std::atomic<std::uint64_t> bytes{0};
 };
 
-enum class presence : int { awaited, here, left };
+enum class presence : int { awaited, joining, here, left };
 
 /// What one rank shows its peers.
 struct process_slot : step_slot<shared_progress> {
@@ -271,8 +271,14 @@ public:
                               " is not there yet: a peer's memory may be used once a collective has been entered");
         if (mapped.generation != generation) {
             auto const what = "memory of rank " + std::to_string(rank);
-            mapped.memory = window::open(slot(rank).process.load(std::memory_order_relaxed), shown.descriptor.load(),
-                                         shown.bytes.load(), what.c_str());
+            try {
+                mapped.memory = window::open(slot(rank).process.load(std::memory_order_relaxed),
+                                             shown.descriptor.load(), shown.bytes.load(), what.c_str());
+            } catch (window_error const&) { // it may have died in the meantime, which says more
+                look_around(rank_);
+                if (stopped().load()) throw_stopped();
+                throw;
+            }
             mapped.generation = generation;
         }
         return static_cast<std::byte*>(mapped.memory.data());

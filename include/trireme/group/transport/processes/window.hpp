@@ -48,16 +48,21 @@ inline std::uint64_t number_in(char const* path, char const* key, std::uint64_t 
 } // namespace detail
 
 /// What this process may still take of the machine's memory: the least of what the kernel calls available and what the
-/// control group that it runs in has left.
+/// control group that it runs in has left. Processes that ask at once all get the same answer.
 inline bytes_t available_memory() {
     constexpr auto unknown = std::numeric_limits<std::uint64_t>::max();
     auto const machine = detail::number_in("/proc/meminfo", "MemAvailable:", unknown / 1024) * 1024;
     std::uint64_t group = unknown;
-    for (auto const& [limit, used] :
-         {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-          std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
-        auto const most = detail::number_in(limit, "", unknown), now = detail::number_in(used, "", 0);
-        if (most != unknown) group = most > now ? most - now : 0;
+    struct {
+        char const *limit, *used, *statistics, *cache;
+    } constexpr versions[] = {
+        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+         "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file"}};
+    for (auto const& v : versions) {
+        auto const most = detail::number_in(v.limit, "", unknown), now = detail::number_in(v.used, "", 0);
+        auto const cache = detail::number_in(v.statistics, v.cache, 0); // which makes room when it is needed
+        if (most != unknown) group = most + cache > now ? most - now + cache : 0;
     }
     return machine < group ? machine : group;
 }
