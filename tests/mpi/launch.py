@@ -17,14 +17,22 @@ environment = dict(os.environ,
                    OMPI_MCA_rmaps_base_oversubscribe='1', OMPI_MCA_mpi_yield_when_idle='1',
                    PRTE_MCA_rmaps_default_mapping_policy=':oversubscribe',  # Open MPI 5
                    OMPI_MCA_btl_vader_single_copy_mechanism='none')  # containers often forbid the other
+over_tcp = {'OMPI_MCA_pml': 'ob1', 'OMPI_MCA_btl': 'self,tcp', 'OMPI_MCA_btl_tcp_if_include': 'lo',
+            'OMPI_MCA_oob_tcp_if_include': 'lo', 'UCX_TLS': 'tcp,self', 'UCX_NET_DEVICES': 'lo'}
+has_networks = subprocess.run(['unshare', '-n', 'ip', 'link', 'set', 'lo', 'up'], capture_output=True).returncode == 0 \
+    if shutil.which('unshare') and shutil.which('ip') else False
 passed = failed = 0
 
 
 class Run:
-    """A program on so many ranks; on none: without a launcher."""
-    def __init__(self, ranks, *arguments, limit=100, variables={}):
+    """A program on so many ranks; on none: without a launcher. `network`: in a network of their own, over TCP, in which
+    these shell commands are run meanwhile."""
+    def __init__(self, ranks, *arguments, limit=100, variables={}, network=None):
         start = time.monotonic()
         launcher = [mpirun, '-n', str(ranks)] if ranks else []
+        if network is not None:
+            launcher = ['unshare', '-n', 'sh', '-c', f'ip link set lo up; ({network}) & exec "$0" "$@"', *launcher]
+            variables = dict(variables, **over_tcp)
         process = subprocess.Popen([*launcher, *map(str, arguments)], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(environment, **variables),
                                    start_new_session=True)

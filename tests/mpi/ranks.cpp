@@ -235,6 +235,18 @@ void broken_sum() {
     });
 }
 
+/// Goes on for long, so that something can happen meanwhile.
+void long_sums() {
+    mpi_group g(job, 0, 1500ms);
+    g.run([](mpi_communicator& c) {
+        std::vector<float> x(1000);
+        for (int i = 0; i < 5000; ++i) {
+            all_reduce<ring>(c, x);
+            std::this_thread::sleep_for(2ms);
+        }
+    });
+}
+
 /// MPI's own all-reduce, to which rank 1 does not come in time.
 void late_for_native() {
     mpi_group g(job, 0, 700ms);
@@ -352,6 +364,8 @@ int run(std::string_view name, int argc, char** argv) {
         shared_by_mpi();
     else if (name == "sum")
         broken_sum();
+    else if (name == "long")
+        long_sums();
     else if (name == "native")
         late_for_native();
     else

@@ -85,8 +85,14 @@ public:
     mpi_group(mpi_group const&) = delete;
     mpi_group& operator=(mpi_group const&) = delete;
     ~mpi_group() {
-        if (stopped()) give_up();
-        if (std::uncaught_exceptions() == exceptions_ || stopped()) return;
+        if (stopped()) {
+            give_up();
+            return;
+        }
+        if (std::uncaught_exceptions() == exceptions_) {
+            messages_.close();
+            return;
+        }
         give_up();
         stop_all(stop_reason::made(stop_reason::kind::failed, rank(), 0,
                                    "an exception outside of its group took it away: see its own message"));

@@ -121,6 +121,7 @@ public:
         MPI_Comm_size(of, &size_);
         heard_.resize(static_cast<std::size_t>(size_));
         telling_.assign(static_cast<std::size_t>(size_), MPI_REQUEST_NULL);
+        told_.assign(static_cast<std::size_t>(size_), 0);
         int* most_tag = nullptr;
         int found = 0;
         MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most_tag), &found);
@@ -142,6 +143,33 @@ public:
         int told = 0;
         MPI_Testall(size_, telling_.data(), &told, MPI_STATUSES_IGNORE);
         if (told == 0) leave_behind(std::move(outgoing_)); // nobody has taken them yet
+    }
+
+    /// Takes all notices that others have sent, so that nothing is under way when MPI ends: all ranks call it, after
+    /// the last collective. If not all do within some seconds, it is as if the group had been given up.
+    TRIREME_COLD void close() noexcept {
+        mpi_runtime::watchdog::guard const guard(std::chrono::seconds(30), "MPI_Ireduce_scatter_block");
+        auto const end = deadline::in(std::min<std::chrono::duration<double>>(limit_, std::chrono::seconds(5)));
+        try {
+            static thread_local int expected = 0; // stays, if it is written to late
+            MPI_Request request = MPI_REQUEST_NULL;
+            mpi_runtime::check(
+                MPI_Ireduce_scatter_block(told_.data(), &expected, 1, MPI_INT, MPI_SUM, control_.get(), &request),
+                "MPI_Ireduce_scatter_block", rank_, "a group ends");
+            for (int known = 0, told = 0; known == 0 || told == 0 || heard_notices_ < expected;) {
+                if (known == 0)
+                    mpi_runtime::check(MPI_Test(&request, &known, MPI_STATUS_IGNORE), "MPI_Test", rank_,
+                                       "a group ends");
+                if (told == 0)
+                    mpi_runtime::check(MPI_Testall(size_, telling_.data(), &told, MPI_STATUSES_IGNORE), "MPI_Testall",
+                                       rank_, "a group ends");
+                hear();
+                if (end.passed()) return give_up();
+                std::this_thread::yield();
+            }
+        } catch (...) {
+            give_up();
+        }
     }
 
     /// Leaves its communicators to the end of the process, for not all ranks may come to free them.
@@ -405,6 +433,7 @@ private:
             auto const n = incoming_;
             listen();
             if (n.generation != generation) continue; // of a group before this one
+            ++heard_notices_;
             if (n.rank >= 0 && n.rank < size_) heard_[static_cast<std::size_t>(n.rank)] = n;
             if (n.stops != 0 && !stopped_) {
                 stopped_ = true;
@@ -440,6 +469,7 @@ private:
                            "notices to other ranks");
         if (over == 0) return;
         *outgoing_ = n;
+        for (int r = 0; r < size_; ++r) told_[static_cast<std::size_t>(r)] += r != rank_;
         for (int r = 0; r < size_; ++r)
             if (r != rank_)
                 mpi_runtime::check(MPI_Isend(outgoing_.get(), sizeof(notice), MPI_BYTE, r, 0, control_.get(),
@@ -514,6 +544,8 @@ private:
     std::unique_ptr<notice> outgoing_ = std::make_unique<notice>();
     MPI_Request listening_ = MPI_REQUEST_NULL;
     std::vector<MPI_Request> telling_;
+    std::vector<int> told_; ///< notices, by rank
+    int heard_notices_ = 0;
     std::vector<notice> heard_; ///< the last of each rank
     bool stopped_ = false;
     stop_reason reason_;
