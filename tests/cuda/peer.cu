@@ -78,7 +78,7 @@ void reduces(strategy_choice const& strategy, int n, std::size_t elements) {
     ranks<T> all(group, elements);
     std::vector<stream_buffers<T>> buffers;
     for (int r = 0; r < n; ++r) buffers.push_back({all.data(r), all.data(r)});
-    auto const s = strategy.all_reduce(n, elements * sizeof(T));
+    auto const s = strategy.all_reduce(n, {}, elements * sizeof(T));
     peer_collective<gpu, T, Op> sum(group, s, {elements, sizeof(T), s.chunks}, buffers);
     sum.enqueue(all.handles);
     CHECK(all_have_the_result<T, Op>(all, elements));
@@ -126,7 +126,7 @@ TEST_SUITE("cuda/peer") {
         constexpr std::size_t elements = 10'000;
         peer_group<gpu> const group(2, true);
         ranks<float> all(group, elements);
-        auto const s = strategy_choice(direct{}).all_reduce(2, elements * sizeof(float));
+        auto const s = strategy_choice(direct{}).all_reduce(2, {}, elements * sizeof(float));
         peer_collective<gpu, float> sum(group, s, {elements, sizeof(float), s.chunks},
                                         {{all.data(0), all.data(0)}, {all.data(1), all.data(1)}});
         gpu::event fork(group.device_of(0)), join(group.device_of(1));
