@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 // Numbers for kernel tests, and how far two kernels' results may be apart.
@@ -27,7 +28,9 @@ template<class T>
 std::vector<T> uniform(std::uint32_t which, std::size_t n, double size = 1) {
     trireme::random_stream const random(seed(), trireme::random_purpose::user, which);
     std::vector<T> values(n);
-    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(size * (2 * random.uniform(i) - 1));
+    using register_type = std::conditional_t<std::is_same_v<T, double>, double, float>; // bf16 is made of a float
+    for (std::size_t i = 0; i < n; ++i)
+        values[i] = static_cast<T>(static_cast<register_type>(size * (2 * random.uniform(i) - 1)));
     return values;
 }
 
