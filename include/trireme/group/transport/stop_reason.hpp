@@ -22,7 +22,7 @@ struct bounded_text {
     char text[N] = {};
     void set(std::string_view s) noexcept {
         auto const n = std::min(s.size(), N - 1);
-        std::memcpy(text, s.data(), n);
+        if (n != 0) std::memcpy(text, s.data(), n); // an empty one may have no address
         std::memset(text + n, 0, N - n);
     }
     std::string get() const { return std::string(text, strnlen(text, N - 1)); }
