@@ -19,6 +19,8 @@
 
 #include "lenet.hpp"
 
+#include <trireme/core/exit_code.hpp>
+
 /// The program for GPUs: lenet_gpu.cu, where there is CUDA; elsewhere nothing.
 [[gnu::weak]] int run_lenet_on_gpu(lenet_flags const& flags);
 /// The program for processes: lenet_mpi.cpp, where there is MPI.
@@ -50,15 +52,15 @@ int main(int argc, char** argv) {
         return flags ? run(*flags) : 0;
     } catch (launch_error const& e) {
         std::fprintf(stderr, "lenet: %s\n", e.what());
-        return 4;
+        return exit_code::launch;
     } catch (usage_error const& e) {
         std::fprintf(stderr, "lenet: %s\n", e.what());
-        return 2;
+        return exit_code::usage;
     } catch (data_error const& e) {
         std::fprintf(stderr, "lenet: %s\n", e.what());
-        return 2;
+        return exit_code::usage;
     } catch (std::exception const& e) { // device_error, deadline_error, or the system's own: no memory, no threads
         std::fprintf(stderr, "\nlenet: %s\n", e.what());
-        return 3;
+        return exit_code::failure;
     }
 }

@@ -28,7 +28,7 @@ int run_lenet_over_mpi(lenet_flags const& given) {
         mpi_group const group(job_of(flags), flags.devices, std::chrono::duration<double>(flags.deadline));
         flags.devices = group.size();
         if (group.rank() != 0) {
-            if (std::freopen("/dev/null", "w", stdout) == nullptr) return 3;
+            if (std::freopen("/dev/null", "w", stdout) == nullptr) return exit_code::failure;
             flags.log.clear();
         }
         std::printf("launch            %s\n", by.source.c_str());

@@ -40,7 +40,7 @@ want_build_tools
 case " $* " in *" --data"[\ =]*) ;; *) want_data ;; esac
 case " $* " in *" --transport"[\ =]mpi*)
     want_command mpirun openmpi-bin "starts programs whose devices are processes"
-    want_mpi ;;
+    has_mpi openmpi || has_mpi mpich || want libopenmpi-dev "joins processes" ;;
 esac
 nvcc=
 [ ! -e "$root/examples/${name}_gpu.cu" ] || find_nvcc

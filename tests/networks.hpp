@@ -43,6 +43,12 @@ std::vector<typename Trainer::value_type> weights(Trainer const& t, int device =
     return {p.begin(), p.end()};
 }
 
+/// 64-bit FNV-1a, for bits that are compared between processes.
+inline std::uint64_t fnv1a(std::span<std::byte const> bytes, std::uint64_t hash = 0xcbf29ce484222325u) {
+    for (auto const byte : bytes) hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
+    return hash;
+}
+
 template<class T>
 bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;

@@ -29,15 +29,11 @@ want_header() { # HEADER PACKAGE WHY; after find_cxx
     fi
 }
 
-want_file() { # FILE PACKAGE WHY; after the shell has looked for it: a pattern that stands for nothing is none
-    [ -e "$1" ] || want "$2" "$3"
-}
-
-want_mpi() { # either library
-    for header in /usr/include/*/mpich/mpi.h /usr/lib/*/openmpi/include/mpi.h; do
+has_mpi() { # openmpi or mpich: whether its headers are there
+    for header in /usr/lib/*/"$1"/include/mpi.h /usr/include/*/"$1"/mpi.h; do
         [ ! -e "$header" ] || return 0
     done
-    want libopenmpi-dev "joins processes"
+    return 1
 }
 
 # Sets cxx to $CXX, or to the first g++ that is new enough; to nothing if there is none yet.

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -266,6 +268,26 @@ tally every_collective_by(C& c, bool all_roots) {
         }
     }
     return t;
+}
+
+inline void require(bool ok, std::string const& what) {
+    if (!ok) throw std::runtime_error(what);
+}
+
+/// The same for ranks that are processes: throws if anything is wrong.
+template<class... S, class C>
+void require_every_collective(C& c) {
+    auto const by = [&]<class Strategy>(Strategy) {
+        auto const t = every_collective_by<Strategy>(c, c.size() <= 3);
+        require(t.wrong + t.miscounted == 0, std::string(Strategy::name) + ": " + std::to_string(t.wrong) + " wrong, " +
+                                                 std::to_string(t.miscounted) + " miscounted");
+    };
+    (by(S{}), ...);
+}
+template<class C>
+void require_usual_strategies(C& c) {
+    require_every_collective<direct, ring, recursive_halving_doubling, double_binary_tree, binomial_tree, two_levels>(
+        c);
 }
 
 } // namespace test_collectives

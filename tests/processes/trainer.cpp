@@ -34,12 +34,9 @@ using once_over_processes = trainer<small, cross_entropy, sgd_momentum, on<mesh<
 
 /// What a run has come to, in bits.
 struct result {
-    std::uint64_t hash = 0xcbf29ce484222325u;
+    std::uint64_t hash = fnv1a({});
     traffic wire, planned;
-    void mix(void const* data, std::size_t bytes) {
-        for (std::size_t i = 0; i < bytes; ++i)
-            hash = (hash ^ static_cast<unsigned char const*>(data)[i]) * 0x100000001b3u;
-    }
+    void mix(void const* data, std::size_t bytes) { hash = fnv1a({static_cast<std::byte const*>(data), bytes}, hash); }
 };
 
 template<class Trainer>

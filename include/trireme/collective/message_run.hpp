@@ -76,13 +76,10 @@ public:
         memory_ = &comm.template kept<message_memory>();
         rounds_ = &memory_->rounds_of(s, comm.rank());
         comm_.messages().enter(call);
-        try {
+        detail::or_withdraw(comm_, [&] {
             if (machine_ != nullptr) call_ = machine_->enter(call);
             take_memory();
-        } catch (...) {
-            comm_.withdraw();
-            throw;
-        }
+        });
     }
     message_run(message_run const&) = delete;
     message_run& operator=(message_run const&) = delete;
@@ -91,7 +88,7 @@ public:
     operation now() const noexcept { return {call_.name, schedule_.name, static_cast<int>(round_)}; }
 
     bool advance() {
-        withdrawing_on_error([&] {
+        moving([&] {
             while (!done()) {
                 begin_half();
                 if (!comm_.messages().settled(now()) || !neighbours_ready()) break;
@@ -103,7 +100,7 @@ public:
     }
 
     void finish() {
-        withdrawing_on_error([&] {
+        moving([&] {
             while (!done()) {
                 begin_half();
                 comm_.messages().wait(now(), [&] { return neighbours_ready(); });
@@ -125,15 +122,10 @@ private:
     enum class half : std::uint8_t { reads, pushes };
     static constexpr int most = 1024; // ranks that can be read from, or written to, in one step
 
-    template<class F>
-    void withdrawing_on_error(F&& f) {
+    template<class Steps>
+    void moving(Steps steps) {
         if (machine_ != nullptr) machine_->resume();
-        try {
-            f();
-        } catch (...) { // the caller may free its buffers
-            comm_.withdraw();
-            throw;
-        }
+        detail::or_withdraw(comm_, steps);
     }
 
     rank_round const& round() const noexcept { return (*rounds_)[round_]; }
@@ -302,12 +294,9 @@ private:
     }
 
     static T const* where(collective_call const& of, std::size_t begin, bool written) noexcept {
-        if (written || of.in_place()) return output(of, begin);
-        return reinterpret_cast<T const*>(of.in + (begin * sizeof(T) - of.in_from));
+        return written || of.in_place() ? output(of, begin) : detail::input_of<T>(of, begin);
     }
-    static T* output(collective_call const& of, std::size_t begin) noexcept {
-        return reinterpret_cast<T*>(of.out + (begin * sizeof(T) - of.out_from));
-    }
+    static T* output(collective_call const& of, std::size_t begin) noexcept { return detail::output_of<T>(of, begin); }
 
     C& comm_;
     neighbours* machine_;
@@ -330,13 +319,10 @@ public:
     native_run(C& comm, schedule const& s, collective_call const& call) : comm_(comm), name_(s.name), call_(call) {
         auto* const out = reinterpret_cast<T*>(call.out);
         comm_.messages().enter(call);
-        try {
+        detail::or_withdraw(comm_.messages(), [&] {
             if (call.in != call.out && call.out_bytes != 0) std::memcpy(call.out, call.in, call.out_bytes);
             comm_.messages().all_reduce(out, call.elements, call.op);
-        } catch (...) {
-            comm_.messages().withdraw();
-            throw;
-        }
+        });
         moved_ = traffic_of(s, comm.rank(), {call.elements, sizeof(T), s.chunks});
     }
     native_run(native_run const&) = delete;
@@ -345,27 +331,17 @@ public:
     bool done() const noexcept { return over_; }
     operation now() const noexcept { return {call_.name, name_, 0}; }
     bool advance() {
-        guarded([&] { over_ = over_ || comm_.messages().settled(now()); });
+        detail::or_withdraw(comm_.messages(), [&] { over_ = over_ || comm_.messages().settled(now()); });
         return over_;
     }
     void finish() {
-        guarded([&] { comm_.messages().wait(now(), [] { return true; }); });
+        detail::or_withdraw(comm_.messages(), [&] { comm_.messages().wait(now(), [] { return true; }); });
         over_ = true;
         comm_.count(moved_);
         comm_.messages().leave();
     }
 
 private:
-    template<class F>
-    void guarded(F&& f) {
-        try {
-            f();
-        } catch (...) {
-            comm_.messages().withdraw();
-            throw;
-        }
-    }
-
     C& comm_;
     char const* name_;
     collective_call call_;

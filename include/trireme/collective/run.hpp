@@ -67,6 +67,27 @@ std::size_t between_blocks([[maybe_unused]] Reduce const& reduce) {
         return 0;
 }
 
+/// Where a rank has number `begin` of what the schedule speaks of.
+template<class T>
+T const* input_of(collective_call const& call, std::size_t begin) noexcept {
+    return reinterpret_cast<T const*>(call.in + (begin * sizeof(T) - call.in_from));
+}
+template<class T>
+T* output_of(collective_call const& call, std::size_t begin) noexcept {
+    return reinterpret_cast<T*>(call.out + (begin * sizeof(T) - call.out_from));
+}
+
+/// `f()`; if it throws, `what.withdraw()` first: the caller may free its buffers, which peers may be using.
+template<class W, class F>
+void or_withdraw(W& what, F&& f) {
+    try {
+        f();
+    } catch (...) {
+        what.withdraw();
+        throw;
+    }
+}
+
 } // namespace detail
 } // namespace trireme
 
@@ -117,12 +138,7 @@ private:
     template<class Steps>
     void moving(Steps steps) {
         comm_.resume();
-        try {
-            steps();
-        } catch (...) { // the caller may free its buffers, which peers may be reading
-            comm_.withdraw();
-            throw;
-        }
+        detail::or_withdraw(comm_, steps);
     }
 
     void step() {
@@ -163,21 +179,10 @@ private:
 
     range range_of(int chunk) const noexcept { return cut_.at(schedule_.place(chunk)); }
 
-    static T const* address(std::byte const* base, std::size_t from, std::size_t begin) noexcept {
-        return reinterpret_cast<T const*>(base + (begin * sizeof(T) - from));
-    }
-    static T* address(std::byte* base, std::size_t from, std::size_t begin) noexcept {
-        return reinterpret_cast<T*>(base + (begin * sizeof(T) - from));
-    }
-    T const* input(collective_call const& of, std::size_t begin) const noexcept {
-        return address(of.in, of.in_from, begin);
-    }
-    T* output(collective_call const& of, std::size_t begin) const noexcept {
-        return address(of.out, of.out_from, begin);
-    }
     /// Where `rank` has a chunk after `steps` steps.
     T const* where(collective_call const& of, int rank, int chunk, int steps, std::size_t begin) const noexcept {
-        return of.in_place() || schedule_.writes(rank, chunk, steps) ? output(of, begin) : input(of, begin);
+        return of.in_place() || schedule_.writes(rank, chunk, steps) ? detail::output_of<T>(of, begin)
+                                                                     : detail::input_of<T>(of, begin);
     }
 
     /// Bytes that were moved between ranks.
@@ -189,10 +194,10 @@ private:
             auto const& theirs = comm_.call_of(source);
             T const* from = nullptr;
             if (s.source_chunk >= 0)
-                from = input(theirs, range_of(s.source_chunk).begin);
+                from = detail::input_of<T>(theirs, range_of(s.source_chunk).begin);
             else
                 from = where(theirs, source, chunk, s.after, piece.begin);
-            std::memcpy(output(call_, piece.begin), from, bytes);
+            std::memcpy(detail::output_of<T>(call_, piece.begin), from, bytes);
             return bytes;
         }
         if (s.sources.count > most || s.destinations.count > most) detail::refuse_step(call_.name, schedule_, s, most);
@@ -203,10 +208,10 @@ private:
             sources[k] = where(comm_.call_of(source), source, chunk, s.after, piece.begin);
         }
         for (int k = 0; k < s.destinations.count; ++k)
-            copies[k] = output(comm_.call_of(s.destinations.at(k, comm_.size())), piece.begin);
+            copies[k] = detail::output_of<T>(comm_.call_of(s.destinations.at(k, comm_.size())), piece.begin);
         auto const read = reduce_(reduction_view<T>{comm_.rank(), comm_.size(), s, piece.begin, piece.size(),
                                                     where(call_, comm_.rank(), chunk, at_, piece.begin),
-                                                    output(call_, piece.begin), sources, copies});
+                                                    detail::output_of<T>(call_, piece.begin), sources, copies});
         return read + bytes * static_cast<bytes_t>(s.destinations.count);
     }
 

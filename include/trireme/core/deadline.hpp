@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace trireme {
 
@@ -26,5 +27,11 @@ private:
     explicit deadline(clock::time_point at) : at_(at) {}
     clock::time_point at_;
 };
+
+/// Nanoseconds on a clock that all processes of the machine share.
+inline std::int64_t shared_clock() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
 
 } // namespace trireme

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -11,6 +13,13 @@
 namespace trireme {
 
 // What may go wrong after the compiler has agreed. Every message names the thing, the rule and the remedy.
+
+/// "1.5": for messages about deadlines.
+inline std::string seconds_text(std::chrono::duration<double> span) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", span.count());
+    return text;
+}
 
 /// An option, flag or argument that breaks a rule: a batch of 0, more devices than samples, a batch above the plan.
 class usage_error : public std::invalid_argument {

@@ -50,6 +50,9 @@ inline constexpr int dynamic = -1;
 /// one line of a whole arena.
 inline constexpr std::size_t cache_line = 64;
 
+/// Memory of at least two of these asks for pages of this size.
+inline constexpr std::size_t huge_page = 2_MiB;
+
 template<class T>
 constexpr T round_up(T n, T unit) noexcept {
     return (n + unit - 1) / unit * unit;

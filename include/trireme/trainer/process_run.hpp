@@ -32,7 +32,8 @@ std::string agreed_in(data_parallel_layout const& l) {
 inline namespace TRIREME_ISA {
 
 /// A trainer whose devices are processes, each with a trainer of its own: SPMD, the same calls in all of them. `Group`
-/// joins them (process_group).
+/// joins them: made of the option `processes`, the number of devices, the deadline and agreed_in, it has this rank's
+/// communicator (`own`), runs functions on it (`run`), and knows which ranks are `near`.
 template<class Model, class Options, class Initialiser, class Faults, class Group>
 class process_run {
     using communicator = typename Group::communicator;
@@ -130,12 +131,7 @@ private:
     static void all_here(communicator& c) { barrier<direct>(c); }
 
     auto& mine() const noexcept { return engine_.at(group_.rank()); }
-    std::span<T> weights() const {
-        auto const& c = group_.own();
-        if constexpr (shared_memory_communicator<communicator>)
-            if (engine_.layout.shared_weights) return mine().shared_parameters(c);
-        return mine().parameters();
-    }
+    std::span<T> weights() const { return mine().weights(group_.own()); }
 
     /// Two numbers for each shard, zero where they are those of other ranks.
     std::span<double> all_scores() {

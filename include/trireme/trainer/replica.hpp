@@ -76,9 +76,11 @@ public:
         return {static_cast<T*>(parameters_.data), parameters_.bytes == 0 ? 0 : Model::network::parameters};
     }
 
-    /// The one copy of the weights, where they are held once.
-    std::span<T> shared_parameters(Communicator const& comm) const requires shared_memory_communicator<Communicator> {
-        return {comm.template shared<T>(parameters_, 0), Model::network::parameters};
+    /// The weights to compute with: this device's copy, or the one there is.
+    std::span<T> weights(Communicator const& comm) const {
+        if constexpr (shared_memory_communicator<Communicator>)
+            if (layout_.shared_weights) return {comm.template shared<T>(parameters_, 0), Model::network::parameters};
+        return parameters();
     }
 
     /// One step on the samples `indices` of `images`, the whole batch: this device computes its own shards of it.
@@ -89,7 +91,7 @@ public:
         auto const start = clock::now();
         auto const number = ++steps_;
         comm.at_training_step(number);
-        T* const weights = weights_of(comm);
+        T* const weights = this->weights(comm).data();
         auto const batch_weight = static_cast<T>(1.0 / static_cast<double>(indices.size()));
         fixed_tree::stack tree;
         auto const merge = [this](std::size_t i, std::size_t j) {
@@ -142,7 +144,7 @@ public:
     };
     score evaluate(Communicator& comm, labelled_images const& images, range samples) {
         score sum;
-        T const* const weights = weights_of(comm);
+        T const* const weights = this->weights(comm).data();
         for_granules<typename Model::kernels, T>(samples, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
             comm.check_stopped();
             std::uint32_t indices[Lanes];
@@ -175,13 +177,6 @@ private:
 
     static double seconds(clock::time_point a, clock::time_point b) {
         return std::chrono::duration<double>(b - a).count();
-    }
-
-    /// The weights to compute with.
-    T* weights_of(Communicator const& comm) const {
-        if constexpr (shared_memory_communicator<Communicator>)
-            if (layout_.shared_weights) return comm.template shared<T>(parameters_, 0);
-        return static_cast<T*>(parameters_.data);
     }
 
     /// A reduction that updates what it has completed.

@@ -486,13 +486,11 @@ private:
     [[noreturn]] TRIREME_COLD void late(replica& r, char const* what) {
         m_->transport.abandon();
         int const rank = rank_of(r);
-        char limit[32];
-        std::snprintf(limit, sizeof limit, "%g", work_.options.deadline.count());
         throw deadline_error(rank, "device " + std::to_string(rank) + " (" + Device::name + " " +
                                        std::to_string(m_->transport.device_of(rank - m_->transport.first_rank())) +
-                                       ") did not finish within the deadline of " + limit + " s: " + what +
-                                       ", training step " + std::to_string(steps_) +
-                                       "; if it is only slow, raise the option `deadline`");
+                                       ") did not finish within the deadline of " +
+                                       seconds_text(work_.options.deadline) + " s: " + what + ", training step " +
+                                       std::to_string(steps_) + "; if it is only slow, raise the option `deadline`");
     }
 
     void visit_faults(std::uint64_t number) {

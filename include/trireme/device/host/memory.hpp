@@ -42,8 +42,6 @@ public:
     std::size_t bytes() const noexcept { return bytes_; }
 
 private:
-    static constexpr std::size_t huge_page = 2_MiB;
-
     /// Passes over large arenas are 10 to 15 % faster where the kernel grants this; it may refuse.
     void ask_for_huge_pages() const noexcept {
 #if defined(__linux__)

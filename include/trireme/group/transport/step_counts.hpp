@@ -31,6 +31,25 @@ namespace trireme {
 /// How many arenas a rank may allocate; a trainer needs five.
 inline constexpr int max_arenas = 8;
 
+/// The number of a rank's next arena. Throws usage_error if there are too many.
+inline int next_arena(int& allocated) {
+    if (allocated == max_arenas)
+        throw usage_error("a rank of a group has at most " + std::to_string(max_arenas) + " arenas");
+    return allocated++;
+}
+
+/// Throws usage_error if groups within groups do not have all ranks.
+TRIREME_COLD inline void check_levels(int ranks, levels const& groups) {
+    if (groups.count != 0 && groups.ranks() != ranks)
+        throw usage_error("a group of " + std::to_string(ranks) + " ranks was given levels of " +
+                          std::to_string(groups.ranks()) + ": their sizes multiplied are the ranks");
+}
+
+/// What a rank throws that begins a collective within another.
+[[noreturn]] TRIREME_COLD inline void refuse_second_call(std::string const& who, char const* call, char const* other) {
+    throw usage_error(who + " called " + call + " while its " + other + " was in flight: wait for that first");
+}
+
 /// What ranks must agree in of a collective_call, without addresses: the same words mean the same in any process. Texts
 /// are cut where they are longer than their place.
 class call_words {
@@ -74,6 +93,18 @@ private:
         return text;
     }
 };
+
+/// What two ranks have called as their collective of that number: the error of all of them.
+TRIREME_COLD inline mismatch_error different_calls(char const* member, std::uint32_t number, int rank,
+                                                   call_words const& called, int other, call_words const& other_called,
+                                                   std::uint32_t other_number) {
+    auto const name = [&](int r) { return std::string(member) + ' ' + std::to_string(r); };
+    return mismatch_error(std::string("the ") + member + "s of a group called different collectives, their number " +
+                          std::to_string(number) + ": " + name(rank) + " called " + called.text() + ", " + name(other) +
+                          " called " + other_called.text() +
+                          (number == other_number ? "" : " as its number " + std::to_string(other_number)) +
+                          "; all must make the same calls in the same order");
+}
 
 /// What a rank has called last, for its peers to compare. A peer may look while the owner, ahead of it, writes the
 /// next: then `number` says that there is nothing to compare.
@@ -119,7 +150,9 @@ concept step_counting_state = requires(S& s, int rank, std::exception_ptr why, c
     s.throw_stopped();   // what a rank throws that finds the group stopped
     s.look_around(rank); // before each sleep of a long wait: stops the group if a peer is gone
     { s.is_gone(rank) } -> std::same_as<bool>;
-    s.show_buffers(rank, call); // where the numbers of `rank`, the caller, are
+    { s.allocate(rank, int{}, std::size_t{}) } -> std::same_as<void*>; // an arena of `rank`, the caller
+    { s.at(rank, int{}) } -> std::convertible_to<void*>;               // where `rank` has it
+    s.show_buffers(rank, call);                                        // where the numbers of `rank`, the caller, are
     { s.buffers_of(rank) } -> std::same_as<collective_call const&>;
     s.state_of(rank); // a clause about a late rank, for messages
 };
@@ -149,6 +182,23 @@ public:
 
     /// Which ranks are near one another; no levels if nobody has said so.
     levels const& groups() const noexcept { return state_->groups; }
+
+    /// Zeroed memory that peers can use. Every rank calls it in the same order; a peer may use the result once a
+    /// collective has been entered.
+    arena allocate(std::size_t bytes) {
+        auto const id = next_arena(allocated_);
+        return {id, state_->allocate(rank_, id, bytes), bytes};
+    }
+
+    template<class T>
+    T const* peer(arena const& a, int rank) const {
+        return shared<T>(a, rank);
+    }
+    /// The same to write to.
+    template<class T>
+    T* shared(arena const& a, int rank) const {
+        return static_cast<T*>(static_cast<void*>(state_->at(rank, a.id)));
+    }
 
     /// Begins a collective. Throws usage_error if the last one has not been left.
     collective_call enter(collective_call const& call) {
@@ -265,7 +315,7 @@ public:
 
 protected:
     void require_outside(collective_call const& call) const {
-        if (inside_) refuse_second(call);
+        if (inside_) refuse_second_call(name_of(rank_), call.name, call_.name);
     }
     auto& own() const noexcept { return state_->slot(rank_); }
 
@@ -313,19 +363,11 @@ private:
         return std::string(State::member) + ' ' + std::to_string(state_->known_as(rank));
     }
 
-    [[noreturn]] TRIREME_COLD void refuse_second(collective_call const& call) const {
-        throw usage_error(name_of(rank_) + " called " + call.name + " while its " + call_.name +
-                          " was in flight: wait for that first");
-    }
-
     [[noreturn]] TRIREME_COLD void disagree(int source) {
         auto const& call = state_->slot(source).call;
         auto const number = call.number.load(std::memory_order_acquire);
-        mismatch_error const error(
-            std::string("the ") + State::member + "s of a group called different collectives, their number " +
-            std::to_string(calls_) + ": " + name_of(rank_) + " called " + words_.text() + ", " + name_of(source) +
-            " called " + call.read().text() + (number == calls_ ? "" : " as its number " + std::to_string(number)) +
-            "; all must make the same calls in the same order");
+        auto const error = different_calls(State::member, calls_, state_->known_as(rank_), words_,
+                                           state_->known_as(source), call.read(), number);
         state_->stop(rank_, std::make_exception_ptr(error));
         end_here();
     }
@@ -351,15 +393,14 @@ private:
     }
 
     TRIREME_COLD std::string late_message(int guilty, int source, operation const& what) const {
-        char limit[32];
-        std::snprintf(limit, sizeof limit, "%g", state_->wait_limit.count());
-        return name_of(guilty) + " did not arrive within the deadline of " + limit + " s: " + name_of(rank_) +
-               " waited for " + name_of(source) + " in " + what.name + " (" + what.strategy + ", schedule step " +
-               std::to_string(what.step) + ") of training step " +
+        return name_of(guilty) + " did not arrive within the deadline of " + seconds_text(state_->wait_limit) +
+               " s: " + name_of(rank_) + " waited for " + name_of(source) + " in " + what.name + " (" + what.strategy +
+               ", schedule step " + std::to_string(what.step) + ") of training step " +
                std::to_string(own().training_step.load(std::memory_order_relaxed)) + state_->state_of(guilty) +
                "; if it is only slow, raise the option `deadline`";
     }
 
+    int allocated_ = 0;
     collective_call call_;       ///< the last one
     call_words words_;           ///< the same, to compare
     std::uint32_t base_ = 0;     ///< of the step count, when the current collective began

@@ -107,4 +107,40 @@ void run_or_stop(int rank, F&& f, Stop&& stop) {
     }
 }
 
+/// What a rank does that has failed once: nothing more. The `run` of a group of processes.
+class runs_until_failure {
+public:
+    /// Whether an error has been thrown here.
+    bool failed() const noexcept { return failed_; }
+
+    /// `f(comm)` on `rank`; an error is handed to `stop` (run_or_stop), and is the last.
+    template<class Communicator, class F, class Stop>
+    void run(int rank, Communicator& comm, F&& f, Stop&& stop) {
+        if (failed_)
+            throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
+        run_or_stop(
+            rank,
+            [&] {
+                comm.check_stopped(); // by another rank, in the meantime
+                f(comm);
+                comm.check_stopped(); // by `f`, in a way that it has not thrown
+            },
+            [&](stop_reason const& why) {
+                failed_ = true;
+                stop(why);
+            });
+    }
+
+private:
+    bool failed_ = false;
+};
+
+/// Throws launch_error unless two ranks agree in what the program is and how it is spread, in words.
+inline void require_one_program(int rank, std::string const& mine, int other, std::string const& theirs) {
+    if (theirs != mine)
+        throw launch_error("the processes of this job are not of one program: rank " + std::to_string(rank) + " has " +
+                           mine + ", rank " + std::to_string(other) + " has " + theirs +
+                           "; start one program, with one set of flags, in all processes");
+}
+
 } // namespace trireme

@@ -57,8 +57,7 @@ public:
     /// order.
     arena allocate(std::size_t bytes) {
         if (machine_ != nullptr) return machine_->allocate(bytes);
-        if (allocated_ == max_arenas) throw usage_error("a rank of an MPI group has at most 8 arenas");
-        auto const id = allocated_++;
+        auto const id = next_arena(allocated_);
         memory_[static_cast<std::size_t>(id)] = host_memory(bytes);
         return {id, memory_[static_cast<std::size_t>(id)].data(), bytes};
     }

@@ -103,7 +103,6 @@ public:
     int size() const noexcept { return messages_.size(); }
     communicator& own() noexcept { return *communicator_; }
     communicator const& own() const noexcept { return *communicator_; }
-    std::chrono::duration<double> wait_limit() const noexcept { return limit_; }
 
     /// Which ranks are near one another: so many to a socket, sockets to a machine, machines; {n, 1} where all are
     /// alike; none if machines hold different numbers of them, or numbers that do not follow one another.
@@ -111,7 +110,7 @@ public:
     int machines() const noexcept { return machines_; }
     bool shares_memory() const noexcept { return communicator_->shares_memory(); }
     /// Whether this rank knows that the group has been stopped: an error has been thrown here.
-    bool failed() const noexcept { return failed_; }
+    bool failed() const noexcept { return runs_.failed(); }
     bool stopped() const noexcept { return messages_.stopped() || (node_ != nullptr && node_->stopped()); }
 
     /// "4 processes on 1 machine, Open MPI 4.1.4, which share memory".
@@ -128,20 +127,10 @@ public:
     /// Runs `f(communicator&)` on this rank; every rank has to. Allocates nothing.
     template<class F>
     void run(F&& f) {
-        if (failed_)
-            throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
-        run_or_stop(
-            rank(),
-            [&] {
-                communicator_->check_stopped(); // by another rank, in the meantime
-                f(*communicator_);
-                communicator_->check_stopped(); // by `f`, in a way that it has not thrown
-            },
-            [&](stop_reason const& why) {
-                failed_ = true;
-                stop_all(why);
-                session_.failed(exit_code::failure);
-            });
+        runs_.run(rank(), *communicator_, f, [&](stop_reason const& why) {
+            stop_all(why);
+            session_.failed(exit_code::failure);
+        });
     }
 
     /// The ranks that give the same colour, in the order of their keys; nothing for a colour below 0. All ranks call it
@@ -193,7 +182,7 @@ private:
 
     TRIREME_COLD void compare_agreed(mpi_job const& job, std::string_view agreed) {
         messages_.generation =
-            static_cast<std::uint64_t>(processes::shared_clock()) * 4194304 + static_cast<std::uint64_t>(getpid());
+            static_cast<std::uint64_t>(shared_clock()) * 4194304 + static_cast<std::uint64_t>(getpid());
         together("MPI_Bcast", [&] { return MPI_Bcast(&messages_.generation, 1, MPI_UINT64_T, 0, messages_.comm()); });
         constexpr int most = 400;
         std::vector<char> all(static_cast<std::size_t>(size()) * most);
@@ -206,12 +195,9 @@ private:
             return MPI_Allgather(mine.text, most, MPI_CHAR, all.data(), most, MPI_CHAR, messages_.comm());
         });
         for (int r = 0; r < size(); ++r) {
-            auto const* const theirs = all.data() + static_cast<std::size_t>(r) * most;
-            if (std::strncmp(theirs, mine.text, most) != 0)
-                throw launch_error("the processes of this job are not of one program: rank " + std::to_string(rank()) +
-                                   " has " + mine.get() + ", rank " + std::to_string(r) + " has " +
-                                   std::string(theirs, strnlen(theirs, most)) +
-                                   "; start one program, with one set of flags, in all processes");
+            bounded_text<most> theirs;
+            std::memcpy(theirs.text, all.data() + static_cast<std::size_t>(r) * most, most);
+            require_one_program(rank(), mine.get(), r, theirs.get());
         }
     }
 
@@ -376,7 +362,7 @@ private:
     levels levels_;
     int machines_ = 0;
     std::string why_messages_;
-    bool failed_ = false;
+    runs_until_failure runs_;
     int exceptions_ = std::uncaught_exceptions();
 };
 

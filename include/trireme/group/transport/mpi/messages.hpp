@@ -150,13 +150,14 @@ public:
     TRIREME_COLD void close() noexcept {
         mpi_runtime::watchdog::guard const guard(std::chrono::seconds(30), "MPI_Ireduce_scatter_block");
         auto const end = deadline::in(std::min<std::chrono::duration<double>>(limit_, std::chrono::seconds(5)));
+        std::unique_ptr<int> expected;
         try {
-            static thread_local int expected = 0; // stays, if it is written to late
+            expected = std::make_unique<int>(0);
             MPI_Request request = MPI_REQUEST_NULL;
             mpi_runtime::check(
-                MPI_Ireduce_scatter_block(told_.data(), &expected, 1, MPI_INT, MPI_SUM, control_.get(), &request),
+                MPI_Ireduce_scatter_block(told_.data(), expected.get(), 1, MPI_INT, MPI_SUM, control_.get(), &request),
                 "MPI_Ireduce_scatter_block", rank_, "a group ends");
-            for (int known = 0, told = 0; known == 0 || told == 0 || heard_notices_ < expected;) {
+            for (int known = 0, told = 0; known == 0 || told == 0 || heard_notices_ < *expected;) {
                 if (known == 0)
                     mpi_runtime::check(MPI_Test(&request, &known, MPI_STATUS_IGNORE), "MPI_Test", rank_,
                                        "a group ends");
@@ -164,10 +165,11 @@ public:
                     mpi_runtime::check(MPI_Testall(size_, telling_.data(), &told, MPI_STATUSES_IGNORE), "MPI_Testall",
                                        rank_, "a group ends");
                 hear();
-                if (end.passed()) return give_up();
+                if (end.passed()) throw group_stopped();
                 std::this_thread::yield();
             }
         } catch (...) {
+            leave_behind(std::move(expected)); // MPI may still write there
             give_up();
         }
     }
@@ -186,7 +188,6 @@ public:
     int size() const noexcept { return size_; }
     bool stopped() const noexcept { return stopped_; }
     bool inside() const noexcept { return inside_; } ///< a collective that goes by messages
-    std::chrono::duration<double> wait_limit() const noexcept { return limit_; }
     MPI_Comm comm() const noexcept { return data_.get(); }
 
     /// How long a wait spins before it makes room for others.
@@ -202,9 +203,7 @@ public:
 
     /// Throws usage_error if the last one has not been left.
     void enter(collective_call const& call) {
-        if (inside_)
-            throw usage_error("rank " + std::to_string(rank_) + " called " + call.name + " while its " + name_ +
-                              " was in flight: wait for that first");
+        if (inside_) refuse_second_call("rank " + std::to_string(rank_), call.name, name_);
         check_withdrawn();
         if (stopped_) reason_.raise();
         inside_ = true;
@@ -322,20 +321,20 @@ public:
             } catch (...) {}
         }
         try {
-            auto& n = *new notice(status_now()); // stays, for messages that nobody takes
-            n.stops = 1;
-            n.why = why;
+            auto n = std::make_unique<notice>(status_now());
+            n->stops = 1;
+            n->why = why;
             std::vector<MPI_Request> told;
             for (int r = 0; r < size_; ++r)
                 if (r != rank_)
-                    MPI_Isend(&n, sizeof n, MPI_BYTE, r, 0, control_.get(), &told.emplace_back(MPI_REQUEST_NULL));
+                    MPI_Isend(n.get(), sizeof *n, MPI_BYTE, r, 0, control_.get(), &told.emplace_back(MPI_REQUEST_NULL));
             auto const end = deadline::in(std::chrono::milliseconds(500));
             for (int over = 0; over == 0 && !end.passed();)
                 if (MPI_Testall(static_cast<int>(told.size()), told.data(), &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
                     break;
+            leave_behind(std::move(n));    // for who has not taken it
         } catch (std::bad_alloc const&) {} // their deadlines tell them
     }
-    stop_reason const& reason() const noexcept { return reason_; }
 
     /// Throws if another rank has stopped the group; a look that costs little.
     void check_stopped() {
@@ -357,7 +356,6 @@ private:
         int awaited = -1; ///< the rank it waits for
         std::uint32_t number = 0;
         int stops = 0;
-        std::uint64_t step = 0;
         std::uint64_t generation = 0; ///< of the group
         call_words words;
         stop_reason why;
@@ -396,7 +394,6 @@ private:
         n.number = number_;
         n.awaited = awaited();
         n.generation = generation;
-        n.step = step_;
         n.words = mine_;
         return n;
     }
@@ -478,10 +475,7 @@ private:
     }
 
     [[noreturn]] TRIREME_COLD void disagree(notice const& other) {
-        mismatch_error const error("the ranks of a group called different collectives, their number " +
-                                   std::to_string(number_) + ": rank " + std::to_string(rank_) + " called " +
-                                   mine_.text() + ", rank " + std::to_string(other.rank) + " called " +
-                                   other.words.text() + "; all must make the same calls in the same order");
+        auto const error = different_calls("rank", number_, rank_, mine_, other.rank, other.words, number_);
         stop(stop_reason::of(rank_, std::make_exception_ptr(error)));
         reason_.raise();
     }
@@ -495,13 +489,11 @@ private:
             guilty = h.awaited;
         }
         auto const& theirs = heard_[static_cast<std::size_t>(guilty)];
-        char limit[32];
-        std::snprintf(limit, sizeof limit, "%g", limit_.count());
         deadline_error const error(
-            guilty, "rank " + std::to_string(guilty) + " did not arrive within the deadline of " + limit + " s: rank " +
-                        std::to_string(rank_) + " waited in " + what.name + " (" + what.strategy + ", schedule round " +
-                        std::to_string(what.step) + ", call number " + std::to_string(number_) + ") of training step " +
-                        std::to_string(step_) +
+            guilty, "rank " + std::to_string(guilty) + " did not arrive within the deadline of " +
+                        seconds_text(limit_) + " s: rank " + std::to_string(rank_) + " waited in " + what.name + " (" +
+                        what.strategy + ", schedule round " + std::to_string(what.step) + ", call number " +
+                        std::to_string(number_) + ") of training step " + std::to_string(step_) +
                         (theirs.number == 0 ? "; it has said nothing"
                                             : "; the last it has told of is its call number " +
                                                   std::to_string(theirs.number) + ", " + theirs.words.text()) +

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/exit_code.hpp>
 #include <trireme/core/macros.hpp>
@@ -43,7 +44,7 @@ public:
             auto& w = of_process();
             auto const seconds = limit.count() < 1e9 ? limit.count() : 1e9;
             w.what_.store(what, std::memory_order_relaxed);
-            w.until_.store(now() + static_cast<std::int64_t>((seconds + 1) * 1e9), std::memory_order_release);
+            w.until_.store(shared_clock() + static_cast<std::int64_t>((seconds + 1) * 1e9), std::memory_order_release);
         }
         guard(guard const&) = delete;
         guard& operator=(guard const&) = delete;
@@ -71,18 +72,13 @@ private:
         });
     }
 
-    static std::int64_t now() noexcept {
-        return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-            .count();
-    }
-
     void watch() const noexcept {
         for (;;) {
             std::this_thread::sleep_for(std::chrono::milliseconds(100));
-            if (now() < until_.load(std::memory_order_acquire)) continue;
+            if (shared_clock() < until_.load(std::memory_order_acquire)) continue;
             // a process that was stopped has come back to a limit long gone: it gets a moment to see that itself
             std::this_thread::sleep_for(std::chrono::seconds(1));
-            if (now() < until_.load(std::memory_order_acquire)) continue;
+            if (shared_clock() < until_.load(std::memory_order_acquire)) continue;
             char text[300];
             auto const n = std::snprintf(text, sizeof text,
                                          "trireme: rank %d is stuck in %s for longer than its deadline, and is ended "

@@ -157,7 +157,7 @@ public:
             throw deadline_error(first.rank_,
                                  "rank " + std::to_string(first.rank_) + " of " + std::to_string(first.size_) +
                                      " waited in ncclCommSplit for the others, longer than the deadline of " +
-                                     nccl_runtime::seconds_text(first.limit_) + " s: all ranks have to split together");
+                                     seconds_text(first.limit_) + " s: all ranks have to split together");
         std::vector<nccl_communicator> made;
         for (std::size_t i = 0; i < s->to.size(); ++i) {
             all[i].check("a split");

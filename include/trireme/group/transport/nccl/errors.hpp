@@ -35,12 +35,6 @@ inline std::string version_text(int code) {
     return std::to_string(code / 10000) + "." + std::to_string(code % 10000 / 100) + "." + std::to_string(code % 100);
 }
 
-inline std::string seconds_text(std::chrono::duration<double> span) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", span.count());
-    return text;
-}
-
 constexpr char const* name_of(ncclResult_t status) noexcept {
     switch (status) {
     case ncclSuccess:

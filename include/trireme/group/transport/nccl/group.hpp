@@ -333,15 +333,15 @@ private:
     TRIREME_COLD [[noreturn]] void nobody_came() const {
         auto const file = who_.file.empty() ? std::string() : ", id file " + who_.file;
         throw deadline_error(first_, whom() + " did not meet the others in NCCL within the deadline of " +
-                                         nccl_runtime::seconds_text(who_.limit) + " s (process " +
-                                         std::to_string(who_.index) + " of " + std::to_string(who_.count) + file +
+                                         seconds_text(who_.limit) + " s (process " + std::to_string(who_.index) +
+                                         " of " + std::to_string(who_.count) + file +
                                          "); start all processes, look at NCCL_SOCKET_IFNAME and with NCCL_DEBUG=INFO "
                                          "at what they say, or raise the option `deadline`");
     }
     TRIREME_COLD [[noreturn]] void late(char const* why) {
         abandon();
         throw deadline_error(first_, last_.text() + " on " + whom() + ": " + why + " within the deadline of " +
-                                         nccl_runtime::seconds_text(who_.limit) +
+                                         seconds_text(who_.limit) +
                                          " s; look whether all processes still run, and with NCCL_DEBUG=INFO at what "
                                          "they say");
     }

@@ -276,12 +276,10 @@ private:
     }
 
     TRIREME_COLD [[noreturn]] void late(int rank, std::string const& what) const {
-        char limit[32];
-        std::snprintf(limit, sizeof limit, "%g", a_.limit.count());
         throw deadline_error(rank, "rank " + std::to_string(first_rank(a_.index)) + " of " + std::to_string(a_.world) +
                                        " (process " + std::to_string(a_.index) + " of " + std::to_string(a_.count) +
                                        ") " + what + " through the id file " + a_.file + " within the deadline of " +
-                                       limit +
+                                       seconds_text(a_.limit) +
                                        " s; start all processes, with one id_file, or raise the option "
                                        "`deadline`");
     }

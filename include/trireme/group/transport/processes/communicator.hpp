@@ -13,9 +13,11 @@
 
 namespace trireme::processes {
 
-/// One rank of a group of processes of one machine. Arenas are windows that peers map, so that a byte on the wire is a
-/// byte read from a peer's memory or written to it, as between threads. A buffer that is not in one of the rank's own
-/// arenas is copied to a window before a collective and back after it: two passes over it, which `allocate` saves.
+/// One rank of a group of processes of one machine. Arenas are windows, rounded up to pages, that peers map when they
+/// first use them, so that a byte on the wire is a byte read from a peer's memory or written to it, as between threads;
+/// `allocate` throws window_error if there is too little memory, before it is touched. A buffer that is not in one of
+/// the rank's own arenas is copied to a window before a collective and back after it: two passes over it, which
+/// `allocate` saves.
 class communicator : public step_counting<state> {
     using base = step_counting<state>;
 
@@ -24,26 +26,6 @@ public:
 
     /// Bytes that the group itself takes per rank, for the plan.
     static constexpr bytes_t control_bytes = sizeof(process_slot);
-
-    /// Zeroed memory that peers can map, rounded up to pages. Every rank calls it in the same order; a peer may use the
-    /// result once a collective has been entered. Throws window_error if there is too little, before it is touched.
-    arena allocate(std::size_t bytes) {
-        if (allocated_ == max_arenas) throw usage_error("a rank of a group of processes has at most 8 arenas");
-        auto const id = allocated_++;
-        return {id, state_->allocate(id, bytes), bytes};
-    }
-
-    /// Maps the peer's window if nobody has yet.
-    template<class T>
-    T const* peer(arena const& a, int rank) const {
-        return shared<T>(a, rank);
-    }
-
-    /// The same to write to.
-    template<class T>
-    T* shared(arena const& a, int rank) const {
-        return reinterpret_cast<T*>(state_->at(rank, a.id));
-    }
 
     collective_call enter(collective_call const& call) {
         base::require_outside(call);
@@ -84,13 +66,12 @@ private:
     /// Memory for buffers of others; what was there is lost.
     std::byte* stage(std::size_t bytes) {
         if (bytes > staging_bytes_) {
-            state_->allocate(staging, bytes);
+            state_->allocate(rank_, staging, bytes);
             staging_bytes_ = bytes;
         }
         return state_->at(rank_, staging);
     }
 
-    int allocated_ = 0;
     std::size_t staging_bytes_ = 0;
     collective_call users_;           ///< the current call, as its caller has made it
     std::byte* staged_out_ = nullptr; ///< its output, if that is staged

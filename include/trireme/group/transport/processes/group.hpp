@@ -113,12 +113,11 @@ public:
     int size() const noexcept { return state_->size(); }
     bool stopped() const noexcept { return state_->stopped().load(); }
     /// Whether this rank knows: an error has been thrown here.
-    bool failed() const noexcept { return failed_; }
+    bool failed() const noexcept { return runs_.failed(); }
     communicator& own() noexcept { return communicator_; }
     /// How long its waits spin, as the processors of its ranks allow.
     patience const& waiting() const noexcept { return state_->waiting; }
     communicator const& own() const noexcept { return communicator_; }
-    std::chrono::duration<double> wait_limit() const noexcept { return state_->wait_limit; }
 
     /// Stops all ranks for a reason found elsewhere.
     void stop(stop_reason const& why) noexcept { state_->stop(why); }
@@ -131,19 +130,7 @@ public:
     /// Runs `f(communicator&)` on this rank; every rank has to. Allocates nothing.
     template<class F>
     void run(F&& f) {
-        if (failed_)
-            throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
-        run_or_stop(
-            rank(),
-            [&] {
-                communicator_.check_stopped(); // by another rank, in the meantime
-                f(communicator_);
-                communicator_.check_stopped(); // by `f`, in a way that it has not thrown
-            },
-            [&](stop_reason const& why) {
-                failed_ = true;
-                state_->stop(why);
-            });
+        runs_.run(rank(), communicator_, f, [&](stop_reason const& why) { state_->stop(why); });
     }
 
 private:
@@ -152,9 +139,7 @@ private:
         if (rank < 0 || rank >= ranks)
             throw usage_error("rank " + std::to_string(rank) + " of a group of " + std::to_string(ranks) +
                               ": it is a number from 0 to " + std::to_string(ranks - 1));
-        if (near.count != 0 && near.ranks() != ranks)
-            throw usage_error("a group of " + std::to_string(ranks) + " ranks was given levels of " +
-                              std::to_string(near.ranks()) + ": their sizes multiplied are the ranks");
+        check_levels(ranks, near);
         return where;
     }
 
@@ -173,11 +158,9 @@ private:
                     std::string absent;
                     for (int q = r; q < size(); ++q)
                         if (is_awaited(q)) absent += ' ' + std::to_string(q);
-                    char seconds[32];
-                    std::snprintf(seconds, sizeof seconds, "%g", state_->wait_limit.count());
                     throw deadline_error(r, "rank " + std::to_string(rank()) + " of " + std::to_string(size()) +
-                                                " waited for the others to join for the deadline of " + seconds +
-                                                " s; absent:" + absent +
+                                                " waited for the others to join for the deadline of " +
+                                                seconds_text(state_->wait_limit) + " s; absent:" + absent +
                                                 "; look at what these processes say, or raise the option `deadline`");
                 }
                 std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -188,19 +171,13 @@ private:
 
     TRIREME_COLD void compare_agreed() const {
         auto const mine = state_->slot(rank()).agreed.get();
-        for (int r = 0; r < size(); ++r) {
-            auto const theirs = state_->slot(r).agreed.get();
-            if (theirs != mine)
-                throw launch_error("the processes of this group are not of one program: rank " +
-                                   std::to_string(rank()) + " has " + mine + ", rank " + std::to_string(r) + " has " +
-                                   theirs + "; start one program, with one set of flags, in all processes");
-        }
+        for (int r = 0; r < size(); ++r) require_one_program(rank(), mine, r, state_->slot(r).agreed.get());
     }
 
     std::shared_ptr<state> state_;
     communicator communicator_;
     std::unique_ptr<heartbeat> heartbeat_;
-    bool failed_ = false;
+    runs_until_failure runs_;
     int exceptions_ = std::uncaught_exceptions();
 };
 

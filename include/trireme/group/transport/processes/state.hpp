@@ -127,12 +127,6 @@ private:
     std::shared_ptr<window> window_;
 };
 
-/// Nanoseconds on a clock that all processes of the machine share.
-inline std::int64_t shared_clock() noexcept {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
-
 /// One rank's view of the memory that the ranks of a machine share: what step_counting needs, for processes.
 class state {
 public:
@@ -180,10 +174,6 @@ public:
         table_.why.raise();
     }
 
-    /// The reason, once there is one.
-    stop_reason const* reason() const noexcept {
-        return table_.reason.load(std::memory_order_acquire) == 2 ? &table_.why : nullptr;
-    }
     void stop(stop_reason const& why) noexcept {
         give_reason(why);
         stop(rank_, nullptr);
@@ -248,7 +238,7 @@ public:
     // ---- where memory is ----
 
     /// Memory that peers can map: arena number `id`, or `staging`, which may be taken again, larger.
-    void* allocate(int id, std::size_t bytes) {
+    void* allocate(int, int id, std::size_t bytes) {
         auto const what = "rank " + std::to_string(rank_) + ", arena " + std::to_string(id);
         auto& own = own_[static_cast<std::size_t>(id)];
         own = window::create(round_up<std::size_t>(std::max<std::size_t>(bytes, 1), 4096), what.c_str());

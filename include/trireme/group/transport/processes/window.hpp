@@ -148,8 +148,6 @@ public:
     explicit operator bool() const noexcept { return data_ != nullptr; }
 
 private:
-    static constexpr std::size_t huge_page = 2_MiB;
-
     /// Large ones begin on a huge page, in a piece of the address space that is kept free for it.
     void map(char const* what) {
         bool const huge = bytes_ >= 2 * huge_page;

@@ -24,10 +24,10 @@ namespace trireme::threads {
 
 /// What one rank shows its peers. Written by its owner (`issued`: by rank 0), read by the others after a wait.
 struct shared_slot : step_slot<progress> {
-    progress issued;                        ///< jobs handed to this rank
-    progress finished;                      ///< jobs it has come back from
-    collective_call buffers;                ///< of its call
-    std::array<void*, max_arenas> arenas{}; ///< where its arenas begin
+    progress issued;         ///< jobs handed to this rank
+    progress finished;       ///< jobs it has come back from
+    collective_call buffers; ///< of its call
+    std::array<host_memory, max_arenas> arenas;
 };
 
 /// The part of a group that its ranks share. It outlives the group if a device is still stuck in it.
@@ -96,6 +96,10 @@ public:
     }
 
     // what step_counting asks
+    void* allocate(int rank, int arena, std::size_t bytes) {
+        return (memory_of(rank, arena) = host_memory(bytes)).data();
+    }
+    void* at(int rank, int arena) noexcept { return memory_of(rank, arena).data(); }
     static constexpr char const* member = "device";
     static constexpr int known_as(int rank) noexcept { return rank; }
     void show_buffers(int rank, collective_call const& c) noexcept { slot(rank).buffers = c; }
@@ -109,6 +113,8 @@ public:
     patience const waiting;
 
 private:
+    host_memory& memory_of(int rank, int arena) noexcept { return slot(rank).arenas[static_cast<std::size_t>(arena)]; }
+
     std::vector<shared_slot> slots_;
     std::atomic<bool> stopped_{false};
     mutable std::mutex mutex_;
@@ -124,32 +130,6 @@ public:
 
     /// Bytes that the group itself takes per rank, for the plan.
     static constexpr bytes_t control_bytes = sizeof(shared_slot);
-
-    /// Zeroed memory that peers can read. Every rank calls it in the same order; a peer may use the result once a
-    /// collective has been entered.
-    arena allocate(std::size_t bytes) {
-        if (allocated_ == max_arenas) throw usage_error("a rank of a thread group has at most 8 arenas");
-        auto const id = allocated_++;
-        memory_[static_cast<std::size_t>(id)] = host_memory(bytes);
-        auto* const data = memory_[static_cast<std::size_t>(id)].data();
-        own().arenas[static_cast<std::size_t>(id)] = data;
-        return {id, data, bytes};
-    }
-
-    template<class T>
-    T const* peer(arena const& a, int rank) const noexcept {
-        return shared<T>(a, rank);
-    }
-
-    /// The same to write to.
-    template<class T>
-    T* shared(arena const& a, int rank) const noexcept {
-        return static_cast<T*>(state_->slot(rank).arenas[static_cast<std::size_t>(a.id)]);
-    }
-
-private:
-    int allocated_ = 0;
-    std::array<host_memory, max_arenas> memory_;
 };
 
 } // namespace trireme::threads

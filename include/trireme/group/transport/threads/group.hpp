@@ -87,9 +87,7 @@ private:
 
     TRIREME_COLD static int checked(int ranks, levels const& groups) {
         if (ranks < 1) throw usage_error("a group needs at least one device, not " + std::to_string(ranks));
-        if (groups.count != 0 && groups.ranks() != ranks)
-            throw usage_error("a group of " + std::to_string(ranks) + " ranks was given levels of " +
-                              std::to_string(groups.ranks()) + ": their sizes multiplied are the ranks");
+        check_levels(ranks, groups);
         return ranks;
     }
 
