@@ -27,8 +27,11 @@
 #include <trireme/device/host/device.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/kernels/portable/activation.hpp>
+#include <trireme/device/host/kernels/portable/add.hpp>
+#include <trireme/device/host/kernels/portable/batch_norm.hpp>
 #include <trireme/device/host/kernels/portable/conv2d.hpp>
 #include <trireme/device/host/kernels/portable/conv2d_places.hpp>
+#include <trireme/device/host/kernels/portable/dropout.hpp>
 #include <trireme/device/host/kernels/portable/linear.hpp>
 #include <trireme/device/host/kernels/portable/pool2d.hpp>
 #include <trireme/device/host/kernels/portable/sgd.hpp>
@@ -36,9 +39,13 @@
 #include <trireme/group/mesh.hpp>
 #include <trireme/group/transport/threads/group.hpp>
 #include <trireme/layer/activation.hpp>
+#include <trireme/layer/batch_norm.hpp>
+#include <trireme/layer/combinators.hpp>
 #include <trireme/layer/conv2d.hpp>
 #include <trireme/layer/cross_entropy.hpp>
+#include <trireme/layer/dropout.hpp>
 #include <trireme/layer/flatten.hpp>
+#include <trireme/layer/global_avg_pool2d.hpp>
 #include <trireme/layer/gradient_check.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/layer/linear.hpp>

@@ -44,7 +44,9 @@ std::vector<T> parameters() {
     for (std::size_t l = 0; l < Network::depth; ++l)
         for (int k = 0; k < Network::row(l).description.parameter_count; ++k, ++t) {
             auto const& p = Network::row(l).description.parameters[k];
-            for (auto const value : tensor<T>(t, p.shape.size(), bound_of(p))) all.push_back(value);
+            float const base = p.init == trireme::initial::ones ? 1 : 0;
+            for (auto const value : tensor<float>(t, p.shape.size(), bound_of(p)))
+                all.push_back(static_cast<T>(base + value)); // rounded to float32, as on the other side
         }
     return all;
 }

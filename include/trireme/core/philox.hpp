@@ -42,9 +42,11 @@ public:
           purpose_(static_cast<std::uint32_t>(purpose) << 16 | c) {}
 
     /// 32 uniform random bits.
-    constexpr std::uint32_t bits(std::uint64_t i) const noexcept {
-        auto const block = i / 4;
-        return philox::block(key_, {static_cast<std::uint32_t>(block), b_, a_, purpose_})[i % 4];
+    constexpr std::uint32_t bits(std::uint64_t i) const noexcept { return words(i / 4)[i % 4]; }
+
+    /// The bits of the numbers 4 k .. 4 k + 3, for the price of one.
+    constexpr philox::counter words(std::uint64_t k) const noexcept {
+        return philox::block(key_, {static_cast<std::uint32_t>(k), b_, a_, purpose_});
     }
 
     /// Uniform in (0, 1), never 0 and never 1, on a grid of 2^24 values.

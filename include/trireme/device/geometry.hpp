@@ -30,4 +30,9 @@ struct linear_geometry {
     static constexpr std::size_t inputs = In, outputs = Out;
 };
 
+template<std::size_t C, std::size_t Positions>
+struct channel_geometry {
+    static constexpr std::size_t channels = C, positions = Positions;
+};
+
 } // namespace trireme

@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-/// Where the values and gradients of one granule lie in the activation arena, in elements; `npos` for what is not kept.
-/// value[i] is the input of layer i (value[depth]: the network's output), gradient[i] the loss's gradient by it.
+/// Where values and gradients lie in the activation arena, in elements; `npos` for what is not kept. value[i] is slot i
+/// of the network (value[depth]: its output), gradient[i] the loss's gradient by it.
 template<std::size_t Depth>
 struct activation_plan {
     std::size_t value[Depth + 1] = {};
@@ -77,61 +77,103 @@ private:
 
 } // namespace detail
 
-/// Plans a granule's arena by a sweep over time: forward through layer i happens at time i, the loss at time depth,
-/// backward through layer i at time 2 depth - i. A block lives from the moment it is written to its last reading.
-/// `lanes` samples are in flight; blocks begin on cache lines. Where `weights_lag`, the gradients by the parameters are
-/// computed beside backward, at any time before its end: what they read stays till then.
+/// Plans an arena by a sweep over time: forward through row i happens at time i, the loss at time depth, backward
+/// through row i at time 2 depth - i. A block lives from the moment it is written to its last reading. `lanes` samples
+/// are in flight; blocks begin on cache lines. Where `weights_lag`, the gradients by the parameters are computed beside
+/// backward, at any time before its end: what they read stays till then. Where granules go `one_behind_the_other` from
+/// one layer that needs the whole shard to the next, each is somewhere else in between: then such a stretch is one
+/// time.
+enum class way_of_samples { together, one_behind_the_other };
 template<class Network>
 constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, std::size_t element_bytes,
-                                                           bool weights_lag = false) {
+                                                           bool weights_lag = false,
+                                                           way_of_samples way = way_of_samples::together) {
     constexpr std::size_t depth = Network::depth;
     constexpr std::size_t blocks = 2 * (depth + 1); // values, then gradients
     constexpr std::size_t never = 2 * depth + 1;
     std::size_t size[blocks] = {};
     std::size_t born[blocks] = {};
     std::size_t dies[blocks] = {};
-    std::size_t root[blocks] = {}; // views share the block of what they view
+    std::size_t shares[blocks] = {}; // the block that it lies in: its own, or that of what it is a view of
 
     auto const unit = cache_line / element_bytes;
     std::size_t first_trainable = Network::first_trainable;
-    auto const grad = [](std::size_t i) { return depth + 1 + i; };
-    for (std::size_t i = 0; i <= depth; ++i) {
-        size[i] = size[grad(i)] = round_up(Network::row(i).input.size() * lanes, unit);
-        root[i] = i;
-        root[grad(i)] = grad(i);
-        born[i] = i == 0 ? 0 : i - 1;
-        dies[i] = i; // forward through layer i, or the loss, reads it
-        if (i < depth && i >= first_trainable && Network::row(i).description.backward_reads_input)
-            dies[i] = 2 * depth - i;
-        if (i > 0 && i - 1 >= first_trainable && Network::row(i - 1).description.backward_reads_output)
-            dies[i] = 2 * depth - (i - 1);
-        bool const wanted = i > first_trainable || i == depth;
-        born[grad(i)] = wanted ? 2 * depth - i : never;
-        dies[grad(i)] = wanted ? 2 * depth - (i - 1) : never;
+    auto const grad = [](std::size_t slot) { return depth + 1 + slot; };
+    auto const block_of = [&](std::size_t b) {
+        while (shares[b] != b) b = shares[b];
+        return b;
+    };
+    auto const live_to = [&](std::size_t b, std::size_t time) {
+        auto& end = dies[block_of(b)];
+        if (time > end) end = time;
+    };
+    auto const share = [&](std::size_t b, std::size_t with) {
+        auto const whole = block_of(with);
+        shares[b] = whole;
+        if (dies[b] > dies[whole]) dies[whole] = dies[b];
+        born[b] = never;
+    };
+
+    for (std::size_t slot = 0; slot <= depth; ++slot) {
+        auto const& shape = slot == 0 ? Network::row(0).input : Network::row(slot - 1).description.output;
+        size[slot] = size[grad(slot)] = round_up(shape.size() * lanes, unit);
+        shares[slot] = slot;
+        shares[grad(slot)] = grad(slot);
+        born[slot] = dies[slot] = slot == 0 ? 0 : slot - 1;
+        born[grad(slot)] = never;
     }
-    for (std::size_t i = first_trainable; weights_lag && i < depth; ++i)
-        if (auto const& d = Network::row(i).description; d.parameter_count > 0) {
-            dies[i] = dies[grad(i + 1)] = 2 * depth;
-            if (d.backward_reads_output) dies[i + 1] = 2 * depth;
-        }
-    // A view's block is its input's, alive as long as either. So is that of a layer that works in place, unless its
-    // input is still to be read in backward or is the caller's.
+    born[grad(depth)] = depth; // the loss reads the output, and writes its gradient
+    live_to(depth, depth);
+    live_to(grad(depth), depth);
+
+    // who reads what, and when
     for (std::size_t i = 0; i < depth; ++i) {
-        auto const& layer = Network::row(i).description;
-        if (!layer.view && !(layer.in_place && i > 0 && dies[root[i]] <= i)) continue;
-        auto const value = root[i];
-        root[i + 1] = value;
-        if (dies[i + 1] > dies[value]) dies[value] = dies[i + 1];
-        born[i + 1] = never;
+        auto const& row = Network::row(i);
+        auto const& d = row.description;
+        auto const back = 2 * depth - i;
+        live_to(row.from, i);
+        if (row.is_sum()) live_to(row.other, i);
+        if (i < first_trainable) continue;
+        auto const read_last = weights_lag && d.parameter_count > 0 ? 2 * depth : back;
+        if (d.backward_reads_input) live_to(row.from, read_last);
+        if (d.backward_reads_output) live_to(i + 1, read_last);
+        live_to(grad(i + 1), read_last);
+        if (row.is_fork()) live_to(grad(row.other), back);
+        bool const writes = row.is_fork() || !(d.view || row.is_sum());
+        if (writes && i > first_trainable) born[grad(i)] = back;
+    }
+    // A view is what it views. A sum's gradient is that of both its terms.
+    for (std::size_t i = 0; i < depth; ++i)
+        if (Network::row(i).description.view) share(i + 1, Network::row(i).from);
+    for (std::size_t i = depth; i-- > first_trainable;) {
+        auto const& row = Network::row(i);
+        bool const plain_view = row.description.view && !row.is_fork() && row.from == i;
+        if ((plain_view || row.is_sum()) && row.from > first_trainable) share(grad(row.from), grad(i + 1));
+        if (row.is_sum() && row.other > first_trainable) share(grad(row.other), grad(i + 1));
+    }
+    // What works in place may overwrite what nobody reads later, unless it is the caller's.
+    for (std::size_t i = 0; i < depth; ++i) {
+        auto const& row = Network::row(i);
+        if (row.description.in_place && !row.description.view && row.from > 0 && dies[block_of(row.from)] <= i)
+            share(i + 1, row.from);
     }
     for (std::size_t i = depth; i-- > 0;) {
-        auto const& layer = Network::row(i).description;
-        bool const may_overwrite = layer.in_place && !(weights_lag && layer.parameter_count > 0);
-        if (!(layer.view || may_overwrite) || born[grad(i)] == never) continue;
-        auto const value = root[grad(i + 1)];
-        root[grad(i)] = value;
-        if (dies[grad(i)] > dies[value]) dies[value] = dies[grad(i)];
-        born[grad(i)] = never;
+        auto const& row = Network::row(i);
+        if (row.description.in_place && born[grad(i)] != never && dies[block_of(grad(i + 1))] <= 2 * depth - i)
+            share(grad(i), grad(i + 1));
+    }
+
+    if (way == way_of_samples::one_behind_the_other) {
+        std::size_t stretch[never] = {};
+        for (std::size_t t = 1; t < never; ++t) {
+            auto const row = t < depth ? t : 2 * depth - t;
+            stretch[t] = stretch[t - 1] + (t == depth || Network::row(row).description.whole_shard ? 1 : 0);
+        }
+        for (std::size_t b = 0; b < blocks; ++b) {
+            if (born[b] == never) continue;
+            born[b] = stretch[born[b]];
+            dies[b] = stretch[dies[b]];
+        }
     }
 
     // what is born and what dies at each time: chains through `next_born`, `next_dead`
@@ -155,8 +197,8 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     activation_plan<depth> plan;
     plan.elements = holes.top();
     for (std::size_t i = 0; i <= depth; ++i) {
-        plan.value[i] = at[root[i]];
-        plan.gradient[i] = i > first_trainable || i == depth ? at[root[grad(i)]] : npos;
+        plan.value[i] = at[block_of(i)];
+        plan.gradient[i] = i > first_trainable || i == depth ? at[block_of(grad(i))] : npos;
     }
     return plan;
 }

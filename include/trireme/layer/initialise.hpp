@@ -72,4 +72,16 @@ void initialise_parameters(T* parameters, std::uint64_t seed) {
     }
 }
 
+/// Fills the buffers of `Network`: running statistics of samples that have mean 0 and variance 1.
+template<class Network, class T>
+void initialise_buffers(T* buffers) {
+    for (std::size_t l = 0; l < Network::depth; ++l) {
+        auto const& d = Network::row(l).description;
+        T* at = buffers + Network::row(l).first_buffer;
+        for (int k = 0; k < d.buffer_count; ++k)
+            for (std::size_t i = 0; i < d.buffers[k].shape.size(); ++i)
+                *at++ = static_cast<T>(d.buffers[k].init == initial::ones ? 1 : 0);
+    }
+}
+
 } // namespace trireme

@@ -29,6 +29,7 @@ struct parameter_tensor {
 };
 
 inline constexpr int max_parameter_tensors = 4;
+inline constexpr int max_buffer_tensors = 2;
 
 /// What a layer answers when it is shown the shape of its input. Everything the compiler, the plan and the network
 /// table know of a layer is in here. FLOPs are per sample; a multiply-add counts as two.
@@ -39,16 +40,28 @@ struct layer_description {
     flops_t backward_weights_flops = 0;
     int parameter_count = 0;
     parameter_tensor parameters[max_parameter_tensors] = {};
-    bool backward_reads_input = true;  ///< false frees the input of this layer sooner
-    bool backward_reads_output = true; ///< false frees its output sooner
-    bool in_place = false;             ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
-    bool applies = false;              ///< its kernels on accelerators can apply a function to what they write
-    bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
-    bool accepts = true;               ///< false: the layer's `refusal` says why
+    int buffer_count = 0;
+    parameter_tensor buffers[max_buffer_tensors] = {}; ///< running statistics: kept, saved and agreed on, not trained
+    std::size_t kept = 0;                              ///< numbers per shard, kept from forward to backward
+    bool backward_reads_input = true;                  ///< false frees the input of this layer sooner
+    bool backward_reads_output = true;                 ///< false frees its output sooner
+    bool in_place = false;           ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
+    bool applies = false;            ///< its kernels on accelerators can apply a function to what they write
+    bool view = false;               ///< the output is the input under another shape: nothing runs, nothing is stored
+    bool whole_shard = false;        ///< needs all samples of a shard before it can give any: see `layer`
+    std::size_t device_sums[3] = {}; ///< then: the numbers that it adds over all devices, call by call, in a step
+    bool accepts = true;             ///< false: the layer's `refusal` says why
 
     constexpr std::size_t parameter_elements() const noexcept {
         std::size_t sum = 0;
         for (int i = 0; i < parameter_count; ++i) sum += parameters[i].shape.size();
+        return sum;
+    }
+    /// Whether it needs the samples of all devices.
+    constexpr bool whole_batch() const noexcept { return device_sums[0] != 0; }
+    constexpr std::size_t buffer_elements() const noexcept {
+        std::size_t sum = 0;
+        for (int i = 0; i < buffer_count; ++i) sum += buffers[i].shape.size();
         return sum;
     }
 };
@@ -91,6 +104,43 @@ struct remote_view {
         static constexpr remote_value_rule<gets<Extents>, gets<Index>> checked{};
         return *data;
     }
+};
+
+/// Which samples a granule holds, beside their values. Lanes from `count` on repeat its last sample and must not count.
+struct granule_place {
+    std::uint64_t seed = 0;
+    std::uint64_t step = 0;
+    std::uint32_t shard = 0; ///< logical, the same for any number of devices
+    std::size_t first = 0;   ///< number of its first sample in the shard
+    std::size_t count = 0;   ///< of its samples
+    std::size_t samples = 0; ///< of the whole shard
+    std::size_t batch = 0;   ///< of all shards
+
+    /// The shard's part of the batch.
+    double share() const noexcept { return static_cast<double>(samples) / static_cast<double>(batch); }
+};
+
+/// Adds numbers over all devices, each of which calls it with as many; all get the same sums.
+template<class T>
+struct sum_over_devices {
+    void* state = nullptr;
+    void (*add)(void* state, T* values, std::size_t n) = nullptr;
+
+    void operator()(T* values, std::size_t n) const {
+        if (add != nullptr) add(state, values, n);
+    }
+};
+
+/// What a call of a layer is given beside values and parameters; most layers need none of it.
+template<class T>
+struct layer_place {
+    std::size_t layer = 0; ///< its number in the network
+    granule_place granule = {};
+    T const* other = nullptr; ///< of layers with two inputs: the second
+    T* buffers = nullptr;     ///< its first buffer
+    T* statistics = nullptr;  ///< what goes into its buffers after the step; to be added to, times the shard's share
+    T* kept = nullptr;        ///< the numbers that its description asks to be kept
+    sum_over_devices<T> sum = {}; ///< for layers that need the whole batch
 };
 
 inline namespace TRIREME_ISA {
@@ -137,6 +187,7 @@ struct forward_io {
     view_of<T, Out, Lanes, Kernels> y;
     T const* const* parameters;
     [[no_unique_address]] Kernels policy;
+    layer_place<T> const& place;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
 };
@@ -159,6 +210,7 @@ struct backward_io {
     T const* const* parameters;
     T* const* gradients;
     [[no_unique_address]] Kernels policy;
+    layer_place<T> const& place;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
     T* gradient(int k) const noexcept { return gradients[k]; }
@@ -171,8 +223,17 @@ struct backward_io {
 ///     static constexpr layer_description describe(shape input);
 ///     static void forward(auto const& io);          // forward_io: reads x, writes y
 ///     static void backward_input(auto const& io);   // backward_io: reads dy, writes dx
-///     static void backward_weights(auto const& io); // backward_io: reads dy, adds to gradient(k); if it has
-///     parameters
+///     static void backward_weights(auto const& io); // backward_io: reads dy, adds to gradient(k); with parameters
+///     only static void evaluate(auto const& io);         // forward_io: forward outside of training, if that is
+///     another
+///
+/// A layer that says `whole_shard` is shown all granules of a shard before it computes any of them, and then once the
+/// shard as a whole, with the views of its first granule; it leaves what it finds in `io.place.kept`:
+///
+///     static void forward_gather(auto const& io);   // each granule, x is there
+///     static void forward_agree(auto const& io);    // once; then forward, each granule
+///     static void backward_gather(auto const& io);  // each granule, dy is there
+///     static void backward_agree(auto const& io);   // once, adds to gradient(k); then backward_input, each granule
 ///
 /// and, if `describe` refuses some inputs, a rule that says so: `template<class Where, class In> using refusal`.
 /// Layers store nothing: whatever they need is in the views, so the same code runs on any slice of any device.

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <trireme/core/pack.hpp>
+#include <trireme/layer/combinators.hpp>
 #include <trireme/layer/layer.hpp>
 
 #include <cstddef>
+#include <type_traits>
 
 namespace trireme {
 
@@ -22,90 +24,286 @@ struct network_layer_rule {
                   "describe(shape)` (layer/layer.hpp); the first argument of network is input<...>");
 };
 
-/// Where a network keeps what: one row per layer, and one more for the end.
+/// Where a network keeps what: one row per layer in the order of their work, repetitions included, and one more for the
+/// end. Slot 0 is the network's input, slot i + 1 the output of row i.
 struct layer_row {
     layer_description description = {};
     shape input = {};
+    std::size_t from = 0;     ///< the slot it reads: that of the row before, but for a residual's second way
+    std::size_t other = npos; ///< a second slot: of a sum, its other term; of a fork, where the second way begins
     std::size_t first_parameter = 0; ///< offset in elements of the layer's first tensor in the parameter arena
+    std::size_t first_buffer = 0;    ///< of its first buffer, among the buffers
+    std::size_t first_kept = 0;      ///< of the numbers it keeps, among those of all layers
+
+    /// Parts of a residual.
+    constexpr bool is_fork() const noexcept { return other != npos && description.view; }
+    constexpr bool is_sum() const noexcept { return other != npos && !description.view; }
 };
 
 namespace detail {
 
-template<class L>
-constexpr layer_description describe_or_refuse(shape in) {
-    if constexpr (layer<L>)
-        return L::describe(in);
-    else
-        return refused(in);
+template<class U>
+inline constexpr std::size_t repetitions = 1;
+template<std::size_t N, class... Block>
+inline constexpr std::size_t repetitions<repeat<N, Block...>> = N;
+
+/// Rows of a unit: a layer, or a repeated block.
+template<class U>
+inline constexpr std::size_t rows_of = 1;
+template<class Units>
+inline constexpr std::size_t rows_of_all = 0;
+template<class... U>
+inline constexpr std::size_t rows_of_all<pack<U...>> = (rows_of<U> + ... + 0);
+template<std::size_t N, class... Block>
+inline constexpr std::size_t rows_of<repeat<N, Block...>> = N* rows_of_all<decltype(flat_list<Block...>())>;
+
+/// Residuals inside residuals inside residuals.
+inline constexpr std::size_t deepest_residual = 16;
+
+/// Writes the rows of a network one after the other.
+struct row_writer {
+    layer_row* rows;
+    shape now;
+    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0;
+    std::size_t refused_at = npos; ///< the first row that does not accept its input
+
+    struct way {
+        std::size_t fork = 0, first_end = 0;
+        shape first = {};
+    };
+    way open[deepest_residual] = {};
+    std::size_t open_count = 0;
+
+    constexpr layer_row& add(layer_description const& d) {
+        auto& row = rows[count];
+        row.description = d;
+        row.input = now;
+        row.from = count;
+        row.first_parameter = parameters;
+        row.first_buffer = buffers;
+        row.first_kept = kept;
+        if (!d.accepts && refused_at == npos) refused_at = count;
+        now = d.output;
+        parameters += d.parameter_elements();
+        buffers += d.buffer_elements();
+        kept += d.kept;
+        ++count;
+        return row;
+    }
+    /// The end, and where the next network would begin.
+    constexpr void end() {
+        rows[count] = {};
+        rows[count].input = now;
+        rows[count].from = count;
+        rows[count].first_parameter = parameters;
+        rows[count].first_buffer = buffers;
+        rows[count].first_kept = kept;
+    }
+};
+
+template<class U>
+struct unit_rows {
+    static constexpr void write(row_writer& to) {
+        if constexpr (layer<U>)
+            to.add(U::describe(to.now));
+        else
+            to.add(refused(to.now));
+    }
+};
+template<>
+struct unit_rows<fork> {
+    static constexpr void write(row_writer& to) {
+        to.open[to.open_count++] = {to.count, 0, {}};
+        to.add(fork::describe(to.now));
+    }
+};
+template<>
+struct unit_rows<branch> {
+    static constexpr void write(row_writer& to) {
+        auto& way = to.open[to.open_count - 1];
+        way.first_end = to.count;
+        way.first = to.now;
+        to.now = to.rows[way.fork].input;
+        to.add(branch::describe(to.now)).from = to.rows[way.fork].from;
+        to.rows[way.fork].other = to.count;
+    }
+};
+template<class Body, class Shortcut>
+struct unit_rows<residual_sum<Body, Shortcut>> {
+    static constexpr void write(row_writer& to) {
+        auto const& way = to.open[--to.open_count];
+        auto const second = to.now;
+        to.now = way.first;
+        auto& row = to.add(second == way.first ? residual_sum<Body, Shortcut>::describe(second) : refused(way.first));
+        row.other = row.from;
+        row.from = way.first_end;
+    }
+};
+
+template<class... U>
+constexpr void write_units(pack<U...>, row_writer& to) {
+    void (*const write[sizeof...(U) + 1])(row_writer&) = {&unit_rows<U>::write..., nullptr};
+    for (std::size_t i = 0; i < sizeof...(U); ++i) write[i](to);
 }
+
+template<std::size_t N, class... Block>
+struct unit_rows<repeat<N, Block...>> {
+    static constexpr void write(row_writer& to) {
+        auto const begin = to;
+        write_units(flat_list<Block...>(), to);
+        if (!(to.now == begin.now) && to.refused_at == npos) to.refused_at = begin.count;
+        auto const rows = to.count - begin.count;
+        for (std::size_t i = rows; i < N * rows; ++i) {
+            auto const& model = to.rows[begin.count + i % rows];
+            auto const forward = i / rows * rows;
+            auto& row = to.add(model.description);
+            row.input = model.input;
+            row.from = model.from + forward;
+            row.other = model.other == npos ? npos : model.other + forward;
+        }
+    }
+};
 
 template<std::size_t Depth>
 struct network_table {
     layer_row rows[Depth + 1] = {};
-    std::size_t refused_at = npos; ///< the first layer that does not accept its input
+    std::size_t refused_at = npos;
 };
 
-template<class... Layers>
-constexpr network_table<sizeof...(Layers)> make_network_table(shape in) {
-    constexpr std::size_t depth = sizeof...(Layers);
-    layer_description (*const rules[depth + 1])(shape) = {&describe_or_refuse<Layers>..., nullptr};
-    network_table<depth> t;
-    std::size_t parameters = 0;
-    for (std::size_t i = 0; i < depth; ++i) {
-        t.rows[i].input = in;
-        t.rows[i].first_parameter = parameters;
-        t.rows[i].description = rules[i](in);
-        if (!t.rows[i].description.accepts && t.refused_at == npos) t.refused_at = i;
-        in = t.rows[i].description.output;
-        parameters += t.rows[i].description.parameter_elements();
-    }
-    t.rows[depth].input = in;
-    t.rows[depth].first_parameter = parameters;
+template<std::size_t Depth, class Units>
+constexpr network_table<Depth> make_network_table(shape in) {
+    network_table<Depth> t;
+    row_writer to{t.rows, in};
+    write_units(Units{}, to);
+    to.end();
+    t.refused_at = to.refused_at;
     return t;
 }
 
-template<std::size_t Position, class Network, bool Refused, bool IsLayer>
+/// The input or output of one row of a chain.
+template<class Chain, std::size_t Row, bool Output>
+struct extents_of_shape {
+    static constexpr shape value = Output ? Chain::table.rows[Row].description.output : Chain::table.rows[Row].input;
+    using type = to_extents<value.rank, value.extent[0], value.extent[1], value.extent[2], value.extent[3]>;
+};
+
+/// Layers and repeated blocks in a row, from a known shape on: a network, or the block of a repeat.
+template<class Extents, class Units>
+struct chain;
+template<class Extents, class... U>
+struct chain<Extents, pack<U...>> {
+    /// Layers as they are written, a repeat being one.
+    static constexpr std::size_t units = sizeof...(U);
+    /// Layers as they run.
+    static constexpr std::size_t depth = (rows_of<U> + ... + 0);
+    static constexpr network_table<depth> table = make_network_table<depth, pack<U...>>(Extents::shape);
+    static constexpr bool has_repeats = depth != units || ((repetitions<U> > 1) || ...);
+
+    template<std::size_t Unit>
+    using layer_type = type_at<Unit, U...>;
+
+    /// The first row of a unit; that of the end for `units`.
+    static constexpr std::size_t first_row(std::size_t unit) noexcept {
+        if constexpr (depth == units) return unit;
+        constexpr std::size_t rows[units + 1] = {rows_of<U>..., 0};
+        std::size_t sum = 0;
+        for (std::size_t i = 0; i < unit; ++i) sum += rows[i];
+        return sum;
+    }
+
+    /// Shapes of a unit's input and output as types. `input_of<units>` is the chain's output.
+    template<std::size_t Unit>
+    using input_of = typename extents_of_shape<chain, first_row(Unit), false>::type;
+    template<std::size_t Unit>
+    using output_of = typename extents_of_shape<chain, first_row(Unit), true>::type;
+
+    static constexpr layer_row const& row(std::size_t i) noexcept { return table.rows[i]; }
+    /// Of a unit that is no repeat.
+    static constexpr layer_description const& description_of(std::size_t unit) noexcept {
+        return table.rows[first_row(unit)].description;
+    }
+};
+
+/// The block of a repeat, from the shape on that it is given.
+template<class U, class In>
+struct block_of;
+template<std::size_t N, class... Block, class In>
+struct block_of<repeat<N, Block...>, In> {
+    using type = chain<In, decltype(flat_list<Block...>())>;
+};
+
+template<class U>
+inline constexpr bool is_repeat = false;
+template<std::size_t N, class... Block>
+inline constexpr bool is_repeat<repeat<N, Block...>> = true;
+
+template<class Chain, bool Refused>
 struct network_check {
     using type = no_rule;
 };
-template<std::size_t Position, class Network>
-struct network_check<Position, Network, true, true> {
-    using layer_t = typename Network::template layer_type<Position>;
-    using type =
-        typename layer_t::template refusal<at_layer<Position, layer_t>, typename Network::template input_of<Position>>;
+
+/// The first unit that does not accept its input.
+template<class Chain>
+constexpr std::size_t refused_unit() noexcept {
+    std::size_t unit = 0;
+    while (Chain::first_row(unit + 1) <= Chain::table.refused_at) ++unit;
+    return unit;
+}
+
+template<std::size_t Unit, class Chain>
+constexpr auto unit_rule() {
+    using layer_t = typename Chain::template layer_type<Unit>;
+    using in = typename Chain::template input_of<Unit>;
+    using where = at_layer<Chain::first_row(Unit), layer_t>;
+    if constexpr (is_repeat<layer_t>) {
+        using block = typename block_of<layer_t, in>::type;
+        if constexpr (block::table.refused_at != npos)
+            return unit_rule<refused_unit<block>(), block>();
+        else
+            return pack<repeat_rule<where, wants<in>, gets<typename block::template input_of<block::units>>>>{};
+    } else if constexpr (layer<layer_t>)
+        return pack<typename layer_t::template refusal<where, in>>{};
+    else
+        return pack<network_layer_rule<where>>{};
+}
+template<class Pack>
+struct first_of;
+template<class Rule>
+struct first_of<pack<Rule>> {
+    using type = Rule;
 };
-template<std::size_t Position, class Network>
-struct network_check<Position, Network, true, false> {
-    using type = network_layer_rule<at_layer<Position, typename Network::template layer_type<Position>>>;
+template<class Chain>
+struct network_check<Chain, true> {
+    using type = typename first_of<decltype(unit_rule<refused_unit<Chain>(), Chain>())>::type;
 };
 
 } // namespace detail
 
 /// A chain of layers in data order. Every shape is deduced from the input's and checked; naming a network costs
-/// nothing, using one (an object, a member) is what compiles the checks.
+/// nothing, using one (an object, a member) is what compiles the checks. `residual`, `sequential` and `repeat`
+/// (layer/combinators.hpp) stand for several layers.
 ///
-/// Layers are counted from 0. Parameters lie in one arena, layer by layer, tensor by tensor, without gaps: the
-/// canonical coordinates in which they are initialised, reduced, updated and saved.
+/// Layers are counted from 0, as they run. Parameters lie in one arena, layer by layer, tensor by tensor, without gaps:
+/// the canonical coordinates in which they are initialised, reduced, updated and saved. Buffers (running statistics)
+/// lie in the same order behind them.
 template<class Input, class... Layers>
-struct network {
-    static constexpr std::size_t depth = sizeof...(Layers);
-    static constexpr detail::network_table<depth> table = detail::make_network_table<Layers...>(Input::extents::shape);
+struct network : detail::chain<typename Input::extents, decltype(detail::flat_list<Layers...>())> {
+private:
+    using chain = detail::chain<typename Input::extents, decltype(detail::flat_list<Layers...>())>;
 
-    template<std::size_t Index>
-    using layer_type = type_at<Index, Layers...>;
-
-    /// Shape of the input of layer `Index` as a type; Index = depth is the network's output.
-    template<std::size_t Index>
-    using input_of =
-        to_extents<table.rows[Index].input.rank, table.rows[Index].input.extent[0], table.rows[Index].input.extent[1],
-                   table.rows[Index].input.extent[2], table.rows[Index].input.extent[3]>;
+public:
+    using chain::depth;
+    using chain::table;
+    using input_type = Input;
     using input_extents = typename Input::extents;
-    using output_extents = input_of<depth>;
-
-    static constexpr layer_row const& row(std::size_t i) noexcept { return table.rows[i]; }
+    using output_extents = typename chain::template input_of<chain::units>;
 
     /// Trainable numbers of the whole network.
     static constexpr std::size_t parameters = table.rows[depth].first_parameter;
+    /// Numbers that are kept and saved beside them.
+    static constexpr std::size_t buffers = table.rows[depth].first_buffer;
+    /// Numbers that layers keep of a shard from forward to backward.
+    static constexpr std::size_t kept = table.rows[depth].first_kept;
 
     /// The first layer with parameters: backward stops there, for no gradient is needed below it.
     static constexpr std::size_t first_trainable = [] {
@@ -129,17 +327,21 @@ struct network {
         return sum;
     }();
 
-    static constexpr bool valid = table.refused_at == npos;
-
-private:
-    static constexpr std::size_t suspect = valid ? 0 : table.refused_at;
-    static constexpr bool is_layer = [] {
-        bool const is[] = {layer<Layers>..., true};
-        return is[suspect];
+    /// Whether some layer needs all samples of a shard, or of the batch, at once.
+    static constexpr bool whole_shard = [] {
+        for (std::size_t i = 0; i < depth; ++i)
+            if (table.rows[i].description.whole_shard) return true;
+        return false;
+    }();
+    static constexpr bool whole_batch = [] {
+        for (std::size_t i = 0; i < depth; ++i)
+            if (table.rows[i].description.whole_batch()) return true;
+        return false;
     }();
 
-public:
-    using rule = typename detail::network_check<suspect, network, !valid, is_layer>::type;
+    static constexpr bool valid = table.refused_at == npos;
+
+    using rule = typename detail::network_check<chain, !valid>::type;
     static constexpr rule checked{};
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <trireme/layer/activation_plan.hpp>
-#include <trireme/layer/granule_pass.hpp>
+#include <trireme/layer/layer_calls.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <cstddef>
@@ -94,6 +94,8 @@ private:
     using layer_t = typename Network::template layer_type<Index>;
     template<std::size_t Index>
     using in_t = typename Network::template input_of<Index>;
+    template<std::size_t Index>
+    using out_t = typename Network::template output_of<Index>;
 
     T* value(std::size_t i) const noexcept { return arena_ + plan_.value[i]; }
     T* gradient(std::size_t i) const noexcept { return arena_ + plan_.gradient[i]; }
@@ -101,12 +103,12 @@ private:
     // Where a function is applied, the result goes where the function's would.
     template<std::size_t Index, std::size_t Out, class K>
     void run_forward(K const& k, T const* parameters) const {
-        detail::run_forward<layer_t<Index>, in_t<Index>, in_t<Index + 1>, 1, K, T>(
+        detail::run_forward<layer_t<Index>, in_t<Index>, out_t<Index>, 1, K, T>(
             k, value(Index), value(Out), parameters + Network::row(Index).first_parameter);
     }
     template<std::size_t Index, std::size_t In, class K>
     void run_backward_input(K const& k, T const* parameters) const {
-        detail::run_backward_input<layer_t<Index>, in_t<Index>, in_t<Index + 1>, 1, K, T>(
+        detail::run_backward_input<layer_t<Index>, in_t<Index>, out_t<Index>, 1, K, T>(
             k, value(Index), value(Index + 1), gradient(Index + 1), gradient(In),
             parameters + Network::row(Index).first_parameter);
     }
@@ -127,7 +129,7 @@ private:
         if constexpr (row.description.parameter_count > 0) {
             k.queue().record(ready);
             weights.queue().wait(ready);
-            detail::run_backward_weights<layer_t<Index>, in_t<Index>, in_t<Index + 1>, 1, Kernels, T>(
+            detail::run_backward_weights<layer_t<Index>, in_t<Index>, out_t<Index>, 1, Kernels, T>(
                 weights, value(Index), value(Index + 1), gradient(Index + 1), parameters + row.first_parameter,
                 gradients + row.first_parameter);
             after(Index);

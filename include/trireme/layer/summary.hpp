@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace trireme {
@@ -50,6 +51,34 @@ inline std::string table_line(std::string layer, std::string const& output, std:
     return text + '\n';
 }
 
+/// How a layer is called in the table; nothing for what computes nothing of its own.
+template<class L>
+std::string line_name() {
+    if constexpr (std::is_same_v<L, fork> || std::is_same_v<L, branch>)
+        return {};
+    else if constexpr (is_residual_sum<L>)
+        return "  + shortcut";
+    else
+        return type_name<L>();
+}
+
+/// line(row, name) for every row; those of a repeat in turn.
+template<class Chain, class Line>
+void add_table_lines(std::size_t row, Line const& line) {
+    auto const unit = [&]<std::size_t Unit>(std::integral_constant<std::size_t, Unit>) {
+        using layer = typename Chain::template layer_type<Unit>;
+        auto const first = row + Chain::first_row(Unit);
+        if constexpr (is_repeat<layer>) {
+            using block = typename block_of<layer, typename Chain::template input_of<Unit>>::type;
+            for (std::size_t n = 0; n < repetitions<layer>; ++n) add_table_lines<block>(first + n * block::depth, line);
+        } else if (auto const name = line_name<layer>(); !name.empty()) {
+            line(first, name);
+        }
+    };
+    [&]<std::size_t... Unit>(std::index_sequence<Unit...>) { (unit(std::integral_constant<std::size_t, Unit>{}), ...); }
+    (std::make_index_sequence<Chain::units>{});
+}
+
 } // namespace detail
 
 /// 61706 as "61,706".
@@ -65,16 +94,12 @@ template<class Network>
 std::string network_table() {
     auto text = detail::table_line("layer", "output", "parameters", "forward FLOPs");
     text += detail::table_line("input", detail::to_string(Network::row(0).input), "", "");
-    [&]<std::size_t... Index>(std::index_sequence<Index...>) {
-        std::string const names[] = {detail::type_name<typename Network::template layer_type<Index>>()..., ""};
-        for (std::size_t i = 0; i < Network::depth; ++i) {
-            auto const& d = Network::row(i).description;
-            text += detail::table_line(names[i], detail::to_string(d.output),
-                                       d.parameter_count == 0 ? "" : with_commas(d.parameter_elements()),
-                                       d.forward_flops == 0 ? "" : with_commas(d.forward_flops));
-        }
-    }
-    (std::make_index_sequence<Network::depth>{});
+    detail::add_table_lines<Network>(0, [&](std::size_t row, std::string const& name) {
+        auto const& d = Network::row(row).description;
+        text += detail::table_line(name, detail::to_string(d.output),
+                                   d.parameter_count == 0 ? "" : with_commas(d.parameter_elements()),
+                                   d.forward_flops == 0 ? "" : with_commas(d.forward_flops));
+    });
     text += detail::table_line("total", "", with_commas(Network::parameters), with_commas(Network::forward_flops));
     return text;
 }

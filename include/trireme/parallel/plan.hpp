@@ -15,10 +15,11 @@ struct owned_bytes {
     bytes_t parameters = 0;
     bytes_t gradients = 0;
     bytes_t optimizer_state = 0;
-    bytes_t activations = 0; ///< values and gradients of one granule; on the host it does not grow with the batch
-    bytes_t control = 0;     ///< counters by which devices wait for one another; of accelerators, tables and losses
-    bytes_t staging = 0;     ///< samples on their way into an accelerator, of two steps
-    bytes_t workspace = 0;   ///< of an accelerator's kernels and libraries: their limit
+    bytes_t activations = 0; ///< values and gradients of what is computed at once: on the host one granule, however
+                             ///< large the batch, unless a layer needs a whole shard (batch_norm)
+    bytes_t control = 0;   ///< counters by which devices wait for one another; of accelerators, tables and losses
+    bytes_t staging = 0;   ///< samples on their way into an accelerator, of two steps
+    bytes_t workspace = 0; ///< of an accelerator's kernels and libraries: their limit
 
     constexpr bytes_t total() const noexcept {
         return parameters + gradients + optimizer_state + activations + control + staging + workspace;
@@ -33,7 +34,8 @@ struct owned_bytes {
 struct training_plan {
     // of the network, optimizer and kernels
     std::size_t parameters = 0;     ///< trainable numbers
-    std::size_t arena_elements = 0; ///< the same, padded to whole cache lines
+    std::size_t buffers = 0;        ///< running statistics
+    std::size_t arena_elements = 0; ///< both, each padded to whole cache lines
     std::size_t state_per_parameter = 0;
     std::size_t activation_elements = 0;
     std::size_t element_bytes = 0;
@@ -49,6 +51,9 @@ struct training_plan {
     bytes_t workspace_bytes = 0;
     bytes_t (*table_bytes)(data_parallel_layout const&, int rank, std::size_t elements,
                            std::size_t element_bytes) = nullptr;
+
+    /// What layers add over all devices in a step; none: nothing.
+    traffic (*device_sums)(int devices, int rank) = nullptr;
 
     // of the run
     trireme::batch batch = {};
@@ -82,7 +87,11 @@ struct training_plan {
     constexpr bytes_t bytes_per_device() const { return memory().total(); }
 
     /// What device `rank` reads from the others in one step.
-    constexpr traffic wire(int rank) const { return layout.traffic_of_rank(rank, arena_elements, element_bytes); }
+    constexpr traffic wire(int rank) const {
+        auto sum = layout.traffic_of_rank(rank, arena_elements, element_bytes);
+        if (device_sums != nullptr) sum += device_sums(layout.devices, rank);
+        return sum;
+    }
 
     /// Bytes between devices in one step, over all of them.
     constexpr bytes_t wire_bytes_per_step() const {

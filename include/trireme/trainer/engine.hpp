@@ -34,9 +34,11 @@ public:
     /// Makes the replica of `c`'s device, on that device, so that its memory is near it; all begin with the same
     /// weights.
     void construct(communicator& c) {
-        auto mine = std::make_unique<replica<Model, communicator>>(c, layout);
-        if (!mine->parameters().empty())
-            initialise_parameters<typename Model::network, Initialiser>(mine->parameters().data(), options.seed);
+        auto mine = std::make_unique<replica<Model, communicator>>(c, layout, options.batch.samples);
+        if (auto* const weights = mine->parameters().data(); !mine->parameters().empty()) {
+            initialise_parameters<typename Model::network, Initialiser>(weights, options.seed);
+            initialise_buffers<typename Model::network>(weights + Model::first_buffer);
+        }
         replicas_[static_cast<std::size_t>(c.rank())] = std::move(mine);
     }
 
@@ -44,6 +46,10 @@ public:
 
     /// The weights that a device computes with.
     std::span<T> parameters(int rank) const noexcept { return at(layout.shared_weights ? 0 : rank).parameters(); }
+
+    std::span<T> buffers(int rank) const noexcept {
+        return {parameters(rank).data() + Model::first_buffer, Model::network::buffers};
+    }
 
     /// One step on `batch` of the images in use; every device calls it. Returns the number of the step.
     std::uint64_t step(communicator& c, std::span<std::uint32_t const> batch) {

@@ -32,7 +32,7 @@ public:
 
     /// What this kind of device adds to a plan whose batch and layout are set.
     static constexpr void complete(training_plan& p) {
-        p.activation_elements = Model::activation_elements;
+        p.activation_elements = Model::activation_elements(most_shard_samples(p.batch.samples, p.layout));
         p.control_bytes = threads::communicator::control_bytes;
     }
 
@@ -71,6 +71,11 @@ public:
     void load_parameters(std::span<T const> values) {
         for (int r = 0; r < engine_->layout.devices; ++r)
             std::copy(values.begin(), values.end(), engine_->parameters(r).begin());
+    }
+    std::span<T const> buffers(int rank) const { return engine_->buffers(rank); }
+    void load_buffers(std::span<T const> values) {
+        for (int r = 0; r < engine_->layout.devices; ++r)
+            std::copy(values.begin(), values.end(), engine_->buffers(r).begin());
     }
     traffic wire(int rank) const { return group_.at(rank).pulled(); }
 

@@ -43,7 +43,7 @@ public:
     using T = typename Model::value_type;
 
     static constexpr void complete(training_plan& p) {
-        p.activation_elements = Model::activation_elements;
+        p.activation_elements = Model::activation_elements(most_shard_samples(p.batch.samples, p.layout));
         p.control_bytes = communicator::control_bytes + score_bytes(p.layout);
     }
 
@@ -100,14 +100,9 @@ public:
 
     /// This process's copy, which is that of all.
     std::span<T const> parameters(int) const { return weights(); }
-    void load_parameters(std::span<T const> values) {
-        group_.run([&](communicator& c) {
-            all_here(c); // nobody computes with them
-            if (!engine_.layout.shared_weights || c.rank() == 0)
-                std::copy(values.begin(), values.end(), weights().begin());
-            all_here(c);
-        });
-    }
+    std::span<T const> buffers(int) const { return mine().buffers(group_.own()); }
+    void load_parameters(std::span<T const> values) { load(values, weights()); }
+    void load_buffers(std::span<T const> values) { load(values, mine().buffers(group_.own())); }
 
     /// Of this process alone: what others move is counted there.
     traffic wire(int rank) const {
@@ -126,6 +121,14 @@ private:
             detail::check_schedules(l, Model::arena_elements, sizeof(T)); // others than the compiler has seen
         }
         return l;
+    }
+
+    void load(std::span<T const> values, std::span<T> to) {
+        group_.run([&](communicator& c) {
+            all_here(c); // nobody computes with them
+            if (!engine_.layout.shared_weights || c.rank() == 0) std::copy(values.begin(), values.end(), to.begin());
+            all_here(c);
+        });
     }
 
     static void all_here(communicator& c) { barrier<direct>(c); }

@@ -4,13 +4,16 @@
 
 #include <trireme/collective/fixed_tree.hpp>
 #include <trireme/collective/in_flight.hpp>
+#include <trireme/collective/proved.hpp>
 #include <trireme/core/fault_points.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/gather.hpp>
 #include <trireme/layer/granule_pass.hpp>
+#include <trireme/layer/shard_pass.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/schedule/collective/direct.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +21,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace trireme::inline TRIREME_ISA {
@@ -33,15 +37,29 @@ struct model {
 
     template<std::size_t Lanes>
     using pass = granule_pass<Network, Kernels, T, Lanes>;
+    using whole_pass = shard_pass<Network, Kernels, T>;
     using output = typename Network::output_extents;
 
-    /// Elements of the activation arena: one granule, or one sample where samples go one by one.
-    static constexpr std::size_t activation_elements = std::max(
-        pass<Kernels::template lanes<T>>::plan.elements, one_by_one<Kernels, T> == 0 ? 0 : pass<1>::plan.elements);
+    /// Elements of the activation arena: one granule, or one sample where samples go one by one; or all samples of a
+    /// shard, where a layer needs them.
+    static constexpr std::size_t activation_elements(std::size_t shard_samples) {
+        if constexpr (Network::whole_shard)
+            return whole_pass::elements(whole_pass::plan(shard_samples));
+        else
+            return std::max(pass<Kernels::template lanes<T>>::plan.elements,
+                            one_by_one<Kernels, T> == 0 ? 0 : pass<1>::plan.elements);
+    }
 
-    /// Elements of the parameter arena: all parameters, padded to whole cache lines.
-    static constexpr std::size_t arena_elements = round_up(Network::parameters, cache_line / sizeof(T));
+    /// The parameter arena: all parameters, then all buffers, each padded to whole cache lines. Gradients lie in one of
+    /// the same form, with what this step adds to the buffers in their place.
+    static constexpr std::size_t first_buffer = round_up(Network::parameters, cache_line / sizeof(T));
+    static constexpr std::size_t arena_elements = first_buffer + round_up(Network::buffers, cache_line / sizeof(T));
 };
+
+/// The most samples that a shard has.
+constexpr std::size_t most_shard_samples(std::size_t batch, data_parallel_layout const& l) noexcept {
+    return (batch + l.shards() - 1) / l.shards();
+}
 
 /// Seconds that one device has spent, and where.
 struct step_times {
@@ -57,13 +75,15 @@ class replica {
 public:
     using T = typename Model::value_type;
 
-    replica(Communicator& comm, data_parallel_layout const& layout)
+    /// `batch`: the most samples of a step; only networks with layers that need a whole shard mind it.
+    replica(Communicator& comm, data_parallel_layout const& layout, std::size_t batch)
         : layout_(layout), shards_(layout.shards_of_device(comm.rank())),
           slice_(layout.slice_of_device(comm.rank(), Model::arena_elements, sizeof(T))),
           parameters_(comm.allocate(layout.shared_weights && comm.rank() != 0 ? 0 : Model::arena_elements * sizeof(T))),
           gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
           state_(comm.allocate(slice_.size() * sizeof(T) * Model::optimizer::state_per_parameter)),
-          activations_(comm.allocate(Model::activation_elements * sizeof(T))) {
+          activations_(comm.allocate(Model::activation_elements(most_shard_samples(batch, layout)) * sizeof(T))),
+          places_(most_shard_samples(batch, layout)) {
         if (layout.shared_weights && !shares_memory(comm))
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
         for (std::size_t i = 0; i < layout.reductions(); ++i)
@@ -83,6 +103,11 @@ public:
         return parameters();
     }
 
+    /// This device's copy of the buffers, or the one there is.
+    std::span<T> buffers(Communicator const& comm) const {
+        return {weights(comm).data() + Model::first_buffer, Model::network::buffers};
+    }
+
     /// One step on the samples `indices` of `images`, the whole batch: this device computes its own shards of it.
     /// Writes each shard's sum of losses to losses[shard]. Every device of the group calls it with the same arguments.
     template<class Faults, class Options>
@@ -92,7 +117,6 @@ public:
         auto const number = ++steps_;
         comm.at_training_step(number);
         T* const weights = this->weights(comm).data();
-        auto const batch_weight = static_cast<T>(1.0 / static_cast<double>(indices.size()));
         fixed_tree::stack tree;
         auto const merge = [this](std::size_t i, std::size_t j) {
             detail::add_into<T>(gradient_slot(i), gradient_slot(j), Model::arena_elements);
@@ -102,15 +126,11 @@ public:
             auto* const gradients = gradient_slot(tree.depth());
             std::memset(gradients, 0, Model::arena_elements * sizeof(T));
             auto const mine = part(indices.size(), shard, layout_.shards());
-            double loss = 0;
-            for_granules<typename Model::kernels, T>(
-                mine, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
-                    comm.check_stopped();
-                    auto const next = indices.subspan(some.end, std::min(Lanes, mine.end - some.end));
-                    loss += granule<Lanes, Faults>(comm, images, indices.subspan(some.begin, some.size()), next,
-                                                   weights, batch_weight, gradients, number);
-                });
-            losses[shard] = loss;
+            detail::model_numbers<T> const numbers{weights, gradients, weights + Model::first_buffer,
+                                                   gradients + Model::first_buffer};
+            granule_place const place{options.seed, number,        static_cast<std::uint32_t>(shard), 0, mine.size(),
+                                      mine.size(),  indices.size()};
+            losses[shard] = add_shard<Faults>(comm, images, indices, mine, numbers, place);
             tree.push({shard, shard + 1}, merge);
         }
 
@@ -119,9 +139,14 @@ public:
         auto const update = [&](range slice) {
             auto const start_of_update = clock::now();
             Faults::at(fault_point::update, comm.rank(), number);
-            Model::optimizer::update(typename Model::kernels{}, weights + slice.begin, gradient_slot(0) + slice.begin,
-                                     static_cast<T*>(state_.data), slice.size(),
-                                     Model::optimizer::template numbers<T>(options));
+            auto const trained = std::min(slice.end, Model::network::parameters);
+            if (slice.begin < trained)
+                Model::optimizer::update(typename Model::kernels{}, weights + slice.begin,
+                                         gradient_slot(0) + slice.begin, static_cast<T*>(state_.data),
+                                         trained - slice.begin, Model::optimizer::template numbers<T>(options));
+            auto const buffered = std::min(slice.end, Model::first_buffer + Model::network::buffers);
+            for (auto i = std::max(slice.begin, Model::first_buffer); i < buffered; ++i)
+                weights[i] += static_cast<T>(statistics_momentum) * (gradient_slot(0)[i] - weights[i]);
             updating = seconds(start_of_update, clock::now());
         };
         Faults::at(fault_point::reduce, comm.rank(), number);
@@ -144,24 +169,43 @@ public:
     };
     score evaluate(Communicator& comm, labelled_images const& images, range samples) {
         score sum;
-        T const* const weights = this->weights(comm).data();
-        for_granules<typename Model::kernels, T>(samples, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
+        T* const weights = this->weights(comm).data();
+        detail::model_numbers<T> const numbers{weights, nullptr, weights + Model::first_buffer};
+        auto const granule = [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some, auto const& evaluated) {
             comm.check_stopped();
             std::uint32_t indices[Lanes];
             int labels[Lanes], correct[Lanes];
             T loss[Lanes];
             for (std::size_t i = 0; i < some.size(); ++i) indices[i] = static_cast<std::uint32_t>(some.begin + i);
-            typename Model::template pass<Lanes> const pass(static_cast<T*>(activations_.data));
-            gather_images<Lanes>(images, std::span<std::uint32_t const>(indices, some.size()), pixel_scale,
-                                 pass.input(), labels);
-            pass.forward(weights);
-            Model::loss::template evaluate<typename Model::output, Lanes>(typename Model::kernels{}, pass.output(),
-                                                                          labels, loss, correct);
+            T const* const output = evaluated(std::span<std::uint32_t const>(indices, some.size()), labels);
+            Model::loss::template evaluate<typename Model::output, Lanes>(typename Model::kernels{}, output, labels,
+                                                                          loss, correct);
             for (std::size_t i = 0; i < some.size(); ++i) {
                 sum.loss += static_cast<double>(loss[i]);
                 sum.correct += static_cast<std::size_t>(correct[i]);
             }
-        });
+        };
+        auto const through = [&]<std::size_t Lanes>(auto const& pass, T* input, T const* output) {
+            return [&, input, output](std::span<std::uint32_t const> indices, int* labels) {
+                gather_images<Lanes>(images, indices, pixel_scale, input, labels);
+                pass.evaluate(numbers, granule_place{0, 0, 0, 0, indices.size(), indices.size(), indices.size()});
+                return output;
+            };
+        };
+        auto* const arena = static_cast<T*>(activations_.data);
+        if constexpr (Model::network::whole_shard) {
+            constexpr auto lanes = Model::whole_pass::lanes;
+            typename Model::whole_pass const pass(places_.plan, arena);
+            for (auto at = samples.begin; at < samples.end; at += lanes)
+                granule(lane_count<lanes>{}, range{at, std::min(at + lanes, samples.end)},
+                        through.template operator()<lanes>(pass, pass.input(0), pass.output(0)));
+        } else {
+            for_granules<typename Model::kernels, T>(
+                samples, [&]<std::size_t Lanes>(lane_count<Lanes> lanes, range const& some) {
+                    typename Model::template pass<Lanes> const pass(arena);
+                    granule(lanes, some, through.template operator()<Lanes>(pass, pass.input(), pass.output()));
+                });
+        }
         return sum;
     }
 
@@ -174,6 +218,7 @@ public:
 private:
     using clock = std::chrono::steady_clock;
     static constexpr T pixel_scale = T{1} / T{255};
+    static constexpr double statistics_momentum = 0.1; ///< of a step in running statistics; PyTorch's default
 
     static double seconds(clock::time_point a, clock::time_point b) {
         return std::chrono::duration<double>(b - a).count();
@@ -207,32 +252,117 @@ private:
         return static_cast<T*>(gradients_.data) + i * Model::arena_elements;
     }
 
+    /// Adds the gradients of a shard, the samples `mine` of the step's `indices`; returns the sum of its losses.
+    template<class Faults>
+    double add_shard(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> indices,
+                     range mine, detail::model_numbers<T> const& numbers, granule_place const& shard) {
+        if constexpr (Model::network::whole_shard) {
+            return add_at_once<Faults>(comm, images, indices.subspan(mine.begin, mine.size()), numbers, shard);
+        } else {
+            double loss = 0;
+            for_granules<typename Model::kernels, T>(
+                mine, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
+                    comm.check_stopped();
+                    auto const next = indices.subspan(some.end, std::min(Lanes, mine.end - some.end));
+                    auto place = shard;
+                    place.first = some.begin - mine.begin;
+                    place.count = some.size();
+                    loss += add_granule<Lanes, Faults>(comm, images, indices.subspan(some.begin, some.size()), next,
+                                                       numbers, place);
+                });
+            return loss;
+        }
+    }
+
     /// Forward, loss and backward of up to `Lanes` samples; returns the sum of their losses. `next` comes after them.
     template<std::size_t Lanes, class Faults>
-    double granule(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
-                   std::span<std::uint32_t const> next, T const* parameters, T batch_weight, T* gradients,
-                   std::uint64_t number) {
+    double add_granule(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
+                       std::span<std::uint32_t const> next, detail::model_numbers<T> const& numbers,
+                       granule_place const& place) {
         int labels[Lanes];
-        T weight[Lanes], loss[Lanes];
         typename Model::template pass<Lanes> const pass(static_cast<T*>(activations_.data));
 
         auto const start = clock::now();
         gather_images<Lanes>(images, samples, pixel_scale, pass.input(), labels);
         times_.data += seconds(start, clock::now());
-        for (std::size_t lane = 0; lane < Lanes; ++lane) weight[lane] = lane < samples.size() ? batch_weight : T{0};
 
-        Faults::at(fault_point::forward, comm.rank(), number);
+        Faults::at(fault_point::forward, comm.rank(), place.step);
         image_prefetch fetch_next(images, next);
-        pass.forward(parameters, fetch_next);
-        Model::loss::template gradient<typename Model::output, Lanes>(typename Model::kernels{}, pass.output(), labels,
-                                                                      weight, pass.output_gradient(), loss);
-        Faults::at(fault_point::backward, comm.rank(), number);
-        pass.backward(parameters, gradients, fetch_next);
+        pass.forward(numbers, place, fetch_next);
+        auto const loss = loss_of<Lanes>(pass.output(), labels, place, pass.output_gradient());
+        Faults::at(fault_point::backward, comm.rank(), place.step);
+        pass.backward(numbers, place, fetch_next);
+        return loss;
+    }
 
+    /// The same for all samples of a shard at once.
+    template<class Faults>
+    double add_at_once(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
+                       detail::model_numbers<T> numbers, granule_place const& shard) {
+        constexpr auto lanes = Model::whole_pass::lanes;
+        typename Model::whole_pass const pass(places_.plan, static_cast<T*>(activations_.data));
+        sums_of_step sums{*this, comm};
+        if (comm.size() > 1) numbers.sum = {&sums, &sums_of_step::add};
+        auto const granule = [&](std::size_t g) {
+            return samples.subspan(g * lanes, std::min(lanes, samples.size() - g * lanes));
+        };
+        double loss = 0;
+        Faults::at(fault_point::forward, comm.rank(), shard.step);
+        pass.forward(numbers, shard, [&](std::size_t g) {
+            comm.check_stopped();
+            int labels[lanes];
+            auto const start = clock::now();
+            gather_images<lanes>(images, granule(g), pixel_scale, pass.input(g), labels);
+            times_.data += seconds(start, clock::now());
+        });
+        Faults::at(fault_point::backward, comm.rank(), shard.step);
+        pass.backward(numbers, shard, [&](std::size_t g) {
+            comm.check_stopped();
+            int labels[lanes];
+            auto place = shard;
+            place.count = granule(g).size();
+            for (std::size_t lane = 0; lane < lanes; ++lane)
+                labels[lane] = static_cast<int>(images.label(granule(g)[std::min(lane, place.count - 1)]));
+            loss += loss_of<lanes>(pass.output(g), labels, place, pass.output_gradient(g));
+        });
+        return loss;
+    }
+
+    /// Losses of a granule, and the gradients of its outputs; the sum of those that count.
+    template<std::size_t Lanes>
+    static double loss_of(T const* output, int const* labels, granule_place const& place, T* output_gradient) {
+        T weight[Lanes], loss[Lanes];
+        auto const each = static_cast<T>(1.0 / static_cast<double>(place.batch));
+        for (std::size_t lane = 0; lane < Lanes; ++lane) weight[lane] = lane < place.count ? each : T{0};
+        Model::loss::template gradient<typename Model::output, Lanes>(typename Model::kernels{}, output, labels, weight,
+                                                                      output_gradient, loss);
         double sum = 0;
-        for (std::size_t lane = 0; lane < samples.size(); ++lane) sum += static_cast<double>(loss[lane]);
+        for (std::size_t lane = 0; lane < place.count; ++lane) sum += static_cast<double>(loss[lane]);
         return sum;
     }
+
+    /// Adds what layers agree on over all devices, while a step is on its way.
+    struct sums_of_step {
+        replica& of;
+        Communicator& comm;
+
+        static void add(void* state, T* values, std::size_t n) {
+            auto& me = *static_cast<sums_of_step*>(state);
+            auto const start = clock::now();
+            run_schedule<T>(me.comm, collective::all_reduce,
+                            proved_schedule<direct, collective::all_reduce>(me.comm.size()), std::span<T>(values, n));
+            me.of.times_.synchronisation += seconds(start, clock::now());
+        }
+    };
+
+    /// Where a whole shard's values lie.
+    struct no_places {
+        explicit no_places(std::size_t) noexcept {}
+    };
+    struct whole_places {
+        explicit whole_places(std::size_t samples) : plan(Model::whole_pass::plan(samples)) {}
+        typename Model::whole_pass::plan_type plan;
+    };
 
     struct reduction {
         range elements;
@@ -247,6 +377,7 @@ private:
     arena gradients_;
     arena state_;
     arena activations_;
+    [[no_unique_address]] std::conditional_t<Model::network::whole_shard, whole_places, no_places> places_;
     std::uint64_t steps_ = 0;
     step_times times_;
 };

@@ -165,6 +165,9 @@ public:
             return {r.mirror(), Model::network::parameters};
         });
     }
+    /// Layers with buffers do not run on accelerators yet.
+    std::span<T const> buffers(int) const { return {}; }
+    void load_buffers(std::span<T const>) {}
     void load_parameters(std::span<T const> values) {
         guarded([&] {
             for (auto& r : m_->replicas) std::copy(values.begin(), values.end(), r->mirror());

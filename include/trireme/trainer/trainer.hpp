@@ -29,6 +29,19 @@ struct trainer_network_rule {
                   "second its loss, the third its optimizer; policies follow");
 };
 
+template<class... Where>
+struct synchronised_bits_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0065: batch_norm<synchronised> takes its statistics from all devices, and their rounding depends "
+                  "on how many there are: in a reproducible trainer write batch_norm<per_shard>, or leave out "
+                  "reproducible");
+};
+template<class... Where>
+struct whole_shard_device_rule {
+    static_assert(rule_holds<Where...>, "TRI0066: layers that need all samples of a shard at once (batch_norm) do not "
+                                        "run on this kind of device yet: compute on host");
+};
+
 namespace detail {
 
 /// The first rule that a trainer breaks; the network's own mistakes come first.
@@ -40,8 +53,14 @@ constexpr auto broken_trainer_rule() {
         return pack<typename Network::rule>{};
     else if constexpr (!Loss::accepts(Network::output_extents::shape))
         return pack<typename Loss::template refusal<typename Network::output_extents>>{};
-    else
+    else if constexpr (!std::is_same_v<broken_policy_rule_t<Policies...>, no_rule>)
         return pack<broken_policy_rule_t<Policies...>>{};
+    else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
+        return pack<synchronised_bits_rule<gets<typename trainer_policies<Policies...>::reproducibility>>>{};
+    else if constexpr (Network::whole_shard && !std::is_same_v<typename trainer_policies<Policies...>::device, host>)
+        return pack<whole_shard_device_rule<gets<typename trainer_policies<Policies...>::device>>>{};
+    else
+        return pack<no_rule>{};
 }
 
 } // namespace detail
@@ -97,6 +116,8 @@ public:
         p.training_flops = network_type::training_flops + loss_type::flops(network_type::output_extents::shape);
         p.batch = b;
         p.layout = layout;
+        p.buffers = network_type::buffers;
+        if (network_type::whole_batch) p.device_sums = &device_sums;
         run_type::complete(p);
         return p;
     }
@@ -113,6 +134,11 @@ public:
     /// One step on all of `samples`, however many (at least one): mean gradient, one update.
     step_report step(labelled_images const& samples) {
         ready().use(samples);
+        if (network_type::whole_shard && samples.size() > run_.state().options.batch.samples)
+            throw usage_error("a step on " + std::to_string(samples.size()) + " samples, the option batch is " +
+                              std::to_string(run_.state().options.batch.samples) +
+                              ": this network takes the samples of a step all at once (batch_norm), and has memory for "
+                              "a batch; give it a larger batch");
         flag const running(running_);
         return run_.step();
     }
@@ -212,7 +238,31 @@ public:
         return run_.wire(checked_rank(rank));
     }
 
+    /// Running statistics of the network's layers, as device `rank` has them, in the order of the layers.
+    std::span<value_type const> buffers(int rank = 0) const {
+        check_ready();
+        return run_.buffers(checked_rank(rank));
+    }
+
+    /// Sets the running statistics of all devices.
+    void load_buffers(std::span<value_type const> values) {
+        if (values.size() != network_type::buffers)
+            throw usage_error("load_buffers was given " + std::to_string(values.size()) + " values, the network has " +
+                              std::to_string(network_type::buffers) + " in its buffers");
+        check_ready();
+        run_.load_buffers(values);
+    }
+
 private:
+    /// What the layers add over all devices in a step, as `rank` sees it.
+    static constexpr traffic device_sums(int devices, int rank) {
+        traffic sum;
+        for (std::size_t i = 0; i < network_type::depth; ++i)
+            for (auto const n : network_type::row(i).description.device_sums)
+                if (n != 0 && devices > 1) sum += traffic_of(direct::all_reduce(devices), rank, n, sizeof(value_type));
+        return sum;
+    }
+
     /// Where tensors have strategies of their own.
     static constexpr std::span<reduction_bucket const> buckets() {
         if constexpr (policies::has_tensor_rules)

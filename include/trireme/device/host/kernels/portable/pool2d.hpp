@@ -108,4 +108,30 @@ TRIREME_NOINLINE void max_pool2d_backward_input(portable, T const* x, T const*, 
     });
 }
 
+/// y = the mean of each channel. x: C x positions x Lanes, y: C x Lanes.
+template<class G, std::size_t Lanes, class T>
+TRIREME_NOINLINE void global_avg_pool2d_forward(portable, T const* x, T* y) noexcept {
+    constexpr std::size_t width = register_lanes<T, Lanes>;
+    using vector = lane_vector<T, width>;
+    for (std::size_t c = 0; c < G::channels; ++c)
+        for (std::size_t lane = 0; lane < Lanes; lane += width) {
+            auto sum = vector::all(0);
+            for (std::size_t i = 0; i < G::positions; ++i)
+                sum = sum + vector::load(x + (c * G::positions + i) * Lanes + lane);
+            (sum / vector::all(T(G::positions))).store(y + c * Lanes + lane);
+        }
+}
+
+/// dx = dy / positions, at every position.
+template<class G, std::size_t Lanes, class T>
+TRIREME_NOINLINE void global_avg_pool2d_backward_input(portable, T const* dy, T* dx) noexcept {
+    constexpr std::size_t width = register_lanes<T, Lanes>;
+    using vector = lane_vector<T, width>;
+    for (std::size_t c = 0; c < G::channels; ++c)
+        for (std::size_t lane = 0; lane < Lanes; lane += width) {
+            auto const share = vector::load(dy + c * Lanes + lane) / vector::all(T(G::positions));
+            for (std::size_t i = 0; i < G::positions; ++i) share.store(dx + (c * G::positions + i) * Lanes + lane);
+        }
+}
+
 } // namespace trireme::inline TRIREME_ISA

@@ -83,4 +83,24 @@ TRIREME_NOINLINE void max_pool2d_backward_input(reference, T const* x, T const*,
         });
 }
 
+/// y = the mean of each channel. x: C x positions x Lanes, y: C x Lanes.
+template<class G, std::size_t Lanes, class T>
+void global_avg_pool2d_forward(reference, T const* x, T* y) noexcept {
+    for (std::size_t c = 0; c < G::channels; ++c)
+        for (std::size_t lane = 0; lane < Lanes; ++lane) {
+            T sum = 0;
+            for (std::size_t i = 0; i < G::positions; ++i) sum += x[(c * G::positions + i) * Lanes + lane];
+            y[c * Lanes + lane] = sum / T(G::positions);
+        }
+}
+
+/// dx = dy / positions, at every position.
+template<class G, std::size_t Lanes, class T>
+void global_avg_pool2d_backward_input(reference, T const* dy, T* dx) noexcept {
+    for (std::size_t c = 0; c < G::channels; ++c)
+        for (std::size_t i = 0; i < G::positions; ++i)
+            for (std::size_t lane = 0; lane < Lanes; ++lane)
+                dx[(c * G::positions + i) * Lanes + lane] = dy[c * Lanes + lane] / T(G::positions);
+}
+
 } // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,360 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/bf16.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/data/safetensors_header.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace trireme {
+
+static_assert(std::endian::native == std::endian::little,
+              "safetensors files are little-endian and their bytes are copied as they are: use a little-endian host");
+
+/// Values that the wanted type cannot hold, as of F64 in a float: an error, or rounded to the nearest.
+enum class safetensors_narrowing : bool { refused, rounded };
+
+namespace detail::safetensors {
+
+inline std::string reason(int number) { return std::generic_category().message(number); }
+
+/// Closes the file.
+struct descriptor {
+    explicit descriptor(int opened) noexcept : number(opened) {}
+    descriptor(descriptor const&) = delete;
+    descriptor& operator=(descriptor const&) = delete;
+    ~descriptor() {
+        if (number >= 0) ::close(number);
+    }
+    int number;
+};
+
+/// A regular file that is open for reading at any place, also by several threads at a time.
+class input {
+public:
+    explicit input(std::string path)
+        // O_NONBLOCK: opening a FIFO must not wait for a writer before we can see that it is one.
+        : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+        if (file_.number < 0) {
+            fail(0, "the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
+        }
+        struct ::stat about = {};
+        if (::fstat(file_.number, &about) != 0) fail(0, "the file cannot be examined: " + reason(errno));
+        if (!S_ISREG(about.st_mode)) {
+            fail(0, std::string("tensors are read from regular files only, and this is ") +
+                        (S_ISDIR(about.st_mode)    ? "a folder; pass the path of a file in it"
+                         : S_ISFIFO(about.st_mode) ? "a pipe; save its content to a file first"
+                                                   : "a device or socket; save its content to a file first"));
+        }
+        size_ = static_cast<std::uint64_t>(about.st_size);
+    }
+
+    std::string const& path() const noexcept { return path_; }
+    std::uint64_t size() const noexcept { return size_; }
+
+    [[noreturn]] void fail(std::uint64_t at, std::string const& what) const { throw data_error(path_, at, what); }
+
+    /// Fills `out` from byte `at` on.
+    void read(std::uint64_t at, std::span<std::byte> out) const {
+        while (!out.empty()) {
+            auto const got = ::pread(file_.number, out.data(), out.size(), static_cast<::off_t>(at));
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) fail(at, "the file cannot be read: " + reason(errno));
+            if (got == 0) {
+                fail(at, "the file had " + std::to_string(size_) +
+                             " bytes when it was opened, and now ends here: let nobody change it while it is read");
+            }
+            at += static_cast<std::uint64_t>(got);
+            out = out.subspan(static_cast<std::size_t>(got));
+        }
+    }
+
+private:
+    std::string path_;
+    descriptor file_;
+    std::uint64_t size_ = 0;
+};
+
+/// A file that is written beside its place and put there when it is whole; until then what was there stays.
+class output {
+public:
+    explicit output(std::string const& path)
+        : path_(path), folder_(path.substr(0, path.find_last_of('/') + 1) + "."),
+          folder_file_(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+        if (folder_file_.number < 0) fail("the folder cannot be opened", errno);
+        struct ::stat about = {};
+        if (::lstat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode) && !S_ISLNK(about.st_mode)) {
+            throw data_error(path, 0,
+                             "a folder, pipe or device is there, and only a file is replaced: pass another path");
+        }
+        open_beside();
+    }
+    output(output const&) = delete;
+    output& operator=(output const&) = delete;
+    ~output() {
+        if (!in_place_) ::unlink(beside_.c_str());
+    }
+
+    void write(std::span<std::byte const> bytes) {
+        while (!bytes.empty()) {
+            auto const done = ::write(file_.number, bytes.data(), bytes.size());
+            if (done < 0 && errno == EINTR) continue;
+            if (done <= 0) fail("writing fails", errno);
+            written_ += static_cast<std::uint64_t>(done);
+            bytes = bytes.subspan(static_cast<std::size_t>(done));
+        }
+    }
+
+    /// After this the new file survives a loss of power; before it, the old one does.
+    void put_in_place() {
+        if (::fsync(file_.number) != 0) fail("the file cannot be synchronised", errno);
+        if (::close(std::exchange(file_.number, -1)) != 0) fail("the file cannot be closed", errno);
+        if (std::rename(beside_.c_str(), path_.c_str()) != 0) fail("the file cannot be put in its place", errno);
+        in_place_ = true;
+        // Some file systems cannot synchronise a folder, and say so; there is nothing that they would have to do.
+        if (::fsync(folder_file_.number) != 0 && errno != EINVAL && errno != ENOTSUP) {
+            fail("the file is in its place, but its folder cannot be synchronised, so a loss of power may undo it",
+                 errno);
+        }
+    }
+
+private:
+    [[noreturn]] void fail(char const* what, int number) const {
+        throw data_error(path_, written_,
+                         std::string(what) + " (" + reason(number) +
+                             "): check that the folder exists, may be written and has room");
+    }
+
+    /// The name is new and short, so it fits where the wanted one does; O_EXCL, so nobody's file or link is followed.
+    void open_beside() {
+        static std::atomic<unsigned> count{0};
+        for (;;) {
+            beside_ = folder_ + "/.safetensors-" + std::to_string(::getpid()) + "-" + std::to_string(++count) + ".new";
+            file_.number = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+            if (file_.number >= 0) return;
+            if (errno != EEXIST) fail("no file can be made in the folder", errno);
+        }
+    }
+
+    std::string path_;
+    std::string folder_;
+    std::string beside_ = {};
+    descriptor folder_file_;
+    descriptor file_{-1};
+    std::uint64_t written_ = 0;
+    bool in_place_ = false;
+};
+
+/// IEEE 754's binary16: 5 bits of exponent, 10 of fraction. Storage only.
+struct half {
+    std::uint16_t bits = 0;
+
+    explicit operator float() const noexcept {
+        auto const sign = (bits & 0x8000u) << 16;
+        auto const exponent = bits >> 10 & 0x1Fu;
+        auto const fraction = bits & 0x3FFu;
+        if (exponent == 0) { // no leading 1: a multiple of 2^-24
+            auto const size = static_cast<float>(fraction) * 0x1p-24f;
+            return sign != 0 ? -size : size;
+        }
+        return std::bit_cast<float>(sign | (exponent == 0x1F ? 0xFF : exponent + 112) << 23 | fraction << 13);
+    }
+};
+
+} // namespace detail::safetensors
+
+/// A safetensors file, open for reading. All of its header is checked before anything else: names, shapes and places of
+/// the tensors are true when the constructor returns. What is read afterwards is not held: each read goes to the file.
+///
+/// Errors: data_error for a file that is missing, not a regular file, damaged, hostile, or changed while it is open.
+/// Memory: at most 20 times the header, which is at most as long as the file and as 100 MB, whatever numbers are in it.
+/// Threads: several may read at a time.
+class safetensors_file {
+public:
+    explicit safetensors_file(std::string path) : file_(std::move(path)) {
+        auto const length = header_length();
+        std::string text(static_cast<std::size_t>(length), '\0');
+        file_.read(8, std::as_writable_bytes(std::span(text)));
+        data_ = 8 + length;
+        detail::safetensors::header header(file_.path(), text, file_.size() - data_);
+        tensors_ = std::move(header.entries);
+        metadata_ = std::move(header.metadata);
+    }
+
+    std::string const& path() const noexcept { return file_.path(); }
+    std::vector<safetensors_entry> const& tensors() const noexcept { return tensors_; } ///< by name
+    safetensors_metadata const& metadata() const noexcept { return metadata_; }
+
+    /// Null if there is no such tensor.
+    safetensors_entry const* find(std::string_view name) const noexcept {
+        auto const place = std::ranges::lower_bound(tensors_, name, {}, &safetensors_entry::name);
+        return place != tensors_.end() && place->name == name ? &*place : nullptr;
+    }
+
+    /// Errors: data_error if there is no such tensor.
+    safetensors_entry const& at(std::string_view name) const {
+        if (auto const* entry = find(name)) return *entry;
+        std::string names;
+        for (std::size_t i = 0; i < tensors_.size() && i < 4; ++i) {
+            names += (i == 0 ? ": " : ", ") + detail::safetensors::quoted(tensors_[i].name);
+        }
+        file_.fail(data_, "there is no tensor " + detail::safetensors::quoted(name) + " among the " +
+                              std::to_string(tensors_.size()) + " of this file" + names +
+                              (tensors_.size() > 4 ? ", ...; " : "; ") + "pass a file of this network");
+    }
+
+    /// Reads the bytes of a tensor of this file into `out`, which has room for just these.
+    void read(safetensors_entry const& entry, std::span<std::byte> out) const {
+        if (out.size() != entry.bytes()) {
+            throw usage_error("tensor " + detail::safetensors::quoted(entry.name) + " has " +
+                              std::to_string(entry.bytes()) + " bytes, and the span passed has " +
+                              std::to_string(out.size()) + ": pass one of that size");
+        }
+        if (entry.end > file_.size() - data_) {
+            throw usage_error("tensor " + detail::safetensors::quoted(entry.name) + " is not one of the file " +
+                              path() + ": pass what its at() or find() gives");
+        }
+        file_.read(data_ + entry.begin, out);
+    }
+
+    /// Reads the values of a tensor that must have this name and shape, and be F32, BF16 or F16, whose values a float
+    /// holds exactly (F32 bit for bit); or F64, if rounding it is allowed.
+    /// Errors: data_error names what the file has instead; usage_error if `out` has not the size of `shape`.
+    void read(std::string_view name, std::vector<std::size_t> const& shape, std::span<float> out,
+              safetensors_narrowing narrowing = safetensors_narrowing::refused) const {
+        read_values(name, shape, out, narrowing);
+    }
+
+    /// The same for F64 (bit for bit), F32, BF16 and F16.
+    void read(std::string_view name, std::vector<std::size_t> const& shape, std::span<double> out) const {
+        read_values(name, shape, out, safetensors_narrowing::refused);
+    }
+
+private:
+    std::uint64_t header_length() const {
+        auto const size = file_.size();
+        std::uint64_t length = 0;
+        if (size < 10) {
+            file_.fail(size, "a safetensors file has at least 10 bytes, and this one " + std::to_string(size) +
+                                 "; it is truncated or something else: fetch it again");
+        }
+        file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
+        auto const most = std::min<std::uint64_t>(size - 8, detail::safetensors::most_header_bytes);
+        if (length < 2 || length > most) {
+            file_.fail(0, "the header is said to have " + std::to_string(length) + " bytes, and in this file of " +
+                              std::to_string(size) + " bytes it has 2 to " + std::to_string(most) +
+                              "; it is truncated or no safetensors file: fetch it again");
+        }
+        std::byte first = {};
+        file_.read(8, std::span(&first, 1));
+        if (first != std::byte{'{'}) {
+            file_.fail(8, "the header must begin with '{', and this one does not: pass a safetensors file");
+        }
+        return length;
+    }
+
+    template<class T>
+    void read_values(std::string_view name, std::vector<std::size_t> const& shape, std::span<T> out,
+                     safetensors_narrowing narrowing) const {
+        namespace format = detail::safetensors;
+        auto const bits = format::bits_of(safetensors_dtype::u8, shape);
+        if (!bits || *bits / 8 != out.size()) {
+            throw usage_error("tensor " + format::quoted(name) + ": the span passed has " + std::to_string(out.size()) +
+                              " values for " + format::described("the shape", shape) + ": pass one of that size");
+        }
+        auto const& entry = at(name);
+        auto const fail = [&](std::string_view dtypes, char const* remedy) {
+            file_.fail(data_ + entry.begin, "tensor " + format::quoted(name) + " is " +
+                                                format::described(format::kind_of(entry.dtype).name, entry.shape) +
+                                                ", and wanted is " + format::described(dtypes, shape) + ": " + remedy);
+        };
+        constexpr bool to_float = std::same_as<T, float>;
+        auto const dtypes = to_float ? "F32 (or BF16, F16)" : "F64 (or F32, BF16, F16)";
+        if (entry.shape != shape) fail(dtypes, "pass a file of this network, saved in its layout");
+        switch (entry.dtype) {
+        case safetensors_dtype::f32:
+            return convert<float>(entry, out);
+        case safetensors_dtype::bf16:
+            return convert<bf16>(entry, out);
+        case safetensors_dtype::f16:
+            return convert<format::half>(entry, out);
+        case safetensors_dtype::f64:
+            if (!to_float || narrowing == safetensors_narrowing::rounded) return convert<double>(entry, out);
+            fail(dtypes, "read it into doubles, or pass safetensors_narrowing::rounded to have it rounded");
+            break;
+        default:
+            fail(dtypes, "save it so, or read its bytes and convert them");
+        }
+    }
+
+    template<class Stored, class T>
+    void convert(safetensors_entry const& entry, std::span<T> out) const {
+        if constexpr (std::same_as<Stored, T>) {
+            file_.read(data_ + entry.begin, std::as_writable_bytes(out));
+        } else {
+            std::array<Stored, 2048> piece;
+            for (std::size_t done = 0; done < out.size();) {
+                auto const count = std::min(piece.size(), out.size() - done);
+                file_.read(data_ + entry.begin + done * sizeof(Stored),
+                           std::as_writable_bytes(std::span(piece).first(count)));
+                for (std::size_t i = 0; i < count; ++i) out[done + i] = value<T>(piece[i]);
+                done += count;
+            }
+        }
+    }
+
+    template<class T, class Stored>
+    static T value(Stored stored) noexcept {
+        if constexpr (std::floating_point<Stored>) {
+            return static_cast<T>(stored);
+        } else {
+            return static_cast<T>(static_cast<float>(stored));
+        }
+    }
+
+    detail::safetensors::input file_;
+    std::uint64_t data_ = 0; // where the tensors' bytes begin
+    std::vector<safetensors_entry> tensors_ = {};
+    safetensors_metadata metadata_ = {};
+};
+
+/// Writes the tensors to a new file, which then replaces what is at `path`: whoever reads sees the old file or the
+/// whole new one, also if this fails or power is lost. Tensors are sorted by dtype, those of the greatest alignment
+/// first, then by name: equal tensors and metadata give equal bytes, those of the reference implementation. A symbolic
+/// link at `path` is replaced, not followed. A process that is killed here may leave a .safetensors-*.new in the
+/// folder. Errors: data_error with the path and the system's reason; usage_error for tensors that no file can hold.
+inline void write_safetensors(std::string const& path, std::vector<safetensors_tensor> tensors,
+                              safetensors_metadata const& metadata = {}) {
+    detail::safetensors::check_tensors(tensors);
+    std::ranges::sort(tensors, [](safetensors_tensor const& a, safetensors_tensor const& b) {
+        return std::tie(b.dtype, a.name) < std::tie(a.dtype, b.name);
+    });
+    auto const header = detail::safetensors::header_of(tensors, metadata);
+    detail::safetensors::output file(path);
+    file.write(std::as_bytes(std::span(header)));
+    for (auto const& tensor : tensors) file.write(tensor.bytes);
+    file.put_in_place();
+}
+
+} // namespace trireme

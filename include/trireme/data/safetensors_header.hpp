@@ -1,0 +1,476 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+// safetensors, the format in which PyTorch's users exchange weights: a number N of 8 bytes, N bytes of JSON that begin
+// with '{' and may end with spaces, then the bytes of the tensors. The JSON names each tensor's dtype, shape and place
+// [begin, end) in those bytes, which are row-major, little-endian, and covered by the tensors without hole or overlap.
+// Source: github.com/huggingface/safetensors, README and safetensors/src/tensor.rs, whose order of tensors we write.
+
+/// Element types, in the order of the reference implementation: by rising alignment, the rest is its choice.
+// clang-format off
+enum class safetensors_dtype : std::uint8_t {
+    boolean, f4, f6_e2m3, f6_e3m2, u8, i8, f8_e5m2, f8_e4m3, f8_e8m0, f8_e4m3fnuz, f8_e5m2fnuz,
+    i16, u16, f16, bf16, i32, u32, f32, c64, f64, i64, u64
+};
+// clang-format on
+
+/// What a file says about one tensor. Its bytes lie at [begin, end) of the data, which follow the header.
+struct safetensors_entry {
+    std::string name = {};
+    safetensors_dtype dtype = safetensors_dtype::f32;
+    std::vector<std::size_t> shape = {}; ///< empty for a scalar
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+
+    std::uint64_t bytes() const noexcept { return end - begin; }
+};
+
+/// A tensor to be written; `bytes` are its values, row-major.
+struct safetensors_tensor {
+    std::string name = {};
+    safetensors_dtype dtype = safetensors_dtype::f32;
+    std::vector<std::size_t> shape = {};
+    std::span<std::byte const> bytes = {};
+};
+
+using safetensors_metadata = std::map<std::string, std::string, std::less<>>;
+
+namespace detail::safetensors {
+
+inline constexpr std::uint64_t most_header_bytes = 100'000'000; // the reference implementation refuses more, so do we
+inline constexpr std::string_view metadata_key = "__metadata__";
+
+struct kind {
+    std::string_view name;
+    unsigned bits;
+};
+inline constexpr kind kinds[] = {
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+    {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+    {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
+};
+static_assert(std::size(kinds) == static_cast<std::size_t>(safetensors_dtype::u64) + 1);
+
+constexpr kind kind_of(safetensors_dtype dtype) noexcept { return kinds[static_cast<std::size_t>(dtype)]; }
+
+/// Nothing if the product of the extents, zeros left aside, passes 64 bits: then it does in somebody's order of
+/// multiplying, even if one of them is 0.
+inline std::optional<std::uint64_t> bits_of(safetensors_dtype dtype, std::vector<std::size_t> const& shape) noexcept {
+    std::uint64_t bits = kind_of(dtype).bits;
+    bool empty = false;
+    for (auto const extent : shape) {
+        if (extent != 0 && bits > std::numeric_limits<std::uint64_t>::max() / extent) return std::nullopt;
+        bits *= extent != 0 ? extent : 1;
+        empty = empty || extent == 0;
+    }
+    return empty ? 0 : bits;
+}
+
+/// A name for a message: not longer than that, and without control characters.
+inline std::string quoted(std::string_view name) {
+    auto length = std::min<std::size_t>(name.size(), 80);
+    while (length != 0 && length != name.size() && (name[length] & 0xC0) == 0x80) --length; // no half of a character
+    std::string text = "'";
+    for (char const letter : name.substr(0, length)) {
+        text += static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F ? '?' : letter;
+    }
+    return text + (length == name.size() ? "'" : "...'");
+}
+
+/// "F32 [2, 3]"
+inline std::string described(std::string_view dtype, std::vector<std::size_t> const& shape) {
+    auto text = std::string(dtype) + " [";
+    for (std::size_t i = 0; i < shape.size() && i < 9; ++i) {
+        text += (i == 0 ? "" : ", ") + (i < 8 ? std::to_string(shape[i]) : "...");
+    }
+    return text + "]";
+}
+
+/// The first byte that is not part of well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates, at most
+/// U+10FFFF); the size if there is none.
+inline std::size_t utf8_fault(std::string_view text) noexcept {
+    auto const byte = [text](std::size_t i) -> unsigned {
+        return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+    };
+    for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
+        auto const first = byte(at);
+        auto const second = byte(at + 1);
+        if (first >= 0x80 && (first < 0xC2 || first > 0xF4)) return at;
+        length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+        for (std::size_t i = 1; i < length; ++i) {
+            if ((byte(at + i) & 0xC0) != 0x80) return at;
+        }
+        if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
+            (first == 0xF4 && second > 0x8F)) {
+            return at;
+        }
+    }
+    return text.size();
+}
+
+inline void append_utf8(std::string& out, std::uint32_t code) {
+    auto const tail = [&](unsigned shift) { out += static_cast<char>(0x80 | (code >> shift & 0x3F)); };
+    if (code < 0x80) {
+        out += static_cast<char>(code);
+    } else if (code < 0x800) {
+        out += static_cast<char>(0xC0 | code >> 6);
+    } else if (code < 0x10000) {
+        out += static_cast<char>(0xE0 | code >> 12);
+    } else {
+        out += static_cast<char>(0xF0 | code >> 18);
+        tail(12);
+    }
+    if (code >= 0x800) tail(6);
+    if (code >= 0x80) tail(0);
+}
+
+/// Reads the JSON of a header and checks all of it. The format has two levels of objects, and so has this code: what
+/// nests deeper is an error at its first bracket, and nothing recurses.
+class header {
+public:
+    /// `data` is how many bytes follow the header.
+    header(std::string const& path, std::string_view text, std::uint64_t data) : path_(path), text_(text) {
+        at_ = utf8_fault(text);
+        if (at_ != text.size()) fail("the header must be UTF-8, and here is " + found());
+        at_ = 0;
+        bool has_metadata = false;
+        members("where the header begins", [&](std::string name) {
+            if (name != metadata_key) return read_tensor(std::move(name), data);
+            if (std::exchange(has_metadata, true)) fail("duplicate key " + quoted(name));
+            read_metadata();
+        });
+        skip_space();
+        if (at_ != text.size()) fail("only spaces may follow the header's last brace, and here is " + found());
+        check_names();
+        check_cover(data);
+    }
+
+    std::vector<safetensors_entry> entries = {}; ///< by name
+    safetensors_metadata metadata = {};
+
+private:
+    [[noreturn]] void fail(std::string const& what) const {
+        throw data_error(path_, 8 + at_,
+                         (tensor_.empty() ? "" : "tensor " + tensor_ + ": ") + what +
+                             "; fetch the file again, or write it anew");
+    }
+
+    std::string found() const {
+        if (at_ == text_.size()) return "the header's end";
+        auto const byte = static_cast<unsigned char>(text_[at_]);
+        if (byte > 0x20 && byte < 0x7F) return std::string("'") + text_[at_] + "'";
+        return std::string("byte 0x") + "0123456789abcdef"[byte >> 4] + "0123456789abcdef"[byte & 15];
+    }
+
+    bool next_is(char wanted) const noexcept { return at_ < text_.size() && text_[at_] == wanted; }
+    bool next_is_digit() const noexcept { return at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; }
+    void skip_space() noexcept {
+        while (next_is(' ') || next_is('\n') || next_is('\r') || next_is('\t')) ++at_;
+    }
+    bool take(char wanted) noexcept {
+        skip_space();
+        if (!next_is(wanted)) return false;
+        ++at_;
+        return true;
+    }
+    void expect(char wanted, char const* where) {
+        if (!take(wanted)) {
+            fail(std::string("'") + wanted + "' is wanted " + where + ", and here is " + found());
+        }
+    }
+
+    /// An object: calls `member` with each name, which then reads the value.
+    template<class F>
+    void members(char const* where, F const& member) {
+        expect('{', where);
+        if (take('}')) return;
+        do {
+            auto name = read_string("where a name begins");
+            expect(':', "after a name");
+            member(std::move(name));
+        } while (take(','));
+        expect('}', "or ',' after a value");
+    }
+
+    std::string read_string(char const* where) {
+        expect('"', where);
+        std::string out;
+        for (;;) {
+            auto const from = at_;
+            while (at_ < text_.size() && !next_is('"') && !next_is('\\') &&
+                   static_cast<unsigned char>(text_[at_]) >= 0x20) {
+                ++at_;
+            }
+            out.append(text_, from, at_ - from);
+            if (at_ == text_.size()) fail("the header ends inside a string");
+            if (next_is('"')) break;
+            if (!next_is('\\')) fail("control characters must be escaped in a string, and here is " + found());
+            ++at_;
+            read_escape(out);
+        }
+        ++at_;
+        return out;
+    }
+
+    void read_escape(std::string& out) {
+        constexpr std::string_view letters = "\"\\/bfnrt";
+        constexpr std::string_view meanings = "\"\\/\b\f\n\r\t";
+        if (next_is('u')) {
+            append_utf8(out, read_code());
+        } else if (auto const which = at_ < text_.size() ? letters.find(text_[at_]) : letters.npos;
+                   which != letters.npos) {
+            out += meanings[which];
+            ++at_;
+        } else {
+            fail("JSON has no such escape: a backslash and " + found());
+        }
+    }
+
+    /// After the backslash: u and 4 digits, or two of these that are a surrogate pair.
+    std::uint32_t read_code() {
+        auto const code = read_unit();
+        if (code < 0xD800 || code > 0xDFFF) return code;
+        if (code < 0xDC00 && next_is('\\')) {
+            ++at_;
+            if (next_is('u')) {
+                auto const low = read_unit();
+                if (low >= 0xDC00 && low <= 0xDFFF) return 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+            }
+        }
+        fail("half of a surrogate pair stands alone in a string's escapes");
+    }
+
+    std::uint32_t read_unit() {
+        ++at_; // the u
+        std::uint32_t unit = 0;
+        for (int i = 0; i < 4; ++i, ++at_) {
+            constexpr std::string_view digits = "0123456789abcdef0123456789ABCDEF";
+            auto const digit = at_ < text_.size() ? digits.find(text_[at_]) : digits.npos;
+            if (digit == digits.npos) fail("4 hexadecimal digits are wanted after \\u, and here is " + found());
+            unit = unit << 4 | static_cast<std::uint32_t>(digit & 15);
+        }
+        return unit;
+    }
+
+    std::size_t read_number() {
+        skip_space();
+        if (next_is('-')) fail("a number is negative, and here numbers are at least 0");
+        auto const from = at_;
+        std::size_t number = 0;
+        for (; next_is_digit(); ++at_) {
+            auto const digit = static_cast<std::size_t>(text_[at_] - '0');
+            if (number > (std::numeric_limits<std::size_t>::max() - digit) / 10) fail("a number is 2^64 or more");
+            number = 10 * number + digit;
+        }
+        if (at_ == from) fail("a whole number is wanted, and here is " + found());
+        if (text_[from] == '0' && at_ - from > 1) fail("a number has a leading zero");
+        if (next_is('.') || next_is('e') || next_is('E')) fail("numbers have no fraction or exponent here");
+        return number;
+    }
+
+    std::vector<std::size_t> read_numbers() {
+        expect('[', "where a list of numbers begins");
+        std::vector<std::size_t> numbers;
+        if (take(']')) return numbers;
+        do {
+            numbers.push_back(read_number());
+        } while (take(','));
+        expect(']', "or ',' after a number");
+        return numbers;
+    }
+
+    void read_metadata() {
+        members("where the metadata begin", [&](std::string name) {
+            auto value = read_string("where a value of the metadata begins, which are all strings");
+            auto const [place, is_new] = metadata.try_emplace(std::move(name), std::move(value));
+            if (!is_new) fail("duplicate key " + quoted(place->first) + " in the metadata");
+        });
+    }
+
+    void read_tensor(std::string name, std::uint64_t data) {
+        tensor_ = quoted(name);
+        safetensors_entry entry;
+        entry.name = std::move(name);
+        std::array<bool, 3> seen = {};
+        members("where a tensor's description begins", [&](std::string const& field) {
+            constexpr std::string_view fields[] = {"dtype", "shape", "data_offsets"};
+            auto const which = static_cast<std::size_t>(std::find(fields, fields + 3, field) - fields);
+            if (which == 3) fail("a description has dtype, shape and data_offsets, and no " + quoted(field));
+            if (std::exchange(seen[which], true)) fail("duplicate key " + quoted(field));
+            if (which == 0) entry.dtype = read_dtype();
+            if (which == 1) entry.shape = read_numbers();
+            if (which == 2) read_offsets(entry, data);
+        });
+        if (seen != std::array{true, true, true}) {
+            fail(std::string("its description has no ") + (!seen[0] ? "dtype" : !seen[1] ? "shape" : "data_offsets"));
+        }
+        check_size(entry);
+        entries.push_back(std::move(entry));
+        tensor_.clear();
+    }
+
+    safetensors_dtype read_dtype() {
+        auto const name = read_string("where the name of a dtype begins");
+        auto const* const place = std::ranges::find(kinds, name, &kind::name);
+        if (place == std::end(kinds)) fail("there is no dtype " + quoted(name));
+        return static_cast<safetensors_dtype>(place - kinds);
+    }
+
+    void read_offsets(safetensors_entry& entry, std::uint64_t data) {
+        auto const offsets = read_numbers();
+        if (offsets.size() != 2) fail("data_offsets are 2 numbers, not " + std::to_string(offsets.size()));
+        entry.begin = offsets[0];
+        entry.end = offsets[1];
+        auto const place = "data_offsets [" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]";
+        if (entry.begin > entry.end) fail(place + " are reversed");
+        if (entry.end > data) fail(place + " pass the " + std::to_string(data) + " bytes that follow the header");
+    }
+
+    void check_size(safetensors_entry const& entry) const {
+        auto const text = described(kind_of(entry.dtype).name, entry.shape);
+        auto const bits = bits_of(entry.dtype, entry.shape);
+        if (!bits) fail("the size of " + text + " overflows 64 bits");
+        if (*bits % 8 != 0) fail(text + " ends within a byte");
+        if (*bits / 8 != entry.bytes()) {
+            fail(text + " takes " + std::to_string(*bits / 8) + " bytes, and its data_offsets say " +
+                 std::to_string(entry.bytes()));
+        }
+    }
+
+    /// Sorting finds equal names in n log n steps whatever the names are; a hash table may be made to need n^2.
+    void check_names() {
+        auto const name = &safetensors_entry::name;
+        std::ranges::sort(entries, {}, name);
+        auto const twice = std::ranges::adjacent_find(entries, {}, name);
+        if (twice != entries.end()) fail("duplicate key " + quoted(twice->name) + ": two tensors have that name");
+    }
+
+    void check_cover(std::uint64_t data) const {
+        std::vector<safetensors_entry const*> order;
+        order.reserve(entries.size());
+        for (auto const& entry : entries) order.push_back(&entry);
+        std::ranges::sort(order, {}, [](auto const* entry) { return std::pair(entry->begin, entry->end); });
+        std::uint64_t covered = 0;
+        for (auto const* const entry : order) {
+            if (entry->begin != covered) {
+                fail((entry->begin < covered ? "tensors overlap: " : "there is a hole between tensors: ") +
+                     quoted(entry->name) + " begins at " + std::to_string(entry->begin) +
+                     " of the data, and those before it end at " + std::to_string(covered));
+            }
+            covered = entry->end;
+        }
+        if (covered != data) {
+            fail("trailing bytes: the tensors end at " + std::to_string(covered) + " of the data, which have " +
+                 std::to_string(data) + " bytes");
+        }
+    }
+
+    std::string const& path_;
+    std::string_view text_;
+    std::size_t at_ = 0;
+    std::string tensor_ = {}; // which one is being read, for messages
+};
+
+inline void append_json(std::string& out, std::string_view text) {
+    constexpr std::string_view plain = "\"\\\b\f\n\r\t";
+    constexpr std::string_view letters = "\"\\bfnrt";
+    if (utf8_fault(text) != text.size()) {
+        throw usage_error("a safetensors file holds UTF-8, and " + quoted(text) + " is not: pass names in UTF-8");
+    }
+    out += '"';
+    for (char const letter : text) {
+        if (auto const which = plain.find(letter); which != plain.npos) {
+            out += '\\';
+            out += letters[which];
+        } else if (auto const byte = static_cast<unsigned char>(letter); byte < 0x20) {
+            out += std::string("\\u00") + "01"[byte >> 4] + "0123456789abcdef"[byte & 15];
+        } else {
+            out += letter;
+        }
+    }
+    out += '"';
+}
+
+inline void append_json(std::string& out, safetensors_tensor const& tensor, std::uint64_t begin) {
+    append_json(out, tensor.name);
+    out += std::string(R"(:{"dtype":")") + std::string(kind_of(tensor.dtype).name) + R"(","shape":[)";
+    for (std::size_t i = 0; i < tensor.shape.size(); ++i) out += (i == 0 ? "" : ",") + std::to_string(tensor.shape[i]);
+    out += R"(],"data_offsets":[)" + std::to_string(begin) + "," + std::to_string(begin + tensor.bytes.size()) + "]}";
+}
+
+inline void check_tensors(std::vector<safetensors_tensor> const& tensors) {
+    std::vector<std::string_view> names;
+    names.reserve(tensors.size());
+    for (auto const& tensor : tensors) {
+        auto const bits = bits_of(tensor.dtype, tensor.shape);
+        if (!bits || *bits % 8 != 0 || *bits / 8 != tensor.bytes.size()) {
+            throw usage_error("tensor " + quoted(tensor.name) + ": " +
+                              described(kind_of(tensor.dtype).name, tensor.shape) + " does not take " +
+                              std::to_string(tensor.bytes.size()) + " bytes: pass the bytes of all its values");
+        }
+        names.push_back(tensor.name);
+    }
+    std::ranges::sort(names);
+    auto const twice = std::ranges::adjacent_find(names);
+    if (twice != names.end()) throw usage_error("two tensors are named " + quoted(*twice) + ": give each its own name");
+    if (std::ranges::binary_search(names, metadata_key)) {
+        throw usage_error("no tensor may be named '__metadata__', which is the format's own: pass another name");
+    }
+}
+
+/// The length and the JSON, padded so that the data begin at a multiple of 8.
+inline std::string header_of(std::vector<safetensors_tensor> const& tensors, safetensors_metadata const& metadata) {
+    std::string text(8, '\0');
+    text += '{';
+    if (!metadata.empty()) {
+        append_json(text, metadata_key);
+        for (char mark = ':'; auto const& [name, value] : metadata) {
+            text += mark == ':' ? ":{" : ",";
+            append_json(text, name);
+            text += ':';
+            append_json(text, value);
+            mark = ',';
+        }
+        text += tensors.empty() ? "}" : "},";
+    }
+    std::uint64_t begin = 0;
+    for (auto const& tensor : tensors) {
+        if (&tensor != tensors.data()) text += ',';
+        append_json(text, tensor, begin);
+        begin += tensor.bytes.size();
+    }
+    text += '}';
+    text.resize((text.size() + 7) / 8 * 8, ' ');
+    auto const length = std::uint64_t{text.size() - 8};
+    if (length > most_header_bytes) {
+        throw usage_error("names, shapes and metadata take " + std::to_string(length) + " bytes, and at most " +
+                          std::to_string(most_header_bytes) + " are allowed: write several files");
+    }
+    std::memcpy(text.data(), &length, sizeof length);
+    return text;
+}
+
+} // namespace detail::safetensors
+
+} // namespace trireme

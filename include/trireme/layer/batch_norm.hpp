@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/geometry.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+
+namespace trireme {
+
+/// Over which samples batch_norm takes its statistics: those of one logical shard (what one device has, unless the
+/// trainer is reproducible), or those of the whole batch, for which the devices exchange 4 numbers per channel and
+/// step.
+struct per_shard {};
+struct synchronised {};
+
+template<class... Where>
+struct batch_norm_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0063: batch_norm<scope> takes per_shard or synchronised, and an input with channels: an image "
+                  "(channels, height, width) or a list of values");
+};
+
+/// Batch normalisation: y = weight (x - mean) / sqrt(variance + 1e-5) + bias, for each channel, with mean and (biased)
+/// variance of this step's samples. Evaluation takes running ones, in which each step has a weight of 0.1.
+///
+/// Input and output (C, H, W), or (C). Parameters: weight (C), beginning at 1, bias (C), at 0. Buffers: running_mean
+/// (C), running_var (C, unbiased). Names, momentum and epsilon are PyTorch's.
+/// Running statistics are the mean over the shards, so that they, too, do not depend on the number of devices.
+/// Cost: three passes over the values forward, three backward; 4 C numbers are kept.
+/// Source: Ioffe and Szegedy, "Batch normalization", 2015.
+template<class Scope = per_shard>
+struct batch_norm {
+    static constexpr bool usable = std::is_same_v<Scope, per_shard> || std::is_same_v<Scope, synchronised>;
+    static constexpr double epsilon = 1e-5;
+
+    static constexpr layer_description describe(shape in) noexcept {
+        if (!usable || (in.rank != 1 && in.rank != 3)) return refused(in);
+        layer_description d;
+        auto const channels = in.extent[0];
+        d.output = in;
+        d.forward_flops = 6 * in.size();
+        d.backward_input_flops = 8 * in.size();
+        d.parameter_count = 2;
+        d.parameters[0] = {"weight", make_shape(channels), 1, 1, initial::ones};
+        d.parameters[1] = {"bias", make_shape(channels), 1, 1, initial::zeros};
+        d.buffer_count = 2;
+        d.buffers[0] = {"running_mean", make_shape(channels), 1, 1, initial::zeros};
+        d.buffers[1] = {"running_var", make_shape(channels), 1, 1, initial::ones};
+        d.kept = 4 * channels;
+        d.backward_reads_output = false;
+        d.in_place = true;
+        d.applies = true;
+        d.whole_shard = true;
+        if (std::is_same_v<Scope, synchronised>) {
+            d.device_sums[0] = d.device_sums[1] = channels;
+            d.device_sums[2] = 2 * channels;
+        }
+        return d;
+    }
+
+    // Kept per channel: mean and 1 / sqrt(variance + epsilon) (first the sum of squared differences from the mean), and
+    // backward the sums of dy and of dy times the normalised x, later their means.
+
+    static void forward_gather(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using g = geometry<typename io_t::input>;
+        auto const& at = io.place.granule;
+        batch_norm_gather<g, io_t::lanes>(io.policy, io.x.data, at.count, at.first, io.place.kept,
+                                          io.place.kept + g::channels);
+    }
+
+    static void forward_agree(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using T = typename io_t::value_type;
+        using g = geometry<typename io_t::input>;
+        constexpr auto channels = g::channels;
+        auto const& at = io.place.granule;
+        T* const mean = io.place.kept;
+        T* const variance = mean + channels;
+        auto const share = static_cast<T>(at.share());
+        auto values = static_cast<double>(at.samples * g::positions);
+        if (at.samples == 0) std::fill_n(mean, 2 * channels, T(0)); // a short batch need not reach all shards
+        for (std::size_t c = 0; c < channels && at.samples != 0; ++c)
+            variance[c] = static_cast<T>(variance[c] / values);
+        if constexpr (describe(io_t::input::shape).whole_batch()) {
+            // of several means that of all, and the variances around it
+            values = static_cast<double>(at.batch * g::positions);
+            T* const own_mean = variance + channels; // backward has no use for its place yet
+            for (std::size_t c = 0; c < channels; ++c) {
+                own_mean[c] = mean[c];
+                mean[c] *= share;
+            }
+            io.place.sum(mean, channels);
+            for (std::size_t c = 0; c < channels; ++c) {
+                auto const apart = own_mean[c] - mean[c];
+                variance[c] = share * (variance[c] + apart * apart);
+            }
+            io.place.sum(variance, channels);
+        }
+        auto const unbiased = static_cast<T>(values > 1 ? values / (values - 1) : 1.0);
+        for (std::size_t c = 0; c < channels; ++c) {
+            io.place.statistics[c] += share * mean[c];
+            io.place.statistics[channels + c] += share * variance[c] * unbiased;
+            variance[c] = T(1) / std::sqrt(variance[c] + static_cast<T>(epsilon));
+        }
+    }
+
+    static void forward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using g = geometry<typename io_t::input>;
+        batch_norm_forward<g, io_t::lanes>(io.policy, io.x.data, io.place.kept, io.place.kept + g::channels,
+                                           io.parameter(0), io.parameter(1), io.y.data);
+    }
+
+    static void evaluate(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using T = typename io_t::value_type;
+        using g = geometry<typename io_t::input>;
+        T deviation[g::channels];
+        for (std::size_t c = 0; c < g::channels; ++c)
+            deviation[c] = T(1) / std::sqrt(io.place.buffers[g::channels + c] + static_cast<T>(epsilon));
+        batch_norm_forward<g, io_t::lanes>(io.policy, io.x.data, static_cast<T const*>(io.place.buffers), deviation,
+                                           io.parameter(0), io.parameter(1), io.y.data);
+    }
+
+    static void backward_gather(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using g = geometry<typename io_t::input>;
+        auto* const kept = io.place.kept;
+        batch_norm_backward_gather<g, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.place.granule.count,
+                                                   io.place.granule.first, kept, kept + g::channels,
+                                                   kept + 2 * g::channels);
+    }
+
+    static void backward_agree(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using T = typename io_t::value_type;
+        using g = geometry<typename io_t::input>;
+        constexpr auto channels = g::channels;
+        T* const sums = io.place.kept + 2 * channels; // of dy, and of dy times the normalised x
+        auto const& at = io.place.granule;
+        if (at.samples == 0) std::fill_n(sums, 2 * channels, T(0));
+        for (std::size_t c = 0; c < channels; ++c) {
+            io.gradient(0)[c] += sums[channels + c];
+            io.gradient(1)[c] += sums[c];
+        }
+        auto samples = at.samples;
+        if constexpr (describe(io_t::input::shape).whole_batch()) {
+            io.place.sum(sums, 2 * channels);
+            samples = at.batch;
+        }
+        auto const values = static_cast<double>(samples * g::positions);
+        for (std::size_t i = 0; i < 2 * channels && samples != 0; ++i) sums[i] = static_cast<T>(sums[i] / values);
+    }
+
+    static void backward_input(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using g = geometry<typename io_t::input>;
+        auto* const kept = io.place.kept;
+        batch_norm_backward_input<g, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.place.granule.count, kept,
+                                                  kept + g::channels, kept + 2 * g::channels, io.parameter(0),
+                                                  io.dx.data);
+    }
+
+    template<class Where, class In>
+    using refusal = batch_norm_rule<Where, gets<rank<In::rank>>>;
+
+private:
+    template<class In>
+    using geometry = channel_geometry<In::shape.extent[0], In::size / In::shape.extent[0]>;
+};
+
+} // namespace trireme

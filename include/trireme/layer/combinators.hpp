@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/pack.hpp>
+#include <trireme/core/words.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <cstddef>
+
+namespace trireme {
+
+/// Layers in data order, as one: what a body or a block consists of. Costs nothing.
+template<class... Layers>
+struct sequential {};
+
+/// y = Body(x) + Shortcut(x); without a shortcut, y = Body(x) + x. Both give the same shape. A residual is one module:
+/// its children are the body's layers, and then the shortcut's.
+///
+/// Source: He, Zhang, Ren, Sun, "Deep residual learning for image recognition", 2016.
+template<class Body, class Shortcut = sequential<>>
+struct residual {};
+
+/// The same block N times, each with weights of its own: compiled once, run N times. Its output has its input's shape.
+template<std::size_t N, class... Block>
+struct repeat {
+    static_assert(N > 0, "TRI0062: repeat<N, block> repeats at least once");
+};
+
+/// A text as a template argument.
+template<std::size_t N>
+struct fixed_text {
+    char text[N] = {};
+    consteval fixed_text(char const (&from)[N]) noexcept {
+        for (std::size_t i = 0; i < N; ++i) text[i] = from[i];
+    }
+};
+
+/// A layer, or layers, under a name of their own in files of weights (layer/names.hpp) instead of a number; under the
+/// name "" their children are those of what they are in.
+template<fixed_text Name, class Layer>
+struct named {};
+
+template<class... Where>
+struct residual_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0060: residual adds what its body and its shortcut give, so both give one shape: give the "
+                  "shortcut a convolution, conv2d<channels, kernel<1>, stride<S>>, or keep the shape in the body");
+};
+template<class... Where>
+struct repeat_rule {
+    static_assert(rule_holds<Where...>, "TRI0061: repeat feeds a block's output to the same block again, so the block "
+                                        "keeps the shape: put layers that change it before or behind the repeat");
+};
+
+namespace detail {
+
+// A residual in a flat list of layers: fork, body, branch, shortcut, sum. Going back, the fork adds the gradients of
+// its two ways.
+
+/// Where two ways begin: the first is the input itself.
+struct fork {
+    static constexpr layer_description describe(shape in) noexcept {
+        layer_description d;
+        d.output = in;
+        d.backward_input_flops = in.size();
+        d.view = true;
+        d.backward_reads_input = false;
+        d.backward_reads_output = false;
+        return d;
+    }
+    /// `other`: the gradient that came by the second way.
+    static void backward_input(auto const& io) {
+        add_values(io.policy, io.dy.data, io.place.other, io.dx.data, io.dx.size());
+    }
+};
+
+/// The second way: it reads what the fork reads.
+struct branch {
+    static constexpr layer_description describe(shape in) noexcept {
+        auto d = fork::describe(in);
+        d.backward_input_flops = 0;
+        return d;
+    }
+};
+
+/// Where they meet. Its gradient is that of either way.
+template<class Body, class Shortcut>
+struct residual_sum {
+    static constexpr layer_description describe(shape in) noexcept {
+        layer_description d;
+        d.output = in;
+        d.forward_flops = in.size();
+        d.backward_reads_input = false;
+        d.backward_reads_output = false;
+        d.in_place = true;
+        return d;
+    }
+    /// `other`: what the second way gives.
+    static void forward(auto const& io) { add_values(io.policy, io.x.data, io.place.other, io.y.data, io.x.size()); }
+    template<class Where, class In>
+    using refusal = residual_rule<Where, wants<In>>;
+};
+
+template<class L>
+inline constexpr bool is_residual_sum = false;
+template<class Body, class Shortcut>
+inline constexpr bool is_residual_sum<residual_sum<Body, Shortcut>> = true;
+
+template<class... Packs>
+struct concatenated {
+    using type = pack<>;
+};
+template<class... A>
+struct concatenated<pack<A...>> {
+    using type = pack<A...>;
+};
+template<class... A, class... B, class... Rest>
+struct concatenated<pack<A...>, pack<B...>, Rest...> : concatenated<pack<A..., B...>, Rest...> {};
+template<class... A, class... B, class... C, class... D, class... Rest>
+struct concatenated<pack<A...>, pack<B...>, pack<C...>, pack<D...>, Rest...>
+    : concatenated<pack<A..., B..., C..., D...>, Rest...> {};
+
+/// A layer, or what stands for several, as a flat list. `repeat` stays: it is walked N times.
+template<class Layer>
+struct flat {
+    using type = pack<Layer>;
+};
+template<class... Layers>
+struct flat<sequential<Layers...>> : concatenated<typename flat<Layers>::type...> {};
+template<class Body, class Shortcut>
+struct flat<residual<Body, Shortcut>>
+    : concatenated<pack<fork>, typename flat<Body>::type, pack<branch>, typename flat<Shortcut>::type,
+                   pack<residual_sum<Body, Shortcut>>> {};
+template<fixed_text Name, class Layer>
+struct flat<named<Name, Layer>> : flat<Layer> {};
+
+template<class L>
+inline constexpr bool is_combinator = false;
+template<class... Layers>
+inline constexpr bool is_combinator<sequential<Layers...>> = true;
+template<class Body, class Shortcut>
+inline constexpr bool is_combinator<residual<Body, Shortcut>> = true;
+template<fixed_text Name, class Layer>
+inline constexpr bool is_combinator<named<Name, Layer>> = true;
+
+/// Lists without combinators, which most are, are taken as they come.
+template<class... Layers>
+constexpr auto flat_list() {
+    if constexpr ((is_combinator<Layers> || ...))
+        return typename concatenated<typename flat<Layers>::type...>::type{};
+    else
+        return pack<Layers...>{};
+}
+
+} // namespace detail
+} // namespace trireme

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/philox.hpp>
+#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace trireme {
+
+template<class... Where>
+struct dropout_rule {
+    static_assert(rule_holds<Where...>, "TRI0064: dropout<Percent> drops at least 0 and less than 100 percent");
+};
+
+/// In training each value is zero with a probability of Percent / 100, and else divided by 1 - Percent / 100; in
+/// evaluation nothing happens. Any shape, no parameters.
+///
+/// Which values are dropped follows from the seed, the step, the logical shard, the sample's place in it and the layer,
+/// never from a device, and is drawn again backward, so that nothing is kept. Cost: 10 rounds of Philox per 4 values,
+/// forward and backward.
+/// Source: Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, "Dropout", 2014.
+template<int Percent>
+struct dropout {
+    static constexpr bool usable = Percent >= 0 && Percent < 100;
+
+    static constexpr layer_description describe(shape in) noexcept {
+        if (!usable) return refused(in);
+        layer_description d;
+        d.output = in;
+        d.forward_flops = in.size();
+        d.backward_input_flops = in.size();
+        d.backward_reads_input = false;
+        d.backward_reads_output = false;
+        d.in_place = true;
+        return d;
+    }
+
+    static void forward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        apply<typename io_t::input, io_t::lanes>(io, io.x.data, io.y.data);
+    }
+    static void backward_input(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        apply<typename io_t::input, io_t::lanes>(io, io.dy.data, io.dx.data);
+    }
+    static void evaluate(auto const& io) {
+        if (io.y.data != io.x.data) activation_forward<identity_function>(io.policy, io.x.data, io.y.data, io.x.size());
+    }
+
+    template<class Where, class In>
+    using refusal = dropout_rule<Where>;
+
+private:
+    template<class In, std::size_t Lanes, class T>
+    static void apply(auto const& io, T const* from, T* to) {
+        auto const& at = io.place.granule;
+        random_stream const random(at.seed, random_purpose::dropout, static_cast<std::uint32_t>(at.step),
+                                   static_cast<std::uint32_t>(io.place.layer), static_cast<std::uint16_t>(at.shard));
+        keep_some<In::size, Lanes>(io.policy, from, random, at.first, threshold,
+                                   static_cast<T>(100.0 / (100 - Percent)), to);
+    }
+    /// A value is dropped if its random bits are below.
+    static constexpr std::uint32_t threshold = static_cast<std::uint32_t>((std::uint64_t{1} << 32) * Percent / 100);
+};
+
+} // namespace trireme

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/layer/network.hpp>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// The parameter tensors of one layer, found from where the layer's first one begins.
+template<class Layer, class In, class T>
+struct layer_tensors {
+    static constexpr layer_description description = Layer::describe(In::shape);
+    T* at[max_parameter_tensors] = {};
+
+    explicit layer_tensors(T* first) noexcept {
+        for (int k = 0; k < description.parameter_count; ++k) {
+            at[k] = first;
+            first += description.parameters[k].shape.size();
+        }
+    }
+};
+
+// Outlined once per layer kind, shape, dtype and lane count; where a layer stands in its network is a run-time value.
+
+template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
+TRIREME_NOINLINE void run_forward(Kernels policy, T const* x, T* y, T const* first_parameter,
+                                  layer_place<T> const& place = {}) {
+    layer_tensors<Layer, In, T const> const tensors(first_parameter);
+    Layer::forward(forward_io<T, In, Out, Lanes, Kernels>{{x}, {y}, tensors.at, policy, place});
+}
+
+template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
+TRIREME_NOINLINE void run_evaluate(Kernels policy, T const* x, T* y, T const* first_parameter,
+                                   layer_place<T> const& place = {}) {
+    layer_tensors<Layer, In, T const> const tensors(first_parameter);
+    forward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, tensors.at, policy, place};
+    if constexpr (requires { Layer::evaluate(io); })
+        Layer::evaluate(io);
+    else
+        Layer::forward(io);
+}
+
+template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
+TRIREME_NOINLINE void run_backward_input(Kernels policy, T const* x, T const* y, T const* dy, T* dx,
+                                         T const* first_parameter, layer_place<T> const& place = {}) {
+    layer_tensors<Layer, In, T const> const tensors(first_parameter);
+    Layer::backward_input(
+        backward_io<T, In, Out, Lanes, Kernels>{{x}, {y}, {dy}, {dx}, tensors.at, nullptr, policy, place});
+}
+
+template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
+TRIREME_NOINLINE void run_backward_weights(Kernels policy, T const* x, T const* y, T const* dy,
+                                           T const* first_parameter, T* first_gradient,
+                                           layer_place<T> const& place = {}) {
+    layer_tensors<Layer, In, T const> const tensors(first_parameter);
+    layer_tensors<Layer, In, T> const gradients(first_gradient);
+    backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {}, tensors.at, gradients.at, policy, place};
+    if constexpr (requires { Layer::backward_weights(io); }) Layer::backward_weights(io);
+}
+
+/// Of layers that need a whole shard: one granule of it, or, `agree`, what they found in all of them.
+enum class phase : bool { gather, agree };
+
+template<phase What, class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
+TRIREME_NOINLINE void run_forward_phase(Kernels policy, T const* x, T* y, T const* first_parameter,
+                                        layer_place<T> const& place) {
+    layer_tensors<Layer, In, T const> const tensors(first_parameter);
+    forward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, tensors.at, policy, place};
+    if constexpr (What == phase::gather)
+        Layer::forward_gather(io);
+    else
+        Layer::forward_agree(io);
+}
+
+template<phase What, class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
+TRIREME_NOINLINE void run_backward_phase(Kernels policy, T const* x, T const* y, T const* dy, T const* first_parameter,
+                                         T* first_gradient, layer_place<T> const& place) {
+    layer_tensors<Layer, In, T const> const tensors(first_parameter);
+    layer_tensors<Layer, In, T> const gradients(first_gradient);
+    backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {}, tensors.at, gradients.at, policy, place};
+    if constexpr (What == phase::gather)
+        Layer::backward_gather(io);
+    else
+        Layer::backward_agree(io);
+}
+
+/// Stands for a layer of a chain.
+template<class Chain, std::size_t Unit>
+struct unit {};
+
+/// f(unit<Chain, Unit>, row) for all layers in the order of their work: straight code, but for the loops of repeats,
+/// whose chain is that of their block. `Back`: from the last to the first.
+template<class Chain, bool Back = false, class F>
+void for_units(std::size_t row, F const& f) {
+    auto const visit = [&]<std::size_t Unit>(std::integral_constant<std::size_t, Unit>) {
+        using layer = typename Chain::template layer_type<Unit>;
+        auto const first = row + Chain::first_row(Unit);
+        if constexpr (is_repeat<layer>) {
+            using block = typename block_of<layer, typename Chain::template input_of<Unit>>::type;
+            for (std::size_t n = 0; n < repetitions<layer>; ++n)
+                for_units<block, Back>(first + (Back ? repetitions<layer> - 1 - n : n) * block::depth, f);
+        } else {
+            f(unit<Chain, Unit>{}, first);
+        }
+    };
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+        (visit(std::integral_constant < std::size_t, Back ? Chain::units - 1 - I : I > {}), ...);
+    }
+    (std::make_index_sequence<Chain::units>{});
+}
+
+/// What a pass works with, beside the values of its samples: the model's numbers, and what becomes of them.
+template<class T>
+struct model_numbers {
+    T const* parameters = nullptr;
+    T* gradients = nullptr;  ///< to be added to
+    T* buffers = nullptr;    ///< running statistics
+    T* statistics = nullptr; ///< what goes into them after the step; to be added to
+    T* kept = nullptr;       ///< of the shard
+    sum_over_devices<T> sum = {};
+};
+
+/// Calls the layers of `Network` on one granule, one by one. `Slots` says where it lies: value(slot), gradient(slot).
+/// A unit of a chain is called with its row, which in a repeated block is not known to the compiler.
+template<class Network, class Kernels, class T, std::size_t Lanes, class Slots>
+struct layer_calls {
+    Kernels policy;
+    Slots slots;
+    model_numbers<T> const& model;
+    granule_place granule;
+
+    layer_place<T> place(std::size_t row) const noexcept {
+        auto const& r = Network::row(row);
+        return {row,
+                granule,
+                r.is_sum() ? slots.value(r.other) : nullptr,
+                model.buffers + r.first_buffer,
+                model.statistics + r.first_buffer,
+                model.kept + r.first_kept,
+                model.sum};
+    }
+
+    template<class Chain, std::size_t Unit>
+    void forward(std::size_t row) const {
+        if constexpr (!Chain::description_of(Unit).view)
+            run_forward<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
+                policy, x(row), slots.value(row + 1), parameters(row), place(row));
+    }
+    template<class Chain, std::size_t Unit>
+    void evaluate(std::size_t row) const {
+        if constexpr (!Chain::description_of(Unit).view)
+            run_evaluate<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
+                policy, x(row), slots.value(row + 1), parameters(row), place(row));
+    }
+    /// Both gradients, as far as they are wanted.
+    template<class Chain, std::size_t Unit>
+    void backward(std::size_t row) const {
+        constexpr auto const& d = Chain::description_of(Unit);
+        using layer = layer_t<Chain, Unit>;
+        // in a network without repeats a layer need not have what is never called
+        if constexpr (std::is_base_of_v<Chain, Network> && Chain::first_row(Unit) <= Network::first_trainable) {
+            weights<Chain, Unit>(row);
+        } else if constexpr (std::is_same_v<layer, fork>) {
+            if (row <= Network::first_trainable) return;
+            auto at = place(row);
+            at.other = slots.gradient(Network::row(row).other);
+            run_backward_input<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
+                policy, x(row), slots.value(row + 1), slots.gradient(row + 1), slots.gradient(row), parameters(row),
+                at);
+        } else {
+            weights<Chain, Unit>(row);
+            if constexpr (!d.view && !is_residual_sum<layer>)
+                if (row > Network::first_trainable)
+                    run_backward_input<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
+                        policy, x(row), slots.value(row + 1), slots.gradient(row + 1), slots.gradient(row),
+                        parameters(row), place(row));
+        }
+    }
+
+    template<phase What, class Chain, std::size_t Unit>
+    void forward_phase(std::size_t row) const {
+        run_forward_phase<What, layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
+            policy, x(row), slots.value(row + 1), parameters(row), place(row));
+    }
+    template<phase What, class Chain, std::size_t Unit>
+    void backward_phase(std::size_t row) const {
+        run_backward_phase<What, layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
+            policy, x(row), slots.value(row + 1), slots.gradient(row + 1), parameters(row), gradients(row), place(row));
+    }
+
+private:
+    template<class Chain, std::size_t Unit>
+    using layer_t = typename Chain::template layer_type<Unit>;
+    template<class Chain, std::size_t Unit>
+    using in_t = typename Chain::template input_of<Unit>;
+    template<class Chain, std::size_t Unit>
+    using out_t = typename Chain::template output_of<Unit>;
+
+    T const* x(std::size_t row) const noexcept { return slots.value(Network::row(row).from); }
+    T const* parameters(std::size_t row) const noexcept { return model.parameters + Network::row(row).first_parameter; }
+    T* gradients(std::size_t row) const noexcept { return model.gradients + Network::row(row).first_parameter; }
+
+    template<class Chain, std::size_t Unit>
+    void weights(std::size_t row) const {
+        if constexpr (Chain::description_of(Unit).parameter_count > 0)
+            run_backward_weights<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
+                policy, x(row), slots.value(row + 1), slots.gradient(row + 1), parameters(row), gradients(row),
+                place(row));
+    }
+};
+
+} // namespace trireme::detail::inline TRIREME_ISA

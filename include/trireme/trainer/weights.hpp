@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/data/safetensors.hpp>
+#include <trireme/layer/names.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace trireme {
+
+namespace detail {
+
+template<class T>
+inline constexpr safetensors_dtype file_dtype =
+    std::is_same_v<T, double> ? safetensors_dtype::f64 : safetensors_dtype::f32;
+
+inline std::vector<std::size_t> file_shape(shape const& s) { return {s.extent, s.extent + s.rank}; }
+
+/// PyTorch's batch norm counts its steps in a tensor of its own; here nothing depends on it.
+inline constexpr std::string_view counts_batches = "num_batches_tracked";
+inline bool is_count(std::string_view name) {
+    return name.size() >= counts_batches.size() && name.substr(name.size() - counts_batches.size()) == counts_batches;
+}
+
+} // namespace detail
+
+/// Writes a trainer's parameters and running statistics as a safetensors file that PyTorch reads into a module of the
+/// same names (layer/names.hpp): `model.load_state_dict(safetensors.torch.load_file(path))`. Layouts are PyTorch's, and
+/// no bit changes. What stood at `path` stays until all is written. Of several processes one calls it.
+///
+/// `num_batches_tracked`: written beside each running_var, as PyTorch wants it.
+/// Errors: data_error if the file cannot be written.
+template<class Trainer>
+void save_weights(Trainer const& t, std::string const& path, safetensors_metadata const& metadata = {},
+                  std::int64_t num_batches_tracked = 0) {
+    using T = typename Trainer::value_type;
+    auto const parameters = t.parameters(t.rank()), buffers = t.buffers(t.rank());
+    std::vector<safetensors_tensor> tensors;
+    for (auto const& tensor : tensors_of<typename Trainer::network_type>()) {
+        auto const values = (tensor.is_buffer ? buffers : parameters).subspan(tensor.first, tensor.shape.size());
+        tensors.push_back(
+            {tensor.name, detail::file_dtype<T>, detail::file_shape(tensor.shape), std::as_bytes(values)});
+        constexpr std::string_view last = "running_var";
+        if (tensor.name.ends_with(last))
+            tensors.push_back(
+                {tensor.name.substr(0, tensor.name.size() - last.size()) + std::string(detail::counts_batches),
+                 safetensors_dtype::i64,
+                 {},
+                 std::as_bytes(std::span(&num_batches_tracked, 1))});
+    }
+    write_safetensors(path, std::move(tensors), metadata);
+}
+
+/// Sets a trainer's parameters and running statistics from a safetensors file, on all devices; what the optimizer keeps
+/// stays. The file's tensors are those of the network, by name and shape: one that is missing or left over is an error,
+/// and then nothing is changed. Values of a narrower type are taken exactly. Every process of a trainer calls it.
+///
+/// Errors: data_error, naming file and tensor.
+template<class Trainer>
+void load_weights(Trainer& t, std::string const& path) {
+    using T = typename Trainer::value_type;
+    using network = typename Trainer::network_type;
+    safetensors_file const file(path);
+    std::vector<T> parameters(network::parameters), buffers(network::buffers);
+    std::map<std::string, bool, std::less<>> known;
+    for (auto const& tensor : tensors_of<network>()) {
+        auto& to = tensor.is_buffer ? buffers : parameters;
+        file.read(tensor.name, detail::file_shape(tensor.shape),
+                  std::span<T>(to).subspan(tensor.first, tensor.shape.size()));
+        known[tensor.name] = true;
+    }
+    for (auto const& entry : file.tensors())
+        if (!known.contains(entry.name) && !detail::is_count(entry.name))
+            throw data_error(path, entry.begin,
+                             "tensor " + entry.name +
+                                 " is not one of the network's: is the file of another network? tensors_of<network>() "
+                                 "lists its names, and named<\"...\", layer> gives a layer another one");
+    t.load_parameters(parameters);
+    t.load_buffers(buffers);
+}
+
+} // namespace trireme

@@ -1,0 +1,8 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+/// Weights in files: safetensors, with PyTorch's names and layouts.
+
+#include <trireme/trainer/weights.hpp>
+#include <trireme/trireme.hpp>
