@@ -6,6 +6,7 @@
 // of the host; lenet_mpi.cpp makes it for processes that MPI joins, lenet_gpu.cu for GPUs.
 
 #include "lenet_flags.hpp"
+#include "progress_line.hpp"
 
 #include <trireme/group/launch.hpp>
 #include <trireme/trireme.hpp>
@@ -23,8 +24,6 @@
 #include <string>
 #include <type_traits>
 #include <vector>
-
-#include <unistd.h>
 
 using namespace trireme;
 
@@ -133,27 +132,6 @@ void print_plan(lenet_flags const& flags, std::vector<int> const& runs) {
 }
 
 // ---- What is said while it runs -------------------------------------------------------------------------------------
-
-/// The line that rewrites itself on a terminal, ten times per second. Elsewhere one line per epoch is enough.
-class progress_line {
-public:
-    void operator()(progress_report const& p) {
-        auto const now = std::chrono::steady_clock::now();
-        if (!terminal_ || (now < next_ && p.batch != p.batches)) return;
-        next_ = now + std::chrono::milliseconds(100);
-        std::printf("\repoch %d of %d  step %zu of %zu  loss %.4f  %.0f samples/s  %.0f s left \033[K", p.epoch,
-                    p.epochs, p.batch, p.batches, p.loss, p.samples_per_second(), std::ceil(p.seconds_left()));
-        std::fflush(stdout);
-    }
-    /// Before anything else is printed.
-    void clear() const {
-        if (terminal_) std::printf("\r\033[K");
-    }
-
-private:
-    bool terminal_ = isatty(STDOUT_FILENO) == 1;
-    std::chrono::steady_clock::time_point next_ = {};
-};
 
 /// 64-bit FNV-1a of the parameters' bytes: two runs with equal hashes have, for all practical purposes, equal weights.
 inline std::uint64_t weights_hash(std::span<float const> weights) {

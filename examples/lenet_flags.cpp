@@ -2,41 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "lenet_flags.hpp"
+#include "flag_values.hpp"
 
 #include <trireme/core/errors.hpp>
 #include <trireme/parallel/layout.hpp>
 
-#include <CLI/CLI.hpp>
-
-#include <charconv>
 #include <iostream>
 #include <iterator>
 #include <limits>
-#include <sstream>
 #include <vector>
-
-namespace {
-
-/// A number from `least` to `most`, and nothing else: CLI11 alone would read 010 as 8, and take NaN.
-template<class T>
-CLI::Validator number(T least, T most, char const* kind) {
-    auto const check = [=](std::string const& text) -> std::string {
-        T value{};
-        auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most) return {};
-        std::ostringstream what;
-        what << "'" << text << "' is not a " << kind << " from " << least << " to " << most;
-        return what.str();
-    };
-    return CLI::Validator(check, "");
-}
-
-template<class T>
-CLI::Validator whole_number(T least, T most) {
-    return number(least, most, "whole number");
-}
-
-} // namespace
 
 std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv) {
     lenet_flags f;
@@ -89,12 +63,11 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()))
         ->type_name("N")
         ->capture_default_str();
-    CLI::Validator const some_name([](std::string const& text) { return text.empty() ? "the name is empty" : ""; }, "");
     app.add_option("--data", f.data, "folder of the four Fashion-MNIST files [default: Debian's package]")
-        ->check(some_name)
+        ->check(some_name())
         ->type_name("DIR");
     app.add_option("--log", f.log, "write one JSON object per epoch and run to this file")
-        ->check(some_name)
+        ->check(some_name())
         ->type_name("FILE");
     try {
         app.parse(argc, argv);

@@ -4,6 +4,7 @@
 
 header/COMPILER    the header with everything in it, and nothing else
 first/COMPILER     examples/first.cpp and the same program in dlib
+resnet18/COMPILER  examples/resnet18.hpp and one training step of it, and a like network in dlib
 layersN/COMPILER   a network of N layers, convolutions and ReLUs in turn, and one training step of it
 
 A case is the name above and /seconds or /megabytes: the wall-clock time of the compiler, and the most memory it held. A
@@ -30,6 +31,13 @@ def ours_of_depth(layers):
     return ours_header + f'''
 using namespace trireme;
 using net = network<input<1, 28, 28>, {body}, flatten, linear<10>>;
+void train(trainer<net, cross_entropy, sgd>& t, labelled_images const& images) {{ t.step(images); }}
+'''
+
+
+ours_resnet18 = f'''#include "{root}/examples/resnet18.hpp"
+using namespace trireme;
+using net = resnet18<batch_norm<per_shard>>;
 void train(trainer<net, cross_entropy, sgd>& t, labelled_images const& images) {{ t.step(images); }}
 '''
 
@@ -99,6 +107,8 @@ def run(bench):
             compare(f'header/{name}', 'dlib', ours + [source('ours.cpp', ours_header)],
                     command + [source('dlib.cpp', dlib_header)])
             compare(f'first/{name}', 'dlib', ours + [first], command + [dlib_lenet])
+            compare(f'resnet18/{name}', 'dlib', ours + [source('ours.cpp', ours_resnet18)],
+                    command + [str(root / 'bench/compile/dlib_resnet18.cpp')])
             for layers in (8, 32) if bench.quick else (8, 32, 128, 512):
                 compare(f'layers{layers}/{name}', 'dlib', ours + [source('ours.cpp', ours_of_depth(layers))],
                         command + [source('dlib.cpp', dlib_of_depth(layers))])

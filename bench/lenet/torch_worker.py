@@ -1,21 +1,13 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""LeNet's training step in PyTorch, as a worker of bench/harness.py.
-
-torch_worker.py MODE BATCH DEVICES [REQUEST_SECONDS]; MODE is eager, channels-last or compile. With more than one device
-every device is a process of one thread, joined by DistributedDataParallel over Gloo, and BATCH is the global batch.
-The data is ready in memory as float tensors in the layout that the mode wants: no time is spent on loading it.
-"""
-import logging
-import os
-import random
+"""LeNet in PyTorch, as a worker of bench/harness.py; bench/torch_steps.py says how it is called."""
+import pathlib
 import sys
-import time
 
-import torch
 from torch import nn
 
-images = 8192  # different ones, drawn batch by batch
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import torch_steps  # noqa: E402
 
 
 def lenet():
@@ -25,83 +17,5 @@ def lenet():
         nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
 
 
-def stepper(mode, batch, rank, devices):
-    """A function that trains one step and returns the loss."""
-    torch.manual_seed(0)
-    x, labels = torch.rand(images, 1, 28, 28), torch.randint(10, (images,))
-    model = lenet()
-    if mode == 'channels-last':
-        x, model = x.to(memory_format=torch.channels_last), model.to(memory_format=torch.channels_last)
-    if devices > 1:
-        model = nn.parallel.DistributedDataParallel(model)
-    if mode == 'compile':
-        model = torch.compile(model)
-    loss_of = nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
-    share = batch // devices
-    place = rank * share
-
-    def step():
-        nonlocal place
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(model(x[place:place + share]), labels[place:place + share])
-        loss.backward()
-        optimizer.step()
-        place = place + batch if place + 2 * batch <= images else rank * share
-        return loss
-
-    return step
-
-
-def work(mode, batch, rank, devices):
-    torch.set_num_threads(1)
-    torch._logging.set_logs(all=logging.ERROR)  # else torch.compile tells of the CUDA that is not there
-    if devices > 1:
-        torch.distributed.init_process_group('gloo', rank=rank, world_size=devices)
-    step = stepper(mode, batch, rank, devices)
-    request = torch.zeros(1)
-
-    def steps_of_request(n):  # rank 0 tells the others how many steps come next
-        request[0] = n
-        if devices > 1:
-            torch.distributed.broadcast(request, 0)
-        return int(request.item())
-
-    if rank != 0:
-        while (n := steps_of_request(0)) > 0:
-            for _ in range(n):
-                step()
-        return
-    for _ in range(10 if steps_of_request(10) else 0):
-        step()
-    start, n = time.perf_counter(), steps_of_request(20)
-    for _ in range(n):
-        step()
-    per_second = n / (time.perf_counter() - start)
-    print('ready', f'PyTorch {torch.__version__.split("+")[0]}', flush=True)
-    for line in sys.stdin:
-        n = steps_of_request(max(1, round(float(line) * per_second)))
-        start = time.perf_counter()
-        for _ in range(n):
-            loss = step()
-        loss.item()
-        seconds = time.perf_counter() - start
-        per_second = n / seconds
-        print(n * batch / seconds, flush=True)
-    steps_of_request(0)
-
-
-def main():
-    mode, batch, devices = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    if devices > 1:
-        os.environ.setdefault('MASTER_ADDR', '127.0.0.1')
-        os.environ.setdefault('MASTER_PORT', str(random.randint(20000, 60000)))
-        os.environ['GLOO_SOCKET_IFNAME'] = 'lo'
-        context = torch.multiprocessing.get_context('spawn')
-        for rank in range(1, devices):
-            context.Process(target=work, args=(mode, batch, rank, devices), daemon=True).start()
-    work(mode, batch, 0, devices)
-
-
 if __name__ == '__main__':
-    main()
+    torch_steps.main(lenet, images=8192)

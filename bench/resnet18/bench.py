@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""ResNet-18's training step beside PyTorch's and DistributedDataParallel's, one thread per device.
+
+resnet18/f32/batchB/devicesN  images/s at the global batch B
+speedup/resnet18/batchB       the same global batch on two devices and on one
+
+PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row.
+"""
+import contextlib
+import pathlib
+import statistics
+import subprocess
+
+folder = pathlib.Path(__file__).resolve().parent
+modes = ['eager', 'channels-last', 'compile', 'channels-last-compile']
+
+
+def run(bench):
+    count = 3 if bench.quick else 7
+
+    def trireme(batch, devices):
+        return bench.worker(bench.program('resnet18_trireme'), batch, devices)
+
+    def torch(batch, devices, mode):
+        return bench.worker(bench.peers / 'bin/python3', folder / 'torch_worker.py', mode, batch, devices)
+
+    def fastest_torch(batch, devices):
+        """The mode that is fastest here."""
+        speed = {}
+        for mode in modes:
+            with torch(batch, devices, mode) as worker:
+                speed[mode] = statistics.median(worker.measure(batch / 20) for _ in range(2))
+        mode = max(speed, key=speed.get)
+        bench.note(f'PyTorch, batch {batch}, {devices} device(s), images/s: '
+                   + ', '.join(f'{m} {s:.1f}' for m, s in speed.items()))
+        return mode
+
+    def cores():
+        return float(subprocess.run([bench.program('cores')], capture_output=True, text=True, check=True)
+                     .stdout.split()[0])
+
+    alone, together = fastest_torch(128, 1), fastest_torch(256, 2)
+
+    def beside_torch(case, peer, batch, devices, mode):
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(trireme(batch, devices)), stack.enter_context(torch(batch, devices, mode))]
+            table = bench.rounds(workers, count, batch / 40 / devices)
+        ours, theirs = zip(*table)
+        bench.row(case, peer, ours, theirs, 'images/s', mode=mode)
+        bench.save()
+
+    beside_torch('resnet18/f32/batch128/devices1', 'torch', 128, 1, alone)
+    beside_torch('resnet18/f32/batch256/devices2', 'torch-ddp', 256, 2, together)
+    beside_torch('resnet18/f32/batch64/devices2', 'torch-ddp', 64, 2, together)
+
+    for batch in (256, 64):
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(w) for w in (trireme(batch, 1), trireme(batch, 2),
+                                                        torch(batch, 1, alone), torch(batch, 2, together))]
+            before = cores()
+            table = bench.rounds(workers, count, batch / 60)
+            bench.note(f'batch {batch}: two threads do the arithmetic of {before:.2f} before, of {cores():.2f} after')
+        bench.row(f'speedup/resnet18/batch{batch}', 'torch-ddp', [two / one for one, two, _, _ in table],
+                  [two / one for _, _, one, two in table], 'x', mode=together)
+        bench.save()

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// ResNet-18 on Fashion-MNIST: a network whose arithmetic is large beside what its devices have to tell each other, so
+// that a second device pays under any framework; the lesson is in docs/guide.md, "When does a second device pay?".
+//
+// Its batch norm takes its statistics per device (per logical shard with --reproducible V), as is usual in
+// data-parallel training, or from the whole batch with --synchronised. --save and --load exchange weights with PyTorch,
+// by safetensors files whose names are those of the book's module.
+//
+// Exit codes: 0; 2 for a wrong flag, missing data or a layout that cannot work; 3 for a failure while it runs.
+
+#include "resnet18.hpp"
+#include "progress_line.hpp"
+#include "resnet18_flags.hpp"
+
+#include <trireme/core/exit_code.hpp>
+#include <trireme/weights.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+
+using namespace trireme;
+
+// Devices and logical shards are left open here, and checked when the trainer is constructed. Bits cannot be promised
+// for statistics of the whole batch, so that trainer has no logical shards.
+using per_shard_trainer = data_parallel_trainer<resnet18<batch_norm<per_shard>>, cross_entropy, sgd,
+                                                on<mesh<host, dp<dynamic>>>, reproducible<fixed_tree, dynamic>>;
+using synchronised_trainer =
+    data_parallel_trainer<resnet18<batch_norm<synchronised>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>>;
+
+template<class Trainer>
+int train(resnet18_flags const& flags) {
+    typename Trainer::options options{.learning_rate = flags.learning_rate, .batch = flags.batch, .seed = flags.seed};
+    options.deadline = std::chrono::duration<double>(flags.deadline);
+    options.devices = flags.devices != 0 ? flags.devices : std::clamp(host::processors(), 1, 2);
+    if constexpr (Trainer::policies::shards != 0) options.logical_shards = flags.reproducible;
+    check_layout(Trainer::layout_of(options), flags.batch);
+
+    auto data = fashion_mnist::load(flags.data);
+    data.train = data.train.take(0, std::min(flags.images, data.train.size()));
+    if (flags.batch > data.train.size())
+        throw usage_error("--batch " + std::to_string(flags.batch) + ": there are only " +
+                          std::to_string(data.train.size()) + " training images; use a batch of at most so many");
+
+    auto const plan = Trainer::plan(options.batch, Trainer::layout_of(options));
+    std::printf("%s\n", network_table<typename Trainer::network_type>().c_str());
+    std::printf("instruction set %s; %d device%s, batches of %zu\n", instruction_set, plan.devices(),
+                plan.devices() == 1 ? "" : "s", flags.batch);
+    std::printf("per device %s bytes; per step %s bytes between devices, %.1f GFLOP\n",
+                with_commas(plan.bytes_per_device()).c_str(), with_commas(plan.wire_bytes_per_step()).c_str(),
+                1e-9 * static_cast<double>(plan.flops_per_step()));
+
+    Trainer trainer(options);
+    if (!flags.load.empty()) {
+        load_weights(trainer, flags.load);
+        auto const tested = trainer.evaluate(data.test);
+        std::printf("%s: loss %.4f, test accuracy %.4f\n", flags.load.c_str(), tested.loss, tested.accuracy);
+    }
+    progress_line progress;
+    for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
+        progress.clear();
+        std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.1f images/s  %.1f%% adding gradients\n", epoch.epoch,
+                    epoch.loss, epoch.test.accuracy, epoch.samples_per_second, 100 * epoch.sync_share);
+        std::fflush(stdout);
+        if (!flags.save.empty()) save_weights(trainer, flags.save);
+    }
+    return 0;
+}
+
+int main(int argc, char** argv) {
+    try {
+        auto const flags = resnet18_flags::parse(argc, argv);
+        if (!flags) return 0;
+        return flags->synchronised ? train<synchronised_trainer>(*flags) : train<per_shard_trainer>(*flags);
+    } catch (usage_error const& e) {
+        std::fprintf(stderr, "resnet18: %s\n", e.what());
+        return exit_code::usage;
+    } catch (data_error const& e) {
+        std::fprintf(stderr, "resnet18: %s\n", e.what());
+        return exit_code::usage;
+    } catch (std::exception const& e) {
+        std::fprintf(stderr, "\nresnet18: %s\n", e.what());
+        return exit_code::failure;
+    }
+}

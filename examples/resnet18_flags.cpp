@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "resnet18_flags.hpp"
+#include "flag_values.hpp"
+
+#include <trireme/core/errors.hpp>
+#include <trireme/parallel/layout.hpp>
+
+#include <iostream>
+#include <limits>
+
+std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const* argv) {
+    resnet18_flags f;
+    CLI::App app("Trains ResNet-18 on Fashion-MNIST.", "resnet18");
+    app.add_option("--epochs", f.epochs, "how often each training image is seen; 0: only test")
+        ->check(whole_number(0, 1000000))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--batch", f.batch, "images per step, over all devices")
+        ->check(whole_number<std::size_t>(1, 60000))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--images", f.images, "train on the first N images only")
+        ->check(whole_number<std::size_t>(1, 60000))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--devices", f.devices, "threads that share the batch [default: one per processor, at most 2]")
+        ->check(whole_number(1, trireme::max_devices))
+        ->type_name("N");
+    auto* const synchronised =
+        app.add_flag("--synchronised", f.synchronised, "batch norm takes its statistics from all devices");
+    app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
+        ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
+        ->type_name("V")
+        ->excludes(synchronised)
+        ->capture_default_str();
+    app.add_option("--learning-rate", f.learning_rate, "step size of plain SGD")
+        ->check(number(1e-6, 1e6, "number"))
+        ->type_name("RATE")
+        ->default_str("0.1"); // 0.1f has nine digits
+    app.add_option("--seed", f.seed, "of the initial weights and the order of the images")
+        ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--deadline", f.deadline, "seconds that a device may wait for another")
+        ->check(number(0.01, 1e9, "number"))
+        ->type_name("SECONDS")
+        ->capture_default_str();
+    app.add_option("--data", f.data, "folder of the four Fashion-MNIST files [default: Debian's package]")
+        ->check(some_name())
+        ->type_name("DIR");
+    app.add_option("--load", f.load, "begin with the weights of this safetensors file")
+        ->check(some_name())
+        ->type_name("FILE");
+    app.add_option("--save", f.save, "write the weights to this safetensors file after every epoch")
+        ->check(some_name())
+        ->type_name("FILE");
+    try {
+        app.parse(argc, argv);
+    } catch (CLI::CallForHelp const&) {
+        std::cout << app.help();
+        return {};
+    } catch (CLI::ParseError const& e) {
+        throw trireme::usage_error(std::string(e.what()) + "; try --help");
+    }
+    return f;
+}
