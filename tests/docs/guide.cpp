@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 #include <trireme/schedule/draw.hpp>
+#include <trireme/weights.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <sstream>
@@ -21,6 +23,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 using namespace trireme;
 using test_networks::made_up;
@@ -221,6 +225,33 @@ bool alike(std::span<float const> a, std::span<float const> b) {
 bool same_bits(std::vector<float> const& a, std::vector<float> const& b) { return test_networks::same_bits(a, b); }
 
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+// [residual]
+template<std::size_t Channels>
+using block = sequential<residual<sequential<conv2d<Channels, kernel<3>, padding<1>>, batch_norm<per_shard>, relu,
+                                             conv2d<Channels, kernel<3>, padding<1>>, batch_norm<per_shard>>>,
+                         relu>;
+template<std::size_t Channels>
+using narrowing = residual<conv2d<Channels, kernel<3>, padding<1>, stride<2>>, // half as high and wide, and beside it
+                           conv2d<Channels, kernel<1>, stride<2>>>;            // a shortcut that does the same
+
+using residual_net = network<input<1, 28, 28>, conv2d<4, kernel<3>, padding<1>>, repeat<3, block<4>>, narrowing<8>,
+                             global_avg_pool2d, linear<10>>;
+
+static_assert(residual_net::parameters == 40 + 3 * 2 * (4 * 36 + 4 + 8) + (8 * 36 + 8) + (8 * 4 + 8) + 90);
+static_assert(residual_net::buffers == 3 * 2 * 8);
+// [/residual]
+
+// [scopes]
+template<class Norm>
+using normed = network<input<1, 28, 28>, conv2d<4, kernel<3>, stride<2>>, Norm, relu, global_avg_pool2d, linear<10>>;
+template<class Norm, int Devices>
+using normed_trainer = data_parallel_trainer<normed<Norm>, cross_entropy, sgd, on<mesh<host, dp<Devices>>>>;
+
+// what devices must tell each other in a step: gradients and statistics, and for `synchronised` sums on the way
+static_assert(normed_trainer<batch_norm<synchronised>, 2>::plan(batch{64}).wire_bytes_per_step() >
+              normed_trainer<batch_norm<per_shard>, 2>::plan(batch{64}).wire_bytes_per_step());
+// [/scopes]
 
 } // namespace
 
@@ -456,5 +487,30 @@ TEST_SUITE("docs/guide") {
         // [/too_many_devices]
         CHECK(said == "batch = 2 on 3 devices: a batch needs at least one sample per device; use a larger batch or no "
                       "more devices than 2");
+    }
+
+    TEST_CASE("residual networks and batch norm") {
+        auto const images = made_up(64);
+        // [normed]
+        normed_trainer<batch_norm<synchronised>, 1> one{{.learning_rate = 0.5f, .batch = 64}};
+        normed_trainer<batch_norm<synchronised>, 2> two{{.learning_rate = 0.5f, .batch = 64}};
+        CHECK(two.step(images).loss == doctest::Approx(one.step(images).loss).epsilon(1e-5));
+
+        normed_trainer<batch_norm<per_shard>, 2> apart{{.learning_rate = 0.5f, .batch = 64}};
+        CHECK(apart.step(images).loss != doctest::Approx(one.step(images).loss).epsilon(1e-5));
+        // [/normed]
+        data_parallel_trainer<residual_net, cross_entropy, sgd> t{{.learning_rate = 0.1f, .batch = 64}};
+        auto const first = t.step(images).loss;
+        for (int i = 0; i < 10; ++i) t.step(images);
+        CHECK(t.step(images).loss < first);
+
+        auto const path = (std::filesystem::temp_directory_path() / ("guide-" + std::to_string(getpid()))).string();
+        // [weights]
+        save_weights(t, path);
+        data_parallel_trainer<residual_net, cross_entropy, sgd, on<mesh<host, dp<2>>>> other{{.batch = 64, .seed = 9}};
+        load_weights(other, path);
+        CHECK(other.evaluate(images).loss == doctest::Approx(t.evaluate(images).loss));
+        // [/weights]
+        std::filesystem::remove(path);
     }
 }
