@@ -35,6 +35,7 @@ if [ "$mode" != quick ]; then
     has_mpi openmpi || want libopenmpi-dev "one of the MPI libraries"
     want_command mpirun.mpich mpich "starts the same tests with the other MPI library"
     has_mpi mpich || want libmpich-dev "the other MPI library"
+    want_header dnnl.hpp libdnnl-dev "kernels<onednn> are tested with it"
     find_nvcc
 fi
 install_packages

@@ -3,6 +3,7 @@
 """ResNet-18's training step beside PyTorch's and DistributedDataParallel's, one thread per device.
 
 resnet18/f32/batchB/devicesN  images/s at the global batch B
+resnet18-onednn/...           the same with kernels<onednn>, where the build has found oneDNN
 speedup/resnet18/batchB       the same global batch on two devices and on one
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row.
@@ -19,8 +20,8 @@ modes = ['eager', 'channels-last', 'compile', 'channels-last-compile']
 def run(bench):
     count = 3 if bench.quick else 7
 
-    def trireme(batch, devices):
-        return bench.worker(bench.program('resnet18_trireme'), batch, devices)
+    def trireme(batch, devices, program='resnet18_trireme'):
+        return bench.worker(bench.program(program), batch, devices)
 
     def torch(batch, devices, mode):
         return bench.worker(bench.peers / 'bin/python3', folder / 'torch_worker.py', mode, batch, devices)
@@ -42,15 +43,17 @@ def run(bench):
 
     alone, together = fastest_torch(128, 1), fastest_torch(256, 2)
 
-    def beside_torch(case, peer, batch, devices, mode):
+    def beside_torch(case, peer, batch, devices, mode, program='resnet18_trireme'):
         with contextlib.ExitStack() as stack:
-            workers = [stack.enter_context(trireme(batch, devices)), stack.enter_context(torch(batch, devices, mode))]
+            workers = [stack.enter_context(trireme(batch, devices, program)), stack.enter_context(torch(batch, devices, mode))]
             table = bench.rounds(workers, count, batch / 40 / devices)
         ours, theirs = zip(*table)
         bench.row(case, peer, ours, theirs, 'images/s', mode=mode)
         bench.save()
 
     beside_torch('resnet18/f32/batch128/devices1', 'torch', 128, 1, alone)
+    if pathlib.Path(bench.program('resnet18_onednn')).exists():
+        beside_torch('resnet18-onednn/f32/batch128/devices1', 'torch', 128, 1, alone, 'resnet18_onednn')
     beside_torch('resnet18/f32/batch256/devices2', 'torch-ddp', 256, 2, together)
     beside_torch('resnet18/f32/batch64/devices2', 'torch-ddp', 64, 2, together)
 

@@ -5,7 +5,10 @@
 /// GPUs of NVIDIA's, `mesh<gpu, dp<N>>`, beside everything for the host. Needs nvcc; link with cublasLt and cudnn.
 
 #include <trireme/device/blocks/activation.hpp>
+#include <trireme/device/blocks/add.hpp>
+#include <trireme/device/blocks/batch_norm.hpp>
 #include <trireme/device/blocks/conv2d.hpp>
+#include <trireme/device/blocks/dropout.hpp>
 #include <trireme/device/blocks/linear.hpp>
 #include <trireme/device/blocks/pool2d.hpp>
 #include <trireme/device/blocks/samples.hpp>

@@ -56,12 +56,33 @@ using net = network<input<10>, relu, int>;
 // LOSS_ON_AN_IMAGE: TRI0019 | rank<1> | rank<3>
 // errors <= 1
 using net = network<input<1, 28, 28>, conv2d<10, kernel<5>>>;
+#elif defined(NO_SCOPE)
+// NO_SCOPE: TRI0063 | per_shard or synchronised | at_layer<1, | batch_norm<int>
+// errors <= 1
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>>, batch_norm<int>, flatten, linear<10>>;
+#elif defined(NORM_OF_A_TABLE)
+// NORM_OF_A_TABLE: TRI0063 | an input with channels | at_layer<0, | batch_norm< | gets< | rank<2>
+// errors <= 1
+using net = network<input<28, 28>, batch_norm<>, flatten, linear<10>>;
+#elif defined(ALL_DROPPED)
+// ALL_DROPPED: TRI0064 | less than 100 percent | at_layer<2, | dropout<100>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, relu, dropout<100>, linear<10>>;
+#elif defined(LESS_THAN_NOTHING_DROPPED)
+// LESS_THAN_NOTHING_DROPPED: TRI0064 | at least 0 | at_layer<1, | dropout<-1>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, dropout<-1>, linear<10>>;
+#elif defined(AVERAGE_OF_A_VECTOR)
+// AVERAGE_OF_A_VECTOR: TRI0014 | at_layer<1, | global_avg_pool2d | rank<3> | rank<1>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, global_avg_pool2d, linear<10>>;
 #else
-using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, flatten, linear<10>>;
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, batch_norm<>, dropout<0>, flatten, batch_norm<>,
+                    dropout<99>, linear<10>>;
 #endif
 
 // The first use of the network is what does not compile.
-#if defined(LINEAR_ON_AN_IMAGE) || defined(POOLING_A_VECTOR)
+#if defined(LINEAR_ON_AN_IMAGE) || defined(POOLING_A_VECTOR) || defined(NORM_OF_A_TABLE) || defined(ALL_DROPPED)
 std::size_t use() { return net::parameters; }
 #else
 auto use() { return trainer<net, cross_entropy, sgd>::plan(batch{64}).parameters; }

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 using namespace trireme;
@@ -23,18 +24,30 @@ struct sizes {
 };
 
 template<class G, std::size_t Lanes, class T>
+std::string words() {
+    std::string text = "TRIREME_TEST_SEED=" + std::to_string(numbers::seed()) + " conv2d_geometry<";
+    for (auto size : {G::channels, G::height, G::width, G::out_channels, G::kernel, G::padding})
+        text += std::to_string(size) + ", ";
+    return text + std::to_string(G::stride) + ">, " + std::to_string(Lanes) + " lanes of " + std::to_string(sizeof(T)) +
+           " bytes";
+}
+
+template<class G, std::size_t Lanes, class T>
+void portable_weights_equal_reference() {
+    using size = sizes<G>;
+    INFO((words<G, Lanes, T>()));
+    auto const x = numbers::uniform<T>(0, size::x * Lanes), dy = numbers::uniform<T>(3, size::y * Lanes);
+    auto dw = numbers::uniform<T>(4, size::w), expected_dw = dw, db = numbers::uniform<T>(5, size::b), expected_db = db;
+    conv2d_backward_weights<G, Lanes>(portable{}, x.data(), dy.data(), dw.data(), db.data());
+    conv2d_backward_weights<G, Lanes>(reference{}, x.data(), dy.data(), expected_dw.data(), expected_db.data());
+    CHECK(numbers::apart(dw, expected_dw, G::out_height * G::out_width * Lanes + 1) <= 1);
+    CHECK(numbers::apart(db, expected_db, G::out_height * G::out_width * Lanes + 1) <= 1);
+}
+
+template<class G, std::size_t Lanes, class T>
 void portable_equals_reference() {
     using size = sizes<G>;
-    INFO("TRIREME_TEST_SEED=", numbers::seed());
-    CAPTURE(G::channels);
-    CAPTURE(G::height);
-    CAPTURE(G::width);
-    CAPTURE(G::out_channels);
-    CAPTURE(G::kernel);
-    CAPTURE(G::padding);
-    CAPTURE(G::stride);
-    CAPTURE(Lanes);
-    CAPTURE(sizeof(T));
+    INFO((words<G, Lanes, T>()));
     auto const x = numbers::uniform<T>(0, size::x * Lanes), w = numbers::uniform<T>(1, size::w);
     auto const b = numbers::uniform<T>(2, size::b), dy = numbers::uniform<T>(3, size::y * Lanes);
 
@@ -48,11 +61,7 @@ void portable_equals_reference() {
     conv2d_backward_input<G, Lanes>(reference{}, w.data(), dy.data(), expected_dx.data());
     CHECK(numbers::apart(dx, expected_dx, G::out_channels * G::kernel * G::kernel) <= 1);
 
-    auto dw = numbers::uniform<T>(4, size::w), expected_dw = dw, db = numbers::uniform<T>(5, size::b), expected_db = db;
-    conv2d_backward_weights<G, Lanes>(portable{}, x.data(), dy.data(), dw.data(), db.data());
-    conv2d_backward_weights<G, Lanes>(reference{}, x.data(), dy.data(), expected_dw.data(), expected_db.data());
-    CHECK(numbers::apart(dw, expected_dw, G::out_height * G::out_width * Lanes + 1) <= 1);
-    CHECK(numbers::apart(db, expected_db, G::out_height * G::out_width * Lanes + 1) <= 1);
+    portable_weights_equal_reference<G, Lanes, T>();
 
     // the same arguments, the same bits
     auto again = numbers::unset<T>(size::y * Lanes);
@@ -144,5 +153,23 @@ TEST_SUITE("device/conv2d") {
         portable_equals_reference<conv2d_geometry<2, 1, 1, 3, 3, 1, 1>, 4, float>();     // kernel larger than the image
         portable_equals_reference<conv2d_geometry<2, 1, 13, 25, 1, 0, 4>, 4, float>(); // stride larger than the height
         portable_equals_reference<conv2d_geometry<1, 2, 2, 1, 2, 3, 5>, 4, float>();   // mostly padding
+    }
+
+    TEST_CASE("portable equals reference for the weights of many input channels") {
+        // odd counts: a last register that is not full, registers and channels that leave a rest, a border everywhere
+        using odd = conv2d_geometry<17, 5, 6, 30, 3, 1, 2>;
+        portable_weights_equal_reference<odd, 16, float>();
+        portable_weights_equal_reference<odd, 16, double>();
+        // images of several blocks of rows, rows of several blocks, several chunks of channels
+        using tall = conv2d_geometry<23, 9, 12, 40, 3, 1, 1>;
+        portable_weights_equal_reference<tall, 16, float>();
+        using wide = conv2d_geometry<16, 3, 131, 15, 3, 1, 1>;
+        portable_weights_equal_reference<wide, 16, double>();
+        using deep = conv2d_geometry<45, 5, 4, 32, 7, 3, 1>;
+        portable_weights_equal_reference<deep, 16, float>();
+        // 1 x 1, outputs that see no input, no padding
+        portable_weights_equal_reference<conv2d_geometry<65, 5, 5, 16, 1, 0, 2>, 16, float>();
+        portable_weights_equal_reference<conv2d_geometry<16, 1, 2, 16, 2, 3, 2>, 16, float>();
+        portable_weights_equal_reference<conv2d_geometry<16, 6, 6, 16, 5, 0, 1>, 16, float>();
     }
 }

@@ -59,6 +59,46 @@ void usual_geometries() {
     portable_equals_reference<pool2d_geometry<2, 8, 7, 3, 2>, Lanes, T>(); // windows overlap
 }
 
+template<class G, std::size_t Lanes, class T>
+void global_average_equals_reference() {
+    INFO("TRIREME_TEST_SEED=", numbers::seed());
+    CAPTURE(G::channels);
+    CAPTURE(G::positions);
+    CAPTURE(Lanes);
+    CAPTURE(sizeof(T));
+    constexpr std::size_t inputs = G::channels * G::positions * Lanes, outputs = G::channels * Lanes;
+    auto const x = numbers::uniform<T>(0, inputs), dy = numbers::uniform<T>(1, outputs);
+    auto y = numbers::unset<T>(outputs), expected_y = y;
+    global_avg_pool2d_forward<G, Lanes>(portable{}, x.data(), y.data());
+    global_avg_pool2d_forward<G, Lanes>(reference{}, x.data(), expected_y.data());
+    CHECK(numbers::apart(y, expected_y, 1) <= 1);
+
+    auto dx = numbers::unset<T>(inputs), expected_dx = dx;
+    global_avg_pool2d_backward_input<G, Lanes>(portable{}, dy.data(), dx.data());
+    global_avg_pool2d_backward_input<G, Lanes>(reference{}, dy.data(), expected_dx.data());
+    CHECK(numbers::apart(dx, expected_dx, 1) <= 1);
+    // backward is forward's transpose
+    CHECK(std::abs(numbers::dot(dx, x) - numbers::dot(dy, y)) <=
+          static_cast<double>(std::numeric_limits<T>::epsilon()) * 8 * outputs);
+}
+
+template<std::size_t Lanes, class T>
+void usual_global_averages() {
+    global_average_equals_reference<channel_geometry<3, 7 * 9>, Lanes, T>();
+    global_average_equals_reference<channel_geometry<5, 1>, Lanes, T>();
+}
+
+template<class Policy>
+void global_average_by_hand() {
+    using geometry = channel_geometry<2, 3>;
+    float const x[] = {1, 10, 2, 20, 6, 60, /**/ -1, 4, -1, 5, -1, 6}, dy[] = {3, 6, 9, -12};
+    std::vector<float> y(4), dx(12, 7.0f);
+    global_avg_pool2d_forward<geometry, 2>(Policy{}, x, y.data());
+    CHECK(y == std::vector<float>{3, 30, -1, 5});
+    global_avg_pool2d_backward_input<geometry, 2>(Policy{}, dy, dx.data());
+    CHECK(dx == std::vector<float>{1, 2, 1, 2, 1, 2, 3, -4, 3, -4, 3, -4});
+}
+
 template<class Policy>
 void average_by_hand() {
     using overlapping = pool2d_geometry<1, 2, 4, 2, 1>;
@@ -132,6 +172,22 @@ TEST_SUITE("device/pool2d") {
         nan_is_the_maximum<reference, 1>();
         nan_is_the_maximum<portable, 1>();
         nan_is_the_maximum<portable, 16>();
+    }
+
+    TEST_CASE("global averages by hand") {
+        global_average_by_hand<reference>();
+        global_average_by_hand<portable>();
+    }
+
+    TEST_CASE("global averages: portable equals reference for every number of lanes and both types") {
+        usual_global_averages<1, float>();
+        usual_global_averages<4, float>();
+        usual_global_averages<6, float>();
+        usual_global_averages<16, float>();
+        usual_global_averages<1, double>();
+        usual_global_averages<4, double>();
+        usual_global_averages<16, double>();
+        global_average_equals_reference<channel_geometry<64, 7 * 7>, 16, float>(); // ResNet-18's
     }
 
     TEST_CASE("portable equals reference") {

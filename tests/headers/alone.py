@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Every public header compiles alone and included twice; all together compile among hostile macros and link twice.
 
-alone.py SOURCE_ROOT WORK_FOLDER [mpi] -- COMPILER [FLAGS]
-If the compiler is nvcc: only the headers that need it are compiled, alone and by the pass for the GPU. With `mpi`: only
-those that need MPI, for which the flags name its folder.
+alone.py SOURCE_ROOT WORK_FOLDER [mpi|onednn] -- COMPILER [FLAGS]
+If the compiler is nvcc: only the headers that need it are compiled, alone and by the pass for the GPU. With `mpi` or
+`onednn`: only those that need that library, for which the flags name its folder.
 What has compiled is remembered in WORK_FOLDER by the contents of the headers, so a second run is quick.
 """
 import concurrent.futures
@@ -38,7 +38,8 @@ def compile_and_link(command, folder, name, text, extra):
 def main():
     split = sys.argv.index('--')
     root, folder = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-    with_mpi = sys.argv[3:split] == ['mpi']
+    libraries = {'mpi': rules.NEEDS_MPI, 'onednn': rules.NEEDS_ONEDNN}
+    library = sys.argv[3] if split > 3 else ''
     command = sys.argv[split + 1:]
     folder.mkdir(parents=True, exist_ok=True)
     top = root / 'include'
@@ -46,7 +47,8 @@ def main():
     def wanted(name):
         if name.startswith(rules.NEEDS_NVCC):
             return is_nvcc(command)
-        return not is_nvcc(command) and name.startswith(rules.NEEDS_MPI) == with_mpi
+        needed = next((word for word, names in libraries.items() if name.startswith(names)), '')
+        return not is_nvcc(command) and needed == library
     headers = {name: path for name, path in everything.items() if wanted(name)}
 
     def only_syntax(stem):
@@ -61,7 +63,7 @@ def main():
     together = (''.join(f'#if __has_include(<{name}>)\n#include <{name}>\n#endif\n' for name in system)
                 + ''.join(f'#undef {trap}\n#define {trap} the macro {trap} of others\n' for trap in TRAPS)
                 + ours + 'int main() {}\n')
-    if not is_nvcc(command) and not with_mpi: # which would have to be linked
+    if not is_nvcc(command) and not library: # which would have to be linked
         texts['together'] = together
     version = subprocess.run(command[:1] + ['--version'], stdout=subprocess.PIPE).stdout
 

@@ -24,13 +24,14 @@ FLOORS = {
 }
 UMBRELLA = 'trireme/trireme.hpp'
 # The others, which add to it what a machine may not have; they may include it and one another.
-UMBRELLAS = [UMBRELLA, 'trireme/cuda.hpp', 'trireme/mpi.hpp', 'trireme/nccl.hpp', 'trireme/processes.hpp',
+UMBRELLAS = [UMBRELLA, 'trireme/cuda.hpp', 'trireme/mpi.hpp', 'trireme/nccl.hpp', 'trireme/onednn.hpp', 'trireme/processes.hpp',
              'trireme/rehearsal.hpp', 'trireme/weights.hpp']
 # What needs more than the host's compiler.
 NEEDS_NVCC = ('trireme/cuda.hpp', 'trireme/device/cuda/', 'trireme/nccl.hpp', 'trireme/group/transport/nccl',
               'trireme/collective/on_streams/nccl', 'trireme/trainer/nccl')
 NEEDS_MPI = ('trireme/mpi.hpp', 'trireme/group/transport/mpi/', 'trireme/trainer/mpi')
-APART = NEEDS_NVCC + NEEDS_MPI
+NEEDS_ONEDNN = ('trireme/onednn.hpp', 'trireme/device/onednn/')
+APART = NEEDS_NVCC + NEEDS_MPI + NEEDS_ONEDNN
 # What no umbrella holds: the naive kernels, which only tests compare with, and what draws for people.
 NOT_IN_UMBRELLA = ('trireme/device/host/kernels/reference/', 'trireme/schedule/draw.hpp')
 LICENCE = ['// SPDX-FileCopyrightText: The Trireme authors',

@@ -9,59 +9,212 @@ using namespace trireme;
 
 namespace {
 
-/// Plays forward and backward on a map of who owns which element, asking before every use that the block is still
-/// whole. Knows the rules of the pass (what each layer reads and writes), nothing of lifetimes or holes.
+/// Plays forward and backward on a map of who owns which element, and counts what is not whole when it is used. Knows
+/// the rules of the passes (which row reads and writes what, and when), nothing of lifetimes or holes.
 template<class Network>
-void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) {
-    constexpr auto depth = Network::depth;
-    auto const plan = plan_activations<Network>(lanes, element_bytes);
-    std::vector<int> owner(plan.elements, -1);
-    auto const size = [&](std::size_t i) { return Network::row(i).input.size() * lanes; };
-    auto const value_id = [](std::size_t i) { return static_cast<int>(2 * i); };
-    auto const gradient_id = [](std::size_t i) { return static_cast<int>(2 * i + 1); };
-    auto const write = [&](std::size_t at, std::size_t n, int id) {
-        REQUIRE(at + n <= plan.elements);
-        CHECK(at * element_bytes % cache_line == 0);
-        for (std::size_t k = 0; k < n; ++k) owner[at + k] = id;
-    };
-    auto const whole = [&](std::size_t at, std::size_t n, int id) {
-        for (std::size_t k = 0; k < n; ++k)
-            if (owner[at + k] != id) return false;
-        return true;
-    };
-    std::vector<int> id_of_value(depth + 1), id_of_gradient(depth + 1);
-    for (std::size_t i = 0; i <= depth; ++i) {
-        bool const view = i > 0 && Network::row(i - 1).description.view;
-        id_of_value[i] = view ? id_of_value[i - 1] : value_id(i);
-    }
-    for (std::size_t i = depth + 1; i-- > 0;) {
-        bool const view = i < depth && Network::row(i).description.view;
-        id_of_gradient[i] = view ? id_of_gradient[i + 1] : gradient_id(i);
+class player {
+public:
+    static constexpr std::size_t depth = Network::depth, first_trainable = Network::first_trainable;
+
+    /// With `granules` of them, of `lanes` samples each, one behind the other in every block.
+    player(activation_plan<depth> const& plan, std::size_t lanes, std::size_t granules, std::size_t element_bytes)
+        : plan_(plan), lanes_(lanes), granules_(granules), element_bytes_(element_bytes), owner_(plan.elements, -1) {
+        for (std::size_t slot = 0; slot <= depth; ++slot) {
+            value_of_[slot] = gradient_of_[slot] = slot;
+            if (slot > 0 && Network::row(slot - 1).description.view) {
+                auto const from = Network::row(slot - 1).from; // a view is what it views
+                value_of_[slot] = value_of_[from];
+                note(plan.value[slot] != plan.value[from]);
+            }
+        }
+        for (std::size_t i = depth; i-- > 0;) {
+            auto const& row = Network::row(i);
+            bool const plain_view = row.description.view && !row.is_fork() && row.from == i; // flatten, no branch
+            if (plain_view) pass_on(i, i + 1);
+            if (row.is_sum()) { // its gradient is that of either way
+                pass_on(row.from, i + 1);
+                pass_on(row.other, i + 1);
+            }
+        }
     }
 
-    write(plan.value[0], size(0), id_of_value[0]);
-    for (std::size_t i = 0; i < depth; ++i) {
-        CAPTURE(i);
-        if (Network::row(i).description.view) {
-            CHECK(plan.value[i] == plan.value[i + 1]);
-            continue;
-        }
-        CHECK(whole(plan.value[i], size(i), id_of_value[i]));
-        write(plan.value[i + 1], size(i + 1), id_of_value[i + 1]);
-        if (!Network::row(i).description.in_place) CHECK(whole(plan.value[i], size(i), id_of_value[i]));
+    /// All granules go through all layers together, or there is one.
+    std::size_t together() {
+        for (std::size_t g = 0; g < granules_; ++g) write(values, 0, g);
+        for (std::size_t i = 0; i < depth; ++i)
+            for (std::size_t g = 0; g < granules_; ++g) forward(i, g);
+        for (std::size_t g = 0; g < granules_; ++g) loss(g);
+        for (std::size_t i = depth; i-- > first_trainable;)
+            for (std::size_t g = 0; g < granules_; ++g) backward(i, g);
+        return faults_;
     }
-    write(plan.gradient[depth], size(depth), id_of_gradient[depth]);
-    CHECK(whole(plan.value[depth], size(depth), id_of_value[depth]));
-    for (std::size_t i = depth; i-- > Network::first_trainable;) {
-        CAPTURE(i);
-        auto const& d = Network::row(i).description;
-        CHECK(whole(plan.gradient[i + 1], size(i + 1), id_of_gradient[i + 1]));
-        if (!d.view && i > Network::first_trainable) write(plan.gradient[i], size(i), id_of_gradient[i]);
-        if (!d.in_place) CHECK(whole(plan.gradient[i + 1], size(i + 1), id_of_gradient[i + 1]));
-        if (d.backward_reads_input) CHECK(whole(plan.value[i], size(i), id_of_value[i]));
-        if (d.backward_reads_output) CHECK(whole(plan.value[i + 1], size(i + 1), id_of_value[i + 1]));
+
+    /// Granule after granule as far as the next row that waits for all of them.
+    std::size_t one_behind_the_other() {
+        auto const waits = [](std::size_t i) { return i < depth && Network::row(i).description.whole_shard; };
+        for (std::size_t i = 0; i <= depth;) {
+            auto end = i;
+            for (std::size_t g = 0; g < granules_; ++g) {
+                if (i == 0) write(values, 0, g);
+                end = i;
+                if (waits(end) && i != 0) forward(end++, g); // it knows all of them now
+                for (; end < depth && !waits(end); ++end) forward(end, g);
+                if (waits(end)) read(values, Network::row(end).from, g);
+            }
+            if (i == 0 && end == 0) { // the first row waits
+                for (std::size_t g = 0; g < granules_; ++g) {
+                    forward(0, g);
+                    for (end = 1; end < depth && !waits(end); ++end) forward(end, g);
+                    if (waits(end)) read(values, Network::row(end).from, g);
+                }
+            }
+            i = end == depth ? depth + 1 : end;
+        }
+        auto begin = depth;
+        for (auto end = depth + 1; end > first_trainable;) {
+            for (std::size_t g = 0; g < granules_; ++g) {
+                begin = end - 1; // below the row that has waited
+                if (end == depth + 1)
+                    loss(g);
+                else
+                    backward(begin, g);
+                for (; begin > first_trainable && !waits(begin - 1); --begin) backward(begin - 1, g);
+                if (begin > first_trainable) { // backward_gather
+                    read(values, Network::row(begin - 1).from, g);
+                    read(gradients, begin, g);
+                }
+            }
+            end = begin;
+        }
+        return faults_;
+    }
+
+    /// What weights read is whole at the end, too.
+    std::size_t lagging_weights() {
+        together();
+        for (std::size_t i = first_trainable; i < depth; ++i)
+            if (Network::row(i).description.parameter_count > 0)
+                for (std::size_t g = 0; g < granules_; ++g) reads_of_backward(i, g);
+        return faults_;
+    }
+
+private:
+    enum kind : std::size_t { values, gradients };
+
+    void note(bool fault) { faults_ += fault ? 1 : 0; }
+    void pass_on(std::size_t to, std::size_t from) {
+        if (to <= first_trainable) return; // nobody wants it
+        gradient_of_[to] = gradient_of_[from];
+        note(plan_.gradient[to] != plan_.gradient[from]);
+    }
+    std::size_t size(std::size_t slot) const {
+        return lanes_ * (slot == 0 ? Network::row(0).input : Network::row(slot - 1).description.output).size();
+    }
+    std::size_t place(kind k, std::size_t slot, std::size_t g) const {
+        return (k == values ? plan_.value[slot] : plan_.gradient[slot]) + g * size(slot);
+    }
+    int id(kind k, std::size_t slot, std::size_t g) const {
+        auto const whose = k == values ? value_of_[slot] : gradient_of_[slot];
+        return static_cast<int>((g * (depth + 1) + whose) * 2 + k);
+    }
+    void write(kind k, std::size_t slot, std::size_t g) {
+        auto const at = place(k, slot, g);
+        REQUIRE(at < plan_.elements);
+        REQUIRE(at + size(slot) <= plan_.elements);
+        note(g == 0 && at * element_bytes_ % cache_line != 0);
+        for (std::size_t i = 0; i < size(slot); ++i) owner_[at + i] = id(k, slot, g);
+    }
+    void read(kind k, std::size_t slot, std::size_t g) {
+        auto const at = place(k, slot, g);
+        REQUIRE(at < plan_.elements);
+        bool whole = true;
+        for (std::size_t i = 0; i < size(slot); ++i) whole = whole && owner_[at + i] == id(k, slot, g);
+        note(!whole);
+    }
+
+    void forward(std::size_t i, std::size_t g) {
+        auto const& row = Network::row(i);
+        if (row.description.view) return;
+        for (bool const written : {false, true}) { // what does not work in place reads while it writes
+            if (written) write(values, i + 1, g);
+            if (written && row.description.in_place) break;
+            read(values, row.from, g);
+            if (row.is_sum()) read(values, row.other, g);
+        }
+    }
+    void loss(std::size_t g) {
+        read(values, depth, g);
+        write(gradients, depth, g);
+        read(values, depth, g);
+    }
+    void reads_of_backward(std::size_t i, std::size_t g) {
+        auto const& row = Network::row(i);
+        read(gradients, i + 1, g);
+        if (row.is_fork()) read(gradients, row.other, g);
+        if (row.description.backward_reads_input) read(values, row.from, g);
+        if (row.description.backward_reads_output) read(values, i + 1, g);
+    }
+    void backward(std::size_t i, std::size_t g) {
+        auto const& row = Network::row(i);
+        if (row.is_sum() || (row.description.view && !row.is_fork())) return;
+        if (i > first_trainable || row.description.parameter_count > 0) reads_of_backward(i, g);
+        if (i <= first_trainable) return;
+        write(gradients, i, g);
+        if (!row.description.in_place) reads_of_backward(i, g);
+    }
+
+    activation_plan<depth> plan_;
+    std::size_t lanes_, granules_, element_bytes_;
+    std::vector<int> owner_;
+    std::size_t value_of_[depth + 1] = {}, gradient_of_[depth + 1] = {};
+    std::size_t faults_ = 0;
+};
+
+template<class Network>
+player<Network> play(std::size_t lanes, std::size_t granules, std::size_t element_bytes, way_of_samples way,
+                     bool weights_lag = false) {
+    return {plan_activations<Network>(lanes * granules, element_bytes, weights_lag, way), lanes, granules,
+            element_bytes};
+}
+
+template<class Network>
+void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) {
+    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together).together() == 0);
+    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together, true).lagging_weights() == 0);
+    for (std::size_t const granules : {1u, 2u, 5u}) {
+        CAPTURE(granules);
+        CHECK(play<Network>(lanes, granules, element_bytes, way_of_samples::one_behind_the_other)
+                  .one_behind_the_other() == 0);
     }
 }
+
+// Networks with residuals.
+
+template<std::size_t C, std::size_t S = 1>
+using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
+template<class Norm>
+using narrow = residual<sequential<conv3<2>, Norm, relu, conv3<4>, Norm>>; // other shapes inside
+template<std::size_t C, class Norm>
+using halving = residual<sequential<conv3<C, 2>, Norm, relu, conv3<C>, Norm>, conv2d<C, kernel<1>, stride<2>>>;
+template<class Norm>
+using preactivated = residual<sequential<Norm, relu, conv3<4>, Norm, relu, conv3<4>>>;
+
+template<class Norm>
+using residuals = network<input<1, 8, 8>, conv3<4>, Norm, relu, repeat<2, narrow<Norm>, relu>, preactivated<Norm>,
+                          halving<6, Norm>, relu, global_avg_pool2d, flatten, linear<3>>;
+/// Before anything is trained, and of what is not trained at all.
+using untrained_first = network<input<2, 6, 6>, residual<relu>, residual<sequential<sigmoid, relu>, sequential<relu>>,
+                                max_pool2d<2>, residual<sequential<relu, conv3<2>, relu>, conv3<2>>, residual<relu>>;
+using untrained = network<input<6>, residual<relu>, residual<sequential<relu, sigmoid>>>;
+/// Ways without layers, residuals side by side and in ways, views on both sides of a fork.
+template<class Norm>
+using nested =
+    network<input<2, 4, 4>, residual<sequential<>>, conv3<4>,
+            residual<residual<sequential<relu, residual<Norm>, conv3<4>>>, residual<sequential<>, conv3<4>>>,
+            residual<sequential<Norm, residual<relu, Norm>, relu>, sequential<Norm, dropout<20>>>, flatten,
+            residual<sequential<flatten, linear<5>, relu, linear<64>>, sequential<flatten, relu>>, flatten, linear<3>>;
+template<class Norm>
+using norm_first = network<input<3, 4, 4>, Norm, residual<Norm>, Norm, conv3<2>, Norm>;
 
 } // namespace
 
@@ -77,6 +230,47 @@ TEST_SUITE("layer/activation_plan") {
             network<input<2, 6, 6>, conv2d<3, kernel<3>>, flatten, relu, linear<7>, flatten, sigmoid, linear<2>>>(16,
                                                                                                                   4);
         check_nothing_is_overwritten<network<input<3>, relu, relu>>(4, 4); // nothing to train
+    }
+
+    TEST_CASE("nothing is overwritten in networks with residuals") {
+        check_nothing_is_overwritten<residuals<sigmoid>>(16, 4);
+        check_nothing_is_overwritten<residuals<hyperbolic_tangent>>(1, 8);
+        check_nothing_is_overwritten<residuals<batch_norm<>>>(4, 4); // as far as blocks go, wherever samples wait
+        check_nothing_is_overwritten<untrained_first>(8, 4);
+        check_nothing_is_overwritten<untrained>(4, 4);
+        check_nothing_is_overwritten<nested<sigmoid>>(4, 4);
+        check_nothing_is_overwritten<nested<relu>>(3, 8);
+        check_nothing_is_overwritten<nested<batch_norm<>>>(2, 4);
+        check_nothing_is_overwritten<norm_first<batch_norm<>>>(4, 8);
+        check_nothing_is_overwritten<norm_first<relu>>(4, 8);
+    }
+
+    TEST_CASE("negative control: the player sees what a plan forgets") {
+        using net = residuals<batch_norm<>>;
+        auto const right = plan_activations<net>(16, 4);
+        for (std::size_t i = 1; i <= net::depth; ++i) { // a value that lies where its predecessor does
+            CAPTURE(i);
+            auto wrong = right;
+            wrong.value[i] = right.value[i - 1];
+            if (net::row(i - 1).is_sum() || wrong.value[i] == right.value[i]) continue; // a sum may lie in either term
+            CHECK(player<net>(wrong, 16, 1, 4).together() > 0);
+        }
+        // a plan for samples that go together, played with samples that do not
+        auto const together = plan_activations<net>(16, 4);
+        CHECK(player<net>(together, 4, 4, 4).together() == 0);
+        CHECK(player<net>(together, 4, 4, 4).one_behind_the_other() > 0);
+        CHECK(play<test_networks::lenet>(4, 4, 4, way_of_samples::together).one_behind_the_other() > 0);
+        CHECK(play<test_networks::lenet>(4, 1, 4, way_of_samples::together).lagging_weights() > 0);
+    }
+
+    TEST_CASE("a residual's sum takes the place of its body's end, and both ways' gradients are the sum's") {
+        using net = network<input<4, 4, 4>, conv3<4>, residual<sequential<conv3<4>, relu, conv3<4>>>, conv3<4>>;
+        constexpr auto plan = plan_activations<net>(4, 4); // conv, fork, conv, relu, conv, branch, sum, conv
+        CHECK(plan.value[2] == plan.value[1]);             // the fork's output
+        CHECK(plan.value[6] == plan.value[1]);             // the branch's
+        CHECK(plan.value[7] == plan.value[5]);
+        CHECK(plan.gradient[5] == plan.gradient[7]);
+        CHECK(plan.gradient[6] == plan.gradient[7]);
     }
 
     TEST_CASE("layers that work in place share a block with their input, unless it is the caller's or read again") {

@@ -5,6 +5,7 @@
 
 #include <trireme/device/host/kernels/reference/activation.hpp>
 #include <trireme/device/host/kernels/reference/conv2d.hpp>
+#include <trireme/device/host/kernels/reference/dropout.hpp>
 #include <trireme/device/host/kernels/reference/linear.hpp>
 #include <trireme/device/host/kernels/reference/pool2d.hpp>
 
@@ -13,6 +14,33 @@
 using namespace trireme;
 
 namespace {
+
+/// A layer whose backward is off by a factor, and one that counts a weight's gradient wrongly.
+template<class Layer>
+struct doubled : Layer {
+    static void backward_input(auto const& io) {
+        Layer::backward_input(io);
+        for (std::size_t i = 0; i < io.dx.size(); ++i) io.dx[i] *= 2;
+    }
+};
+template<class Layer>
+struct miscounted : Layer {
+    static void backward_weights(auto const& io) {
+        Layer::backward_weights(io);
+        io.gradient(0)[0] += 0.5;
+    }
+};
+
+/// Drops other values backward than forward: those of a step later.
+struct forgetful_dropout : dropout<50> {
+    static void backward_input(auto const& io) {
+        auto later = io.place;
+        ++later.granule.step;
+        auto other = io;
+        dropout<50>::backward_input(std::remove_cvref_t<decltype(io)>{
+            other.x, other.y, other.dy, other.dx, other.parameters, other.gradients, other.policy, later});
+    }
+};
 
 /// A layer with a fault to choose, for testing the checker: y = s x with one slope s.
 enum class fault {
@@ -66,6 +94,10 @@ TEST_SUITE("layer/gradient_check") {
         CHECK(check_gradients<conv2d<3, kernel<5>, padding<2>>, input<1, 6, 5>, Kernels>().ok());
         CHECK(check_gradients<conv2d<2, kernel<3>, padding<1>, stride<2>>, input<2, 7, 6>, Kernels>().ok());
         CHECK(check_gradients<conv2d<5, kernel<1>>, input<3, 2, 2>, Kernels>().ok());
+        CHECK(check_gradients<conv2d<3, kernel<1>, stride<2>>, input<2, 4, 6>, Kernels>().ok()); // a shortcut
+        CHECK(check_gradients<conv2d<3, kernel<1>, stride<2>>, input<2, 7, 5>, Kernels>().ok());
+        CHECK(check_gradients<conv2d<3, kernel<3>, padding<1>, stride<2>>, input<2, 8, 4>, Kernels>().ok());
+        CHECK(check_gradients<conv2d<2, kernel<2>, stride<3>>, input<1, 8, 9>, Kernels>().ok()); // gaps between windows
         CHECK(check_gradients<avg_pool2d<2>, input<2, 4, 6>, Kernels>().ok());
         CHECK(check_gradients<avg_pool2d<2>, input<1, 5, 5>, Kernels>().ok());
         CHECK(check_gradients<avg_pool2d<3, stride<2>>, input<1, 7, 7>, Kernels>().ok());
@@ -78,6 +110,11 @@ TEST_SUITE("layer/gradient_check") {
         CHECK(check_gradients<linear<7>, input<11>, Kernels>().ok());
         CHECK(check_gradients<linear<1>, input<1>, Kernels>().ok());
         CHECK(check_gradients<flatten, input<2, 3, 4>, Kernels>().ok());
+        CHECK(check_gradients<global_avg_pool2d, input<3, 4, 5>, Kernels>().ok());
+        CHECK(check_gradients<global_avg_pool2d, input<2, 1, 1>, Kernels>().ok());
+        CHECK(check_gradients<dropout<50>, input<2, 3, 5>, Kernels>().ok());
+        CHECK(check_gradients<dropout<10>, input<7>, Kernels>().ok());
+        CHECK(check_gradients<dropout<0>, input<7>, Kernels>().ok());
     }
 
     TEST_CASE("the report counts every derivative") {
@@ -93,5 +130,17 @@ TEST_SUITE("layer/gradient_check") {
         CHECK_FALSE(check_gradients<scaled<fault::adds_to_input_gradient>, in>().overwrites_input_gradient);
         CHECK_FALSE(check_gradients<scaled<fault::overwrites_parameter_gradient>, in>().adds_parameter_gradients);
         CHECK_FALSE(check_gradients<scaled<fault::reads_input>, in>().ok()); // it said that it does not
+    }
+
+    TEST_CASE_TEMPLATE("and with convolutions, averages and dropout", Kernels, portable, one_sample, reference) {
+        using shortcut = conv2d<3, kernel<1>, stride<2>>;
+        using halving = conv2d<3, kernel<3>, padding<1>, stride<2>>;
+        CHECK(check_gradients<doubled<shortcut>, input<2, 4, 6>, Kernels>().input_error > 0.01);
+        CHECK(check_gradients<miscounted<shortcut>, input<2, 4, 6>, Kernels>().parameter_error > 0.01);
+        CHECK(check_gradients<doubled<halving>, input<2, 8, 4>, Kernels>().input_error > 0.01);
+        CHECK(check_gradients<miscounted<halving>, input<2, 8, 4>, Kernels>().parameter_error > 0.01);
+        CHECK(check_gradients<doubled<global_avg_pool2d>, input<2, 3, 4>, Kernels>().input_error > 0.01);
+        CHECK(check_gradients<doubled<dropout<50>>, input<2, 3, 5>, Kernels>().input_error > 0.01);
+        CHECK(check_gradients<forgetful_dropout, input<2, 3, 5>, Kernels>().input_error > 0.01);
     }
 }

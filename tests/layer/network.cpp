@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 
+#include <cstddef>
+#include <iterator>
 #include <string>
+#include <type_traits>
 
 using namespace trireme;
 using test_networks::lenet;
@@ -22,6 +25,54 @@ template<std::size_t N, std::size_t... I>
 struct deep<N, std::index_sequence<I...>> {
     using type = network<input<4>, one_more<I>..., relu>;
 };
+
+/// Forks, ways and sums, counted by hand below.
+using residuals =
+    network<input<2, 6, 6>, conv2d<4, kernel<3>, padding<1>>,
+            residual<sequential<conv2d<8, kernel<3>, padding<1>, stride<2>>, batch_norm<>, relu>,
+                     conv2d<8, kernel<1>, stride<2>>>,
+            residual<conv2d<8, kernel<3>, padding<1>>>, batch_norm<synchronised>, global_avg_pool2d, linear<3>>;
+
+/// What of a row does not depend on its position.
+template<class A, class B>
+bool same_layer(A const& a, B const& b) {
+    auto const& d = a.description;
+    auto const& e = b.description;
+    bool same = a.input == b.input && d.output == e.output && d.parameter_count == e.parameter_count &&
+                d.buffer_count == e.buffer_count && d.kept == e.kept && d.view == e.view && d.in_place == e.in_place &&
+                d.whole_shard == e.whole_shard && d.forward_flops == e.forward_flops &&
+                d.backward_input_flops == e.backward_input_flops &&
+                d.backward_weights_flops == e.backward_weights_flops &&
+                d.backward_reads_input == e.backward_reads_input && d.backward_reads_output == e.backward_reads_output;
+    for (int k = 0; k < d.parameter_count && same; ++k)
+        same = d.parameters[k].shape == e.parameters[k].shape && d.parameters[k].fan_in == e.parameters[k].fan_in &&
+               d.parameters[k].fan_out == e.parameters[k].fan_out && d.parameters[k].init == e.parameters[k].init &&
+               std::string(d.parameters[k].name) == e.parameters[k].name;
+    return same;
+}
+
+template<class A, class B>
+void same_rows() {
+    REQUIRE(A::depth == B::depth);
+    for (std::size_t i = 0; i <= A::depth; ++i) {
+        CAPTURE(i);
+        auto const &a = A::row(i), &b = B::row(i);
+        CHECK(same_layer(a, b));
+        CHECK(a.from == b.from);
+        CHECK(a.other == b.other);
+        CHECK(a.first_parameter == b.first_parameter);
+        CHECK(a.first_buffer == b.first_buffer);
+        CHECK(a.first_kept == b.first_kept);
+    }
+    CHECK(A::parameters == B::parameters);
+    CHECK(A::buffers == B::buffers);
+    CHECK(A::kept == B::kept);
+    CHECK(A::forward_flops == B::forward_flops);
+    CHECK(A::training_flops == B::training_flops);
+    CHECK(A::first_trainable == B::first_trainable);
+    CHECK(A::whole_shard == B::whole_shard);
+    CHECK(std::is_same_v<typename A::output_extents, typename B::output_extents>);
+}
 
 } // namespace
 
@@ -70,5 +121,105 @@ TEST_SUITE("layer/network") {
             CAPTURE(part);
             CHECK(table.find(part) != std::string::npos);
         }
+    }
+
+    TEST_CASE("rows of residuals, by hand") {
+        struct line {
+            std::size_t from, other, channels, side, parameters, buffers, kept;
+            flops_t forward;
+        };
+        constexpr auto no = npos;
+        line const lines[] = {
+            {0, no, 4, 6, 0, 0, 0, 2 * 4 * 36 * 18},    // conv2d<4, kernel<3>>: 4 * 18 + 4 parameters
+            {1, 6, 4, 6, 76, 0, 0, 0},                  // fork: its second way begins with what row 5 gives
+            {2, no, 8, 3, 76, 0, 0, 2 * 8 * 9 * 36},    // conv2d<8, kernel<3>, stride<2>>: 8 * 36 + 8
+            {3, no, 8, 3, 372, 0, 0, 6 * 8 * 9},        // batch_norm: 16 parameters, 16 buffers, 32 kept
+            {4, no, 8, 3, 388, 16, 32, 8 * 9},          // relu
+            {1, no, 4, 6, 388, 16, 32, 0},              // branch: it reads what the fork reads
+            {6, no, 8, 3, 388, 16, 32, 2 * 8 * 9 * 4},  // conv2d<8, kernel<1>, stride<2>>: 8 * 4 + 8
+            {5, 7, 8, 3, 428, 16, 32, 8 * 9},           // sum of the body's end and the shortcut's
+            {8, 11, 8, 3, 428, 16, 32, 0},              // fork
+            {9, no, 8, 3, 428, 16, 32, 2 * 8 * 9 * 72}, // conv2d<8, kernel<3>>: 8 * 72 + 8
+            {8, no, 8, 3, 1012, 16, 32, 0},             // branch, and nothing on it
+            {10, 11, 8, 3, 1012, 16, 32, 8 * 9},        // sum
+            {12, no, 8, 3, 1012, 16, 32, 6 * 8 * 9},    // batch_norm
+            {13, no, 8, 1, 1028, 32, 64, 8 * 9},        // global_avg_pool2d
+            {14, no, 3, 1, 1028, 32, 64, 2 * 8 * 3},    // linear<3>: 8 * 3 + 3
+            {15, no, 3, 1, 1055, 32, 64, 0},            // the end
+        };
+        using net = residuals;
+        REQUIRE(net::depth + 1 == std::size(lines));
+        flops_t flops = 0;
+        for (std::size_t i = 0; i <= net::depth; ++i) {
+            CAPTURE(i);
+            auto const& row = net::row(i);
+            CHECK(row.from == lines[i].from);
+            CHECK(row.other == lines[i].other);
+            auto const& output = i == net::depth ? row.input : row.description.output;
+            CHECK(output.extent[0] == lines[i].channels);
+            CHECK((output.rank == 3 ? output.extent[1] : 1) == lines[i].side);
+            CHECK(row.first_parameter == lines[i].parameters);
+            CHECK(row.first_buffer == lines[i].buffers);
+            CHECK(row.first_kept == lines[i].kept);
+            CHECK(row.description.forward_flops == lines[i].forward);
+            CHECK(row.is_fork() == (i == 1 || i == 8));
+            CHECK(row.is_sum() == (i == 7 || i == 11));
+            flops += lines[i].forward;
+        }
+        static_assert(net::parameters == 1055 && net::buffers == 32 && net::kept == 64);
+        static_assert(net::first_trainable == 0 && net::whole_shard && net::whole_batch);
+        CHECK(net::forward_flops == flops);
+        // backward: weights of five layers; inputs of all but the first: convolutions and linear as weights,
+        // 8 operations per value of a batch norm, 2 of a relu, 1 of a fork (adds two gradients) and of the pooling.
+        constexpr flops_t weights = 2 * 4 * 36 * 18 + 2 * 8 * 9 * 36 + 2 * 8 * 9 * 4 + 2 * 8 * 9 * 72 + 2 * 8 * 3;
+        constexpr flops_t inputs = weights - 2 * 4 * 36 * 18 + 2 * 8 * (8 * 9) + 2 * (8 * 9) + 4 * 36 + 8 * 9 + 8 * 9;
+        CHECK(net::training_flops == flops + weights + inputs);
+    }
+
+    TEST_CASE("a residual's way may end with another residual, or be empty") {
+        using net = network<input<3>, residual<residual<relu>, residual<sequential<>>>>;
+        // fork, fork, relu, branch, sum, branch, fork, branch, sum, sum
+        constexpr std::size_t from[] = {0, 1, 2, 1, 3, 0, 6, 6, 7, 5},
+                              other[] = {6, 4, npos, npos, 4, npos, 8, npos, 8, 9};
+        REQUIRE(net::depth == std::size(from));
+        for (std::size_t i = 0; i < net::depth; ++i) {
+            CAPTURE(i);
+            CHECK(net::row(i).from == from[i]);
+            CHECK(net::row(i).other == other[i]);
+        }
+    }
+
+    TEST_CASE("repeat<N, block> has the rows of N blocks") {
+        using image = input<4, 6, 6>;
+        using conv = conv2d<4, kernel<3>, padding<1>>;
+        using block = residual<sequential<conv, batch_norm<>, relu, conv>, sequential<dropout<10>, conv>>;
+        same_rows<network<image, conv, repeat<3, block, relu>, flatten, linear<2>>,
+                  network<image, conv, block, relu, block, relu, block, relu, flatten, linear<2>>>();
+        same_rows<network<image, repeat<1, block>>, network<image, block>>();
+        same_rows<network<image, repeat<2, relu, repeat<2, residual<conv>>>>,
+                  network<image, relu, residual<conv>, residual<conv>, relu, residual<conv>, residual<conv>>>();
+        same_rows<network<image, residual<repeat<2, residual<relu>>, repeat<3, conv>>, flatten, linear<3>>,
+                  network<image, residual<sequential<residual<relu>, residual<relu>>, sequential<conv, conv, conv>>,
+                          flatten, linear<3>>>();
+        same_rows<network<image, repeat<2, repeat<3, batch_norm<>>>>,
+                  network<image, batch_norm<>, batch_norm<>, batch_norm<>, batch_norm<>, batch_norm<>, batch_norm<>>>();
+    }
+
+    TEST_CASE("sequential and named are no rows") {
+        same_rows<network<input<8>, sequential<linear<4>, sequential<>, sequential<relu, named<"out", linear<2>>>>>,
+                  network<input<8>, linear<4>, relu, linear<2>>>();
+    }
+
+    TEST_CASE("the table names the parts of a residual, and each repetition") {
+        auto const table =
+            network_table<network<input<1, 4, 4>, repeat<2, residual<conv2d<1, kernel<3>, padding<1>>>>>>();
+        std::size_t convolutions = 0, sums = 0;
+        for (auto at = table.find("conv2d<1, kernel<3>, padding<1>>"); at != std::string::npos;
+             at = table.find("conv2d<1, kernel<3>, padding<1>>", at + 1))
+            ++convolutions;
+        for (auto at = table.find("+ shortcut"); at != std::string::npos; at = table.find("+ shortcut", at + 1)) ++sums;
+        CHECK(convolutions == 2);
+        CHECK(sums == 2);
+        CHECK(table.find("fork") == std::string::npos);
     }
 }

@@ -4,6 +4,14 @@
 #include <golden/hash.hpp>
 #include <golden/small_resnet.hpp>
 #include <networks.hpp>
+#include <trireme/device/host/kernels/reference/activation.hpp>
+#include <trireme/device/host/kernels/reference/add.hpp>
+#include <trireme/device/host/kernels/reference/batch_norm.hpp>
+#include <trireme/device/host/kernels/reference/conv2d.hpp>
+#include <trireme/device/host/kernels/reference/linear.hpp>
+#include <trireme/device/host/kernels/reference/pool2d.hpp>
+#include <trireme/device/host/kernels/reference/sgd.hpp>
+#include <trireme/device/host/kernels/reference/softmax_cross_entropy.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -67,13 +75,16 @@ outcome<typename Trainer::value_type> trained(typename Trainer::options const& o
     return train(t, steps);
 }
 
+using precise = any_layout<small_resnet<batch_norm<per_shard>>, sgd, precision<f64>>;
+using synchronised_trainer =
+    trainer<small_resnet<batch_norm<synchronised>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, precision<f64>>;
+
 constexpr int steps = sizeof g::batch_sizes / sizeof g::batch_sizes[0];
 
 } // namespace
 
 TEST_SUITE("trainer/residual") {
     TEST_CASE("losses, running statistics and evaluation equal PyTorch's") {
-        using precise = any_layout<small_resnet<batch_norm<per_shard>>, sgd, precision<f64>>;
         precise t({.learning_rate = static_cast<float>(g::lr), .batch = 64});
         auto const run = train(t, steps);
         for (int k = 0; k < steps; ++k) {
@@ -87,18 +98,19 @@ TEST_SUITE("trainer/residual") {
 
     TEST_CASE(
         "synchronised batch norm: any number of devices computes what one computes, and moves what the plan says") {
-        using one_copy = trainer<small_resnet<batch_norm<synchronised>>, cross_entropy, sgd,
-                                 on<mesh<host, dp<dynamic>>>, precision<f64>>;
+        using synchronised_trainer = trainer<small_resnet<batch_norm<synchronised>>, cross_entropy, sgd,
+                                             on<mesh<host, dp<dynamic>>>, precision<f64>>;
         auto const options = [](int devices) {
-            return one_copy::options{.learning_rate = static_cast<float>(g::lr), .batch = 64, .devices = devices};
+            return synchronised_trainer::options{
+                .learning_rate = static_cast<float>(g::lr), .batch = 64, .devices = devices};
         };
         constexpr int some = 12; // of the same size; the next one leaves devices with one sample more than others
-        auto const one = trained<one_copy>(options(1), some + 1);
+        auto const one = trained<synchronised_trainer>(options(1), some + 1);
         for (int k = 0; k <= some; ++k)
             CHECK(one.losses[static_cast<std::size_t>(k)] == doctest::Approx(g::loss_f64[k]).epsilon(1e-7));
         for (int const devices : {2, 3, 4}) {
             CAPTURE(devices);
-            one_copy t(options(devices));
+            synchronised_trainer t(options(devices));
             auto const here = train(t, some + 1);
             for (std::size_t k = 0; k <= some; ++k)
                 CHECK(here.losses[k] == doctest::Approx(one.losses[k]).epsilon(1e-8));
@@ -113,9 +125,7 @@ TEST_SUITE("trainer/residual") {
     }
 
     TEST_CASE("synchronised batch norm: devices without a sample take part") {
-        using t4 = trainer<small_resnet<batch_norm<synchronised>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>,
-                           precision<f64>>;
-        t4 one({.batch = 64, .seed = 3, .devices = 1}), four({.batch = 64, .seed = 3, .devices = 4});
+        synchronised_trainer one({.batch = 64, .seed = 3, .devices = 1}), four({.batch = 64, .seed = 3, .devices = 4});
         for (std::size_t const n : {2, 64, 3}) {
             auto const images = training_images().take(10, n);
             CHECK(four.step(images).loss == doctest::Approx(one.step(images).loss).epsilon(1e-8));
@@ -123,9 +133,8 @@ TEST_SUITE("trainer/residual") {
     }
 
     TEST_CASE("batch norm per shard: the same bits on any number of devices") {
-        using t = any_layout<small_resnet<batch_norm<per_shard>>>;
         auto const of = [](int devices) {
-            return trained<t>({.learning_rate = 0.1f, .batch = 64, .devices = devices, .logical_shards = 4}, 13);
+            return trained<precise>({.learning_rate = 0.1f, .batch = 64, .devices = devices, .logical_shards = 4}, 13);
         };
         auto const one = of(1);
         for (int const devices : {2, 3, 4}) {
@@ -134,18 +143,33 @@ TEST_SUITE("trainer/residual") {
         }
     }
 
+    TEST_CASE("many channels, where convolutions go another way, and the kernels of the reference") {
+        using net = network<input<1, 28, 28>, conv2d<32, kernel<3>, stride<2>>, batch_norm<per_shard>, relu,
+                            plain<batch_norm<per_shard>, 32>, halving<batch_norm<per_shard>, 40>, global_avg_pool2d,
+                            linear<10>>;
+        static_assert(detail::scratch_bytes<net, portable, double, portable::lanes<double>>() > 0 ||
+                      portable::lanes<double> == 1);
+        auto const of = [](auto kernel_policy) {
+            trainer<net, cross_entropy, sgd, kernels<decltype(kernel_policy)>, precision<f64>> t(
+                {.learning_rate = 0.125f, .batch = 19});
+            std::vector<double> losses;
+            for (std::size_t k = 0; k < 3; ++k) losses.push_back(t.step(training_images().take(19 * k, 19)).loss);
+            return losses;
+        };
+        auto const ours = of(portable{}), plainly = of(reference{});
+        for (std::size_t k = 0; k < 3; ++k) CHECK(ours[k] == doctest::Approx(plainly[k]).epsilon(1e-9));
+    }
+
     TEST_CASE("weights held once: the bits of a copy per device") {
         using once_held = trainer<small_resnet<batch_norm<per_shard>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>,
-                                  hold_weights<once>>;
-        using copied = trainer<small_resnet<batch_norm<per_shard>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>>;
+                                  hold_weights<once>, precision<f64>>;
         auto const a = trained<once_held>({.learning_rate = 0.1f, .batch = 64, .devices = 3}, 6);
-        auto const b = trained<copied>({.learning_rate = 0.1f, .batch = 64, .devices = 3}, 6);
+        auto const b = trained<precise>({.learning_rate = 0.1f, .batch = 64, .devices = 3}, 6);
         CHECK(a == b);
     }
 
     TEST_CASE("a step larger than the batch is refused") {
-        using t = any_layout<small_resnet<batch_norm<per_shard>>>;
-        t small({.batch = 16});
+        precise small({.batch = 16});
         CHECK_THROWS_WITH_AS(small.step(training_images().take(0, 17)),
                              doctest::Contains("17 samples, the option batch is 16"), usage_error);
         CHECK(small.step(training_images().take(0, 16)).samples == 16);

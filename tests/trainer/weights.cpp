@@ -1,5 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/weights.hpp>
+
+#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <networks.hpp>
 
@@ -12,6 +15,13 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 using namespace trireme;
@@ -118,6 +128,143 @@ void portable_equals_reference(double tolerance) {
     }
 }
 
+// ---- weights in files ----
+
+/// With buffers, and names behind points.
+using normed =
+    network<input<1, 28, 28>, avg_pool2d<4>, conv2d<3, kernel<3>>, batch_norm<>, relu,
+            residual<sequential<conv2d<3, kernel<3>, padding<1>>, named<"norm", batch_norm<>>>>, flatten, linear<10>>;
+
+template<class Network, class... Policies>
+using on_some = trainer<Network, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>, Policies...>;
+
+template<class Trainer>
+std::vector<typename Trainer::value_type> statistics(Trainer const& t, int device = 0) {
+    auto const b = t.buffers(device);
+    return {b.begin(), b.end()};
+}
+
+/// A trainer whose weights and statistics are no longer those that it began with.
+template<class Trainer>
+Trainer& some_steps(Trainer& t) {
+    auto const images = made_up(128, 11);
+    for (std::size_t const first : {0u, 32u, 64u}) t.step(images.take(first, 32));
+    return t;
+}
+
+template<class Trainer>
+void bits_come_back(int devices) {
+    CAPTURE(devices);
+    files::folder const folder;
+    auto const path = folder.path("weights.safetensors");
+    Trainer from({.learning_rate = 0.1f, .batch = 32, .seed = 1, .devices = devices});
+    save_weights(some_steps(from), path, {{"of", "a test"}}, 3);
+    for (int const others : {1, devices}) {
+        Trainer to({.learning_rate = 0.1f, .batch = 32, .seed = 2, .devices = others});
+        CHECK_FALSE(same_bits(weights(to), weights(from)));
+        CHECK_FALSE(same_bits(statistics(to), statistics(from)));
+        load_weights(to, path);
+        for (int d = 0; d < others; ++d) {
+            CHECK(same_bits(weights(to, d), weights(from)));
+            CHECK(same_bits(statistics(to, d), statistics(from)));
+        }
+        auto const images = made_up(32, 12);
+        CHECK(to.evaluate(images).loss == from.evaluate(images).loss);
+    }
+    CHECK(safetensors_file(path).metadata().at("of") == "a test");
+}
+
+/// The tensors of a file, to be changed and written again.
+struct file_content {
+    std::vector<safetensors_entry> entries;
+    std::vector<std::vector<std::byte>> bytes;
+
+    explicit file_content(std::string const& path) {
+        safetensors_file const file(path);
+        entries = file.tensors();
+        for (auto const& entry : entries) file.read(entry, bytes.emplace_back(static_cast<std::size_t>(entry.bytes())));
+    }
+    std::size_t at(std::string const& name) const {
+        for (std::size_t i = 0; i < entries.size(); ++i)
+            if (entries[i].name == name) return i;
+        FAIL("no tensor ", name);
+        return 0;
+    }
+    void write(std::string const& path) const {
+        std::vector<safetensors_tensor> tensors;
+        for (std::size_t i = 0; i < entries.size(); ++i)
+            tensors.push_back({entries[i].name, entries[i].dtype, entries[i].shape, bytes[i]});
+        write_safetensors(path, std::move(tensors));
+    }
+};
+
+/// Loading what `change` makes of a right file throws, names the file and all of `words`, and changes nothing.
+template<class Dtype = f32>
+void refused(std::function<void(file_content&)> const& change, std::vector<std::string> const& words) {
+    files::folder const folder;
+    auto const right = folder.path("right"), wrong = folder.path("wrong");
+    on_some<normed, precision<Dtype>> from({.batch = 32, .devices = 1});
+    save_weights(some_steps(from), right);
+    file_content content(right);
+    change(content);
+    content.write(wrong);
+    on_some<normed> to({.batch = 32, .seed = 2, .devices = 2});
+    some_steps(to);
+    auto const before = std::pair(weights(to), statistics(to));
+    try {
+        load_weights(to, wrong);
+        FAIL("was loaded");
+    } catch (data_error const& error) {
+        CHECK(error.path() == wrong);
+        std::string const said = error.what();
+        CAPTURE(said);
+        CHECK(said.find(wrong) != std::string::npos);
+        for (auto const& word : words) {
+            CAPTURE(word);
+            CHECK(said.find(word) != std::string::npos);
+        }
+    }
+    for (int d = 0; d < 2; ++d) {
+        CHECK(same_bits(weights(to, d), before.first));
+        CHECK(same_bits(statistics(to, d), before.second));
+    }
+    some_steps(to); // it goes on
+}
+
+/// PyTorch's resnet([4, 8, 12]) of make_golden_residual.py, with the names of its modules.
+template<std::size_t C, std::size_t S = 1>
+using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
+template<std::size_t C, std::size_t S = 1>
+using body = sequential<named<"conv1", conv3<C, S>>, named<"bn1", batch_norm<>>, relu, named<"conv2", conv3<C>>,
+                        named<"bn2", batch_norm<>>>;
+template<std::size_t C>
+using plain = sequential<named<"", residual<body<C>>>, relu>;
+template<std::size_t C>
+using halving = sequential<named<"", residual<body<C, 2>, named<"conv3", conv2d<C, kernel<1>, stride<2>>>>>, relu>;
+using resnet = network<input<1, 28, 28>, sequential<conv3<4>, batch_norm<>, relu>, sequential<repeat<2, plain<4>>>,
+                       sequential<halving<8>, plain<8>>, sequential<halving<12>, plain<12>>, global_avg_pool2d, flatten,
+                       linear<10>>;
+
+/// Writes `path` with the loss of the first 256 training images, or reads what PyTorch has made of it.
+void exchange_with_pytorch(std::string const& path) {
+    CAPTURE(path);
+    using resnet_trainer = on_some<resnet>;
+    auto const images = fashion_mnist::load().train;
+    if (auto const torch = path + ".torch"; std::filesystem::exists(torch)) {
+        resnet_trainer ours({.batch = 64, .seed = 1, .devices = 1}), theirs({.batch = 64, .seed = 2, .devices = 2});
+        load_weights(ours, path);
+        load_weights(theirs, torch);
+        for (int d = 0; d < 2; ++d) {
+            CHECK(same_bits(weights(ours), weights(theirs, d)));
+            CHECK(same_bits(statistics(ours), statistics(theirs, d)));
+        }
+    } else {
+        resnet_trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 1, .devices = 1});
+        for (std::size_t k = 0; k < 10; ++k) t.step(images.take(64 * k, 64));
+        save_weights(t, path, {{"loss", std::to_string(t.evaluate(images.take(0, 256)).loss)}}, 10);
+    }
+}
+
 } // namespace
 
 TEST_SUITE("trainer/weights") {
@@ -186,6 +333,115 @@ TEST_SUITE("trainer/weights") {
         CHECK(told_one.size() == 9);
         CHECK(same_bits(told_one, told_many));
         CHECK(same_bits(weights(one), weights(many)));
+    }
+}
+
+TEST_SUITE("trainer/weights in files") {
+    TEST_CASE("bits come back, with running statistics, on every device") {
+        bits_come_back<on_some<normed>>(1);
+        bits_come_back<on_some<normed>>(3);
+        bits_come_back<on_some<normed, precision<f64>>>(2);
+        bits_come_back<on_some<normed, hold_weights<once>>>(3);
+    }
+
+    TEST_CASE("a float is a double without a change") {
+        files::folder const folder;
+        on_some<normed> narrow({.batch = 32, .devices = 1});
+        on_some<normed, precision<f64>> wide({.batch = 32, .seed = 2, .devices = 2});
+        save_weights(some_steps(narrow), folder.path("f32"));
+        load_weights(wide, folder.path("f32"));
+        auto const p = weights(narrow), b = statistics(narrow);
+        CHECK(same_bits(weights(wide), std::vector<double>(p.begin(), p.end())));
+        CHECK(same_bits(statistics(wide), std::vector<double>(b.begin(), b.end())));
+    }
+
+    TEST_CASE("the file has PyTorch's names, shapes and dtypes") {
+        files::folder const folder;
+        on_some<normed> t({.batch = 32, .devices = 1});
+        save_weights(t, folder.path("w"), {}, 1'234'567'890'123);
+        safetensors_file const file(folder.path("w"));
+        CHECK(file.tensors().size() == 6 + 8 + 2); // of conv2d, conv2d, linear; of two batch norms; their counts
+        CHECK(file.at("1.weight").shape == std::vector<std::size_t>{3, 1, 3, 3});
+        CHECK(file.at("2.running_var").shape == std::vector<std::size_t>{3});
+        CHECK(file.at("4.norm.running_mean").dtype == safetensors_dtype::f32);
+        CHECK(file.at("6.weight").shape == std::vector<std::size_t>{10, 75});
+        auto const& count = file.at("4.norm.num_batches_tracked");
+        CHECK(count.dtype == safetensors_dtype::i64);
+        CHECK(count.shape.empty());
+        std::int64_t read = 0;
+        file.read(count, std::as_writable_bytes(std::span(&read, 1)));
+        CHECK(read == 1'234'567'890'123);
+    }
+
+    TEST_CASE("a file without counts of batches is whole, for nothing depends on them") {
+        files::folder const folder;
+        on_some<normed> from({.batch = 32, .devices = 1}), to({.batch = 32, .seed = 2, .devices = 1});
+        save_weights(some_steps(from), folder.path("with"));
+        file_content content(folder.path("with"));
+        for (std::size_t i = content.entries.size(); i-- > 0;)
+            if (content.entries[i].name.ends_with("num_batches_tracked")) {
+                content.entries.erase(content.entries.begin() + static_cast<std::ptrdiff_t>(i));
+                content.bytes.erase(content.bytes.begin() + static_cast<std::ptrdiff_t>(i));
+            }
+        CHECK(content.entries.size() == 14);
+        content.write(folder.path("without"));
+        load_weights(to, folder.path("without"));
+        CHECK(same_bits(weights(to), weights(from)));
+        CHECK(same_bits(statistics(to), statistics(from)));
+    }
+
+    TEST_CASE("a file that is not this network's is refused, and nothing is changed") {
+        refused([](file_content& c) { c.entries[c.at("1.bias")].name = "1.bios"; }, {"'1.bias'", "no tensor"});
+        refused([](file_content& c) { c.entries[c.at("6.weight")].name = "7.weight"; }, {"'6.weight'"});
+        refused([](file_content& c) { c.entries[c.at("2.running_mean")].name = "running"; }, {"'2.running_mean'"});
+        refused(
+            [](file_content& c) {
+                c.entries[c.at("1.weight")].shape = {3, 3, 3, 1};
+            },
+            {"'1.weight'", "[3, 3, 3, 1]", "[3, 1, 3, 3]"});
+        refused([](file_content& c) { c.entries[c.at("6.weight")].shape = {750}; },
+                {"'6.weight'", "[750]", "[10, 75]"});
+        refused(
+            [](file_content& c) {
+                auto more = c.entries[c.at("6.bias")];
+                more.name = "8.bias";
+                c.entries.push_back(more);
+                c.bytes.push_back(c.bytes[c.at("6.bias")]);
+            },
+            {"8.bias", "another network"});
+        refused([](file_content& c) { c.entries[c.at("6.bias")].dtype = safetensors_dtype::i32; },
+                {"'6.bias'", "I32", "F32"});
+        refused<f64>([](file_content&) {}, {"'1.weight'", "F64", "F32"}); // would lose bits
+    }
+
+    TEST_CASE("no file") {
+        files::folder const folder;
+        on_some<normed> t({.batch = 32, .devices = 1});
+        auto const before = weights(t);
+        CHECK_THROWS_WITH_AS(load_weights(t, folder.path("none")), doctest::Contains("none"), data_error);
+        CHECK(same_bits(weights(t), before));
+        CHECK_THROWS_AS(save_weights(t, folder.path("no/such/folder")), data_error);
+    }
+
+    TEST_CASE("what the optimizer keeps stays") {
+        files::folder const folder;
+        auto const images = made_up(32, 13);
+        on_some<normed> file({.batch = 32, .devices = 2}), by_hand({.batch = 32, .devices = 2});
+        on_some<normed> const other({.batch = 32, .seed = 9, .devices = 1});
+        save_weights(other, folder.path("w"));
+        some_steps(file);
+        some_steps(by_hand); // the same momentum
+        load_weights(file, folder.path("w"));
+        by_hand.load_parameters(other.parameters());
+        by_hand.load_buffers(other.buffers());
+        for (int k = 0; k < 2; ++k) CHECK(file.step(images).loss == by_hand.step(images).loss);
+        CHECK(same_bits(weights(file), weights(by_hand)));
+        CHECK(same_bits(statistics(file), statistics(by_hand)));
+    }
+
+    // Runs when tests/golden/torch_state.py starts it.
+    TEST_CASE("PyTorch's files, and those that it reads") {
+        if (auto const* const path = std::getenv("TRIREME_TEST_WEIGHTS")) exchange_with_pytorch(path);
     }
 }
 

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <array>
+#include <trireme/core/macros.hpp>
+
+#include <cstddef>
 #include <cstdint>
 
 namespace trireme {
@@ -13,16 +15,24 @@ namespace trireme {
 /// Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 /// Cost: 10 rounds of two 32x32->64 bit multiplications for 128 random bits.
 struct philox {
-    using counter = std::array<std::uint32_t, 4>;
-    using key = std::array<std::uint32_t, 2>;
+    /// std::array's members are no functions of a GPU.
+    template<std::size_t N>
+    struct words {
+        std::uint32_t word[N];
 
-    static constexpr counter block(key k, counter c) noexcept {
+        TRIREME_HOST_DEVICE constexpr std::uint32_t operator[](std::size_t i) const noexcept { return word[i]; }
+        friend constexpr bool operator==(words const&, words const&) = default;
+    };
+    using counter = words<4>;
+    using key = words<2>;
+
+    TRIREME_HOST_DEVICE static constexpr counter block(key k, counter c) noexcept {
         for (int round = 0; round < 10; ++round) {
             auto const a = std::uint64_t{0xD2511F53} * c[0];
             auto const b = std::uint64_t{0xCD9E8D57} * c[2];
-            c = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<std::uint32_t>(b),
-                 static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ k[1], static_cast<std::uint32_t>(a)};
-            k = {k[0] + 0x9E3779B9, k[1] + 0xBB67AE85};
+            c = {{static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<std::uint32_t>(b),
+                  static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ k[1], static_cast<std::uint32_t>(a)}};
+            k = {{k[0] + 0x9E3779B9, k[1] + 0xBB67AE85}};
         }
         return c;
     }
@@ -36,17 +46,17 @@ enum class random_purpose : std::uint16_t { parameters = 1, sample_order = 2, dr
 /// layer and logical shard for what is drawn in a step. Never a device.
 class random_stream {
 public:
-    constexpr random_stream(std::uint64_t seed, random_purpose purpose, std::uint32_t a = 0, std::uint32_t b = 0,
-                            std::uint16_t c = 0) noexcept
-        : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}, a_(a), b_(b),
+    TRIREME_HOST_DEVICE constexpr random_stream(std::uint64_t seed, random_purpose purpose, std::uint32_t a = 0,
+                                                std::uint32_t b = 0, std::uint16_t c = 0) noexcept
+        : key_{{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}}, a_(a), b_(b),
           purpose_(static_cast<std::uint32_t>(purpose) << 16 | c) {}
 
     /// 32 uniform random bits.
-    constexpr std::uint32_t bits(std::uint64_t i) const noexcept { return words(i / 4)[i % 4]; }
+    TRIREME_HOST_DEVICE constexpr std::uint32_t bits(std::uint64_t i) const noexcept { return words(i / 4)[i % 4]; }
 
     /// The bits of the numbers 4 k .. 4 k + 3, for the price of one.
-    constexpr philox::counter words(std::uint64_t k) const noexcept {
-        return philox::block(key_, {static_cast<std::uint32_t>(k), b_, a_, purpose_});
+    TRIREME_HOST_DEVICE constexpr philox::counter words(std::uint64_t k) const noexcept {
+        return philox::block(key_, {{static_cast<std::uint32_t>(k), b_, a_, purpose_}});
     }
 
     /// Uniform in (0, 1), never 0 and never 1, on a grid of 2^24 values.

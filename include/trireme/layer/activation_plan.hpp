@@ -134,7 +134,8 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
         live_to(row.from, i);
         if (row.is_sum()) live_to(row.other, i);
         if (i < first_trainable) continue;
-        auto const read_last = weights_lag && d.parameter_count > 0 ? 2 * depth : back;
+        // what needs the whole shard has its gradients before its own way back
+        auto const read_last = weights_lag && d.parameter_count > 0 && !d.whole_shard ? 2 * depth : back;
         if (d.backward_reads_input) live_to(row.from, read_last);
         if (d.backward_reads_output) live_to(i + 1, read_last);
         live_to(grad(i + 1), read_last);

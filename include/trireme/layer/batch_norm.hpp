@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/geometry.hpp>
 #include <trireme/layer/layer.hpp>
 
@@ -64,17 +65,92 @@ struct batch_norm {
     }
 
     // Kept per channel: mean and 1 / sqrt(variance + epsilon) (first the sum of squared differences from the mean), and
-    // backward the sums of dy and of dy times the normalised x, later their means.
+    // backward the sums of dy and of dy times the normalised x, later their means. What is agreed on is computed where
+    // it lies: on an accelerator by its kernels, which find the number of samples there as well.
 
     static void forward_gather(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using g = geometry<typename io_t::input>;
         auto const& at = io.place.granule;
-        batch_norm_gather<g, io_t::lanes>(io.policy, io.x.data, at.count, at.first, io.place.kept,
-                                          io.place.kept + g::channels);
+        if constexpr (remote<io_t>)
+            batch_norm_gather<g>(io.policy, io.x.data);
+        else
+            batch_norm_gather<g, io_t::lanes>(io.policy, io.x.data, at.count, at.first, io.place.kept,
+                                              io.place.kept + g::channels);
     }
 
     static void forward_agree(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        if constexpr (remote<io_t>)
+            batch_norm_agree<geometry<typename io_t::input>>(io.policy, io.place.kept, io.place.statistics, epsilon);
+        else
+            agree_on_statistics(io);
+    }
+
+    static void forward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using g = geometry<typename io_t::input>;
+        batch_norm_forward<g, io_t::lanes>(io.policy, io.x.data, io.place.kept, io.place.kept + g::channels,
+                                           io.parameter(0), io.parameter(1), io.y.data);
+    }
+
+    static void evaluate(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using T = typename io_t::value_type;
+        using g = geometry<typename io_t::input>;
+        T const *const mean = io.place.buffers, *const variance = mean + g::channels;
+        if constexpr (remote<io_t>) {
+            batch_norm_evaluate<g>(io.policy, io.x.data, mean, variance, epsilon, io.parameter(0), io.parameter(1),
+                                   io.y.data);
+        } else {
+            T deviation[g::channels];
+            for (std::size_t c = 0; c < g::channels; ++c)
+                deviation[c] = T(1) / std::sqrt(variance[c] + static_cast<T>(epsilon));
+            batch_norm_forward<g, io_t::lanes>(io.policy, io.x.data, mean, static_cast<T const*>(deviation),
+                                               io.parameter(0), io.parameter(1), io.y.data);
+        }
+    }
+
+    static void backward_gather(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using g = geometry<typename io_t::input>;
+        auto* const kept = io.place.kept;
+        if constexpr (remote<io_t>)
+            batch_norm_backward_gather<g>(io.policy, io.x.data, io.dy.data, kept);
+        else
+            batch_norm_backward_gather<g, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.place.granule.count,
+                                                       io.place.granule.first, kept, kept + g::channels,
+                                                       kept + 2 * g::channels);
+    }
+
+    static void backward_agree(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using g = geometry<typename io_t::input>;
+        if constexpr (remote<io_t>)
+            batch_norm_backward_agree<g>(io.policy, io.place.kept, io.place.kept + 2 * g::channels, io.gradient(0),
+                                         io.gradient(1));
+        else
+            agree_on_gradients(io);
+    }
+
+    static void backward_input(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        using g = geometry<typename io_t::input>;
+        auto* const kept = io.place.kept;
+        auto *const deviation = kept + g::channels, *const means = kept + 2 * g::channels;
+        if constexpr (remote<io_t>)
+            batch_norm_backward_input<g>(io.policy, io.x.data, io.dy.data, kept, deviation, means, io.parameter(0),
+                                         io.dx.data);
+        else
+            batch_norm_backward_input<g, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.place.granule.count, kept,
+                                                      deviation, means, io.parameter(0), io.dx.data);
+    }
+
+    template<class Where, class In>
+    using refusal = batch_norm_rule<Where, gets<rank<In::rank>>>;
+
+private:
+    static void agree_on_statistics(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using T = typename io_t::value_type;
         using g = geometry<typename io_t::input>;
@@ -110,34 +186,7 @@ struct batch_norm {
         }
     }
 
-    static void forward(auto const& io) {
-        using io_t = std::remove_cvref_t<decltype(io)>;
-        using g = geometry<typename io_t::input>;
-        batch_norm_forward<g, io_t::lanes>(io.policy, io.x.data, io.place.kept, io.place.kept + g::channels,
-                                           io.parameter(0), io.parameter(1), io.y.data);
-    }
-
-    static void evaluate(auto const& io) {
-        using io_t = std::remove_cvref_t<decltype(io)>;
-        using T = typename io_t::value_type;
-        using g = geometry<typename io_t::input>;
-        T deviation[g::channels];
-        for (std::size_t c = 0; c < g::channels; ++c)
-            deviation[c] = T(1) / std::sqrt(io.place.buffers[g::channels + c] + static_cast<T>(epsilon));
-        batch_norm_forward<g, io_t::lanes>(io.policy, io.x.data, static_cast<T const*>(io.place.buffers), deviation,
-                                           io.parameter(0), io.parameter(1), io.y.data);
-    }
-
-    static void backward_gather(auto const& io) {
-        using io_t = std::remove_cvref_t<decltype(io)>;
-        using g = geometry<typename io_t::input>;
-        auto* const kept = io.place.kept;
-        batch_norm_backward_gather<g, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.place.granule.count,
-                                                   io.place.granule.first, kept, kept + g::channels,
-                                                   kept + 2 * g::channels);
-    }
-
-    static void backward_agree(auto const& io) {
+    static void agree_on_gradients(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using T = typename io_t::value_type;
         using g = geometry<typename io_t::input>;
@@ -158,19 +207,8 @@ struct batch_norm {
         for (std::size_t i = 0; i < 2 * channels && samples != 0; ++i) sums[i] = static_cast<T>(sums[i] / values);
     }
 
-    static void backward_input(auto const& io) {
-        using io_t = std::remove_cvref_t<decltype(io)>;
-        using g = geometry<typename io_t::input>;
-        auto* const kept = io.place.kept;
-        batch_norm_backward_input<g, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.place.granule.count, kept,
-                                                  kept + g::channels, kept + 2 * g::channels, io.parameter(0),
-                                                  io.dx.data);
-    }
-
-    template<class Where, class In>
-    using refusal = batch_norm_rule<Where, gets<rank<In::rank>>>;
-
-private:
+    template<class Io>
+    static constexpr bool remote = accelerator_kernels<typename Io::kernels>;
     template<class In>
     using geometry = channel_geometry<In::shape.extent[0], In::size / In::shape.extent[0]>;
 };

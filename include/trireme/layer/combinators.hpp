@@ -23,9 +23,7 @@ struct residual {};
 
 /// The same block N times, each with weights of its own: compiled once, run N times. Its output has its input's shape.
 template<std::size_t N, class... Block>
-struct repeat {
-    static_assert(N > 0, "TRI0062: repeat<N, block> repeats at least once");
-};
+struct repeat {};
 
 /// A text as a template argument.
 template<std::size_t N>
@@ -51,6 +49,10 @@ template<class... Where>
 struct repeat_rule {
     static_assert(rule_holds<Where...>, "TRI0061: repeat feeds a block's output to the same block again, so the block "
                                         "keeps the shape: put layers that change it before or behind the repeat");
+};
+template<class... Where>
+struct repeat_count_rule {
+    static_assert(rule_holds<Where...>, "TRI0062: repeat<N, layers...> repeats at least one layer at least once");
 };
 
 namespace detail {
@@ -87,6 +89,8 @@ struct branch {
 /// Where they meet. Its gradient is that of either way.
 template<class Body, class Shortcut>
 struct residual_sum {
+    using written = residual<Body, Shortcut>;
+
     static constexpr layer_description describe(shape in) noexcept {
         layer_description d;
         d.output = in;
@@ -98,8 +102,6 @@ struct residual_sum {
     }
     /// `other`: what the second way gives.
     static void forward(auto const& io) { add_values(io.policy, io.x.data, io.place.other, io.y.data, io.x.size()); }
-    template<class Where, class In>
-    using refusal = residual_rule<Where, wants<In>>;
 };
 
 template<class L>
@@ -144,10 +146,19 @@ inline constexpr bool is_combinator<residual<Body, Shortcut>> = true;
 template<fixed_text Name, class Layer>
 inline constexpr bool is_combinator<named<Name, Layer>> = true;
 
+/// Arrays and no fold expressions: clang folds no more than 256 of anything.
+template<class... Layers>
+constexpr bool has_combinators() noexcept {
+    bool const is[] = {is_combinator<Layers>..., false};
+    for (bool const it : is)
+        if (it) return true;
+    return false;
+}
+
 /// Lists without combinators, which most are, are taken as they come.
 template<class... Layers>
 constexpr auto flat_list() {
-    if constexpr ((is_combinator<Layers> || ...))
+    if constexpr (has_combinators<Layers...>())
         return typename concatenated<typename flat<Layers>::type...>::type{};
     else
         return pack<Layers...>{};

@@ -37,6 +37,10 @@ struct conv2d_kernel_rule {
                   "more padding, or fewer pooling layers before it");
 };
 
+// Needed before a kernel policy overloads it: see cross_entropy.hpp.
+template<class Geometry, std::size_t Lanes, class T>
+void conv2d_scratch_bytes() = delete;
+
 template<class... Where>
 struct conv2d_options_rule {
     static_assert(rule_holds<Where...>,
@@ -131,6 +135,15 @@ struct conv2d {
         using io_t = std::remove_cvref_t<decltype(io)>;
         conv2d_backward_weights<geometry<typename io_t::input>, io_t::lanes>(io.policy, io.x.data, io.dy.data,
                                                                              io.gradient(0), io.gradient(1));
+    }
+
+    /// Memory that the kernels would like to have while they run.
+    template<class In, std::size_t Lanes, class T, class Kernels>
+    static constexpr std::size_t scratch_bytes() {
+        if constexpr (requires(Kernels k) { conv2d_scratch_bytes<geometry<In>, Lanes, T>(k); })
+            return conv2d_scratch_bytes<geometry<In>, Lanes, T>(Kernels{});
+        else
+            return 0;
     }
 
     template<class Where, class In>

@@ -58,11 +58,16 @@ struct dropout {
 private:
     template<class In, std::size_t Lanes, class T>
     static void apply(auto const& io, T const* from, T* to) {
-        auto const& at = io.place.granule;
-        random_stream const random(at.seed, random_purpose::dropout, static_cast<std::uint32_t>(at.step),
-                                   static_cast<std::uint32_t>(io.place.layer), static_cast<std::uint16_t>(at.shard));
-        keep_some<In::size, Lanes>(io.policy, from, random, at.first, threshold,
-                                   static_cast<T>(100.0 / (100 - Percent)), to);
+        constexpr auto scale = static_cast<T>(100.0 / (100 - Percent));
+        auto const layer = static_cast<std::uint32_t>(io.place.layer);
+        if constexpr (accelerator_kernels<std::remove_cvref_t<decltype(io.policy)>>) { // where the step's number lies
+            keep_some<In::size>(io.policy, from, layer, threshold, scale, to);
+        } else {
+            auto const& at = io.place.granule;
+            random_stream const random(at.seed, random_purpose::dropout, static_cast<std::uint32_t>(at.step), layer,
+                                       static_cast<std::uint16_t>(at.shard));
+            keep_some<In::size, Lanes>(io.policy, from, random, at.first, threshold, scale, to);
+        }
     }
     /// A value is dropped if its random bits are below.
     static constexpr std::uint32_t threshold = static_cast<std::uint32_t>((std::uint64_t{1} << 32) * Percent / 100);

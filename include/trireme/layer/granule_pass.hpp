@@ -57,7 +57,13 @@ public:
     static constexpr activation_plan<Network::depth> plan = plan_activations<Network>(lanes, sizeof(T));
     using numbers = detail::model_numbers<T>;
 
-    explicit granule_pass(T* arena, Kernels policy = {}) noexcept : policy_(policy), slots_{arena} {}
+    /// Elements of the arena: the planned blocks, and the kernels' scratch behind them.
+    static constexpr std::size_t elements =
+        plan.elements +
+        round_up(detail::scratch_bytes<Network, Kernels, T, Lanes>() / sizeof(T), cache_line / sizeof(T));
+
+    explicit granule_pass(T* arena, Kernels policy = {}) noexcept
+        : policy_(detail::with_scratch(policy, arena + plan.elements)), slots_{arena} {}
 
     /// Where the caller puts the samples, and where it finds logits and leaves their gradient.
     T* input() const noexcept { return slots_.value(0); }

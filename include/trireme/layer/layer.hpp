@@ -7,6 +7,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/host/all_samples.hpp>
 #include <trireme/device/host/isa.hpp>
 
 #include <concepts>
@@ -30,6 +31,9 @@ struct parameter_tensor {
 
 inline constexpr int max_parameter_tensors = 4;
 inline constexpr int max_buffer_tensors = 2;
+
+/// The weight of one step in a buffer, a running statistic: buffer += statistics_momentum * (of this step - buffer).
+inline constexpr double statistics_momentum = 0.1; // PyTorch's default
 
 /// What a layer answers when it is shown the shape of its input. Everything the compiler, the plan and the network
 /// table know of a layer is in here. FLOPs are per sample; a multiply-add counts as two.
@@ -106,6 +110,37 @@ struct remote_view {
     }
 };
 
+template<class... Where>
+struct all_samples_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0068: this layer's kernels take all samples of a shard at once, one behind the other and channels "
+        "last, so that an index of one value means nothing here: hand its work over with "
+        "io.policy.each(n, functor), n being io.x.size() * io.policy.samples(), or by a kernel of the policy");
+};
+
+/// All samples of a shard, one behind the other and channels last: what remote_view is on accelerators.
+template<class T, class Extents>
+struct all_samples_view {
+    T* data = nullptr;
+
+    static constexpr shape sample = Extents::shape;
+
+    /// Values of one sample.
+    static constexpr std::size_t size() noexcept { return Extents::size; }
+
+    template<class... Index>
+    T& operator()(Index...) const noexcept {
+        static constexpr all_samples_rule<gets<Extents>, gets<Index>...> checked{};
+        return *data;
+    }
+    template<class Index>
+    T& operator[](Index) const noexcept {
+        static constexpr all_samples_rule<gets<Extents>, gets<Index>> checked{};
+        return *data;
+    }
+};
+
 /// Which samples a granule holds, beside their values. Lanes from `count` on repeat its last sample and must not count.
 struct granule_place {
     std::uint64_t seed = 0;
@@ -170,8 +205,9 @@ struct granule_view {
 };
 
 template<class T, class Extents, std::size_t Lanes, class Kernels>
-using view_of =
-    std::conditional_t<accelerator_kernels<Kernels>, remote_view<T, Extents>, granule_view<T, Extents, Lanes>>;
+using view_of = std::conditional_t<
+    accelerator_kernels<Kernels>, remote_view<T, Extents>,
+    std::conditional_t<takes_all_samples<Kernels>, all_samples_view<T, Extents>, granule_view<T, Extents, Lanes>>>;
 
 /// What `forward` works on. x: input, y: output, both views of one granule. `parameter(k)`: the k-th tensor described.
 /// `policy`: the kernels, to be passed on as the first argument of every kernel.

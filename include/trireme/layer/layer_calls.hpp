@@ -114,6 +114,32 @@ void for_units(std::size_t row, F const& f) {
     (std::make_index_sequence<Chain::units>{});
 }
 
+/// The most memory that one of a chain's layers would like its kernels to have.
+template<class Chain, class Kernels, class T, std::size_t Lanes>
+constexpr std::size_t scratch_bytes() {
+    std::size_t most = 0;
+    auto const unit = [&]<std::size_t Unit>(std::integral_constant<std::size_t, Unit>) {
+        using layer = typename Chain::template layer_type<Unit>;
+        using in = typename Chain::template input_of<Unit>;
+        std::size_t bytes = 0;
+        if constexpr (is_repeat<layer>)
+            bytes = scratch_bytes<typename block_of<layer, in>::type, Kernels, T, Lanes>();
+        else if constexpr (requires { layer::template scratch_bytes<in, Lanes, T, Kernels>(); })
+            bytes = layer::template scratch_bytes<in, Lanes, T, Kernels>();
+        most = bytes > most ? bytes : most;
+    };
+    [&]<std::size_t... Unit>(std::index_sequence<Unit...>) { (unit(std::integral_constant<std::size_t, Unit>{}), ...); }
+    (std::make_index_sequence<Chain::units>{});
+    return most;
+}
+
+/// A policy that has been given its memory, if it takes any.
+template<class Kernels>
+Kernels with_scratch(Kernels policy, void* memory) {
+    if constexpr (requires { policy.scratch = memory; }) policy.scratch = memory;
+    return policy;
+}
+
 /// What a pass works with, beside the values of its samples: the model's numbers, and what becomes of them.
 template<class T>
 struct model_numbers {
@@ -139,23 +165,33 @@ struct layer_calls {
         return {row,
                 granule,
                 r.is_sum() ? slots.value(r.other) : nullptr,
-                model.buffers + r.first_buffer,
-                model.statistics + r.first_buffer,
-                model.kept + r.first_kept,
+                moved(model.buffers, r.first_buffer),
+                moved(model.statistics, r.first_buffer),
+                moved(model.kept, r.first_kept),
                 model.sum};
+    }
+    /// What is not there stays so: evaluation has no statistics.
+    static T* moved(T* from, std::size_t by) noexcept { return from == nullptr ? nullptr : from + by; }
+
+    /// For a row's layer, where they want to know it.
+    Kernels kernels(std::size_t row) const noexcept {
+        if constexpr (takes_all_samples<Kernels>)
+            return policy.for_layer(row, granule.count);
+        else
+            return policy;
     }
 
     template<class Chain, std::size_t Unit>
     void forward(std::size_t row) const {
         if constexpr (!Chain::description_of(Unit).view)
             run_forward<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-                policy, x(row), slots.value(row + 1), parameters(row), place(row));
+                kernels(row), x(row), slots.value(row + 1), parameters(row), place(row));
     }
     template<class Chain, std::size_t Unit>
     void evaluate(std::size_t row) const {
         if constexpr (!Chain::description_of(Unit).view)
             run_evaluate<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-                policy, x(row), slots.value(row + 1), parameters(row), place(row));
+                kernels(row), x(row), slots.value(row + 1), parameters(row), place(row));
     }
     /// Both gradients, as far as they are wanted.
     template<class Chain, std::size_t Unit>
@@ -170,14 +206,14 @@ struct layer_calls {
             auto at = place(row);
             at.other = slots.gradient(Network::row(row).other);
             run_backward_input<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-                policy, x(row), slots.value(row + 1), slots.gradient(row + 1), slots.gradient(row), parameters(row),
-                at);
+                kernels(row), x(row), slots.value(row + 1), slots.gradient(row + 1), slots.gradient(row),
+                parameters(row), at);
         } else {
             weights<Chain, Unit>(row);
             if constexpr (!d.view && !is_residual_sum<layer>)
                 if (row > Network::first_trainable)
                     run_backward_input<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-                        policy, x(row), slots.value(row + 1), slots.gradient(row + 1), slots.gradient(row),
+                        kernels(row), x(row), slots.value(row + 1), slots.gradient(row + 1), slots.gradient(row),
                         parameters(row), place(row));
         }
     }
@@ -185,12 +221,13 @@ struct layer_calls {
     template<phase What, class Chain, std::size_t Unit>
     void forward_phase(std::size_t row) const {
         run_forward_phase<What, layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-            policy, x(row), slots.value(row + 1), parameters(row), place(row));
+            kernels(row), x(row), slots.value(row + 1), parameters(row), place(row));
     }
     template<phase What, class Chain, std::size_t Unit>
     void backward_phase(std::size_t row) const {
         run_backward_phase<What, layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-            policy, x(row), slots.value(row + 1), slots.gradient(row + 1), parameters(row), gradients(row), place(row));
+            kernels(row), x(row), slots.value(row + 1), slots.gradient(row + 1), parameters(row), gradients(row),
+            place(row));
     }
 
 private:
@@ -209,7 +246,7 @@ private:
     void weights(std::size_t row) const {
         if constexpr (Chain::description_of(Unit).parameter_count > 0)
             run_backward_weights<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-                policy, x(row), slots.value(row + 1), slots.gradient(row + 1), parameters(row), gradients(row),
+                kernels(row), x(row), slots.value(row + 1), slots.gradient(row + 1), parameters(row), gradients(row),
                 place(row));
     }
 };

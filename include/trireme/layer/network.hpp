@@ -53,9 +53,19 @@ inline constexpr std::size_t rows_of = 1;
 template<class Units>
 inline constexpr std::size_t rows_of_all = 0;
 template<class... U>
-inline constexpr std::size_t rows_of_all<pack<U...>> = (rows_of<U> + ... + 0);
+inline constexpr std::size_t rows_of_all<pack<U...>> = [] {
+    std::size_t const rows[] = {rows_of<U>..., 0};
+    std::size_t sum = 0;
+    for (auto const n : rows) sum += n;
+    return sum;
+}();
+template<class... Block>
+inline constexpr std::size_t rows_of_block = rows_of_all<decltype(flat_list<Block...>())>;
 template<std::size_t N, class... Block>
-inline constexpr std::size_t rows_of<repeat<N, Block...>> = N* rows_of_all<decltype(flat_list<Block...>())>;
+inline constexpr bool repeats_something = N > 0 && rows_of_block<Block...> > 0;
+template<std::size_t N, class... Block>
+inline constexpr std::size_t rows_of<repeat<N, Block...>> =
+    repeats_something<N, Block...> ? N* rows_of_block<Block...> : 1;
 
 /// Residuals inside residuals inside residuals.
 inline constexpr std::size_t deepest_residual = 16;
@@ -149,6 +159,10 @@ constexpr void write_units(pack<U...>, row_writer& to) {
 template<std::size_t N, class... Block>
 struct unit_rows<repeat<N, Block...>> {
     static constexpr void write(row_writer& to) {
+        if (!repeats_something<N, Block...>) {
+            to.add(refused(to.now));
+            return;
+        }
         auto const begin = to;
         write_units(flat_list<Block...>(), to);
         if (!(to.now == begin.now) && to.refused_at == npos) to.refused_at = begin.count;
@@ -195,9 +209,9 @@ struct chain<Extents, pack<U...>> {
     /// Layers as they are written, a repeat being one.
     static constexpr std::size_t units = sizeof...(U);
     /// Layers as they run.
-    static constexpr std::size_t depth = (rows_of<U> + ... + 0);
+    static constexpr std::size_t depth = rows_of_all<pack<U...>>;
     static constexpr network_table<depth> table = make_network_table<depth, pack<U...>>(Extents::shape);
-    static constexpr bool has_repeats = depth != units || ((repetitions<U> > 1) || ...);
+    static constexpr bool has_repeats = depth != units;
 
     template<std::size_t Unit>
     using layer_type = type_at<Unit, U...>;
@@ -236,6 +250,10 @@ template<class U>
 inline constexpr bool is_repeat = false;
 template<std::size_t N, class... Block>
 inline constexpr bool is_repeat<repeat<N, Block...>> = true;
+template<class U>
+inline constexpr bool is_empty_repeat = false;
+template<std::size_t N, class... Block>
+inline constexpr bool is_empty_repeat<repeat<N, Block...>> = !repeats_something<N, Block...>;
 
 template<class Chain, bool Refused>
 struct network_check {
@@ -250,17 +268,24 @@ constexpr std::size_t refused_unit() noexcept {
     return unit;
 }
 
-template<std::size_t Unit, class Chain>
+/// `Before`: rows of the network before the chain, if that is the block of a repeat.
+template<std::size_t Unit, class Chain, std::size_t Before = 0>
 constexpr auto unit_rule() {
     using layer_t = typename Chain::template layer_type<Unit>;
     using in = typename Chain::template input_of<Unit>;
-    using where = at_layer<Chain::first_row(Unit), layer_t>;
-    if constexpr (is_repeat<layer_t>) {
+    constexpr std::size_t row = Chain::first_row(Unit);
+    using where = at_layer<Before + row, layer_t>;
+    if constexpr (is_empty_repeat<layer_t>) {
+        return pack<repeat_count_rule<where>>{};
+    } else if constexpr (is_repeat<layer_t>) {
         using block = typename block_of<layer_t, in>::type;
         if constexpr (block::table.refused_at != npos)
-            return unit_rule<refused_unit<block>(), block>();
+            return unit_rule<refused_unit<block>(), block, Before + row>();
         else
             return pack<repeat_rule<where, wants<in>, gets<typename block::template input_of<block::units>>>>{};
+    } else if constexpr (is_residual_sum<layer_t>) {
+        using second = typename extents_of_shape<Chain, row - 1, true>::type;
+        return pack<residual_rule<at_layer<Before + row, typename layer_t::written>, wants<in>, gets<second>>>{};
     } else if constexpr (layer<layer_t>)
         return pack<typename layer_t::template refusal<where, in>>{};
     else

@@ -17,7 +17,8 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Between two such layers everything is done granule by granule, so that a granule's values are still in the cache
 /// when the next layer reads them; only where a layer needs the whole shard do the granules wait for one another. Every
-/// slot has room for all granules, for backward comes when all have gone forward.
+/// slot has room for all granules, for backward comes when all have gone forward. Kernels that take all samples at once
+/// have one granule, the shard.
 template<class Network, class Kernels, class T>
 class shard_pass {
 public:
@@ -25,19 +26,25 @@ public:
     using plan_type = activation_plan<Network::depth>;
     using numbers = detail::model_numbers<T>;
 
-    static constexpr std::size_t granules(std::size_t samples) noexcept { return (samples + lanes - 1) / lanes; }
+    static constexpr bool at_once = takes_all_samples<Kernels>;
 
-    /// Room for `samples`; what layers keep of a shard lies behind the planned blocks.
+    static constexpr std::size_t granules(std::size_t samples) noexcept {
+        return at_once ? (samples != 0 ? 1 : 0) : (samples + lanes - 1) / lanes;
+    }
+
+    /// Room for `samples`; what layers keep of a shard lies behind the planned blocks, and the kernels' scratch behind
+    /// that.
     static constexpr plan_type plan(std::size_t samples) {
-        return plan_activations<Network>(granules(samples) * lanes, sizeof(T), false,
-                                         way_of_samples::one_behind_the_other);
+        return plan_activations<Network>(at_once ? samples : granules(samples) * lanes, sizeof(T), false,
+                                         at_once ? way_of_samples::together : way_of_samples::one_behind_the_other);
     }
     static constexpr std::size_t elements(plan_type const& p) noexcept {
-        return p.elements + round_up(Network::kept, cache_line / sizeof(T));
+        return p.elements + kept_elements + scratch_elements;
     }
 
     shard_pass(plan_type const& places, T* arena, Kernels policy = {}) noexcept
-        : places_(places), arena_(arena), policy_(policy) {}
+        : places_(places), arena_(arena),
+          policy_(detail::with_scratch(policy, arena + places.elements + kept_elements)) {}
 
     T* input(std::size_t granule) const noexcept { return at(granule).value(0); }
     T const* output(std::size_t granule) const noexcept { return at(granule).value(Network::depth); }
@@ -89,6 +96,11 @@ public:
     }
 
 private:
+    static constexpr std::size_t line = cache_line / sizeof(T);
+    static constexpr std::size_t kept_elements = round_up(Network::kept, line);
+    static constexpr std::size_t scratch_elements =
+        round_up(detail::scratch_bytes<Network, Kernels, T, lanes>() / sizeof(T), line);
+
     struct slots {
         plan_type const& places;
         T* arena;
@@ -186,7 +198,7 @@ private:
     calls of_granule(std::size_t g, numbers const& model, granule_place const& shard) const noexcept {
         auto place = shard;
         place.first += g * lanes;
-        place.count = std::min(lanes, shard.count - std::min(shard.count, g * lanes));
+        if constexpr (!at_once) place.count = std::min(lanes, shard.count - std::min(shard.count, g * lanes));
         return {policy_, at(g), model, place};
     }
     slots at(std::size_t granule) const noexcept { return {places_, arena_, granule}; }

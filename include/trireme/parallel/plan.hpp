@@ -17,9 +17,9 @@ struct owned_bytes {
     bytes_t optimizer_state = 0;
     bytes_t activations = 0; ///< values and gradients of what is computed at once: on the host one granule, however
                              ///< large the batch, unless a layer needs a whole shard (batch_norm)
-    bytes_t control = 0;   ///< counters by which devices wait for one another; of accelerators, tables and losses
-    bytes_t staging = 0;   ///< samples on their way into an accelerator, of two steps
-    bytes_t workspace = 0; ///< of an accelerator's kernels and libraries: their limit
+    bytes_t control = 0;     ///< counters by which devices wait for one another; of accelerators, tables and losses
+    bytes_t staging = 0;     ///< samples on their way into an accelerator, of two steps
+    bytes_t workspace = 0;   ///< of kernels that come from libraries: their limit
 
     constexpr bytes_t total() const noexcept {
         return parameters + gradients + optimizer_state + activations + control + staging + workspace;
@@ -42,13 +42,13 @@ struct training_plan {
     flops_t training_flops = 0; ///< per sample, forward and backward and loss
     flops_t forward_flops = 0;  ///< per sample
     bytes_t control_bytes = 0;
+    bytes_t workspace_bytes = 0;
 
     // of accelerators, which compute a shard's samples at once
     std::size_t granule_samples = 0; ///< the most samples of one shard; 0 on the host
     bytes_t granule_bytes = 0;       ///< of a granule while it is staged
     bytes_t stage_header_bytes = 0;
     bytes_t score_bytes = 0; ///< per shard
-    bytes_t workspace_bytes = 0;
     bytes_t (*table_bytes)(data_parallel_layout const&, int rank, std::size_t elements,
                            std::size_t element_bytes) = nullptr;
 
@@ -67,11 +67,11 @@ struct training_plan {
         auto const state = layout.slice_of_device(rank, arena_elements, element_bytes).size() * element_bytes;
         owned_bytes m{layout.shared_weights && rank != 0 ? 0 : arena, arena * layout.gradient_slots(rank),
                       state * state_per_parameter, activation_elements * element_bytes, control_bytes};
+        m.workspace = workspace_bytes;
         if (granule_samples != 0) {
             auto const shards = layout.shards_of_device(rank).size();
             m.staging = 2 * (stage_header_bytes + shards * granule_bytes);
             m.control += round_up<bytes_t>(layout.shards() * score_bytes, cache_line);
-            m.workspace = workspace_bytes;
             m.control += table_bytes(layout, rank, arena_elements, element_bytes);
         }
         return m;

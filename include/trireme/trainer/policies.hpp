@@ -8,6 +8,7 @@
 #include <trireme/core/pack.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/host/all_samples.hpp>
 #include <trireme/device/host/device.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/group/mesh.hpp>
@@ -159,6 +160,12 @@ struct kernels_device_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0055: these kernels do not run on this kind of device: leave out kernels<policy>, or take one of "
                   "the mesh's device (the host has portable and reference)");
+};
+template<class... Where>
+struct kernels_precision_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0067: these kernels do not compute in numbers of this type: onednn computes "
+                  "in f32 alone. Leave out precision<f64>, or take kernels<portable>");
 };
 template<class... Where>
 struct accelerator_weights_rule {
@@ -354,8 +361,6 @@ struct trainer_policies {
     using named_kernels =
         typename detail::usable_policy_or<policy_kind::kernels, kernels<typename device::kernels>, P...>::policy;
     static constexpr bool kernels_run = detail::runs_on<named_kernels, device>();
-    /// The named kernels; the device's own if those could not run there.
-    using kernel_policy = std::conditional_t<kernels_run, named_kernels, typename device::kernels>;
     using named_transport =
         typename detail::usable_policy_or<policy_kind::transport, trireme::transport<void>, P...>::way;
     static constexpr bool on_host = std::is_same_v<device, host>;
@@ -367,6 +372,9 @@ struct trainer_policies {
         typename detail::usable_policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
     using dtype = typename detail::usable_policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
     using faults = typename detail::policy_or<policy_kind::faults, with_faults<no_faults>, P...>::faults;
+    static constexpr bool kernels_compute = computes_in<named_kernels, typename dtype::value_type>;
+    /// The named kernels; the device's own if those could not run there.
+    using kernel_policy = std::conditional_t<kernels_run && kernels_compute, named_kernels, typename device::kernels>;
 
     static constexpr bool shared_weights =
         std::is_same_v<typename detail::usable_policy_or<policy_kind::weights, hold_weights<per_device>, P...>::place,
@@ -437,6 +445,9 @@ constexpr auto broken_policy_rule() {
         else if constexpr (!answers::kernels_run)
             return pack<
                 kernels_device_rule<gets<kernels<typename answers::named_kernels>>, gets<typename answers::device>>>{};
+        else if constexpr (!answers::kernels_compute)
+            return pack<kernels_precision_rule<gets<kernels<typename answers::named_kernels>>,
+                                               gets<precision<typename answers::dtype>>>>{};
         else if constexpr (answers::shared_weights && !std::is_same_v<typename answers::device, host>)
             return pack<accelerator_weights_rule<gets<typename answers::device>>>{};
         else if constexpr (!answers::transport_joins)

@@ -9,6 +9,9 @@
 #include <trireme/core/units.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/gather.hpp>
+#include <trireme/data/gather_channels_last.hpp>
+#include <trireme/device/host/all_samples.hpp>
+#include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/granule_pass.hpp>
 #include <trireme/layer/shard_pass.hpp>
 #include <trireme/parallel/layout.hpp>
@@ -40,21 +43,64 @@ struct model {
     using whole_pass = shard_pass<Network, Kernels, T>;
     using output = typename Network::output_extents;
 
+    /// The kernels for the loss and the optimizer.
+    using sample_kernels = typename sample_kernels_of<Kernels>::type;
+    /// Whether the samples of a shard lie in the activation arena all at once: some layer needs them, or the kernels.
+    static constexpr bool at_once = takes_all_samples<Kernels>;
+    static constexpr bool whole_shard = Network::whole_shard || at_once;
+
     /// Elements of the activation arena: one granule, or one sample where samples go one by one; or all samples of a
-    /// shard, where a layer needs them.
+    /// shard.
     static constexpr std::size_t activation_elements(std::size_t shard_samples) {
-        if constexpr (Network::whole_shard)
+        if constexpr (whole_shard)
             return whole_pass::elements(whole_pass::plan(shard_samples));
         else
-            return std::max(pass<Kernels::template lanes<T>>::plan.elements,
-                            one_by_one<Kernels, T> == 0 ? 0 : pass<1>::plan.elements);
+            return std::max(pass<Kernels::template lanes<T>>::elements,
+                            one_by_one<Kernels, T> == 0 ? 0 : pass<1>::elements);
     }
 
     /// The parameter arena: all parameters, then all buffers, each padded to whole cache lines. Gradients lie in one of
     /// the same form, with what this step adds to the buffers in their place.
     static constexpr std::size_t first_buffer = round_up(Network::parameters, cache_line / sizeof(T));
     static constexpr std::size_t arena_elements = first_buffer + round_up(Network::buffers, cache_line / sizeof(T));
+
+    /// Memory of a device's kernels, beside the activations: what their context asks for.
+    static constexpr bytes_t workspace_bytes([[maybe_unused]] std::size_t shard_samples) {
+        if constexpr (at_once)
+            return round_up<bytes_t>(Kernels::context::bytes(rows<>.of, Network::depth, shard_samples), cache_line);
+        else
+            return 0;
+    }
+    template<int = 0>
+    static constexpr channels_last_rows<Network> rows{};
 };
+
+} // namespace trireme::inline TRIREME_ISA
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// What the kernels of one device work with: nothing, or what a policy for all samples keeps, and its memory.
+template<class Model, class Communicator, bool AtOnce = Model::at_once>
+struct kernels_of_device {
+    kernels_of_device(Communicator&, std::size_t) noexcept {}
+    typename Model::kernels policy() const noexcept { return {}; }
+    int begin() const noexcept { return 0; }
+};
+template<class Model, class Communicator>
+struct kernels_of_device<Model, Communicator, true> {
+    arena memory;
+    typename Model::kernels::context context;
+
+    kernels_of_device(Communicator& comm, std::size_t samples)
+        : memory(comm.allocate(Model::workspace_bytes(samples))),
+          context(Model::template rows<>.of, Model::network::depth, samples, memory.data) {}
+    typename Model::kernels policy() noexcept { return typename Model::kernels(context); }
+    auto begin() { return context.begin(); }
+};
+
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
 
 /// The most samples that a shard has.
 constexpr std::size_t most_shard_samples(std::size_t batch, data_parallel_layout const& l) noexcept {
@@ -75,7 +121,7 @@ class replica {
 public:
     using T = typename Model::value_type;
 
-    /// `batch`: the most samples of a step; only networks with layers that need a whole shard mind it.
+    /// `batch`: the most samples of a step; only what takes the samples of a shard at once minds it.
     replica(Communicator& comm, data_parallel_layout const& layout, std::size_t batch)
         : layout_(layout), shards_(layout.shards_of_device(comm.rank())),
           slice_(layout.slice_of_device(comm.rank(), Model::arena_elements, sizeof(T))),
@@ -83,12 +129,13 @@ public:
           gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
           state_(comm.allocate(slice_.size() * sizeof(T) * Model::optimizer::state_per_parameter)),
           activations_(comm.allocate(Model::activation_elements(most_shard_samples(batch, layout)) * sizeof(T))),
-          places_(most_shard_samples(batch, layout)) {
+          places_(most_shard_samples(batch, layout)), kernels_(comm, most_shard_samples(batch, layout)) {
         if (layout.shared_weights && !shares_memory(comm))
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
         for (std::size_t i = 0; i < layout.reductions(); ++i)
             reductions_.push_back(
                 {layout.reduced_by(i, Model::arena_elements), layout.reduction(i, Model::arena_elements, sizeof(T))});
+        if constexpr (Model::at_once) prepare(batch);
     }
 
     /// This device's copy of the weights; none where device 0 has the only one.
@@ -115,6 +162,7 @@ public:
               Options const& options, double* losses) {
         auto const start = clock::now();
         auto const number = ++steps_;
+        [[maybe_unused]] auto const computing = kernels_.begin();
         comm.at_training_step(number);
         T* const weights = this->weights(comm).data();
         fixed_tree::stack tree;
@@ -141,7 +189,7 @@ public:
             Faults::at(fault_point::update, comm.rank(), number);
             auto const trained = std::min(slice.end, Model::network::parameters);
             if (slice.begin < trained)
-                Model::optimizer::update(typename Model::kernels{}, weights + slice.begin,
+                Model::optimizer::update(typename Model::sample_kernels{}, weights + slice.begin,
                                          gradient_slot(0) + slice.begin, static_cast<T*>(state_.data),
                                          trained - slice.begin, Model::optimizer::template numbers<T>(options));
             auto const buffered = std::min(slice.end, Model::first_buffer + Model::network::buffers);
@@ -168,9 +216,31 @@ public:
         std::size_t correct = 0;
     };
     score evaluate(Communicator& comm, labelled_images const& images, range samples) {
-        score sum;
         T* const weights = this->weights(comm).data();
         detail::model_numbers<T> const numbers{weights, nullptr, weights + Model::first_buffer};
+        if constexpr (Model::at_once)
+            return evaluate_at_once(comm, images, samples, numbers);
+        else
+            return evaluate_granules(comm, images, samples, numbers);
+    }
+
+    /// Steps begun since construction.
+    std::uint64_t steps() const noexcept { return steps_; }
+
+    step_times const& times() const noexcept { return times_; }
+    void reset_times() noexcept { times_ = {}; }
+
+private:
+    using clock = std::chrono::steady_clock;
+    static constexpr T pixel_scale = T{1} / T{255};
+
+    static double seconds(clock::time_point a, clock::time_point b) {
+        return std::chrono::duration<double>(b - a).count();
+    }
+
+    score evaluate_granules(Communicator& comm, labelled_images const& images, range samples,
+                            detail::model_numbers<T> const& numbers) {
+        score sum;
         auto const granule = [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some, auto const& evaluated) {
             comm.check_stopped();
             std::uint32_t indices[Lanes];
@@ -178,8 +248,8 @@ public:
             T loss[Lanes];
             for (std::size_t i = 0; i < some.size(); ++i) indices[i] = static_cast<std::uint32_t>(some.begin + i);
             T const* const output = evaluated(std::span<std::uint32_t const>(indices, some.size()), labels);
-            Model::loss::template evaluate<typename Model::output, Lanes>(typename Model::kernels{}, output, labels,
-                                                                          loss, correct);
+            Model::loss::template evaluate<typename Model::output, Lanes>(typename Model::sample_kernels{}, output,
+                                                                          labels, loss, correct);
             for (std::size_t i = 0; i < some.size(); ++i) {
                 sum.loss += static_cast<double>(loss[i]);
                 sum.correct += static_cast<std::size_t>(correct[i]);
@@ -193,9 +263,9 @@ public:
             };
         };
         auto* const arena = static_cast<T*>(activations_.data);
-        if constexpr (Model::network::whole_shard) {
+        if constexpr (Model::whole_shard) {
             constexpr auto lanes = Model::whole_pass::lanes;
-            typename Model::whole_pass const pass(places_.plan, arena);
+            typename Model::whole_pass const pass(places_.plan, arena, kernels_.policy());
             for (auto at = samples.begin; at < samples.end; at += lanes)
                 granule(lane_count<lanes>{}, range{at, std::min(at + lanes, samples.end)},
                         through.template operator()<lanes>(pass, pass.input(0), pass.output(0)));
@@ -207,21 +277,6 @@ public:
                 });
         }
         return sum;
-    }
-
-    /// Steps begun since construction.
-    std::uint64_t steps() const noexcept { return steps_; }
-
-    step_times const& times() const noexcept { return times_; }
-    void reset_times() noexcept { times_ = {}; }
-
-private:
-    using clock = std::chrono::steady_clock;
-    static constexpr T pixel_scale = T{1} / T{255};
-    static constexpr double statistics_momentum = 0.1; ///< of a step in running statistics; PyTorch's default
-
-    static double seconds(clock::time_point a, clock::time_point b) {
-        return std::chrono::duration<double>(b - a).count();
     }
 
     /// A reduction that updates what it has completed.
@@ -256,7 +311,7 @@ private:
     template<class Faults>
     double add_shard(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> indices,
                      range mine, detail::model_numbers<T> const& numbers, granule_place const& shard) {
-        if constexpr (Model::network::whole_shard) {
+        if constexpr (Model::whole_shard) {
             return add_at_once<Faults>(comm, images, indices.subspan(mine.begin, mine.size()), numbers, shard);
         } else {
             double loss = 0;
@@ -300,7 +355,7 @@ private:
     double add_at_once(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
                        detail::model_numbers<T> numbers, granule_place const& shard) {
         constexpr auto lanes = Model::whole_pass::lanes;
-        typename Model::whole_pass const pass(places_.plan, static_cast<T*>(activations_.data));
+        typename Model::whole_pass const pass(places_.plan, static_cast<T*>(activations_.data), kernels_.policy());
         sums_of_step sums{*this, comm};
         if (comm.size() > 1) numbers.sum = {&sums, &sums_of_step::add};
         auto const granule = [&](std::size_t g) {
@@ -310,9 +365,14 @@ private:
         Faults::at(fault_point::forward, comm.rank(), shard.step);
         pass.forward(numbers, shard, [&](std::size_t g) {
             comm.check_stopped();
-            int labels[lanes];
             auto const start = clock::now();
-            gather_images<lanes>(images, granule(g), pixel_scale, pass.input(g), labels);
+            if constexpr (Model::at_once) {
+                gather_all(
+                    images, samples.size(), [&](std::size_t i) { return samples[i]; }, pass.input(g));
+            } else {
+                int labels[lanes];
+                gather_images<lanes>(images, granule(g), pixel_scale, pass.input(g), labels);
+            }
             times_.data += seconds(start, clock::now());
         });
         Faults::at(fault_point::backward, comm.rank(), shard.step);
@@ -320,12 +380,75 @@ private:
             comm.check_stopped();
             int labels[lanes];
             auto place = shard;
-            place.count = granule(g).size();
-            for (std::size_t lane = 0; lane < lanes; ++lane)
-                labels[lane] = static_cast<int>(images.label(granule(g)[std::min(lane, place.count - 1)]));
-            loss += loss_of<lanes>(pass.output(g), labels, place, pass.output_gradient(g));
+            if constexpr (Model::at_once) {
+                place.count = 1;
+                for (std::size_t i = 0; i < samples.size(); ++i) {
+                    labels[0] = static_cast<int>(images.label(samples[i]));
+                    auto const at = i * Model::output::size;
+                    loss += loss_of<1>(pass.output(g) + at, labels, place, pass.output_gradient(g) + at);
+                }
+            } else {
+                place.count = granule(g).size();
+                for (std::size_t lane = 0; lane < lanes; ++lane)
+                    labels[lane] = static_cast<int>(images.label(granule(g)[std::min(lane, place.count - 1)]));
+                loss += loss_of<lanes>(pass.output(g), labels, place, pass.output_gradient(g));
+            }
         });
         return loss;
+    }
+
+    /// All samples for kernels that take them so: sample i is image index(i).
+    template<class Index>
+    static void gather_all(labelled_images const& images, std::size_t samples, Index const& index, T* to) {
+        constexpr auto in = Model::network::input_extents::shape;
+        for (std::size_t i = 0; i < samples; ++i)
+            gather_channels_last<in.rank == 3 ? in.extent[0] : 1>(images, index(i), pixel_scale, to + i * in.size());
+    }
+
+    /// Evaluates as many samples at a time as there is room for.
+    score evaluate_at_once(Communicator& comm, labelled_images const& images, range samples,
+                           detail::model_numbers<T> const& numbers) {
+        score sum;
+        [[maybe_unused]] auto const computing = kernels_.begin();
+        typename Model::whole_pass const pass(places_.plan, static_cast<T*>(activations_.data), kernels_.policy());
+        for (auto at = samples.begin; at < samples.end; at += places_.samples) {
+            comm.check_stopped();
+            auto const count = std::min(places_.samples, samples.end - at);
+            gather_all(
+                images, count, [at](std::size_t i) { return at + i; }, pass.input(0));
+            pass.evaluate(numbers, granule_place{0, 0, 0, 0, count, count, count});
+            for (std::size_t i = 0; i < count; ++i) {
+                int const label = static_cast<int>(images.label(at + i));
+                int correct = 0;
+                T loss{};
+                Model::loss::template evaluate<typename Model::output, 1>(typename Model::sample_kernels{},
+                                                                          pass.output(0) + i * Model::output::size,
+                                                                          &label, &loss, &correct);
+                sum.loss += static_cast<double>(loss);
+                sum.correct += static_cast<std::size_t>(correct);
+            }
+        }
+        return sum;
+    }
+
+    /// Makes the kernels ready for the steps to come: nothing is computed, and no other device's memory is read.
+    void prepare(std::size_t batch) {
+        T* const zeros = gradient_slot(0);
+        detail::model_numbers<T> const numbers{zeros, zeros, zeros + Model::first_buffer, zeros + Model::first_buffer};
+        typename Model::whole_pass const pass(places_.plan, static_cast<T*>(activations_.data), kernels_.policy());
+        auto const nothing = [](std::size_t) {};
+        [[maybe_unused]] auto const computing = kernels_.begin();
+        kernels_.context.prepare(true);
+        std::size_t before = 0;
+        for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
+            auto const count = part(batch, shard, layout_.shards()).size();
+            if (count == before) continue;
+            before = count;
+            granule_place const place{0, 0, static_cast<std::uint32_t>(shard), 0, count, count, batch};
+            pass.forward(numbers, place, nothing);
+            pass.backward(numbers, place, nothing);
+        }
+        kernels_.context.prepare(false);
     }
 
     /// Losses of a granule, and the gradients of its outputs; the sum of those that count.
@@ -334,8 +457,8 @@ private:
         T weight[Lanes], loss[Lanes];
         auto const each = static_cast<T>(1.0 / static_cast<double>(place.batch));
         for (std::size_t lane = 0; lane < Lanes; ++lane) weight[lane] = lane < place.count ? each : T{0};
-        Model::loss::template gradient<typename Model::output, Lanes>(typename Model::kernels{}, output, labels, weight,
-                                                                      output_gradient, loss);
+        Model::loss::template gradient<typename Model::output, Lanes>(typename Model::sample_kernels{}, output, labels,
+                                                                      weight, output_gradient, loss);
         double sum = 0;
         for (std::size_t lane = 0; lane < place.count; ++lane) sum += static_cast<double>(loss[lane]);
         return sum;
@@ -360,7 +483,8 @@ private:
         explicit no_places(std::size_t) noexcept {}
     };
     struct whole_places {
-        explicit whole_places(std::size_t samples) : plan(Model::whole_pass::plan(samples)) {}
+        explicit whole_places(std::size_t most) : samples(most), plan(Model::whole_pass::plan(most)) {}
+        std::size_t samples;
         typename Model::whole_pass::plan_type plan;
     };
 
@@ -377,7 +501,8 @@ private:
     arena gradients_;
     arena state_;
     arena activations_;
-    [[no_unique_address]] std::conditional_t<Model::network::whole_shard, whole_places, no_places> places_;
+    [[no_unique_address]] std::conditional_t<Model::whole_shard, whole_places, no_places> places_;
+    [[no_unique_address]] detail::kernels_of_device<Model, Communicator> kernels_;
     std::uint64_t steps_ = 0;
     step_times times_;
 };

@@ -20,8 +20,8 @@
 
 namespace trireme {
 
-/// The samples that a rank computes at once, as they are staged: count, labels, weights in the loss, pixels; each
-/// begins on a cache line.
+/// The samples that a rank computes at once, as they are staged: what they are (staged_shard), labels, weights in the
+/// loss, pixels; each begins on a cache line.
 template<class Model>
 struct staged_granule {
     using T = typename Model::value_type;
@@ -56,7 +56,7 @@ public:
     using memory = typename Device::memory;
     using network = typename Model::network;
     using numbers = decltype(Model::optimizer::template numbers<T>(std::declval<Options const&>()));
-    static_assert(sizeof(numbers) <= cache_line);
+    static_assert(sizeof(numbers) <= cache_line && sizeof(staged_shard) <= cache_line);
 
     /// `shards`: those of this rank, of `all_shards`; `samples`: the most of one shard in a step.
     stream_replica(int device, range shards, std::size_t all_shards, std::size_t slots, std::size_t samples)
@@ -65,7 +65,7 @@ public:
           scored(device), granule_{samples}, shards_(shards), all_shards_(all_shards), libraries_(device),
           parameters_(device, arena_bytes, "parameters"), gradients_(device, arena_bytes * slots, "gradients"),
           state_(device, arena_bytes * Model::optimizer::state_per_parameter, "optimizer's state"),
-          activations_(device, pass_type::plan(samples).elements * sizeof(T), "activations"),
+          activations_(device, pass_type::elements(pass_type::plan(samples)) * sizeof(T), "activations"),
           losses_(device, granule_.loss_bytes(), "losses"),
           scores_(device, round_up(all_shards * sizeof(sample_score), cache_line), "losses of the shards"),
           stages_{memory(device, stage_bytes(), "samples"), memory(device, stage_bytes(), "samples")},
@@ -83,12 +83,13 @@ public:
         std::memcpy(pinned_[slot].data(), &n, sizeof n);
     }
 
-    /// The samples of the granule in place `k` of a slot. Fewer than there is room for: the others weigh nothing.
+    /// The samples of the granule in place `k` of a slot, and what they are, but for their number. Fewer than there is
+    /// room for: the others weigh nothing.
     void set_samples(int slot, std::size_t k, labelled_images const& images, std::span<std::uint32_t const> indices,
-                     T weight) {
+                     T weight, staged_shard about = {}) {
         auto* const to = granule_at(pinned_[slot].data(), k);
-        auto const count = static_cast<std::uint32_t>(indices.size());
-        std::memcpy(to, &count, sizeof count);
+        about.count = static_cast<std::uint32_t>(indices.size());
+        std::memcpy(to, &about, sizeof about);
         auto* const labels = reinterpret_cast<int*>(to + granule_.labels());
         auto* const weights = reinterpret_cast<T*>(to + granule_.weights());
         for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -121,23 +122,25 @@ public:
     void begin_shard() {
         follow();
         beside.zero(gradient_slot(tree_.depth()), arena_bytes);
+        if constexpr (network::whole_shard) join(); // what such layers agree on is added on `compute`
     }
 
     /// Forward, loss and backward of the granule in place `k` of a slot, which belongs to this rank's `shard`-th shard.
     /// `after(layer)`: see stream_pass.
     template<class After = nothing_after>
     void enqueue_granule(int slot, std::size_t k, std::size_t shard, After&& after = {}) {
-        auto const on_compute = kernels_on(compute, 0), on_beside = kernels_on(beside, 1);
         auto* const stage = granule_at(stages_[slot].data(), k);
-        enqueue_forward(on_compute, stage);
+        auto const on_compute = kernels_on(compute, 0, stage), on_beside = kernels_on(beside, 1, stage);
+        auto const model = model_with(gradient_slot(tree_.depth()));
+        enqueue_pixels(on_compute, stage);
+        pass_.forward(on_compute, model);
         Model::loss::template gradient<typename Model::output, 1>(
             on_compute, pass_.output(), reinterpret_cast<int const*>(stage + granule_.labels()),
             reinterpret_cast<T const*>(stage + granule_.weights()), pass_.output_gradient(), losses());
         follow();
-        add_scores(on_beside, losses(), static_cast<int const*>(nullptr), reinterpret_cast<std::uint32_t const*>(stage),
-                   score_of(shard));
+        add_scores(on_beside, losses(), static_cast<int const*>(nullptr), &on_beside.shard()->count, score_of(shard));
         beside.record(scored);
-        pass_.backward(on_compute, on_beside, ready_, parameters(), gradient_slot(tree_.depth()), after);
+        pass_.backward(on_compute, on_beside, ready_, model, after);
     }
 
     /// What follows on `beside` comes after what `compute` has; and the other way round.
@@ -161,22 +164,27 @@ public:
     }
 
     void enqueue_update(int slot) {
-        Model::optimizer::update(kernels_on(compute, 0), parameters(), gradient_slot(0), static_cast<T*>(state_.data()),
-                                 Model::arena_elements, reinterpret_cast<numbers const*>(stages_[slot].data()));
+        auto const k = kernels_on(compute, 0);
+        Model::optimizer::update(k, parameters(), gradient_slot(0), static_cast<T*>(state_.data()), Model::first_buffer,
+                                 reinterpret_cast<numbers const*>(stages_[slot].data()));
+        if constexpr (network::buffers != 0)
+            update_running(k, parameters() + Model::first_buffer,
+                           static_cast<T const*>(gradient_slot(0) + Model::first_buffer),
+                           static_cast<T>(statistics_momentum), network::buffers);
     }
 
     // ---- on `compute`: scores ----
 
     /// Losses and right answers of the granule in place `k` of a slot; no gradient.
     void enqueue_evaluation(int slot, std::size_t k, std::size_t shard) {
-        auto const on_compute = kernels_on(compute, 0);
         auto* const stage = granule_at(stages_[slot].data(), k);
+        auto const on_compute = kernels_on(compute, 0, stage);
         auto* const correct = reinterpret_cast<int*>(static_cast<std::byte*>(losses_.data()) + granule_.correct());
-        enqueue_forward(on_compute, stage);
+        enqueue_pixels(on_compute, stage);
+        pass_.evaluate(on_compute, model_with(nullptr));
         Model::loss::template evaluate<typename Model::output, 1>(
             on_compute, pass_.output(), reinterpret_cast<int const*>(stage + granule_.labels()), losses(), correct);
-        add_scores(on_compute, losses(), static_cast<int const*>(correct),
-                   reinterpret_cast<std::uint32_t const*>(stage), score_of(shard));
+        add_scores(on_compute, losses(), static_cast<int const*>(correct), &on_compute.shard()->count, score_of(shard));
     }
 
     void enqueue_results(int slot, stream& on) { on.copy(results_[slot].data(), scores_.data(), scores_.bytes()); }
@@ -189,7 +197,7 @@ public:
 
     // ---- weights ----
 
-    /// Memory of the host as large as the parameters, and the copies between the two, on `compute`.
+    /// Memory of the host as large as parameters and buffers, and the copies between the two, on `compute`.
     T* mirror() const noexcept { return static_cast<T*>(mirror_.data()); }
     void enqueue_store() { compute.copy(mirror(), parameters_.data(), arena_bytes); }
     void enqueue_load() { compute.copy(parameters_.data(), mirror(), arena_bytes); }
@@ -215,8 +223,16 @@ private:
         return static_cast<std::byte*>(stage) + cache_line + k * granule_.bytes();
     }
 
-    kernels kernels_on(stream& s, int scratch) {
-        return kernels(s, granule_.samples, workspace{scratch_[scratch].data(), scratch_[scratch].bytes()}, libraries_);
+    /// `stage`: the granule to work on.
+    kernels kernels_on(stream& s, int scratch, std::byte const* stage = nullptr) {
+        kernels k(s, granule_.samples, workspace{scratch_[scratch].data(), scratch_[scratch].bytes()}, libraries_);
+        k.set_shard(reinterpret_cast<staged_shard const*>(stage));
+        return k;
+    }
+    /// What a pass computes with, and where it adds gradients and statistics.
+    typename pass_type::numbers model_with(T* gradients) const noexcept {
+        return {parameters(), gradients, parameters() + Model::first_buffer,
+                gradients == nullptr ? nullptr : gradients + Model::first_buffer};
     }
     T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
     T* gradient_slot(std::size_t i) const noexcept {
@@ -227,10 +243,9 @@ private:
         return static_cast<sample_score*>(scores_.data()) + shards_.begin + shard;
     }
 
-    void enqueue_forward(kernels const& k, std::byte const* stage) {
+    void enqueue_pixels(kernels const& k, std::byte const* stage) {
         convert_pixels(k, reinterpret_cast<std::uint8_t const*>(stage + granule_.pixels()), pixel_scale, pass_.input(),
                        granule_.values);
-        pass_.forward(k, parameters());
     }
     void merge(std::size_t i, std::size_t j) {
         add_into(kernels_on(compute, 0), gradient_slot(i), static_cast<T const*>(gradient_slot(j)),

@@ -41,8 +41,8 @@ public:
         auto const samples = granule_samples(p.batch.samples, p.layout);
         staged_granule<Model> const granule{samples};
         p.granule_samples = samples;
-        p.activation_elements =
-            stream_pass<typename Model::network, typename Model::kernels, T>::plan(samples).elements;
+        using pass = stream_pass<typename Model::network, typename Model::kernels, T>;
+        p.activation_elements = pass::elements(pass::plan(samples));
         p.granule_bytes = granule.bytes();
         p.stage_header_bytes = cache_line;
         p.score_bytes = sizeof(sample_score);
@@ -137,7 +137,7 @@ public:
                 r->join();
             }
             for (std::size_t k = 0; k < most_shards(); ++k)
-                for_granules_of(k, work_.all(), [&](replica& r, int slot, std::span<std::uint32_t const> some) {
+                for_granules_of(k, work_.all(), [&](replica& r, int slot, auto some, std::size_t) {
                     stage(r, slot, some, T{0});
                     r.enqueue_evaluation(slot, 0, k);
                 });
@@ -156,24 +156,12 @@ public:
     /// they add gradients is not measured: it goes on beside the rest.
     step_times const& times() const noexcept { return times_; }
 
-    std::span<T const> parameters(int rank) const {
-        auto& r = *m_->replicas[static_cast<std::size_t>(local(rank))];
-        return const_cast<stream_run*>(this)->guarded([&]() -> std::span<T const> {
-            r.enqueue_store();
-            r.compute.record(r.used[0]);
-            const_cast<stream_run*>(this)->wait_for(r, r.used[0], "reading the weights");
-            return {r.mirror(), Model::network::parameters};
-        });
+    std::span<T const> parameters(int rank) const { return {stored(rank).data(), Model::network::parameters}; }
+    std::span<T const> buffers(int rank) const {
+        return {stored(rank).data() + Model::first_buffer, Model::network::buffers};
     }
-    /// Layers with buffers do not run on accelerators yet.
-    std::span<T const> buffers(int) const { return {}; }
-    void load_buffers(std::span<T const>) {}
-    void load_parameters(std::span<T const> values) {
-        guarded([&] {
-            for (auto& r : m_->replicas) std::copy(values.begin(), values.end(), r->mirror());
-            load();
-        });
-    }
+    void load_parameters(std::span<T const> values) { replace(values, 0); }
+    void load_buffers(std::span<T const> values) { replace(values, Model::first_buffer); }
     /// Of all steps so far.
     traffic wire(int rank) const {
         auto const t = m_->transport.moved(local(rank));
@@ -331,9 +319,33 @@ private:
         for (auto& r : m_->replicas) {
             initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed);
             std::fill(r->mirror() + Model::network::parameters, r->mirror() + Model::arena_elements, T{0});
+            initialise_buffers<typename Model::network>(r->mirror() + Model::first_buffer);
             r->enqueue_clear();
         }
         load();
+    }
+    /// A rank's parameters and buffers, as they are now.
+    std::span<T const> stored(int rank) const {
+        auto& r = *m_->replicas[static_cast<std::size_t>(local(rank))];
+        return const_cast<stream_run*>(this)->guarded([&]() -> std::span<T const> {
+            const_cast<stream_run*>(this)->store(r);
+            return {r.mirror(), Model::arena_elements};
+        });
+    }
+    void store(replica& r) {
+        r.enqueue_store();
+        r.compute.record(r.used[0]);
+        wait_for(r, r.used[0], "reading the weights");
+    }
+    /// Writes to all ranks' parameters or buffers; those of the two that are not asked for stay as they are.
+    void replace(std::span<T const> values, std::size_t first) {
+        guarded([&] {
+            for (auto& r : m_->replicas) {
+                if constexpr (Model::network::buffers != 0) store(*r);
+                std::copy(values.begin(), values.end(), r->mirror() + first);
+            }
+            load();
+        });
     }
     void load() {
         for (auto& r : m_->replicas) {
@@ -359,7 +371,7 @@ private:
             for (std::size_t k = 0; k < r->shards().size(); ++k) {
                 auto const mine = part(indices.size(), r->shards().begin + k, work_.layout.shards());
                 r->set_samples(slot, k, work_.images(), indices.subspan(mine.begin, mine.size()),
-                               weight_of(indices.size()));
+                               weight_of(indices.size()), about(*r, k, number, 0, indices.size()));
             }
             r->enqueue_samples(slot, r->shards().size());
         }
@@ -381,8 +393,8 @@ private:
         for (std::size_t k = 0; k < most_shards(); ++k) {
             for (auto& r : m_->replicas)
                 if (k < r->shards().size()) r->begin_shard();
-            for_granules_of(k, indices, [&](replica& r, int slot, std::span<std::uint32_t const> some) {
-                stage(r, slot, some, weight_of(indices.size()));
+            for_granules_of(k, indices, [&](replica& r, int slot, auto some, std::size_t first) {
+                stage(r, slot, some, weight_of(indices.size()), about(r, k, number, first, indices.size()));
                 r.enqueue_granule(slot, 0, k);
                 r.join();
             });
@@ -403,11 +415,21 @@ private:
         for (auto& r : m_->replicas) r->compute.record(r->used[slot]);
     }
 
+    /// What kernels need to know of a rank's k-th shard, in a step on `samples`.
+    staged_shard about(replica const& r, std::size_t k, std::uint64_t number, std::size_t first,
+                       std::size_t samples) const {
+        auto const shard = r.shards().begin + k;
+        auto const mine = part(samples, shard, work_.layout.shards());
+        return {0,      static_cast<std::uint32_t>(shard),
+                first,  work_.options.seed,
+                number, static_cast<double>(mine.size()) / static_cast<double>(samples)};
+    }
+
     /// Stages one granule of one rank, in the first place of a slot.
-    void stage(replica& r, int slot, std::span<std::uint32_t const> indices, T weight) {
+    void stage(replica& r, int slot, std::span<std::uint32_t const> indices, T weight, staged_shard const& about = {}) {
         wait_for(r, r.staged[slot], "copying samples");
         r.set_numbers(slot, work_.options);
-        r.set_samples(slot, 0, work_.images(), indices, weight);
+        r.set_samples(slot, 0, work_.images(), indices, weight, about);
         r.enqueue_samples(slot, 1);
     }
 
@@ -418,8 +440,8 @@ private:
         return most;
     }
 
-    /// f(replica, slot, indices) for the granules of every rank's k-th shard of `indices`, all ranks' first ones first;
-    /// the slots take turns.
+    /// f(replica, slot, indices, first) for the granules of every rank's k-th shard of `indices`, all ranks' first ones
+    /// first; the slots take turns. `first`: samples of the shard before the granule's.
     template<class F>
     void for_granules_of(std::size_t k, std::span<std::uint32_t const> indices, F&& f) {
         bool some = true;
@@ -431,7 +453,7 @@ private:
                 auto const mine = part(indices.size(), r->shards().begin + k, work_.layout.shards());
                 auto const begin = mine.begin + g * r->samples();
                 if (begin >= mine.end) continue;
-                f(*r, slot, indices.subspan(begin, std::min(r->samples(), mine.end - begin)));
+                f(*r, slot, indices.subspan(begin, std::min(r->samples(), mine.end - begin)), begin - mine.begin);
                 r->compute.record(r->used[slot]);
                 some = true;
             }

@@ -37,12 +37,49 @@ struct synchronised_bits_rule {
                   "reproducible");
 };
 template<class... Where>
-struct whole_shard_device_rule {
-    static_assert(rule_holds<Where...>, "TRI0066: layers that need all samples of a shard at once (batch_norm) do not "
-                                        "run on this kind of device yet: compute on host");
+struct whole_batch_device_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0066: batch_norm<synchronised> adds numbers over all devices in the middle of a step, which only "
+                  "those of the host can do so far: write batch_norm<per_shard>, or compute on host");
+};
+
+template<class... Where>
+struct flattened_order_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0069: these kernels keep images channels last, so that what flatten makes of an image with several "
+        "channels is in another order than this layer, or the loss, takes it for: put a linear between, which "
+        "knows the order, or global_avg_pool2d instead of flatten, or take kernels<portable>");
 };
 
 namespace detail {
+
+/// What reads a flattened image in the wrong order: a row, or the loss.
+template<class Network, class Kernels>
+constexpr std::size_t misread_row() {
+    if constexpr (takes_all_samples<Kernels>)
+        return channels_last_rows<Network>().misread;
+    else
+        return npos;
+}
+/// That row's unit, or the loss.
+template<std::size_t Row, class Network, class Loss>
+constexpr auto misread_rule() {
+    if constexpr (Row == Network::depth) {
+        return pack<flattened_order_rule<gets<Loss>, gets<typename Network::output_extents>>>{};
+    } else {
+        constexpr std::size_t unit = [] {
+            std::size_t u = 0;
+            while (Network::first_row(u + 1) <= Row) ++u;
+            return u;
+        }();
+        using layer_t = typename Network::template layer_type<unit>;
+        if constexpr (is_residual_sum<layer_t>)
+            return pack<flattened_order_rule<at_layer<Row, typename layer_t::written>>>{};
+        else
+            return pack<flattened_order_rule<at_layer<Row, layer_t>>>{};
+    }
+}
 
 /// The first rule that a trainer breaks; the network's own mistakes come first.
 template<class Network, class Loss, class Optimizer, class... Policies>
@@ -55,10 +92,13 @@ constexpr auto broken_trainer_rule() {
         return pack<typename Loss::template refusal<typename Network::output_extents>>{};
     else if constexpr (!std::is_same_v<broken_policy_rule_t<Policies...>, no_rule>)
         return pack<broken_policy_rule_t<Policies...>>{};
+    else if constexpr (misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>() != npos)
+        return misread_rule<misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>(), Network,
+                            Loss>();
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
         return pack<synchronised_bits_rule<gets<typename trainer_policies<Policies...>::reproducibility>>>{};
-    else if constexpr (Network::whole_shard && !std::is_same_v<typename trainer_policies<Policies...>::device, host>)
-        return pack<whole_shard_device_rule<gets<typename trainer_policies<Policies...>::device>>>{};
+    else if constexpr (Network::whole_batch && !std::is_same_v<typename trainer_policies<Policies...>::device, host>)
+        return pack<whole_batch_device_rule<gets<typename trainer_policies<Policies...>::device>>>{};
     else
         return pack<no_rule>{};
 }
@@ -134,11 +174,11 @@ public:
     /// One step on all of `samples`, however many (at least one): mean gradient, one update.
     step_report step(labelled_images const& samples) {
         ready().use(samples);
-        if (network_type::whole_shard && samples.size() > run_.state().options.batch.samples)
+        if (model_type::whole_shard && samples.size() > run_.state().options.batch.samples)
             throw usage_error("a step on " + std::to_string(samples.size()) + " samples, the option batch is " +
                               std::to_string(run_.state().options.batch.samples) +
-                              ": this network takes the samples of a step all at once (batch_norm), and has memory for "
-                              "a batch; give it a larger batch");
+                              ": these layers or kernels take the samples of a step all at once (batch_norm, onednn), "
+                              "and have memory for a batch; give the trainer a larger batch");
         flag const running(running_);
         return run_.step();
     }

@@ -71,6 +71,30 @@ void blocks_equal_reference(std::size_t samples) {
     CHECK(apart(dx, expected_dx, G::kernel * G::kernel) <= 1);
 }
 
+template<class G, class T>
+void means_of_channels_equal_reference(std::size_t samples) {
+    CAPTURE(G::channels);
+    CAPTURE(G::positions);
+    CAPTURE(samples);
+    constexpr std::size_t size = G::channels * G::positions;
+    auto const x = uniform<T>(0, size * samples), dy = uniform<T>(1, G::channels * samples);
+    auto const wx = wide(x), wdy = wide(dy);
+    auto y = unset<T>(dy.size()), dx = unset<T>(x.size());
+    auto expected_y = wdy, expected_dx = wx;
+    CHECK(same_in_every_order(
+        samples, 0, y, [&](rehearsal_kernels const& k) { global_avg_pool2d_forward<G, 1>(k, x.data(), y.data()); }));
+    CHECK(same_in_every_order(samples, 0, dx, [&](rehearsal_kernels const& k) {
+        global_avg_pool2d_backward_input<G, 1>(k, dy.data(), dx.data());
+    }));
+    for (std::size_t n = 0; n < samples; ++n) {
+        global_avg_pool2d_forward<G, 1>(reference{}, wx.data() + n * size, expected_y.data() + n * G::channels);
+        global_avg_pool2d_backward_input<G, 1>(reference{}, wdy.data() + n * G::channels,
+                                               expected_dx.data() + n * size);
+    }
+    CHECK(apart(y, expected_y, G::positions) <= 1);
+    CHECK(apart(dx, expected_dx, 1) <= 1);
+}
+
 } // namespace
 
 TEST_SUITE("device/blocks/pool2d") {
@@ -85,6 +109,15 @@ TEST_SUITE("device/blocks/pool2d") {
         blocks_equal_reference<pool2d_geometry<2, 4, 4, 4, 1>, float>(4);   // window = image
         blocks_equal_reference<pool2d_geometry<2, 3, 3, 1, 1>, float>(4);
         blocks_equal_reference<pool2d_geometry<1, 6, 6, 3, 1>, double>(4);
+    }
+
+    TEST_CASE("means of whole channels equal the reference") {
+        for (std::size_t const samples : std::initializer_list<std::size_t>{1, 2, 5, 33}) {
+            means_of_channels_equal_reference<channel_geometry<3, 49>, float>(samples);
+            means_of_channels_equal_reference<channel_geometry<5, 9>, double>(samples);
+            means_of_channels_equal_reference<channel_geometry<7, 4>, bf16>(samples);
+            means_of_channels_equal_reference<channel_geometry<2, 1>, float>(samples);
+        }
     }
 
     TEST_CASE("a NaN is the maximum of its window, and the last one gets the gradient") {

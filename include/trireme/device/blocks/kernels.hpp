@@ -16,6 +16,17 @@ struct workspace {
     std::size_t bytes = 0;
 };
 
+/// What kernels need to know of a shard's samples and find in the accelerator's memory, because a captured graph has
+/// the arguments of its kernels built in.
+struct staged_shard {
+    std::uint32_t count = 0; ///< of the samples that are there; those behind them weigh nothing
+    std::uint32_t shard = 0; ///< logical, the same for any number of devices
+    std::uint64_t first = 0; ///< number of its first sample in the shard
+    std::uint64_t seed = 0;
+    std::uint64_t step = 0;
+    double share = 0; ///< the shard's part of the batch
+};
+
 /// What a kernel applies to every value before it writes it; a function of device/activation_functions.hpp fits.
 struct identity_function {
     template<class T>
@@ -49,7 +60,12 @@ public:
     std::size_t samples() const noexcept { return samples_; }
     workspace const& scratch() const noexcept { return scratch_; }
 
-    /// f(i) for all i in [0, n): of all samples, where it is about each value of each. F is a struct with a name at namespace scope.
+    /// In the accelerator's memory; kernels of layers that count samples or draw random numbers read it.
+    staged_shard const* shard() const noexcept { return shard_; }
+    void set_shard(staged_shard const* shard) noexcept { shard_ = shard; }
+
+    /// f(i) for all i in [0, n): of all samples, where it is about each value of each. F is a struct with a name at
+    /// namespace scope.
     template<class F>
     void each(std::size_t n, F f) const {
         index_program<F> const program{f, n};
@@ -60,6 +76,7 @@ private:
     Stream* queue_;
     std::size_t samples_;
     workspace scratch_;
+    staged_shard const* shard_ = nullptr;
 };
 
 template<class Stream>

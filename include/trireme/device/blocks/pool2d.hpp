@@ -135,6 +135,48 @@ struct max_pool2d_gradient {
     }
 };
 
+/// The mean of every plane: `width` threads add up a plane's values, the first of them what the others have.
+template<u32 Positions, class T>
+struct plane_mean {
+    static constexpr u32 width = Positions >= 32 ? 32 : Positions >= 8 ? 8 : 1, threads = 256;
+    static constexpr u32 planes_of_block = threads / width;
+    static constexpr int phase_count = 2;
+    struct shared {
+        accumulate_t<T> part[threads];
+    };
+    using own = nothing_kept;
+
+    T const* x;
+    T* y;
+    std::size_t planes;
+
+    u32 blocks() const noexcept { return static_cast<u32>((planes + planes_of_block - 1) / planes_of_block); }
+    TRIREME_HOST_DEVICE int phases() const { return phase_count; }
+    TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
+        std::size_t const plane = std::size_t{at.block} * planes_of_block + at.thread / width;
+        u32 const part = at.thread % width;
+        if (plane >= planes) return;
+        accumulate_t<T> sum = 0;
+        if (k == 0) {
+            for (u32 i = part; i < Positions; i += width) sum += static_cast<accumulate_t<T>>(x[plane * Positions + i]);
+            s.part[at.thread] = sum;
+        } else if (part == 0) {
+            for (u32 i = 0; i < width; ++i) sum += s.part[at.thread + i];
+            y[plane] = static_cast<T>(sum / static_cast<accumulate_t<T>>(Positions));
+        }
+    }
+};
+
+template<u32 Positions, class T>
+struct plane_mean_gradient {
+    T const* dy;
+    T* dx;
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        dx[i] =
+            static_cast<T>(static_cast<accumulate_t<T>>(dy[i / Positions]) / static_cast<accumulate_t<T>>(Positions));
+    }
+};
+
 template<class G, class Stream>
 std::size_t pool2d_outputs(block_kernels<Stream> const& k) {
     return k.samples() * G::channels * G::out_height * G::out_width;
@@ -186,6 +228,20 @@ void max_pool2d_backward_input(block_kernels<Stream> const& k, T const* x, T con
 template<class G, std::size_t Lanes, accelerator_kernels K, class F, class T>
 void max_pool2d_backward_input(with_function<K, F, T> const& k, T const* x, T const*, T const* dy, T* dx) {
     k.each(blocks::pool2d_inputs<G>(k), blocks::max_pool2d_gradient<G, F, T>{x, dy, dx, {k.input()}});
+}
+
+/// y = the mean of each channel. x: C x positions per sample, y: C.
+template<class G, std::size_t Lanes, class Stream, class T>
+void global_avg_pool2d_forward(block_kernels<Stream> const& k, T const* x, T* y) {
+    blocks::plane_mean<static_cast<blocks::u32>(G::positions), T> const program{x, y, G::channels * k.samples()};
+    if (k.samples() != 0) k.queue().launch(program, program.blocks());
+}
+
+/// dx = dy / positions, at every position.
+template<class G, std::size_t Lanes, class Stream, class T>
+void global_avg_pool2d_backward_input(block_kernels<Stream> const& k, T const* dy, T* dx) {
+    k.each(G::channels * G::positions * k.samples(),
+           blocks::plane_mean_gradient<static_cast<blocks::u32>(G::positions), T>{dy, dx});
 }
 
 } // namespace trireme

@@ -41,6 +41,14 @@ struct value_sum {
     }
 };
 
+template<class T>
+struct running_mean {
+    T* running;
+    T const* now;
+    T momentum;
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const { running[i] += momentum * (now[i] - running[i]); }
+};
+
 /// One block: every thread adds every 256th sample, and then half of the threads the sums of the other half.
 template<class T>
 struct score_sum {
@@ -101,6 +109,12 @@ void add_scores(block_kernels<Stream> const& k, T const* loss, int const* correc
 template<class Stream, class T>
 void add_into(block_kernels<Stream> const& k, T* sum, T const* term, std::size_t n) {
     k.each(n, blocks::value_sum<T>{sum, term});
+}
+
+/// running += momentum * (now - running), n values, whatever the number of samples: statistics after a step.
+template<class Stream, class T>
+void update_running(block_kernels<Stream> const& k, T* running, T const* now, T momentum, std::size_t n) {
+    k.each(n, blocks::running_mean<T>{running, now, momentum});
 }
 
 } // namespace trireme

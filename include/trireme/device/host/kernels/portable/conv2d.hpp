@@ -6,7 +6,9 @@
 #include <trireme/device/geometry.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/kernels/portable/conv2d_places.hpp>
+#include <trireme/device/host/kernels/portable/many_channels/conv2d_backward_weights.hpp>
 #include <trireme/device/host/kernels/portable/one_sample/conv2d.hpp>
+#include <trireme/device/host/kernels/portable/winograd.hpp>
 #include <trireme/device/host/lanes.hpp>
 
 #include <algorithm>
@@ -21,7 +23,8 @@
 // Direct convolution. A tile is a block of output channels x neighbouring columns (forward), channels x columns
 // (backward input) or output channels x kernel columns (backward weights), whose sums stay in registers over all taps.
 // Which taps lie inside the image is decided per tile, never per tap: columns near the border, which have fewer, are
-// tiles of one column and more channels. Every sum runs in one order fixed by the geometry.
+// tiles of one column and more channels. Every sum runs in one order fixed by the geometry. For many channels backward
+// weights is another kernel, in many_channels/.
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -80,13 +83,16 @@ inline void conv2d_backward_input_tile(T const* w, T const* dy, T* dx, std::size
                                        strided_place column, place_range rows, place_range columns) noexcept {
     constexpr std::size_t width = register_lanes<T, Lanes>, step = G::kernel * G::kernel;
     using vector = lane_vector<T, width>;
+    // where the stride is larger than the kernel, most inputs belong to no output
+    bool const none = G::stride > G::kernel && (rows.begin == rows.end || columns.begin == columns.end);
+    std::size_t const outs = none ? 0 : G::out_channels;
     for (std::size_t lane = 0; lane < Lanes; lane += width) {
         vector sum[Channels][Columns];
 #pragma GCC unroll 32
         for (std::size_t i = 0; i < Channels; ++i)
 #pragma GCC unroll 32
             for (std::size_t j = 0; j < Columns; ++j) sum[i][j] = vector::all(0);
-        for (std::size_t o = 0; o < G::out_channels; ++o)
+        for (std::size_t o = 0; o < outs; ++o)
             for (std::size_t t = rows.begin; t < rows.end; ++t)
                 for (std::size_t s = columns.begin; s < columns.end; ++s) {
                     std::size_t const ky = row.phase + t * G::stride, kx = column.phase + s * G::stride;
@@ -146,7 +152,8 @@ inline void conv2d_backward_input_phase(T const* w, T const* dy, T* dx, std::siz
 /// dw[o..][c][ky][kx..] += for Outs output channels and Columns kernel columns.
 template<class G, std::size_t Lanes, std::size_t Outs, std::size_t Columns, class T>
 inline void conv2d_backward_weights_tile(T const* x, T const* dy, T* dw, std::size_t o, std::size_t c, std::size_t ky,
-                                         std::size_t kx) noexcept {
+                                         std::size_t first) noexcept {
+    std::size_t const kx = Columns == G::kernel ? 0 : first; // the usual case, whose bounds the compiler then knows
     constexpr std::size_t width = register_lanes<T, Lanes>, pixels = G::out_height * G::out_width;
     using vector = lane_vector<T, width>;
     vector sum[Outs][Columns];
@@ -201,15 +208,53 @@ inline void conv2d_backward_weights_tile(T const* x, T const* dy, T* dw, std::si
             dw[((o + i) * G::channels + c) * G::kernel * G::kernel + ky * G::kernel + kx + j] += sum[i][j].sum();
 }
 
+/// The gradients with respect to w and b for few channels. The sums run over the image first and over the lanes last.
+template<class G, std::size_t Lanes, class T>
+[[gnu::always_inline]] inline void few_channels_backward_weights(T const* x, T const* dy, T* dw, T* db) noexcept {
+    constexpr std::size_t width = register_lanes<T, Lanes>, pixels = G::out_height * G::out_width;
+    using vector = lane_vector<T, width>;
+    for_blocks<0, G::out_channels, accumulators / 2>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
+        vector sum[Outs];
+#pragma GCC unroll 32
+        for (std::size_t i = 0; i < Outs; ++i) sum[i] = vector::all(0);
+        for (std::size_t at = 0; at < pixels * Lanes; at += width)
+#pragma GCC unroll 32
+            for (std::size_t i = 0; i < Outs; ++i) sum[i] = sum[i] + vector::load(dy + (o + i) * pixels * Lanes + at);
+#pragma GCC unroll 32
+        for (std::size_t i = 0; i < Outs; ++i) db[o + i] += sum[i].sum();
+    });
+    constexpr std::size_t most_columns = 6, columns_block = even_block(G::kernel, most_columns);
+    for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>,
+                                                                                       std::size_t o) {
+        for (std::size_t c = 0; c < G::channels; ++c)
+            for (std::size_t ky = 0; ky < G::kernel; ++ky)
+                for_blocks<0, G::kernel, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t kx) {
+                    conv2d_backward_weights_tile<G, Lanes, Outs, Columns>(x, dy, dw, o, c, ky, kx);
+                });
+    });
+}
+
 } // namespace trireme::detail::inline TRIREME_ISA
 
 namespace trireme::inline TRIREME_ISA {
+
+/// What these kernels make of scratch memory: convolutions of 3 x 3 with many channels go Winograd's way.
+template<class G, std::size_t Lanes, class T>
+constexpr std::size_t conv2d_scratch_bytes(portable) noexcept {
+    if constexpr (detail::winograd_pays<G, Lanes, T>())
+        return detail::winograd_scratch_bytes<G, Lanes, T>();
+    else
+        return 0;
+}
 
 /// y = conv(x, w) + b with zero padding: the cross-correlation that PyTorch calls a convolution.
 /// x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW; x and y times Lanes.
 /// Cost: one multiply-add per tap inside the image; per tap a tile of R x Q sums loads R weights and Q inputs.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
+TRIREME_NOINLINE void conv2d_forward(portable policy, T const* x, T const* w, T const* b, T* y) noexcept {
+    if constexpr (detail::winograd_pays<G, Lanes, T>())
+        if (policy.scratch != nullptr)
+            return detail::winograd_forward<G, Lanes>(x, w, b, y, static_cast<T*>(policy.scratch));
     // [inner, inner_end): output columns all of whose taps lie inside the image
     constexpr std::size_t inner = std::min(detail::ceil_div(G::padding, 0, G::stride), G::out_width);
     constexpr std::size_t inner_end =
@@ -239,7 +284,10 @@ TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* 
 
 /// dx = the gradient with respect to x; overwrites dx. Gathers: every input place sums the outputs it went into.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
+TRIREME_NOINLINE void conv2d_backward_input(portable policy, T const* w, T const* dy, T* dx) noexcept {
+    if constexpr (detail::winograd_pays<G, Lanes, T>())
+        if (policy.scratch != nullptr)
+            return detail::winograd_backward_input<G, Lanes>(w, dy, dx, static_cast<T*>(policy.scratch));
     for (std::size_t iy = 0; iy < G::height; ++iy) {
         detail::strided_place const row{(iy + G::padding) % G::stride, (iy + G::padding) / G::stride};
         auto const rows = detail::steps_inside(row, G::out_height, G::kernel, G::stride);
@@ -250,31 +298,16 @@ TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T
     }
 }
 
-/// Adds the gradients with respect to w and b, summed over the lanes, to dw and db. The sums run over the image first
-/// and over the lanes last.
+/// Adds the gradients with respect to w and b, summed over the lanes, to dw and db.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void conv2d_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
-    constexpr std::size_t width = register_lanes<T, Lanes>, pixels = G::out_height * G::out_width;
-    using vector = lane_vector<T, width>;
-    for_blocks<0, G::out_channels, accumulators / 2>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
-        vector sum[Outs];
-#pragma GCC unroll 32
-        for (std::size_t i = 0; i < Outs; ++i) sum[i] = vector::all(0);
-        for (std::size_t at = 0; at < pixels * Lanes; at += width)
-#pragma GCC unroll 32
-            for (std::size_t i = 0; i < Outs; ++i) sum[i] = sum[i] + vector::load(dy + (o + i) * pixels * Lanes + at);
-#pragma GCC unroll 32
-        for (std::size_t i = 0; i < Outs; ++i) db[o + i] += sum[i].sum();
-    });
-    constexpr std::size_t most_columns = 6, columns_block = even_block(G::kernel, most_columns);
-    for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>,
-                                                                                       std::size_t o) {
-        for (std::size_t c = 0; c < G::channels; ++c)
-            for (std::size_t ky = 0; ky < G::kernel; ++ky)
-                for_blocks<0, G::kernel, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t kx) {
-                    detail::conv2d_backward_weights_tile<G, Lanes, Outs, Columns>(x, dy, dw, o, c, ky, kx);
-                });
-    });
+TRIREME_NOINLINE void conv2d_backward_weights(portable policy, T const* x, T const* dy, T* dw, T* db) noexcept {
+    if constexpr (detail::winograd_pays<G, Lanes, T>())
+        if (policy.scratch != nullptr)
+            return detail::winograd_backward_weights<G, Lanes>(x, dy, dw, db, static_cast<T*>(policy.scratch));
+    if constexpr (detail::many_channels<G, Lanes, T>)
+        detail::many_channels_backward_weights<G, Lanes>(x, dy, dw, db);
+    else
+        detail::few_channels_backward_weights<G, Lanes>(x, dy, dw, db);
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -18,6 +18,11 @@ struct place_range {
 
 constexpr place_range ordered(std::size_t begin, std::size_t end) noexcept { return {std::min(begin, end), end}; }
 
+/// The places that are in both.
+constexpr place_range common(place_range a, place_range b) noexcept {
+    return ordered(std::max(a.begin, b.begin), std::min(a.end, b.end));
+}
+
 /// ceil(a / b) and ceil((a - less) / b), the latter 0 when less > a.
 constexpr std::size_t ceil_div(std::size_t a, std::size_t less, std::size_t b) noexcept {
     return a > less ? (a - less + b - 1) / b : 0;

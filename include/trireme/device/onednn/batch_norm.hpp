@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/device/geometry.hpp>
+#include <trireme/device/host/lanes.hpp>
+#include <trireme/device/onednn/kernels.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// Values of whole positions, channels innermost, walked by whole registers, whatever the number of channels C is:
+/// `length` is a multiple of both, and long enough that sums kept in memory do not wait for one another. Numbers of
+/// each channel are repeated to that length. Many channels that fill no whole registers go position by position.
+template<std::size_t C, class T>
+struct channel_period {
+    using vector = lane_vector<T, full_register<T>>;
+    static constexpr std::size_t common = std::lcm(C, vector::size);
+    static constexpr std::size_t length = C % vector::size != 0 && C > 1024
+                                              ? C
+                                              : common*((8 * vector::size + common - 1) / common);
+    /// Values whose sums are taken at once, so that they are read again from the cache, and rounding stays small.
+    static constexpr std::size_t block = std::max<std::size_t>(1, 16384 / length) * length;
+
+    alignas(64) T of[length] = {};
+
+    /// of[i] = value(channel of i)
+    template<class F>
+    void set(F const& value) noexcept {
+        for (std::size_t i = 0; i < length; i += C)
+            for (std::size_t c = 0; c < C; ++c) of[i + c] = value(c);
+    }
+    T sum(std::size_t c) const noexcept {
+        T s = of[c];
+        for (auto i = c + C; i < length; i += C) s += of[i];
+        return s;
+    }
+    auto at(std::size_t i, auto count) const noexcept { return vector::load(of + i, count); }
+
+    /// f(i, k, count): value i and its place k here.
+    template<class F>
+    [[gnu::always_inline]] static void walk(std::size_t begin, std::size_t end, F const& f) {
+        for (auto base = begin; base < end; base += length)
+            for_registers<vector>(std::min(length, end - base),
+                                  [&](std::size_t k, auto count) { f(base + k, k, count); });
+    }
+};
+
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
+
+/// Mean, and the sum of squared differences from it, of every channel. x: N x positions x C. Each block of values takes
+/// its own mean first, and is joined with those before it as portable's granules are, so that nothing cancels.
+/// Cost: the values are read once from memory, and once from the cache.
+template<class G, std::size_t, class T>
+TRIREME_NOINLINE void batch_norm_gather(onednn const& k, T const* x, std::size_t, std::size_t, T* mean, T* squares) {
+    if (!k.computing()) return;
+    using period = detail::channel_period<G::channels, T>;
+    using vector = typename period::vector;
+    auto const all = k.samples() * G::positions * G::channels;
+    for (std::size_t begin = 0; begin < all; begin += period::block) {
+        auto const end = std::min(all, begin + period::block);
+        auto const here = static_cast<T>((end - begin) / G::channels), there = static_cast<T>(begin / G::channels);
+        period sums, means, differences;
+        period::walk(begin, end, [&](std::size_t i, std::size_t at, auto n) {
+            (sums.at(at, n) + vector::load(x + i, n)).store(sums.of + at, n);
+        });
+        T own[G::channels];
+        for (std::size_t c = 0; c < G::channels; ++c) own[c] = sums.sum(c) / here;
+        means.set([&](std::size_t c) { return own[c]; });
+        period::walk(begin, end, [&](std::size_t i, std::size_t at, auto n) {
+            auto const apart = vector::load(x + i, n) - means.at(at, n);
+            multiply_add(apart, apart, differences.at(at, n)).store(differences.of + at, n);
+        });
+        T const part = here / (here + there), weight = part * there;
+        for (std::size_t c = 0; c < G::channels; ++c) {
+            T const apart = begin == 0 ? T(0) : own[c] - mean[c];
+            mean[c] = begin == 0 ? own[c] : mean[c] + apart * part;
+            squares[c] = (begin == 0 ? T(0) : squares[c]) + differences.sum(c) + apart * apart * weight;
+        }
+    }
+}
+
+/// y = weight (x - mean) deviation + bias, of every channel; deviation is 1 / sqrt(variance + epsilon).
+template<class G, std::size_t, class T>
+TRIREME_NOINLINE void batch_norm_forward(onednn const& k, T const* x, T const* mean, T const* deviation,
+                                         T const* weight, T const* bias, T* y) {
+    if (!k.computing()) return;
+    using period = detail::channel_period<G::channels, T>;
+    period middle, scale, shift;
+    middle.set([&](std::size_t c) { return mean[c]; });
+    scale.set([&](std::size_t c) { return weight[c] * deviation[c]; });
+    shift.set([&](std::size_t c) { return bias[c]; });
+    period::walk(0, k.samples() * G::positions * G::channels, [&](std::size_t i, std::size_t at, auto n) {
+        auto const apart = period::vector::load(x + i, n) - middle.at(at, n);
+        multiply_add(apart, scale.at(at, n), shift.at(at, n)).store(y + i, n);
+    });
+}
+
+/// sums[c] = that of dy, sums[C + c] = that of dy times the normalised x.
+template<class G, std::size_t, class T>
+TRIREME_NOINLINE void batch_norm_backward_gather(onednn const& k, T const* x, T const* dy, std::size_t, std::size_t,
+                                                 T const* mean, T const* deviation, T* sums) {
+    if (!k.computing()) return;
+    using period = detail::channel_period<G::channels, T>;
+    using vector = typename period::vector;
+    auto const all = k.samples() * G::positions * G::channels;
+    std::fill_n(sums, 2 * G::channels, T(0));
+    period middle;
+    middle.set([&](std::size_t c) { return mean[c]; });
+    for (std::size_t begin = 0; begin < all; begin += period::block) {
+        period plain, with_x;
+        period::walk(begin, std::min(all, begin + period::block), [&](std::size_t i, std::size_t at, auto n) {
+            auto const gradient = vector::load(dy + i, n);
+            (plain.at(at, n) + gradient).store(plain.of + at, n);
+            multiply_add(gradient, vector::load(x + i, n) - middle.at(at, n), with_x.at(at, n))
+                .store(with_x.of + at, n);
+        });
+        for (std::size_t c = 0; c < G::channels; ++c) {
+            sums[c] += plain.sum(c);
+            sums[G::channels + c] += with_x.sum(c) * deviation[c];
+        }
+    }
+}
+
+/// dx = weight deviation (dy - mean of dy - normalised x times mean of dy times it); dx may be dy.
+template<class G, std::size_t, class T>
+TRIREME_NOINLINE void batch_norm_backward_input(onednn const& k, T const* x, T const* dy, std::size_t, T const* mean,
+                                                T const* deviation, T const* means, T const* weight, T* dx) {
+    if (!k.computing()) return;
+    using period = detail::channel_period<G::channels, T>;
+    using vector = typename period::vector;
+    period middle, scale, slope, shift;
+    middle.set([&](std::size_t c) { return mean[c]; });
+    scale.set([&](std::size_t c) { return weight[c] * deviation[c]; });
+    slope.set([&](std::size_t c) { return -weight[c] * deviation[c] * deviation[c] * means[G::channels + c]; });
+    shift.set([&](std::size_t c) { return -weight[c] * deviation[c] * means[c]; });
+    period::walk(0, k.samples() * G::positions * G::channels, [&](std::size_t i, std::size_t at, auto n) {
+        auto const by_x = multiply_add(vector::load(x + i, n) - middle.at(at, n), slope.at(at, n), shift.at(at, n));
+        multiply_add(vector::load(dy + i, n), scale.at(at, n), by_x).store(dx + i, n);
+    });
+}
+
+} // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/host/all_samples.hpp>
+#include <trireme/device/host/kernels.hpp>
+#include <trireme/device/onednn/context.hpp>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace trireme::inline TRIREME_ISA {
+
+/// Kernel policy of the host: oneDNN's convolutions and inner products, `kernels<onednn>`. All samples of a shard at
+/// once, channels last (device/host/all_samples.hpp); in float32.
+///
+/// It does not derive from `portable`: a kernel that is missing does not compile, where portable's would compute one
+/// sample of all.
+class onednn {
+public:
+    static constexpr char const* name = "onednn";
+    template<class T>
+    static constexpr std::size_t lanes = 1;
+    static constexpr bool all_samples = true;
+    template<class T>
+    static constexpr bool computes = std::is_same_v<T, float>;
+    using sample_kernels = portable;
+    using context = onednn_context;
+
+    explicit onednn(context& c) noexcept : context_(&c) {}
+
+    onednn for_layer(std::size_t row, std::size_t samples) const noexcept {
+        auto k = *this;
+        k.row_ = row;
+        k.samples_ = samples;
+        return k;
+    }
+
+    std::size_t row() const noexcept { return row_; }
+    std::size_t samples() const noexcept { return samples_; }
+    onednn_context& state() const noexcept { return *context_; }
+
+    /// Whether kernels have something to compute: not while the context is only made ready.
+    bool computing() const noexcept { return !context_->preparing() && samples_ != 0; }
+
+    /// f(i) for all i in [0, n): of all samples, where it is about each value of each.
+    template<class F>
+    void each(std::size_t n, F f) const {
+        for (std::size_t i = 0; i < n && computing(); ++i) f(i);
+    }
+
+private:
+    context* context_;
+    std::size_t row_ = 0;
+    std::size_t samples_ = 0;
+};
+
+} // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Residuals, repeats, batch norm and dropout on a GPU, and on several ranks of one, beside the host's own training.
+#include <trireme/cuda.hpp>
+#include <trireme/device/blocks/add.hpp>
+#include <trireme/device/blocks/batch_norm.hpp>
+#include <trireme/device/blocks/dropout.hpp>
+
+#include <networks.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+using namespace trireme;
+using namespace test_networks;
+
+namespace cuda_test {
+
+template<std::size_t C, std::size_t S = 1>
+using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
+using norm = batch_norm<per_shard>;
+template<std::size_t C>
+using plain = sequential<residual<sequential<conv3<C>, norm, relu, conv3<C>, norm>>, relu>;
+template<std::size_t C>
+using halving =
+    sequential<residual<sequential<conv3<C, 2>, norm, relu, conv3<C>, norm>, conv2d<C, kernel<1>, stride<2>>>, relu>;
+using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<8>, norm, relu, repeat<2, plain<8>>, halving<12>, plain<12>,
+                    dropout<20>, global_avg_pool2d, linear<20>, norm, hyperbolic_tangent, linear<10>>;
+
+template<class Device, class Dtype, class... Policies>
+using any_trainer =
+    trainer<net, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
+            reproducible<fixed_tree, dynamic>, precision<Dtype>, Policies...>;
+
+/// Parameters, running statistics, and the losses of steps, the last one smaller, and of an evaluation.
+template<class Trainer>
+std::vector<double> trained(typename Trainer::options o) {
+    o.learning_rate = 0.02f;
+    o.batch = 48;
+    Trainer t(o);
+    std::vector<double> result;
+    for (std::size_t const samples : {48, 48, 48, 48, 30})
+        result.push_back(t.step(made_up(samples, result.size() + 1)).loss);
+    result.push_back(t.evaluate(made_up(150)).loss);
+    for (auto const p : t.parameters()) result.push_back(static_cast<double>(p));
+    for (auto const b : t.buffers()) result.push_back(static_cast<double>(b));
+    return result;
+}
+
+/// |a - b| / |b|
+inline double apart(std::vector<double> const& a, std::vector<double> const& b) {
+    REQUIRE(a.size() == b.size());
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        size += b[i] * b[i];
+    }
+    return std::sqrt(difference / size);
+}
+
+template<class Kernels>
+void trains_like_the_host() {
+    CAPTURE(Kernels::name);
+    auto const expected = trained<any_trainer<host, f32>>({.devices = 1});
+    CHECK(apart(trained<any_trainer<gpu, f32, kernels<Kernels>>>({.devices = 1}), expected) < 1e-3);
+}
+
+} // namespace cuda_test
+using namespace cuda_test;
+
+TEST_SUITE("cuda/residual") {
+    TEST_CASE("every kernel policy trains like the host") {
+        trains_like_the_host<cuda_kernels>();
+        trains_like_the_host<cuda_library_kernels>();
+        trains_like_the_host<cuda_block_kernels>();
+    }
+
+    TEST_CASE("in double the GPU is the host but for rounding, on one rank and on several, shard by shard") {
+        CHECK(apart(trained<any_trainer<gpu, f64>>({.devices = 1}), trained<any_trainer<host, f64>>({.devices = 1})) <
+              1e-9);
+        auto const expected = trained<any_trainer<host, f64>>({.devices = 1, .logical_shards = 4});
+        for (int const devices : {1, 2, 4})
+            CHECK(
+                apart(trained<any_trainer<gpu, f64>>({.devices = devices, .logical_shards = 4, .share_devices = true}),
+                      expected) < 1e-9);
+    }
+
+    TEST_CASE("a graph, another run and another number of ranks have the same bits") {
+        any_trainer<gpu, f32>::options o{.devices = 1, .logical_shards = 4, .share_devices = true};
+        auto const first = trained<any_trainer<gpu, f32>>(o);
+        CHECK(trained<any_trainer<gpu, f32>>(o) == first);
+        o.devices = 4;
+        CHECK(trained<any_trainer<gpu, f32>>(o) == first);
+        o.eager = true;
+        CHECK(trained<any_trainer<gpu, f32>>(o) == first);
+    }
+}

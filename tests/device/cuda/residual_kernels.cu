@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The kernels of residual networks (batch norm, sums, dropout, means of channels) against the textbook loops, in
+// double.
+
+#include <trireme/device/activation_functions.hpp>
+#include <trireme/device/blocks/add.hpp>
+#include <trireme/device/blocks/batch_norm.hpp>
+#include <trireme/device/blocks/dropout.hpp>
+#include <trireme/device/blocks/pool2d.hpp>
+#include <trireme/device/blocks/samples.hpp>
+#include <trireme/device/cuda/device.hpp>
+#include <trireme/device/host/kernels/reference/add.hpp>
+#include <trireme/device/host/kernels/reference/batch_norm.hpp>
+#include <trireme/device/host/kernels/reference/dropout.hpp>
+#include <trireme/device/host/kernels/reference/pool2d.hpp>
+
+#include "../numbers.hpp"
+#include "on_gpu.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+using namespace trireme;
+using on_gpu::allowed;
+using on_gpu::array;
+using on_gpu::distance;
+using on_gpu::widened;
+
+namespace cuda_test {
+
+/// A policy whose samples are a shard's.
+template<class Policy>
+struct staged {
+    on_gpu::rank r;
+    array<staged_shard> about;
+    Policy k;
+
+    staged(std::size_t samples, staged_shard const& shard) : about(r, {shard}), k(r.policy<Policy>(samples)) {
+        k.set_shard(about.data());
+    }
+};
+
+/// [sample][value], as accelerators have it, of [value][sample], as granules of the host have it.
+template<class T>
+std::vector<double> by_sample(std::vector<T> const& values, std::size_t samples) {
+    std::size_t const size = values.size() / samples;
+    std::vector<double> to(values.size());
+    for (std::size_t n = 0; n < samples; ++n)
+        for (std::size_t i = 0; i < size; ++i) to[n * size + i] = static_cast<double>(values[i * samples + n]);
+    return to;
+}
+template<class T>
+std::vector<double> by_value(std::vector<T> const& values, std::size_t samples) {
+    return by_sample(values, values.size() / samples);
+}
+
+template<class F>
+std::vector<double> applied(std::vector<double> values) {
+    for (auto& v : values) v = F::value(v);
+    return values;
+}
+template<class F>
+std::vector<double> sloped(std::vector<double> gradient, std::vector<double> const& input) {
+    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] *= F::slope(input[i], input[i]);
+    return gradient;
+}
+
+/// The first `count` of `Samples` samples.
+template<class Policy, class G, std::size_t Samples, class T>
+void batch_norm_matches(std::size_t count) {
+    CAPTURE(Policy::name);
+    CAPTURE(G::channels);
+    CAPTURE(G::positions);
+    CAPTURE(count);
+    CAPTURE(sizeof(T));
+    INFO("TRIREME_TEST_SEED=", numbers::seed());
+    constexpr std::size_t C = G::channels, size = C * G::positions;
+    constexpr double epsilon = 1e-5, share = 0.75;
+    auto const x = numbers::uniform<T>(0, Samples * size, 3), dy = numbers::uniform<T>(1, Samples * size);
+    auto const weight = numbers::uniform<T>(2, C), bias = numbers::uniform<T>(3, C);
+    auto const host_x = by_value(x, Samples), host_dy = by_value(dy, Samples);
+    auto const wide_weight = widened(weight), wide_bias = widened(bias);
+    std::vector<double> kept(2 * C), statistics(2 * C), variance(C), y(Samples * size), dx(y), means(2 * C),
+        gradients(2 * C);
+    batch_norm_gather<G, Samples>(reference{}, host_x.data(), count, 0, kept.data(), kept.data() + C);
+    double const values = static_cast<double>(count * G::positions);
+    for (std::size_t c = 0; c < C; ++c) {
+        variance[c] = kept[C + c] / values;
+        statistics[c] = 1 + share * kept[c];
+        statistics[C + c] = 1 + share * variance[c] * values / (values - 1);
+        kept[C + c] = 1 / std::sqrt(variance[c] + epsilon);
+    }
+    double const *const mean = kept.data(), *const deviation = mean + C;
+    batch_norm_forward<G, Samples>(reference{}, host_x.data(), mean, deviation, wide_weight.data(), wide_bias.data(),
+                                   y.data());
+    batch_norm_backward_gather<G, Samples>(reference{}, host_x.data(), host_dy.data(), count, 0, mean, deviation,
+                                           means.data());
+    for (std::size_t c = 0; c < C; ++c) {
+        gradients[c] = 1 + means[C + c];
+        gradients[C + c] = 1 + means[c];
+        means[c] /= values;
+        means[C + c] /= values;
+    }
+    batch_norm_backward_input<G, Samples>(reference{}, host_x.data(), host_dy.data(), count, mean, deviation,
+                                          static_cast<double const*>(means.data()), wide_weight.data(), dx.data());
+    y = by_sample(y, Samples);
+    dx = by_sample(dx, Samples);
+
+    staged<Policy> s(Samples, {static_cast<std::uint32_t>(count), 0, 0, 0, 0, share});
+    array<T> const at_x(s.r, x), at_dy(s.r, dy), at_weight(s.r, weight, 1), at_bias(s.r, bias, 1);
+    array<T> const at_kept(s.r, numbers::unset<T>(2 * C)), at_means(s.r, numbers::unset<T>(2 * C));
+    array<T> const at_statistics(s.r, std::vector<T>(2 * C, T(1)), 1), at_gradients(s.r, at_statistics.read(), 1);
+    array<T> const at_variance(s.r, std::vector<T>(variance.begin(), variance.end()));
+    array<T> const to(s.r, numbers::unset<T>(Samples * size));
+    auto const left = [&](auto&& run) {
+        to.write(numbers::unset<T>(Samples * size));
+        run(to.data());
+        return to.read();
+    };
+    T const *const px = at_x.data(), *const pdy = at_dy.data(), *const pw = at_weight.data(),
+                   *const pb = at_bias.data();
+    T const *const pmean = at_kept.data(), *const pdev = pmean + C, *const pmeans = at_means.data();
+    batch_norm_gather<G>(s.k, px);
+    batch_norm_agree<G>(s.k, at_kept.data(), at_statistics.data(), epsilon);
+    CHECK(distance(at_kept.read(), kept) < allowed<T>);
+    CHECK(distance(at_statistics.read(), statistics) < allowed<T>);
+    auto const first = at_kept.read();
+    batch_norm_gather<G>(s.k, px);
+    batch_norm_agree<G>(s.k, at_kept.data(), at_statistics.data(), epsilon);
+    CHECK(at_kept.read() == first); // the same bits
+
+    auto const both = [&](auto const& k) {
+        CHECK(distance(left([&](T* out) { batch_norm_forward<G, 1>(k, px, pmean, pdev, pw, pb, out); }), y) <
+              allowed<T>);
+        CHECK(distance(left([&](T* out) {
+                           batch_norm_evaluate<G>(k, px, pmean, static_cast<T const*>(at_variance.data()), epsilon, pw,
+                                                  pb, out);
+                       }),
+                       y) < allowed<T>);
+    };
+    both(s.k);
+    y = applied<sigmoid_function>(y);
+    both(with_function<Policy, sigmoid_function, T>(s.k));
+
+    batch_norm_backward_gather<G>(s.k, px, pdy, pmean);
+    batch_norm_backward_agree<G>(s.k, pmean, at_means.data(), at_gradients.data(), at_gradients.data() + C);
+    CHECK(distance(at_means.read(), means) < 10 * allowed<T>);
+    CHECK(distance(at_gradients.read(), gradients) < allowed<T>);
+    auto const backward = [&](auto const& k) {
+        return left([&](T* out) { batch_norm_backward_input<G>(k, px, pdy, pmean, pdev, pmeans, pw, out); });
+    };
+    CHECK(distance(backward(s.k), dx) < allowed<T>);
+    CHECK(distance(backward(with_function<Policy, sigmoid_function, T>(s.k, px)),
+                   sloped<sigmoid_function>(dx, widened(x))) < allowed<T>);
+}
+
+template<class Policy, class T>
+void sums_and_drops_match() {
+    CAPTURE(Policy::name);
+    CAPTURE(sizeof(T));
+    constexpr std::size_t samples = 65, size = 107;
+    auto const a = numbers::uniform<T>(0, samples * size), b = numbers::uniform<T>(1, samples * size);
+    auto const wide_a = widened(a), wide_b = widened(b);
+    std::vector<double> sum(a.size()), dropped(a.size()), running(a.size());
+    add_values(reference{}, wide_a.data(), wide_b.data(), sum.data(), sum.size());
+    staged_shard const about{1, 7, 42, 0x123456789abcdef0, 0x1'0000'0003, 1};
+    random_stream const random(about.seed, random_purpose::dropout, 3, 5, 7);
+    for (std::size_t n = 0; n < samples; ++n)
+        keep_some<size, 1>(reference{}, &wide_a[n * size], random, about.first + n, 2'000'000'000u, 1.5,
+                           &dropped[n * size]);
+    for (std::size_t i = 0; i < running.size(); ++i) running[i] = wide_a[i] + 0.25 * (wide_b[i] - wide_a[i]);
+
+    staged<Policy> s(samples, about);
+    array<T> const at_a(s.r, a), at_b(s.r, b), to(s.r, numbers::unset<T>(a.size()));
+    T const *const pa = at_a.data(), *const pb = at_b.data();
+    add_values(s.k, pa, pb, to.data(), size);
+    CHECK(distance(to.read(), sum) < allowed<T>);
+    keep_some<size>(s.k, pa, 5, 2'000'000'000u, T(1.5), to.data());
+    CHECK(distance(to.read(), dropped) < allowed<T>);
+    to.write(a);
+    update_running(s.k, to.data(), pb, T(0.25), a.size());
+    CHECK(distance(to.read(), running) < allowed<T>);
+}
+
+template<class Policy, class G, class T>
+void means_of_channels_match() {
+    CAPTURE(Policy::name);
+    CAPTURE(G::positions);
+    CAPTURE(sizeof(T));
+    constexpr std::size_t samples = 35, size = G::channels * G::positions;
+    auto const x = numbers::uniform<T>(0, samples * size), dy = numbers::uniform<T>(1, samples * G::channels);
+    auto const wide_x = widened(x), wide_dy = widened(dy);
+    std::vector<double> y(dy.size()), dx(x.size());
+    for (std::size_t n = 0; n < samples; ++n) {
+        global_avg_pool2d_forward<G, 1>(reference{}, &wide_x[n * size], &y[n * G::channels]);
+        global_avg_pool2d_backward_input<G, 1>(reference{}, &wide_dy[n * G::channels], &dx[n * size]);
+    }
+    on_gpu::rank r;
+    auto const k = r.policy<Policy>(samples);
+    array<T> const at_x(r, x), at_dy(r, dy), at_y(r, numbers::unset<T>(y.size())),
+        at_dx(r, numbers::unset<T>(x.size()));
+    global_avg_pool2d_forward<G, 1>(k, static_cast<T const*>(at_x.data()), at_y.data());
+    global_avg_pool2d_backward_input<G, 1>(k, static_cast<T const*>(at_dy.data()), at_dx.data());
+    CHECK(distance(at_y.read(), y) < allowed<T>);
+    CHECK(distance(at_dx.read(), dx) < allowed<T>);
+}
+
+} // namespace cuda_test
+using namespace cuda_test;
+
+TEST_SUITE("device/cuda residual kernels") {
+    TEST_CASE("batch norm, of as many samples as there are and of fewer") {
+        batch_norm_matches<cuda_kernels, channel_geometry<16, 49>, 37, float>(37);
+        batch_norm_matches<cuda_kernels, channel_geometry<16, 49>, 37, double>(30);
+        batch_norm_matches<cuda_kernels, channel_geometry<5, 9>, 300, float>(211); // several channels per block
+        batch_norm_matches<cuda_kernels, channel_geometry<70, 1>, 3000, float>(3000);
+        batch_norm_matches<cuda_kernels, channel_geometry<3, 3136>, 64, float>(64); // as many parts as there may be
+        batch_norm_matches<cuda_block_kernels, channel_geometry<70, 1>, 65, double>(2);
+    }
+    TEST_CASE("sums, dropout and running statistics") {
+        sums_and_drops_match<cuda_kernels, float>();
+        sums_and_drops_match<cuda_kernels, double>();
+    }
+    TEST_CASE("means of channels") {
+        means_of_channels_match<cuda_kernels, channel_geometry<9, 49>, float>();
+        means_of_channels_match<cuda_kernels, channel_geometry<9, 10>, double>();
+        means_of_channels_match<cuda_kernels, channel_geometry<9, 1>, float>();
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <doctest/doctest.h>
+#include <trireme/trireme.hpp>
+
+#include <device/numbers.hpp>
+
+#include "one_sample.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+using namespace trireme;
+
+namespace {
+
+/// y = x times a weight of each channel, sample by sample; but if it `Waits`, it claims to need the whole shard, counts
+/// what it is shown, and computes with what it has counted: so that a granule that comes too soon, too late or twice
+/// changes the numbers.
+template<bool Waits>
+struct scaled_channels {
+    static constexpr layer_description describe(shape in) noexcept {
+        layer_description d;
+        d.output = in;
+        d.parameter_count = 1;
+        d.parameters[0] = {"weight", make_shape(in.extent[0]), 1, 1, initial::ones};
+        d.backward_reads_output = false;
+        d.in_place = true;
+        d.whole_shard = Waits;
+        d.kept = Waits ? 2 : 0;
+        return d;
+    }
+    static void forward_gather(auto const& io) {
+        if (io.place.granule.first == 0) io.place.kept[0] = 0;
+        io.place.kept[0] += static_cast<double>(io.place.granule.count);
+    }
+    static void forward_agree(auto const& io) { io.place.kept[0] /= static_cast<double>(io.place.granule.samples); }
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i)
+            io.y[i] = io.x[i] * io.parameter(0)[channel(io, i)] * (Waits ? io.place.kept[0] : 1.0);
+    }
+    static void backward_gather(auto const& io) {
+        if (io.place.granule.first == 0) io.place.kept[1] = 0;
+        io.place.kept[1] += static_cast<double>(io.place.granule.count);
+        add_gradients(io);
+    }
+    static void backward_agree(auto const& io) { io.place.kept[1] /= static_cast<double>(io.place.granule.samples); }
+    static void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.dx.size(); ++i)
+            io.dx[i] = io.dy[i] * io.parameter(0)[channel(io, i)] * (Waits ? io.place.kept[1] : 1.0);
+    }
+    static void backward_weights(auto const& io) {
+        if constexpr (!Waits) add_gradients(io);
+    }
+
+private:
+    static std::size_t channel(auto const& io, std::size_t i) { // of value i of all samples
+        auto const& sample = io.x.sample;
+        return i / (io.x.size() / sample.extent[0]);
+    }
+    static void add_gradients(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.gradient(0)[channel(io, i)] += io.x[i] * io.dy[i];
+    }
+};
+
+template<std::size_t C, std::size_t S = 1>
+using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
+using curve = hyperbolic_tangent;
+
+/// The same networks with layers that wait, and with such that do not.
+template<bool Waits>
+struct networks {
+    using norm = scaled_channels<Waits>;
+
+    /// Shapes that shrink and grow inside residuals: two granules in one stretch do not lie in the same places.
+    using shapes =
+        network<input<1, 8, 8>, conv3<4>, norm, curve,
+                residual<sequential<conv3<2>, norm, curve, conv3<6>, curve, conv3<4>>>, curve,
+                residual<sequential<conv3<7, 2>, norm, curve, conv3<5>, norm>,
+                         sequential<conv2d<5, kernel<1>, stride<2>>, norm>>,
+                residual<sequential<conv3<1>, curve, conv3<9>, norm, conv3<5>>>, global_avg_pool2d, linear<3>>;
+    /// Layers that wait side by side, first and last, in repeats, and in residuals of residuals.
+    using waiting = network<input<2, 4, 4>, norm, norm, residual<norm>,
+                            repeat<2, residual<sequential<norm, curve, conv3<2>>>, curve>,
+                            residual<sequential<norm, residual<conv3<2>, norm>>, residual<sequential<norm, norm>>>,
+                            flatten, residual<sequential<linear<5>, norm, linear<32>>>, linear<4>, norm>;
+    /// One that waits somewhere in the middle, behind layers that are not trained.
+    using late = network<input<2, 6, 6>, avg_pool2d<2>, residual<curve>, conv3<3>, residual<sequential<curve, norm>>,
+                         flatten, linear<2>>;
+    /// None.
+    using none = network<input<3>, residual<sequential<linear<7>, curve, linear<3>>>, linear<2>>;
+};
+
+struct result {
+    std::vector<double> outputs, gradients; ///< of all samples; of all parameters
+};
+
+/// What both ways begin with.
+template<class Network>
+struct start {
+    std::size_t samples;
+    std::vector<double> x, dy, parameters;
+    explicit start(std::size_t n)
+        : samples(n), x(numbers::uniform<double>(0, n * Network::input_extents::size)),
+          dy(numbers::uniform<double>(1, n * Network::output_extents::size)),
+          parameters(numbers::uniform<double>(2, Network::parameters)) {}
+};
+
+/// Value i of a sample, of all samples one after the other.
+double value_of(std::vector<double> const& all, std::size_t size, std::size_t sample, std::size_t i) {
+    return all[sample * size + i];
+}
+
+template<class Network, class Kernels>
+result by_shard(start<Network> const& s) {
+    using pass_type = shard_pass<Network, Kernels, double>;
+    constexpr auto lanes = pass_type::lanes, in = Network::input_extents::size, out = Network::output_extents::size;
+    auto const places = pass_type::plan(s.samples);
+    // NaN: whatever is read before it is written shows
+    std::vector<double> arena(pass_type::elements(places), std::numeric_limits<double>::quiet_NaN());
+    pass_type const pass(places, arena.data());
+    result r{std::vector<double>(s.samples * out), std::vector<double>(Network::parameters)};
+    std::vector<double> buffers(Network::buffers), statistics(Network::buffers);
+    detail::model_numbers<double> const model{s.parameters.data(), r.gradients.data(), buffers.data(),
+                                              statistics.data()};
+    granule_place const shard{1, 1, 0, 0, s.samples, s.samples, s.samples};
+    auto const sample = [&](std::size_t g, std::size_t lane) { return g * lanes + lane; };
+    pass.forward(model, shard, [&](std::size_t g) {
+        for (std::size_t lane = 0; lane < lanes; ++lane)
+            for (std::size_t i = 0; i < in; ++i)
+                pass.input(g)[i * lanes + lane] = value_of(s.x, in, std::min(sample(g, lane), s.samples - 1), i);
+    });
+    pass.backward(model, shard, [&](std::size_t g) {
+        for (std::size_t lane = 0; lane < lanes; ++lane)
+            for (std::size_t i = 0; i < out; ++i) {
+                bool const counts = sample(g, lane) < s.samples;
+                if (counts) r.outputs[sample(g, lane) * out + i] = pass.output(g)[i * lanes + lane];
+                pass.output_gradient(g)[i * lanes + lane] = counts ? value_of(s.dy, out, sample(g, lane), i) : 0;
+            }
+    });
+    return r;
+}
+
+/// Each sample goes through the whole network before the next one, in the small arena of one sample.
+template<class Network, class Kernels>
+result one_by_one_sample(start<Network> const& s) {
+    using pass_type = granule_pass<Network, Kernels, double, 1>;
+    constexpr auto in = Network::input_extents::size, out = Network::output_extents::size;
+    std::vector<double> arena(pass_type::elements);
+    pass_type const pass(arena.data());
+    result r{{}, std::vector<double>(Network::parameters)};
+    detail::model_numbers<double> const model{s.parameters.data(), r.gradients.data()};
+    for (std::size_t n = 0; n < s.samples; ++n) {
+        std::fill(arena.begin(), arena.end(), std::numeric_limits<double>::quiet_NaN());
+        granule_place const place{1, 1, 0, n, 1, s.samples, s.samples};
+        std::copy_n(s.x.data() + n * in, in, pass.input());
+        pass.forward(model, place);
+        r.outputs.insert(r.outputs.end(), pass.output(), pass.output() + out);
+        std::copy_n(s.dy.data() + n * out, out, pass.output_gradient());
+        pass.backward(model, place);
+    }
+    return r;
+}
+
+/// The largest difference over the size of the numbers; a NaN counts as infinite.
+double apart(std::vector<double> const& a, std::vector<double> const& b) {
+    REQUIRE(a.size() == b.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        auto const off = std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i]));
+        worst = off <= worst ? worst : std::isnan(off) ? std::numeric_limits<double>::infinity() : off;
+    }
+    return worst;
+}
+
+template<class Waiting, class Plain, class Kernels>
+void the_same(std::size_t samples) {
+    INFO("TRIREME_TEST_SEED=", numbers::seed());
+    CAPTURE(samples);
+    static_assert(Waiting::parameters == Plain::parameters && !Plain::whole_shard);
+    start<Plain> const s(samples);
+    start<Waiting> const t(samples);
+    auto const expected = one_by_one_sample<Plain, Kernels>(s);
+    auto const got = by_shard<Waiting, Kernels>(t);
+    CHECK(apart(got.outputs, expected.outputs) < 1e-11);
+    CHECK(apart(got.gradients, expected.gradients) < 1e-11);
+    double size = 0;
+    for (auto const g : expected.gradients) size += std::abs(g);
+    CHECK(size > 1e-3); // something was computed
+}
+
+} // namespace
+
+TEST_SUITE("layer/shard_pass") {
+    TEST_CASE("granules one behind the other compute what each sample computes alone") {
+        constexpr auto lanes = portable::lanes<double>;
+        for (std::size_t const samples : {std::size_t{1}, lanes, lanes + 1, 3 * lanes, 5 * lanes - 1}) {
+            the_same<networks<true>::shapes, networks<false>::shapes, portable>(samples);
+            the_same<networks<true>::waiting, networks<false>::waiting, portable>(samples);
+            the_same<networks<true>::late, networks<false>::late, portable>(samples);
+            the_same<networks<true>::none, networks<false>::none, portable>(samples);
+        }
+    }
+
+    TEST_CASE("in granules of one sample, too") {
+        for (std::size_t const samples : {1u, 2u, 7u})
+            the_same<networks<true>::waiting, networks<false>::waiting, one_sample>(samples);
+    }
+
+    TEST_CASE("a hundred residuals are one residual's code, and its rows a hundred times") {
+        using one = residual<sequential<conv2d<2, kernel<1>>, batch_norm<>, curve>>;
+        using net = network<input<2, 2, 2>, repeat<100, one, curve>, flatten, linear<2>>;
+        constexpr std::size_t block = 7, parameters = 2 * 2 + 2 + 2 + 2;
+        static_assert(net::depth == 100 * block + 2);
+        static_assert(net::parameters == 100 * parameters + 8 * 2 + 2);
+        static_assert(net::row(99 * block).first_parameter == 99 * parameters);
+        auto const r = by_shard<net, portable>(start<net>(3));
+        bool finite = true;
+        std::size_t zeros = 0;
+        for (auto const g : r.gradients) finite = finite && std::isfinite(g);
+        for (std::size_t n = 0; n < 100; ++n) { // each repetition has gradients of its own
+            auto const first = r.gradients.begin() + static_cast<std::ptrdiff_t>(n * parameters);
+            zeros += std::all_of(first, first + parameters, [](double g) { return g == 0; }) ? 1 : 0;
+        }
+        CHECK(finite);
+        CHECK(zeros == 0);
+    }
+
+    TEST_CASE("a hundred residuals that wait for nothing, as one straight line of loops") {
+        using net = network<input<4>, repeat<100, residual<sequential<linear<4>, hyperbolic_tangent>>>, linear<2>>;
+        static_assert(net::depth == 100 * 5 + 1 && granule_pass<net, portable, double, 1>::elements > 0);
+        start<net> const s(2);
+        auto const expected = one_by_one_sample<net, portable>(s), got = by_shard<net, portable>(s);
+        auto const norm = [](std::vector<double> const& v) {
+            double most = 1;
+            for (auto const x : v) most = std::max(most, std::abs(x));
+            return most;
+        };
+        // chaotic: errors grow with the values, so they are measured by the largest
+        double worst = 0;
+        for (std::size_t i = 0; i < got.gradients.size(); ++i)
+            worst = std::max(worst, std::abs(got.gradients[i] - expected.gradients[i]));
+        CHECK(worst / norm(expected.gradients) < 1e-9);
+    }
+}
