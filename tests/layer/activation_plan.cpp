@@ -89,11 +89,11 @@ public:
         return faults_;
     }
 
-    /// What weights read is whole at the end, too.
+    /// What weights read is whole at the end, too; a layer that needs the whole shard has them before its own way back.
     std::size_t lagging_weights() {
         together();
         for (std::size_t i = first_trainable; i < depth; ++i)
-            if (Network::row(i).description.parameter_count > 0)
+            if (auto const& d = Network::row(i).description; d.parameter_count > 0 && !d.whole_shard)
                 for (std::size_t g = 0; g < granules_; ++g) reads_of_backward(i, g);
         return faults_;
     }

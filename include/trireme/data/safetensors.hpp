@@ -217,9 +217,9 @@ public:
         if (auto const* entry = find(name)) return *entry;
         std::string names;
         for (std::size_t i = 0; i < tensors_.size() && i < 4; ++i) {
-            names += (i == 0 ? ": " : ", ") + detail::safetensors::quoted(tensors_[i].name);
+            names += (i == 0 ? ": " : ", ") + detail::safetensors::in_quotes(tensors_[i].name);
         }
-        file_.fail(data_, "there is no tensor " + detail::safetensors::quoted(name) + " among the " +
+        file_.fail(data_, "there is no tensor " + detail::safetensors::in_quotes(name) + " among the " +
                               std::to_string(tensors_.size()) + " of this file" + names +
                               (tensors_.size() > 4 ? ", ...; " : "; ") + "pass a file of this network");
     }
@@ -227,12 +227,12 @@ public:
     /// Reads the bytes of a tensor of this file into `out`, which has room for just these.
     void read(safetensors_entry const& entry, std::span<std::byte> out) const {
         if (out.size() != entry.bytes()) {
-            throw usage_error("tensor " + detail::safetensors::quoted(entry.name) + " has " +
+            throw usage_error("tensor " + detail::safetensors::in_quotes(entry.name) + " has " +
                               std::to_string(entry.bytes()) + " bytes, and the span passed has " +
                               std::to_string(out.size()) + ": pass one of that size");
         }
         if (entry.end > file_.size() - data_) {
-            throw usage_error("tensor " + detail::safetensors::quoted(entry.name) + " is not one of the file " +
+            throw usage_error("tensor " + detail::safetensors::in_quotes(entry.name) + " is not one of the file " +
                               path() + ": pass what its at() or find() gives");
         }
         file_.read(data_ + entry.begin, out);
@@ -280,12 +280,13 @@ private:
         namespace format = detail::safetensors;
         auto const bits = format::bits_of(safetensors_dtype::u8, shape);
         if (!bits || *bits / 8 != out.size()) {
-            throw usage_error("tensor " + format::quoted(name) + ": the span passed has " + std::to_string(out.size()) +
-                              " values for " + format::described("the shape", shape) + ": pass one of that size");
+            throw usage_error("tensor " + format::in_quotes(name) + ": the span passed has " +
+                              std::to_string(out.size()) + " values for " + format::described("the shape", shape) +
+                              ": pass one of that size");
         }
         auto const& entry = at(name);
         auto const fail = [&](std::string_view dtypes, char const* remedy) {
-            file_.fail(data_ + entry.begin, "tensor " + format::quoted(name) + " is " +
+            file_.fail(data_ + entry.begin, "tensor " + format::in_quotes(name) + " is " +
                                                 format::described(format::kind_of(entry.dtype).name, entry.shape) +
                                                 ", and wanted is " + format::described(dtypes, shape) + ": " + remedy);
         };

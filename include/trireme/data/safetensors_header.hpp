@@ -88,7 +88,7 @@ inline std::optional<std::uint64_t> bits_of(safetensors_dtype dtype, std::vector
 }
 
 /// A name for a message: not longer than that, and without control characters.
-inline std::string quoted(std::string_view name) {
+inline std::string in_quotes(std::string_view name) {
     auto length = std::min<std::size_t>(name.size(), 80);
     while (length != 0 && length != name.size() && (name[length] & 0xC0) == 0x80) --length; // no half of a character
     std::string text = "'";
@@ -157,7 +157,7 @@ public:
         bool has_metadata = false;
         members("where the header begins", [&](std::string name) {
             if (name != metadata_key) return read_tensor(std::move(name), data);
-            if (std::exchange(has_metadata, true)) fail("duplicate key " + quoted(name));
+            if (std::exchange(has_metadata, true)) fail("duplicate key " + in_quotes(name));
             read_metadata();
         });
         skip_space();
@@ -304,20 +304,20 @@ private:
         members("where the metadata begin", [&](std::string name) {
             auto value = read_string("where a value of the metadata begins, which are all strings");
             auto const [place, is_new] = metadata.try_emplace(std::move(name), std::move(value));
-            if (!is_new) fail("duplicate key " + quoted(place->first) + " in the metadata");
+            if (!is_new) fail("duplicate key " + in_quotes(place->first) + " in the metadata");
         });
     }
 
     void read_tensor(std::string name, std::uint64_t data) {
-        tensor_ = quoted(name);
+        tensor_ = in_quotes(name);
         safetensors_entry entry;
         entry.name = std::move(name);
         std::array<bool, 3> seen = {};
         members("where a tensor's description begins", [&](std::string const& field) {
             constexpr std::string_view fields[] = {"dtype", "shape", "data_offsets"};
             auto const which = static_cast<std::size_t>(std::find(fields, fields + 3, field) - fields);
-            if (which == 3) fail("a description has dtype, shape and data_offsets, and no " + quoted(field));
-            if (std::exchange(seen[which], true)) fail("duplicate key " + quoted(field));
+            if (which == 3) fail("a description has dtype, shape and data_offsets, and no " + in_quotes(field));
+            if (std::exchange(seen[which], true)) fail("duplicate key " + in_quotes(field));
             if (which == 0) entry.dtype = read_dtype();
             if (which == 1) entry.shape = read_numbers();
             if (which == 2) read_offsets(entry, data);
@@ -333,7 +333,7 @@ private:
     safetensors_dtype read_dtype() {
         auto const name = read_string("where the name of a dtype begins");
         auto const* const place = std::ranges::find(kinds, name, &kind::name);
-        if (place == std::end(kinds)) fail("there is no dtype " + quoted(name));
+        if (place == std::end(kinds)) fail("there is no dtype " + in_quotes(name));
         return static_cast<safetensors_dtype>(place - kinds);
     }
 
@@ -363,7 +363,7 @@ private:
         auto const name = &safetensors_entry::name;
         std::ranges::sort(entries, {}, name);
         auto const twice = std::ranges::adjacent_find(entries, {}, name);
-        if (twice != entries.end()) fail("duplicate key " + quoted(twice->name) + ": two tensors have that name");
+        if (twice != entries.end()) fail("duplicate key " + in_quotes(twice->name) + ": two tensors have that name");
     }
 
     void check_cover(std::uint64_t data) const {
@@ -375,7 +375,7 @@ private:
         for (auto const* const entry : order) {
             if (entry->begin != covered) {
                 fail((entry->begin < covered ? "tensors overlap: " : "there is a hole between tensors: ") +
-                     quoted(entry->name) + " begins at " + std::to_string(entry->begin) +
+                     in_quotes(entry->name) + " begins at " + std::to_string(entry->begin) +
                      " of the data, and those before it end at " + std::to_string(covered));
             }
             covered = entry->end;
@@ -396,7 +396,7 @@ inline void append_json(std::string& out, std::string_view text) {
     constexpr std::string_view plain = "\"\\\b\f\n\r\t";
     constexpr std::string_view letters = "\"\\bfnrt";
     if (utf8_fault(text) != text.size()) {
-        throw usage_error("a safetensors file holds UTF-8, and " + quoted(text) + " is not: pass names in UTF-8");
+        throw usage_error("a safetensors file holds UTF-8, and " + in_quotes(text) + " is not: pass names in UTF-8");
     }
     out += '"';
     for (char const letter : text) {
@@ -425,7 +425,7 @@ inline void check_tensors(std::vector<safetensors_tensor> const& tensors) {
     for (auto const& tensor : tensors) {
         auto const bits = bits_of(tensor.dtype, tensor.shape);
         if (!bits || *bits % 8 != 0 || *bits / 8 != tensor.bytes.size()) {
-            throw usage_error("tensor " + quoted(tensor.name) + ": " +
+            throw usage_error("tensor " + in_quotes(tensor.name) + ": " +
                               described(kind_of(tensor.dtype).name, tensor.shape) + " does not take " +
                               std::to_string(tensor.bytes.size()) + " bytes: pass the bytes of all its values");
         }
@@ -433,7 +433,8 @@ inline void check_tensors(std::vector<safetensors_tensor> const& tensors) {
     }
     std::ranges::sort(names);
     auto const twice = std::ranges::adjacent_find(names);
-    if (twice != names.end()) throw usage_error("two tensors are named " + quoted(*twice) + ": give each its own name");
+    if (twice != names.end())
+        throw usage_error("two tensors are named " + in_quotes(*twice) + ": give each its own name");
     if (std::ranges::binary_search(names, metadata_key)) {
         throw usage_error("no tensor may be named '__metadata__', which is the format's own: pass another name");
     }

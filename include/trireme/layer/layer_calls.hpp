@@ -108,8 +108,10 @@ void for_units(std::size_t row, F const& f) {
             f(unit<Chain, Unit>{}, first);
         }
     };
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-        (visit(std::integral_constant < std::size_t, Back ? Chain::units - 1 - I : I > {}), ...);
+    [&]<std::size_t... I>(std::index_sequence<I...>) { // no fold expression: clang folds no more than 256
+        int const in_order[] = {
+            0, (visit(std::integral_constant<std::size_t, (Back ? Chain::units - 1 - I : I)>{}), 0)...};
+        (void)in_order;
     }
     (std::make_index_sequence<Chain::units>{});
 }
@@ -128,7 +130,10 @@ constexpr std::size_t scratch_bytes() {
             bytes = layer::template scratch_bytes<in, Lanes, T, Kernels>();
         most = bytes > most ? bytes : most;
     };
-    [&]<std::size_t... Unit>(std::index_sequence<Unit...>) { (unit(std::integral_constant<std::size_t, Unit>{}), ...); }
+    [&]<std::size_t... Unit>(std::index_sequence<Unit...>) {
+        int const in_order[] = {0, (unit(std::integral_constant<std::size_t, Unit>{}), 0)...};
+        (void)in_order;
+    }
     (std::make_index_sequence<Chain::units>{});
     return most;
 }

@@ -68,17 +68,17 @@ private:
     /// What lies behind `path`.
     template<class L>
     void add_as(pack<L> layer, std::string const& path) {
-        if constexpr (is_combinator<L>) {
-            std::size_t number = 0;
-            add_children(layer, path, number);
-        } else {
-            add_tensors(path + '.');
-        }
+        std::size_t number = 0;
+        add_children(layer, path, number);
     }
 
     template<class L>
-    void add_children(pack<L>, std::string const&, std::size_t&) {
-        add_tensors("");
+    void add_children(pack<L>, std::string const& path, std::size_t&) {
+        add_tensors(path);
+    }
+    template<std::size_t N, class... Block>
+    void add_children(pack<repeat<N, Block...>> layer, std::string const& path, std::size_t& number) {
+        add(layer, path, number);
     }
     template<class... Layers>
     void add_children(pack<sequential<Layers...>>, std::string const& path, std::size_t& number) {
@@ -105,18 +105,18 @@ private:
         add(layer, path, number);
     }
 
-    void add_tensors(std::string const& prefix) {
+    void add_tensors(std::string const& path) {
         auto const& row = Network::row(row_++);
         auto at = row.first_parameter;
         for (int k = 0; k < row.description.parameter_count; ++k) {
             auto const& p = row.description.parameters[k];
-            tensors.push_back({prefix + p.name, p.shape, false, at});
+            tensors.push_back({child(path, p.name), p.shape, false, at});
             at += p.shape.size();
         }
         at = row.first_buffer;
         for (int k = 0; k < row.description.buffer_count; ++k) {
             auto const& p = row.description.buffers[k];
-            tensors.push_back({prefix + p.name, p.shape, true, at});
+            tensors.push_back({child(path, p.name), p.shape, true, at});
             at += p.shape.size();
         }
     }
