@@ -22,12 +22,20 @@ case ${1-} in
 *) echo "usage: sh tests/run.sh [--quick|--nightly]" >&2; exit 2 ;;
 esac
 
+sanitizes() { # COMPILER: whether it has what its address checks need
+    program=$(mktemp)
+    # shellcheck disable=SC2086
+    echo 'int main() {}' | $1 -fsanitize=address,undefined -x c++ - -o "$program" 2>/dev/null || { rm -f "$program"; return 1; }
+    rm -f "$program"
+}
+
 want_build_tools
 want_header doctest/doctest.h doctest-dev "the tests are written with it"
 want_header CLI/CLI.hpp libcli11-dev "reads the command line of the examples"
 want_data
 if [ "$mode" != quick ]; then
     want_command clang++ clang "the second compiler"
+    sanitizes clang++ || want libclang-rt-dev "the second compiler's address checks"
     want_command cmake cmake "a consumer's project uses it"
     want_command pkg-config pkg-config "a consumer's project uses it"
     want_command make make "a consumer's project uses it"
@@ -116,17 +124,19 @@ END
 
 name_of() { basename "${1##* }"; }
 
-# What tests files, not a build, is tested with the first build only.
-once='--no-suite house --no-suite headers --no-suite compile_fail --no-suite consumers --no-suite other_compilers --no-suite isa --no-suite mpi'
-first=$(name_of "$cxx")
+# What tests files, not a build, is tested once with each compiler; other instruction sets only nightly.
+files='--no-suite house --no-suite consumers --no-suite other_compilers --no-suite isa --no-suite mpi'
+programs="$files --no-suite headers --no-suite compile_fail"
+first=$(basename "${cxx##* }")
 if [ "$mode" = quick ]; then
     stage "$first" "$cxx" quick -Dcuda=disabled --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers --no-suite mpi
     finish
 fi
-with_nightly=
-[ "$mode" != nightly ] || with_nightly='--setup nightly'
-# shellcheck disable=SC2086
-stage "$first" "$cxx" all '-Dbench=enabled -Dcuda=disabled' $with_nightly
+if [ "$mode" = nightly ]; then
+    stage "$first" "$cxx" all '-Dbench=enabled -Dcuda=disabled' --setup nightly
+else
+    stage "$first" "$cxx" push '-Dbench=enabled -Dcuda=disabled' --no-suite isa --no-suite other_compilers
+fi
 
 # All that nvcc compiles; without a GPU, for one kind of GPU, and what needs one is skipped.
 if [ -n "$nvcc" ]; then
@@ -147,25 +157,32 @@ for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do
         [ "$mode" = nightly ] || break # on a push one other compiler
     fi
 done
-for other in $others; do
-    # shellcheck disable=SC2086
-    stage "$other" "$other" quick -Dcuda=disabled $once
-done
 
-# Sanitizers, on what handles memory and threads.
-# Where the kernel spreads addresses widely, older runtimes of the sanitizers do not start, hence setarch.
+# Sanitizers. Where the kernel spreads addresses widely, older runtimes of them do not start, hence setarch.
 still=
 ! setarch "$(uname -m)" -R true 2>/dev/null || still="--wrapper=setarch $(uname -m) -R"
-sanitized='-Dexamples=disabled -Dcuda=disabled -Doptimization=1 -Db_lundef=false'
-# Half as many registers to a kernel are compiled in two thirds of the time, and check as much.
-! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || sanitized="$sanitized -Disa=x86-64-v3"
-folders=-Dtest_folders=core,data,device,layer,optimizer,schedule,group,collective,parallel,trainer,rehearsed,processes # not the guide's
+sanitized='-Dcuda=disabled -Doptimization=1 -Db_lundef=false'
+
+# On a push the other compiler's programs are those with address checks, for fewer instructions than this machine may
+# have: all three in one build.
+with_addresses=$cxx
+if [ "$mode" = push ] && [ -n "$others" ] && sanitizes "${others# }"; then
+    with_addresses=${others# } others=
+fi
+for other in $others; do
+    # shellcheck disable=SC2086
+    stage "$other" "$other" quick -Dcuda=disabled $programs
+done
+v3=
+! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
+[ "$with_addresses" = "$cxx" ] || programs=$files
 # shellcheck disable=SC2086
-stage asan+ubsan "$cxx" quick "$sanitized -Db_sanitize=address,undefined $folders" \
-    $once -t 4 ${still:+"$still"}
+stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3" \
+    $programs -t 4 ${still:+"$still"}
 
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
+programs="$files --no-suite headers --no-suite compile_fail"
 # shellcheck disable=SC2086
-stage tsan "$cxx" quick "$sanitized -Db_sanitize=thread -Dtest_folders=group,collective,trainer" \
-    $once -t 8 ${still:+"$still"}
+stage tsan "$cxx" quick "$sanitized -Dexamples=disabled -Dnative=false -Db_sanitize=thread -Dtest_folders=group,collective,trainer" \
+    $programs -t 8 ${still:+"$still"}
 finish

@@ -42,6 +42,14 @@ struct indexed_pack<std::index_sequence<Index...>, T...> : indexed<Index, T>... 
 template<std::size_t Index, class T>
 indexed<Index, T> select(indexed<Index, T> const&);
 
+/// The type of a pack of one: what a constexpr function that chooses among types returns.
+template<class Pack>
+struct only;
+template<class T>
+struct only<pack<T>> {
+    using type = T;
+};
+
 } // namespace detail
 
 /// The Index-th type of a pack, by one overload resolution over indexed bases.

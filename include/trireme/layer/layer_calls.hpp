@@ -3,11 +3,11 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/layer/for_units.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -89,52 +89,18 @@ TRIREME_NOINLINE void run_backward_phase(Kernels policy, T const* x, T const* y,
         Layer::backward_agree(io);
 }
 
-/// Stands for a layer of a chain.
-template<class Chain, std::size_t Unit>
-struct unit {};
-
-/// f(unit<Chain, Unit>, row) for all layers in the order of their work: straight code, but for the loops of repeats,
-/// whose chain is that of their block. `Back`: from the last to the first.
-template<class Chain, bool Back = false, class F>
-void for_units(std::size_t row, F const& f) {
-    auto const visit = [&]<std::size_t Unit>(std::integral_constant<std::size_t, Unit>) {
-        using layer = typename Chain::template layer_type<Unit>;
-        auto const first = row + Chain::first_row(Unit);
-        if constexpr (is_repeat<layer>) {
-            using block = typename block_of<layer, typename Chain::template input_of<Unit>>::type;
-            for (std::size_t n = 0; n < repetitions<layer>; ++n)
-                for_units<block, Back>(first + (Back ? repetitions<layer> - 1 - n : n) * block::depth, f);
-        } else {
-            f(unit<Chain, Unit>{}, first);
-        }
-    };
-    [&]<std::size_t... I>(std::index_sequence<I...>) { // no fold expression: clang folds no more than 256
-        int const in_order[] = {
-            0, (visit(std::integral_constant<std::size_t, (Back ? Chain::units - 1 - I : I)>{}), 0)...};
-        (void)in_order;
-    }
-    (std::make_index_sequence<Chain::units>{});
-}
-
-/// The most memory that one of a chain's layers would like its kernels to have.
-template<class Chain, class Kernels, class T, std::size_t Lanes>
+/// The most memory that one of a network's layers would like its kernels to have.
+template<class Network, class Kernels, class T, std::size_t Lanes>
 constexpr std::size_t scratch_bytes() {
     std::size_t most = 0;
-    auto const unit = [&]<std::size_t Unit>(std::integral_constant<std::size_t, Unit>) {
+    for_units<Network>(0, [&]<class Chain, std::size_t Unit>(unit<Chain, Unit>, std::size_t) {
         using layer = typename Chain::template layer_type<Unit>;
         using in = typename Chain::template input_of<Unit>;
-        std::size_t bytes = 0;
-        if constexpr (is_repeat<layer>)
-            bytes = scratch_bytes<typename block_of<layer, in>::type, Kernels, T, Lanes>();
-        else if constexpr (requires { layer::template scratch_bytes<in, Lanes, T, Kernels>(); })
-            bytes = layer::template scratch_bytes<in, Lanes, T, Kernels>();
-        most = bytes > most ? bytes : most;
-    };
-    [&]<std::size_t... Unit>(std::index_sequence<Unit...>) {
-        int const in_order[] = {0, (unit(std::integral_constant<std::size_t, Unit>{}), 0)...};
-        (void)in_order;
-    }
-    (std::make_index_sequence<Chain::units>{});
+        if constexpr (requires { layer::template scratch_bytes<in, Lanes, T, Kernels>(); }) {
+            auto const bytes = layer::template scratch_bytes<in, Lanes, T, Kernels>();
+            most = bytes > most ? bytes : most;
+        }
+    });
     return most;
 }
 

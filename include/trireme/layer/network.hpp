@@ -211,7 +211,6 @@ struct chain<Extents, pack<U...>> {
     /// Layers as they run.
     static constexpr std::size_t depth = rows_of_all<pack<U...>>;
     static constexpr network_table<depth> table = make_network_table<depth, pack<U...>>(Extents::shape);
-    static constexpr bool has_repeats = depth != units;
 
     template<std::size_t Unit>
     using layer_type = type_at<Unit, U...>;
@@ -291,15 +290,9 @@ constexpr auto unit_rule() {
     else
         return pack<network_layer_rule<where>>{};
 }
-template<class Pack>
-struct first_of;
-template<class Rule>
-struct first_of<pack<Rule>> {
-    using type = Rule;
-};
 template<class Chain>
 struct network_check<Chain, true> {
-    using type = typename first_of<decltype(unit_rule<refused_unit<Chain>(), Chain>())>::type;
+    using type = typename only<decltype(unit_rule<refused_unit<Chain>(), Chain>())>::type;
 };
 
 } // namespace detail
@@ -319,7 +312,6 @@ private:
 public:
     using chain::depth;
     using chain::table;
-    using input_type = Input;
     using input_extents = typename Input::extents;
     using output_extents = typename chain::template input_of<chain::units>;
 

@@ -4,12 +4,12 @@
 
 #include <trireme/core/units.hpp>
 #include <trireme/layer/activation_plan.hpp>
+#include <trireme/layer/for_units.hpp>
 #include <trireme/layer/layer_calls.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -158,28 +158,13 @@ private:
     }
     struct step_table {
         step of[Network::depth + 1] = {};
-        constexpr step_table() { fill<Network>(of); }
+        constexpr step_table() {
+            detail::for_units<Network>(
+                0, [this]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
+                    of[row] = step_of<Chain, Unit>();
+                });
+        }
         constexpr step const& operator[](std::size_t row) const noexcept { return of[row]; }
-
-        template<class Chain>
-        static constexpr void fill(step* to) {
-            [&]<std::size_t... Unit>(std::index_sequence<Unit...>) {
-                (fill_unit<Chain, Unit>(to + Chain::first_row(Unit)), ...);
-            }
-            (std::make_index_sequence<Chain::units>{});
-        }
-        template<class Chain, std::size_t Unit>
-        static constexpr void fill_unit(step* to) {
-            using layer = typename Chain::template layer_type<Unit>;
-            if constexpr (detail::is_repeat<layer>) {
-                using block = typename detail::block_of<layer, typename Chain::template input_of<Unit>>::type;
-                fill<block>(to);
-                for (auto i = block::depth; i < detail::repetitions<layer> * block::depth; ++i)
-                    to[i] = to[i - block::depth];
-            } else {
-                *to = step_of<Chain, Unit>();
-            }
-        }
     };
     static constexpr step_table steps = {};
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/layer/for_units.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 namespace trireme {
 
@@ -62,23 +62,6 @@ std::string line_name() {
         return type_name<L>();
 }
 
-/// line(row, name) for every row; those of a repeat in turn.
-template<class Chain, class Line>
-void add_table_lines(std::size_t row, Line const& line) {
-    auto const unit = [&]<std::size_t Unit>(std::integral_constant<std::size_t, Unit>) {
-        using layer = typename Chain::template layer_type<Unit>;
-        auto const first = row + Chain::first_row(Unit);
-        if constexpr (is_repeat<layer>) {
-            using block = typename block_of<layer, typename Chain::template input_of<Unit>>::type;
-            for (std::size_t n = 0; n < repetitions<layer>; ++n) add_table_lines<block>(first + n * block::depth, line);
-        } else if (auto const name = line_name<layer>(); !name.empty()) {
-            line(first, name);
-        }
-    };
-    [&]<std::size_t... Unit>(std::index_sequence<Unit...>) { (unit(std::integral_constant<std::size_t, Unit>{}), ...); }
-    (std::make_index_sequence<Chain::units>{});
-}
-
 } // namespace detail
 
 /// 61706 as "61,706".
@@ -94,7 +77,9 @@ template<class Network>
 std::string network_table() {
     auto text = detail::table_line("layer", "output", "parameters", "forward FLOPs");
     text += detail::table_line("input", detail::to_string(Network::row(0).input), "", "");
-    detail::add_table_lines<Network>(0, [&](std::size_t row, std::string const& name) {
+    detail::for_units<Network>(0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
+        auto const name = detail::line_name<typename Chain::template layer_type<Unit>>();
+        if (name.empty()) return;
         auto const& d = Network::row(row).description;
         text += detail::table_line(name, detail::to_string(d.output),
                                    d.parameter_count == 0 ? "" : with_commas(d.parameter_elements()),

@@ -77,6 +77,10 @@ struct data_parallel_layout {
     constexpr std::size_t shards() const noexcept {
         return reproducible() ? logical_shards : static_cast<std::size_t>(devices);
     }
+    /// The most samples that a shard of a batch has.
+    constexpr std::size_t most_shard_samples(std::size_t batch) const noexcept {
+        return (batch + shards() - 1) / shards();
+    }
     /// Collectives per step, each of a part of the arena.
     constexpr std::size_t reductions() const noexcept { return buckets.empty() ? 1 : buckets.size(); }
     constexpr range reduced_by(std::size_t i, std::size_t arena_elements) const noexcept {

@@ -32,7 +32,7 @@ public:
 
     /// What this kind of device adds to a plan whose batch and layout are set.
     static constexpr void complete(training_plan& p) {
-        auto const samples = most_shard_samples(p.batch.samples, p.layout);
+        auto const samples = p.layout.most_shard_samples(p.batch.samples);
         p.activation_elements = Model::activation_elements(samples);
         p.workspace_bytes = Model::workspace_bytes(samples);
         p.control_bytes = threads::communicator::control_bytes;

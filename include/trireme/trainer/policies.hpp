@@ -284,12 +284,6 @@ struct policy_set {
     }
 };
 
-template<class Pack>
-struct only;
-template<class T>
-struct only<pack<T>> {
-    using type = T;
-};
 template<policy_kind K, class Default, class... P>
 using policy_or = typename only<decltype(policy_set<P...>::template answer_or<K, Default>())>::type;
 

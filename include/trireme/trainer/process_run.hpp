@@ -43,7 +43,7 @@ public:
     using T = typename Model::value_type;
 
     static constexpr void complete(training_plan& p) {
-        auto const samples = most_shard_samples(p.batch.samples, p.layout);
+        auto const samples = p.layout.most_shard_samples(p.batch.samples);
         p.activation_elements = Model::activation_elements(samples);
         p.workspace_bytes = Model::workspace_bytes(samples);
         p.control_bytes = communicator::control_bytes + score_bytes(p.layout);

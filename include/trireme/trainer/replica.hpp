@@ -102,11 +102,6 @@ struct kernels_of_device<Model, Communicator, true> {
 
 namespace trireme::inline TRIREME_ISA {
 
-/// The most samples that a shard has.
-constexpr std::size_t most_shard_samples(std::size_t batch, data_parallel_layout const& l) noexcept {
-    return (batch + l.shards() - 1) / l.shards();
-}
-
 /// Seconds that one device has spent, and where.
 struct step_times {
     double step = 0;
@@ -128,8 +123,8 @@ public:
           parameters_(comm.allocate(layout.shared_weights && comm.rank() != 0 ? 0 : Model::arena_elements * sizeof(T))),
           gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
           state_(comm.allocate(slice_.size() * sizeof(T) * Model::optimizer::state_per_parameter)),
-          activations_(comm.allocate(Model::activation_elements(most_shard_samples(batch, layout)) * sizeof(T))),
-          places_(most_shard_samples(batch, layout)), kernels_(comm, most_shard_samples(batch, layout)) {
+          activations_(comm.allocate(Model::activation_elements(layout.most_shard_samples(batch)) * sizeof(T))),
+          places_(layout.most_shard_samples(batch)), kernels_(comm, layout.most_shard_samples(batch)) {
         if (layout.shared_weights && !shares_memory(comm))
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
         for (std::size_t i = 0; i < layout.reductions(); ++i)

@@ -38,7 +38,7 @@ public:
     using state_type = training_state<typename Model::network, Options>;
 
     static constexpr void complete(training_plan& p) {
-        auto const samples = granule_samples(p.batch.samples, p.layout);
+        auto const samples = p.layout.most_shard_samples(p.batch.samples);
         staged_granule<Model> const granule{samples};
         p.granule_samples = samples;
         using pass = stream_pass<typename Model::network, typename Model::kernels, T>;
@@ -54,7 +54,7 @@ public:
     stream_run(Options const& o, data_parallel_layout const& layout) : work_(o, layout), m_(new machine(layout, o)) {
         Device::use(m_->transport.device_of(0));
         auto const& l = work_.layout;
-        auto const samples = granule_samples(o.batch.samples, l);
+        auto const samples = l.most_shard_samples(o.batch.samples);
         for (int i = 0; i < m_->transport.local_ranks(); ++i) {
             int const rank = m_->transport.first_rank() + i, device = m_->transport.device_of(i);
             m_->replicas.push_back(std::make_unique<replica>(device, l.shards_of_device(rank), l.shards(),
@@ -186,9 +186,6 @@ private:
         typename Device::graph graphs[2];
     };
 
-    static constexpr std::size_t granule_samples(std::size_t batch, data_parallel_layout const& l) noexcept {
-        return (batch + l.shards() - 1) / l.shards();
-    }
     static double seconds(clock::time_point a, clock::time_point b) {
         return std::chrono::duration<double>(b - a).count();
     }
