@@ -4,6 +4,7 @@
 
 resnet18/f32/batchB/devicesN  images/s at the global batch B
 resnet18-onednn/...           the same with kernels<onednn>, where the build has found oneDNN
+resnet18/bf16/...             kernels<onednn> and precision<bf16> beside PyTorch's autocast, likewise
 speedup/resnet18/batchB       the same global batch on two devices and on one
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row.
@@ -26,10 +27,10 @@ def run(bench):
     def torch(batch, devices, mode):
         return bench.worker(bench.peers / 'bin/python3', folder / 'torch_worker.py', mode, batch, devices)
 
-    def fastest_torch(batch, devices):
+    def fastest_torch(batch, devices, precision=''):
         """The mode that is fastest here."""
         speed = {}
-        for mode in modes:
+        for mode in (m + precision for m in modes):
             with torch(batch, devices, mode) as worker:
                 speed[mode] = statistics.median(worker.measure(batch / 20) for _ in range(2))
         mode = max(speed, key=speed.get)
@@ -45,7 +46,7 @@ def run(bench):
 
     def beside_torch(case, peer, batch, devices, mode, program='resnet18_trireme'):
         with contextlib.ExitStack() as stack:
-            workers = [stack.enter_context(trireme(batch, devices, program)), stack.enter_context(torch(batch, devices, mode))]
+            workers = [stack.enter_context(w) for w in (trireme(batch, devices, program), torch(batch, devices, mode))]
             table = bench.rounds(workers, count, batch / 40 / devices)
         ours, theirs = zip(*table)
         bench.row(case, peer, ours, theirs, 'images/s', mode=mode)
@@ -54,6 +55,9 @@ def run(bench):
     beside_torch('resnet18/f32/batch128/devices1', 'torch', 128, 1, alone)
     if pathlib.Path(bench.program('resnet18_onednn')).exists():
         beside_torch('resnet18-onednn/f32/batch128/devices1', 'torch', 128, 1, alone, 'resnet18_onednn')
+        for batch, devices, peer in ((128, 1, 'torch'), (256, 2, 'torch-ddp')):
+            beside_torch(f'resnet18/bf16/batch{batch}/devices{devices}', peer, batch, devices,
+                         fastest_torch(batch, devices, '-bf16'), 'resnet18_bf16')
     beside_torch('resnet18/f32/batch256/devices2', 'torch-ddp', 256, 2, together)
     beside_torch('resnet18/f32/batch64/devices2', 'torch-ddp', 64, 2, together)
 

@@ -23,7 +23,7 @@ struct at_once {
 };
 
 #if defined(DOUBLE_PRECISION)
-// DOUBLE_PRECISION: TRI0067 | Leave out precision<f64> | gets< | kernels<at_once> | precision< | f64
+// DOUBLE_PRECISION: TRI0067 | Choose another precision<dtype> | gets< | kernels<at_once> | precision< | f64
 // errors <= 1
 using precise = precision<f64>;
 #else

@@ -47,6 +47,10 @@ using program = trainer<net, cross_entropy, sgd, kernels<int>>;
 // NO_DTYPE: TRI0043 | at_policy<0 | i32
 // errors <= 1
 using program = trainer<net, cross_entropy, sgd, precision<i32>>;
+#elif defined(BF16_BY_PORTABLE)
+// BF16_BY_PORTABLE: TRI0067 | onednn in f32 and bf16 | kernels< | portable | precision< | bf16
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, precision<bf16>>;
 #elif defined(NO_METHOD)
 // NO_METHOD: TRI0043 | at_policy<0 | initialise<
 // errors <= 1

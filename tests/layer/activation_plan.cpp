@@ -103,7 +103,7 @@ private:
 
     void note(bool fault) { faults_ += fault ? 1 : 0; }
     void pass_on(std::size_t to, std::size_t from) {
-        if (to <= first_trainable) return; // nobody wants it
+        if (to <= first_trainable || to > depth) return; // nobody wants it
         gradient_of_[to] = gradient_of_[from];
         note(plan_.gradient[to] != plan_.gradient[from]);
     }

@@ -34,6 +34,20 @@ std::size_t place_of(shape const& s, std::size_t n, std::size_t i) {
     auto const positions = s.extent[1] * s.extent[2];
     return n * s.size() + i % positions * s.extent[0] + i / positions;
 }
+numbers rounded(numbers v) {
+    for (auto& x : v) x = static_cast<float>(bf16(x));
+    return v;
+}
+
+/// Whether oneDNN has kernels for bf16 on this processor.
+bool has_bf16() {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512bw") != 0;
+#else
+    return false;
+#endif
+}
+
 /// Lanes innermost to channels last, and back.
 template<std::size_t N>
 numbers to_last(shape const& s, numbers const& lanes) {
@@ -50,14 +64,14 @@ numbers to_lanes(shape const& s, numbers const& last) {
     return v;
 }
 
-void check_near(char const* what, numbers const& is, numbers const& wanted) {
+void check_near(char const* what, numbers const& is, numbers const& wanted, double tolerance = 1e-5) {
     CAPTURE(what);
     REQUIRE(is.size() == wanted.size());
     double size = 1;
     for (float const w : wanted) size = std::max(size, std::fabs(static_cast<double>(w)));
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < is.size(); ++i)
-        wrong += std::fabs(static_cast<double>(is[i]) - static_cast<double>(wanted[i])) <= 1e-5 * size ? 0 : 1;
+        wrong += std::fabs(static_cast<double>(is[i]) - static_cast<double>(wanted[i])) <= tolerance * size ? 0 : 1;
     CHECK(wrong == 0);
 }
 
@@ -77,9 +91,12 @@ struct one_layer {
     /// Forward and backward by kernels that see the values through `lay` and `unlay`.
     template<std::size_t Lanes, class Kernels>
     computed by(Kernels const& k, numbers const& in, numbers const& out_gradient) const {
-        computed r{numbers(out::size * N), numbers(In::size * N), numbers(d.parameter_elements(), 1.0f),
-                   numbers(d.kept), numbers(d.buffer_elements())};
-        layer_place<float> place;
+        using stored = std::vector<stored_t<Kernels, float>>; // numbers, or bf16
+        computed r{{}, {}, numbers(d.parameter_elements(), 1.0f), numbers(d.kept), numbers(d.buffer_elements())};
+        stored in_x, out_dy, y(out::size * N), dx(In::size * N);
+        for (float const value : in) in_x.emplace_back(value);
+        for (float const value : out_gradient) out_dy.emplace_back(value);
+        layer_place<float, typename stored::value_type> place;
         place.layer = 5;
         place.granule = {11, 3, 2, 7, N, N, N};
         place.kept = r.kept.data();
@@ -89,38 +106,41 @@ struct one_layer {
         if constexpr (d.whole_shard) {
             place.granule.first = 0;
             trireme::detail::run_forward_phase<phase::gather, Layer, In, out, Lanes, Kernels, float>(
-                k, in.data(), r.y.data(), p, place);
-            trireme::detail::run_forward_phase<phase::agree, Layer, In, out, Lanes, Kernels, float>(
-                k, in.data(), r.y.data(), p, place);
+                k, in_x.data(), y.data(), p, place);
+            trireme::detail::run_forward_phase<phase::agree, Layer, In, out, Lanes, Kernels, float>(k, in_x.data(),
+                                                                                                    y.data(), p, place);
         }
-        trireme::detail::run_forward<Layer, In, out, Lanes, Kernels, float>(k, in.data(), r.y.data(), p, place);
+        trireme::detail::run_forward<Layer, In, out, Lanes, Kernels, float>(k, in_x.data(), y.data(), p, place);
         if constexpr (d.whole_shard) {
             trireme::detail::run_backward_phase<phase::gather, Layer, In, out, Lanes, Kernels, float>(
-                k, in.data(), r.y.data(), out_gradient.data(), p, r.gradients.data(), place);
+                k, in_x.data(), y.data(), out_dy.data(), p, r.gradients.data(), place);
             trireme::detail::run_backward_phase<phase::agree, Layer, In, out, Lanes, Kernels, float>(
-                k, in.data(), r.y.data(), out_gradient.data(), p, r.gradients.data(), place);
+                k, in_x.data(), y.data(), out_dy.data(), p, r.gradients.data(), place);
         } else if constexpr (d.parameter_count > 0) {
             trireme::detail::run_backward_weights<Layer, In, out, Lanes, Kernels, float>(
-                k, in.data(), r.y.data(), out_gradient.data(), p, r.gradients.data(), place);
+                k, in_x.data(), y.data(), out_dy.data(), p, r.gradients.data(), place);
         }
-        trireme::detail::run_backward_input<Layer, In, out, Lanes, Kernels, float>(
-            k, in.data(), r.y.data(), out_gradient.data(), r.dx.data(), p, place);
+        trireme::detail::run_backward_input<Layer, In, out, Lanes, Kernels, float>(k, in_x.data(), y.data(),
+                                                                                   out_dy.data(), dx.data(), p, place);
+        for (auto const value : y) r.y.push_back(static_cast<float>(value));
+        for (auto const value : dx) r.dx.push_back(static_cast<float>(value));
         return r;
     }
 };
 
-/// Compares oneDNN's policy with the naive kernels; `viewed`: how the input lies, if that is another shape.
-template<class Layer, class In, std::size_t N>
-void check(one_layer<Layer, In, N> const& of, shape viewed = In::shape) {
+/// Compares a policy of oneDNN's with the naive kernels; `viewed`: how the input lies, if that is another shape.
+template<class Kernels, class Layer, class In, std::size_t N>
+void check_with(one_layer<Layer, In, N> const& of, shape viewed, double tolerance) {
     constexpr auto d = one_layer<Layer, In, N>::d;
     auto const lies = d.in_place && d.parameter_count == 0 ? viewed : d.output; // its output
     CAPTURE(N);
     CAPTURE(In::size);
     layer_shapes const shapes{In::shape, d.output, viewed, d.parameter_count > 0 ? d.parameters[0].shape : shape{}};
-    host_memory const memory(onednn_context::bytes(&shapes, 1, N));
-    onednn_context context(&shapes, 1, N, memory.data());
+    using context_t = typename Kernels::context;
+    host_memory const memory(context_t::bytes(&shapes, 1, N));
+    context_t context(&shapes, 1, N, memory.data());
     auto const alone = context.begin();
-    auto const k = onednn(context).for_layer(0, N);
+    auto const k = Kernels(context).for_layer(0, N);
     auto const x = to_last<N>(viewed, of.x), dy = to_last<N>(lies, of.dy);
 
     context.prepare(true);
@@ -133,15 +153,29 @@ void check(one_layer<Layer, In, N> const& of, shape viewed = In::shape) {
 
     auto const is = of.template by<1>(k, x, dy);
     auto const wanted = of.template by<N>(reference{}, of.x, of.dy);
-    check_near("y", to_lanes<N>(lies, is.y), wanted.y);
-    check_near("dx", to_lanes<N>(viewed, is.dx), wanted.dx);
-    check_near("gradients", is.gradients, wanted.gradients);
-    check_near("kept", is.kept, wanted.kept);
-    check_near("statistics", is.statistics, wanted.statistics);
+    check_near("y", to_lanes<N>(lies, is.y), wanted.y, tolerance);
+    check_near("dx", to_lanes<N>(viewed, is.dx), wanted.dx, tolerance);
+    check_near("gradients", is.gradients, wanted.gradients, tolerance);
+    check_near("kept", is.kept, wanted.kept, tolerance);
+    check_near("statistics", is.statistics, wanted.statistics, tolerance);
     auto const again = of.template by<1>(k, x, dy);
     CHECK(again.y == is.y);
     CHECK(again.dx == is.dx);
     CHECK(again.gradients == is.gradients);
+}
+
+/// In float, and in bf16 on numbers that bf16 can hold: then a value is rounded when it is written, and weights are.
+template<class Layer, class In, std::size_t N>
+void check(one_layer<Layer, In, N> of, shape viewed = In::shape) {
+    check_with<onednn>(of, viewed, 1e-5);
+    if (!has_bf16()) {
+        MESSAGE("oneDNN has no bf16 on this processor");
+        return;
+    }
+    of.x = rounded(of.x);
+    of.dy = rounded(of.dy);
+    of.parameters = rounded(of.parameters);
+    check_with<onednn_kernels<bf16>>(of, viewed, 1.0 / 128);
 }
 template<class Layer, class In, std::size_t N = 5>
 void check(shape viewed = In::shape) {
@@ -186,7 +220,7 @@ TEST_SUITE("onednn/kernels") {
         auto x = random_numbers(n * shape_t::size, 4);
         for (auto& value : x) value = value * 0.01f + 3.0f;
         layer_shapes const shapes{shape_t::shape, shape_t::shape, shape_t::shape, {}};
-        onednn_context context(&shapes, 1, n, nullptr);
+        onednn_context<float> context(&shapes, 1, n, nullptr);
         float mean[8], squares[8];
         using geometry = channel_geometry<8, shape_t::size / 8>;
         batch_norm_gather<geometry, 1>(onednn(context).for_layer(0, n), x.data(), n, 0, mean, squares);
@@ -215,8 +249,8 @@ TEST_SUITE("onednn/kernels") {
         using k = one_layer<max_pool2d<2>, extents<3, 4, 4>, 2>;
         auto const wanted = nan.by<2>(reference{}, nan.x, nan.dy);
         layer_shapes const shapes{extents<3, 4, 4>::shape, k::d.output, extents<3, 4, 4>::shape, {}};
-        host_memory const memory(onednn_context::bytes(&shapes, 1, 2));
-        onednn_context context(&shapes, 1, 2, memory.data());
+        host_memory const memory(onednn_context<float>::bytes(&shapes, 1, 2));
+        onednn_context<float> context(&shapes, 1, 2, memory.data());
         auto const is = nan.by<1>(onednn(context).for_layer(0, 2), to_last<2>(shapes.input, nan.x),
                                   to_last<2>(shapes.output, nan.dy));
         CHECK(to_lanes<2>(shapes.input, is.dx) == wanted.dx);
@@ -226,6 +260,55 @@ TEST_SUITE("onednn/kernels") {
         check<relu, extents<5, 7, 7>>();
         check<sigmoid, extents<100>, 3>();
         check<hyperbolic_tangent, extents<3, 4, 4>>(); // as it lies
+    }
+
+    TEST_CASE("the two ways of a residual are added") {
+        auto const sum = []<class A>(A, double tolerance) {
+            auto const a = random_numbers(105, 1), b = random_numbers(105, 2);
+            std::vector<A> x, other;
+            for (std::size_t i = 0; i < a.size(); ++i) {
+                x.emplace_back(a[i]);
+                other.emplace_back(b[i]);
+            }
+            onednn_context<A> context(nullptr, 0, 3, nullptr);
+            add_values(onednn_kernels<A>(context).for_layer(0, 3), x.data(), other.data(), x.data(), 35);
+            for (std::size_t i = 0; i < a.size(); ++i)
+                CHECK(static_cast<float>(x[i]) == doctest::Approx(a[i] + b[i]).epsilon(tolerance));
+        };
+        sum(float{}, 1e-7);
+        sum(bf16{}, 1.0 / 128);
+    }
+
+    TEST_CASE("numbers in a register are rounded to bf16 as a number is") {
+        using vector = lane_vector<float, full_register<float>>;
+        auto const infinity = std::numeric_limits<float>::infinity();
+        std::vector<float> special{0.0f,
+                                   -0.0f,
+                                   infinity,
+                                   -infinity,
+                                   std::numeric_limits<float>::quiet_NaN(),
+                                   1e-40f,
+                                   std::numeric_limits<float>::max(),
+                                   1.00390625f,
+                                   1.01171875f,
+                                   3.4e38f};
+        for (auto const value : random_numbers(1000, 9)) special.push_back(value * 1000);
+        for (std::size_t n = 1; n < special.size(); n += 1 + n / 3) {
+            std::vector<bf16> is(n + 1);
+            for_registers<vector>(n, [&](std::size_t i, auto count) {
+                write_numbers(read_numbers<vector>(special.data() + i, count), is.data() + i, count);
+            });
+            CHECK(is[n].bits == 0);
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < n; ++i) wrong += is[i].bits == bf16(special[i]).bits ? 0 : 1;
+            std::vector<float> back(n + 1);
+            for_registers<vector>(n, [&](std::size_t i, auto count) {
+                write_numbers(read_numbers<vector>(is.data() + i, count), back.data() + i, count);
+            });
+            for (std::size_t i = 0; i < n; ++i) wrong += bf16(back[i]).bits == is[i].bits ? 0 : 1;
+            CHECK(wrong == 0);
+            CHECK(back[n] == 0.0f);
+        }
     }
 
     TEST_CASE("dropout drops the same values, whatever their layout") {
@@ -240,8 +323,8 @@ TEST_SUITE("onednn/kernels") {
         one_layer<layer, in, 5> five;
         one_layer<layer, in, 2> two;
         layer_shapes const shapes{in::shape, five.d.output, in::shape, five.d.parameters[0].shape};
-        host_memory const memory(onednn_context::bytes(&shapes, 1, 5));
-        onednn_context context(&shapes, 1, 5, memory.data());
+        host_memory const memory(onednn_context<float>::bytes(&shapes, 1, 5));
+        onednn_context<float> context(&shapes, 1, 5, memory.data());
         for (std::uint32_t step = 0; step < 3; ++step) {
             auto const alone = context.begin();
             five.parameters = two.parameters = random_numbers(five.parameters.size(), 10 + step);

@@ -5,6 +5,7 @@
 #include <trireme/core/bf16.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/lanes.hpp>
+#include <trireme/device/host/stored_numbers.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -65,62 +66,26 @@ concept reducible =
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// Registers of T in memory; of bf16 they are floats in the register.
-template<class T>
-struct reduction_register {
-    using vector = lane_vector<T, full_register<T>>;
-    template<class... Count>
-    [[gnu::always_inline]] static vector load(T const* from, Count... count) noexcept {
-        return vector::load(from, count...);
-    }
-    template<class... Count>
-    [[gnu::always_inline]] static void store(vector v, T* to, Count... count) noexcept {
-        v.store(to, count...);
-    }
-    /// What a result is rounded to between two operations.
-    [[gnu::always_inline]] static vector rounded(vector v) noexcept { return v; }
-};
-template<>
-struct reduction_register<bf16> {
-    using vector = lane_vector<float, full_register<float>>;
-    [[gnu::always_inline]] static vector load(bf16 const* from, std::size_t count = vector::size) noexcept {
-        float some[vector::size] = {};
-        for (std::size_t i = 0; i < count; ++i) some[i] = static_cast<float>(from[i]);
-        return vector::load(some);
-    }
-    [[gnu::always_inline]] static void store(vector v, bf16* to, std::size_t count = vector::size) noexcept {
-        float some[vector::size];
-        v.store(some);
-        for (std::size_t i = 0; i < count; ++i) to[i] = bf16(some[i]);
-    }
-    [[gnu::always_inline]] static vector rounded(vector v) noexcept {
-        float some[vector::size];
-        v.store(some);
-        for (auto& x : some) x = static_cast<float>(bf16(x));
-        return vector::load(some);
-    }
-};
-
 /// own and the sources, in order, into `output` and, the same, into the copies. The results of a few registers are
 /// complete before the next are begun, so that each number is read once and written once per copy. `divisor` is 1 but
 /// for averages.
 template<class Op, class T>
 TRIREME_NOINLINE void reduce_into(T* out, T* const* copies, int copy_count, T const* own, T const* const* sources,
                                   int source_count, std::size_t n, int divisor) noexcept {
-    using lanes = reduction_register<T>;
-    using vector = typename lanes::vector;
+    using vector = reckoned_vector<T>;
     if (source_count == 1 && copy_count == 1 && divisor == 1) { // two ranks, the commonest case, without the loops
         auto const* const other = sources[0];
         auto* const copy = copies[0];
         for_registers<vector>(n, [=](std::size_t i, auto count) {
-            auto const sum = Op::apply(lanes::load(own + i, count), lanes::load(other + i, count));
-            lanes::store(sum, out + i, count);
-            lanes::store(sum, copy + i, count);
+            auto const sum = Op::apply(read_numbers<vector>(own + i, count), read_numbers<vector>(other + i, count));
+            write_numbers(sum, out + i, count);
+            write_numbers(sum, copy + i, count);
         });
     } else if (source_count == 1 && copy_count == 0 && divisor == 1) {
         auto const* const other = sources[0];
         for_registers<vector>(n, [=](std::size_t i, auto count) {
-            lanes::store(Op::apply(lanes::load(own + i, count), lanes::load(other + i, count)), out + i, count);
+            write_numbers(Op::apply(read_numbers<vector>(own + i, count), read_numbers<vector>(other + i, count)),
+                          out + i, count);
         });
     } else {
         auto const divided = [&](vector v) {
@@ -133,32 +98,32 @@ TRIREME_NOINLINE void reduce_into(T* out, T* const* copies, int copy_count, T co
         for (; done + tile * vector::size <= n; done += tile * vector::size) {
             vector sum[tile];
 #pragma GCC unroll 4
-            for (std::size_t j = 0; j < tile; ++j) sum[j] = lanes::load(own + done + j * vector::size);
+            for (std::size_t j = 0; j < tile; ++j) sum[j] = read_numbers<vector>(own + done + j * vector::size);
             for (int k = 0; k < source_count; ++k) {
                 auto const* const source = sources[k] + done;
 #pragma GCC unroll 4
                 for (std::size_t j = 0; j < tile; ++j)
-                    sum[j] = lanes::rounded(Op::apply(sum[j], lanes::load(source + j * vector::size)));
+                    sum[j] = as_stored<T>(Op::apply(sum[j], read_numbers<vector>(source + j * vector::size)));
             }
 #pragma GCC unroll 4
             for (std::size_t j = 0; j < tile; ++j) {
                 sum[j] = divided(sum[j]);
-                lanes::store(sum[j], out + done + j * vector::size);
+                write_numbers(sum[j], out + done + j * vector::size);
             }
             for (int k = 0; k < copy_count; ++k) {
                 auto* const copy = copies[k] + done;
 #pragma GCC unroll 4
-                for (std::size_t j = 0; j < tile; ++j) lanes::store(sum[j], copy + j * vector::size);
+                for (std::size_t j = 0; j < tile; ++j) write_numbers(sum[j], copy + j * vector::size);
             }
         }
         for_registers<vector>(n - done, [&](std::size_t i, auto count) {
             i += done;
-            auto sum = lanes::load(own + i, count);
+            auto sum = read_numbers<vector>(own + i, count);
             for (int k = 0; k < source_count; ++k)
-                sum = lanes::rounded(Op::apply(sum, lanes::load(sources[k] + i, count)));
+                sum = as_stored<T>(Op::apply(sum, read_numbers<vector>(sources[k] + i, count)));
             sum = divided(sum);
-            lanes::store(sum, out + i, count);
-            for (int k = 0; k < copy_count; ++k) lanes::store(sum, copies[k] + i, count);
+            write_numbers(sum, out + i, count);
+            for (int k = 0; k < copy_count; ++k) write_numbers(sum, copies[k] + i, count);
         });
     }
 }
@@ -172,11 +137,10 @@ void add_into(T* sum, T const* term, std::size_t n) noexcept {
 /// Divides in place, for averages whose sums came in several steps.
 template<class T>
 TRIREME_NOINLINE void divide(T* x, std::size_t n, int divisor) noexcept {
-    using lanes = reduction_register<T>;
-    using vector = typename lanes::vector;
+    using vector = reckoned_vector<T>;
     auto const by = vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));
     for_registers<vector>(
-        n, [=](std::size_t i, auto count) { lanes::store(lanes::load(x + i, count) / by, x + i, count); });
+        n, [=](std::size_t i, auto count) { write_numbers(read_numbers<vector>(x + i, count) / by, x + i, count); });
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA

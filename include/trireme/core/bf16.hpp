@@ -4,14 +4,19 @@
 
 #include <trireme/core/macros.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace trireme {
 
 /// The upper half of a float: 8 bits of exponent, 7 of fraction. Storage only; arithmetic is done in float, and every
 /// result is rounded to the nearest, ties to even. A NaN stays one. (std::bit_cast is no function of device code; what
-/// it is made of is.)
+/// it is made of is.) It is a dtype as well, as f32 is.
 struct bf16 {
+    using value_type = bf16;
+    static constexpr char const* name = "bf16";
+    static constexpr std::size_t bytes = 2;
+
     std::uint16_t bits = 0;
 
     constexpr bf16() = default;

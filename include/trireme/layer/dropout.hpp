@@ -56,9 +56,10 @@ struct dropout {
     using refusal = dropout_rule<Where>;
 
 private:
-    template<class In, std::size_t Lanes, class T>
-    static void apply(auto const& io, T const* from, T* to) {
-        constexpr auto scale = static_cast<T>(100.0 / (100 - Percent));
+    template<class In, std::size_t Lanes, class Stored>
+    static void apply(auto const& io, Stored const* from, Stored* to) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        constexpr auto scale = static_cast<typename io_t::value_type>(100.0 / (100 - Percent));
         auto const layer = static_cast<std::uint32_t>(io.place.layer);
         if constexpr (accelerator_kernels<std::remove_cvref_t<decltype(io.policy)>>) { // where the step's number lies
             keep_some<In::size>(io.policy, from, layer, threshold, scale, to);

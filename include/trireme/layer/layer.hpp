@@ -167,14 +167,14 @@ struct sum_over_devices {
 };
 
 /// What a call of a layer is given beside values and parameters; most layers need none of it.
-template<class T>
+template<class T, class Stored = T>
 struct layer_place {
     std::size_t layer = 0; ///< its number in the network
     granule_place granule = {};
-    T const* other = nullptr; ///< of layers with two inputs: the second
-    T* buffers = nullptr;     ///< its first buffer
-    T* statistics = nullptr;  ///< what goes into its buffers after the step; to be added to, times the shard's share
-    T* kept = nullptr;        ///< the numbers that its description asks to be kept
+    Stored const* other = nullptr; ///< of layers with two inputs: the second
+    T* buffers = nullptr;          ///< its first buffer
+    T* statistics = nullptr; ///< what goes into its buffers after the step; to be added to, times the shard's share
+    T* kept = nullptr;       ///< the numbers that its description asks to be kept
     sum_over_devices<T> sum = {}; ///< for layers that need the whole batch
 };
 
@@ -213,17 +213,18 @@ using view_of = std::conditional_t<
 /// `policy`: the kernels, to be passed on as the first argument of every kernel.
 template<class T, class In, class Out, std::size_t Lanes, class Kernels>
 struct forward_io {
-    using value_type = T;
+    using value_type = T;                     ///< of parameters
+    using stored_type = stored_t<Kernels, T>; ///< of x, y, dy and dx
     using kernels = Kernels;
     using input = In;
     using output = Out;
     static constexpr std::size_t lanes = Lanes;
 
-    view_of<T const, In, Lanes, Kernels> x;
-    view_of<T, Out, Lanes, Kernels> y;
+    view_of<stored_type const, In, Lanes, Kernels> x;
+    view_of<stored_type, Out, Lanes, Kernels> y;
     T const* const* parameters;
     [[no_unique_address]] Kernels policy;
-    layer_place<T> const& place;
+    layer_place<T, stored_type> const& place;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
 };
@@ -233,20 +234,21 @@ struct forward_io {
 /// the description says that they are read.
 template<class T, class In, class Out, std::size_t Lanes, class Kernels>
 struct backward_io {
-    using value_type = T;
+    using value_type = T;                     ///< of parameters
+    using stored_type = stored_t<Kernels, T>; ///< of x, y, dy and dx
     using kernels = Kernels;
     using input = In;
     using output = Out;
     static constexpr std::size_t lanes = Lanes;
 
-    view_of<T const, In, Lanes, Kernels> x;
-    view_of<T const, Out, Lanes, Kernels> y;
-    view_of<T const, Out, Lanes, Kernels> dy;
-    view_of<T, In, Lanes, Kernels> dx;
+    view_of<stored_type const, In, Lanes, Kernels> x;
+    view_of<stored_type const, Out, Lanes, Kernels> y;
+    view_of<stored_type const, Out, Lanes, Kernels> dy;
+    view_of<stored_type, In, Lanes, Kernels> dx;
     T const* const* parameters;
     T* const* gradients;
     [[no_unique_address]] Kernels policy;
-    layer_place<T> const& place;
+    layer_place<T, stored_type> const& place;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
     T* gradient(int k) const noexcept { return gradients[k]; }

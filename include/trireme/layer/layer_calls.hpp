@@ -25,18 +25,21 @@ struct layer_tensors {
     }
 };
 
+template<class Kernels, class T>
+using place_of = layer_place<T, stored_t<Kernels, T>>;
+
 // Outlined once per layer kind, shape, dtype and lane count; where a layer stands in its network is a run-time value.
 
 template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
-TRIREME_NOINLINE void run_forward(Kernels policy, T const* x, T* y, T const* first_parameter,
-                                  layer_place<T> const& place = {}) {
+TRIREME_NOINLINE void run_forward(Kernels policy, stored_t<Kernels, T> const* x, stored_t<Kernels, T>* y,
+                                  T const* first_parameter, place_of<Kernels, T> const& place = {}) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
     Layer::forward(forward_io<T, In, Out, Lanes, Kernels>{{x}, {y}, tensors.at, policy, place});
 }
 
 template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
-TRIREME_NOINLINE void run_evaluate(Kernels policy, T const* x, T* y, T const* first_parameter,
-                                   layer_place<T> const& place = {}) {
+TRIREME_NOINLINE void run_evaluate(Kernels policy, stored_t<Kernels, T> const* x, stored_t<Kernels, T>* y,
+                                   T const* first_parameter, place_of<Kernels, T> const& place = {}) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
     forward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, tensors.at, policy, place};
     if constexpr (requires { Layer::evaluate(io); })
@@ -46,17 +49,18 @@ TRIREME_NOINLINE void run_evaluate(Kernels policy, T const* x, T* y, T const* fi
 }
 
 template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
-TRIREME_NOINLINE void run_backward_input(Kernels policy, T const* x, T const* y, T const* dy, T* dx,
-                                         T const* first_parameter, layer_place<T> const& place = {}) {
+TRIREME_NOINLINE void run_backward_input(Kernels policy, stored_t<Kernels, T> const* x, stored_t<Kernels, T> const* y,
+                                         stored_t<Kernels, T> const* dy, stored_t<Kernels, T>* dx,
+                                         T const* first_parameter, place_of<Kernels, T> const& place = {}) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
     Layer::backward_input(
         backward_io<T, In, Out, Lanes, Kernels>{{x}, {y}, {dy}, {dx}, tensors.at, nullptr, policy, place});
 }
 
 template<class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
-TRIREME_NOINLINE void run_backward_weights(Kernels policy, T const* x, T const* y, T const* dy,
-                                           T const* first_parameter, T* first_gradient,
-                                           layer_place<T> const& place = {}) {
+TRIREME_NOINLINE void run_backward_weights(Kernels policy, stored_t<Kernels, T> const* x, stored_t<Kernels, T> const* y,
+                                           stored_t<Kernels, T> const* dy, T const* first_parameter, T* first_gradient,
+                                           place_of<Kernels, T> const& place = {}) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
     layer_tensors<Layer, In, T> const gradients(first_gradient);
     backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {}, tensors.at, gradients.at, policy, place};
@@ -67,8 +71,8 @@ TRIREME_NOINLINE void run_backward_weights(Kernels policy, T const* x, T const* 
 enum class phase : bool { gather, agree };
 
 template<phase What, class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
-TRIREME_NOINLINE void run_forward_phase(Kernels policy, T const* x, T* y, T const* first_parameter,
-                                        layer_place<T> const& place) {
+TRIREME_NOINLINE void run_forward_phase(Kernels policy, stored_t<Kernels, T> const* x, stored_t<Kernels, T>* y,
+                                        T const* first_parameter, place_of<Kernels, T> const& place) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
     forward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, tensors.at, policy, place};
     if constexpr (What == phase::gather)
@@ -78,8 +82,9 @@ TRIREME_NOINLINE void run_forward_phase(Kernels policy, T const* x, T* y, T cons
 }
 
 template<phase What, class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
-TRIREME_NOINLINE void run_backward_phase(Kernels policy, T const* x, T const* y, T const* dy, T const* first_parameter,
-                                         T* first_gradient, layer_place<T> const& place) {
+TRIREME_NOINLINE void run_backward_phase(Kernels policy, stored_t<Kernels, T> const* x, stored_t<Kernels, T> const* y,
+                                         stored_t<Kernels, T> const* dy, T const* first_parameter, T* first_gradient,
+                                         place_of<Kernels, T> const& place) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
     layer_tensors<Layer, In, T> const gradients(first_gradient);
     backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {}, tensors.at, gradients.at, policy, place};
@@ -131,7 +136,7 @@ struct layer_calls {
     model_numbers<T> const& model;
     granule_place granule;
 
-    layer_place<T> place(std::size_t row) const noexcept {
+    place_of<Kernels, T> place(std::size_t row) const noexcept {
         auto const& r = Network::row(row);
         return {row,
                 granule,
@@ -209,7 +214,7 @@ private:
     template<class Chain, std::size_t Unit>
     using out_t = typename Chain::template output_of<Unit>;
 
-    T const* x(std::size_t row) const noexcept { return slots.value(Network::row(row).from); }
+    stored_t<Kernels, T> const* x(std::size_t row) const noexcept { return slots.value(Network::row(row).from); }
     T const* parameters(std::size_t row) const noexcept { return model.parameters + Network::row(row).first_parameter; }
     T* gradients(std::size_t row) const noexcept { return model.gradients + Network::row(row).first_parameter; }
 

@@ -38,7 +38,8 @@ struct training_plan {
     std::size_t arena_elements = 0; ///< both, each padded to whole cache lines
     std::size_t state_per_parameter = 0;
     std::size_t activation_elements = 0;
-    std::size_t element_bytes = 0;
+    std::size_t element_bytes = 0;    ///< of parameters, gradients and optimizer state
+    std::size_t activation_bytes = 0; ///< of one activation
     flops_t training_flops = 0; ///< per sample, forward and backward and loss
     flops_t forward_flops = 0;  ///< per sample
     bytes_t control_bytes = 0;
@@ -66,7 +67,7 @@ struct training_plan {
         auto const arena = arena_elements * element_bytes;
         auto const state = layout.slice_of_device(rank, arena_elements, element_bytes).size() * element_bytes;
         owned_bytes m{layout.shared_weights && rank != 0 ? 0 : arena, arena * layout.gradient_slots(rank),
-                      state * state_per_parameter, activation_elements * element_bytes, control_bytes};
+                      state * state_per_parameter, activation_elements * activation_bytes, control_bytes};
         m.workspace = workspace_bytes;
         if (granule_samples != 0) {
             auto const shards = layout.shards_of_device(rank).size();

@@ -61,6 +61,9 @@ struct transport {
 struct peer {};
 
 /// The dtype of parameters, gradients and activations: `precision<f32>` (the default) or `precision<f64>`.
+/// `precision<bf16>`: activations lie in memory as bf16, and convolutions and matrix products multiply bf16;
+/// parameters, gradients, statistics and optimizer state stay f32, as do all sums, the loss and what devices tell one
+/// another.
 template<class Dtype>
 struct precision {
     using dtype = Dtype;
@@ -146,7 +149,7 @@ struct policy_argument_rule {
         rule_holds<Where...>,
         "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>> (or gpu, with "
         "trireme/cuda.hpp), hold_weights per_device or once, kernels a policy with `lanes`, initialise a method with "
-        "`value`, precision f32 or f64, transport peer, nccl, mpi or shared_windows");
+        "`value`, precision f32, f64 or bf16, transport peer, nccl, mpi or shared_windows");
 };
 template<class... Where>
 struct shared_weights_rule {
@@ -163,9 +166,11 @@ struct kernels_device_rule {
 };
 template<class... Where>
 struct kernels_precision_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0067: these kernels do not compute in numbers of this type: onednn computes "
-                  "in f32 alone. Leave out precision<f64>, or take kernels<portable>");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0067: these kernels do not compute in numbers of this type: portable computes in f32 and f64, onednn "
+        "in f32 and bf16, those of accelerators in f32 and f64. Choose another precision<dtype>, or other "
+        "kernels<policy>");
 };
 template<class... Where>
 struct accelerator_weights_rule {
@@ -331,7 +336,8 @@ inline constexpr bool argument_fits<initialise<M>> = requires(parameter_tensor c
     M::value(p, r, std::uint64_t{});
 };
 template<class D>
-inline constexpr bool argument_fits<precision<D>> = std::is_same_v<D, f32> || std::is_same_v<D, f64>;
+inline constexpr bool argument_fits<precision<D>> =
+    std::is_same_v<D, f32> || std::is_same_v<D, f64> || std::is_same_v<D, bf16>;
 
 /// The first policy whose argument does not fit, npos if all do.
 template<class... P>
@@ -364,11 +370,15 @@ struct trainer_policies {
                                          std::conditional_t<on_host, void, peer>, named_transport>;
     using initialiser =
         typename detail::usable_policy_or<policy_kind::initialisation, initialise<xavier_uniform>, P...>::method;
-    using dtype = typename detail::usable_policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
+    using named_dtype = typename detail::usable_policy_or<policy_kind::precision, precision<f32>, P...>::dtype;
+    /// Of parameters and gradients.
+    using dtype = std::conditional_t<std::is_same_v<named_dtype, bf16>, f32, named_dtype>;
     using faults = typename detail::policy_or<policy_kind::faults, with_faults<no_faults>, P...>::faults;
-    static constexpr bool kernels_compute = computes_in<named_kernels, typename dtype::value_type>;
+    static constexpr bool kernels_compute = computes_in<named_kernels, typename named_dtype::value_type>;
     /// The named kernels; the device's own if those could not run there.
-    using kernel_policy = std::conditional_t<kernels_run && kernels_compute, named_kernels, typename device::kernels>;
+    using kernel_policy = std::conditional_t<kernels_run && kernels_compute,
+                                             typename storing<named_kernels, typename named_dtype::value_type>::type,
+                                             typename device::kernels>;
 
     static constexpr bool shared_weights =
         std::is_same_v<typename detail::usable_policy_or<policy_kind::weights, hold_weights<per_device>, P...>::place,
@@ -441,7 +451,7 @@ constexpr auto broken_policy_rule() {
                 kernels_device_rule<gets<kernels<typename answers::named_kernels>>, gets<typename answers::device>>>{};
         else if constexpr (!answers::kernels_compute)
             return pack<kernels_precision_rule<gets<kernels<typename answers::named_kernels>>,
-                                               gets<precision<typename answers::dtype>>>>{};
+                                               gets<precision<typename answers::named_dtype>>>>{};
         else if constexpr (answers::shared_weights && !std::is_same_v<typename answers::device, host>)
             return pack<accelerator_weights_rule<gets<typename answers::device>>>{};
         else if constexpr (!answers::transport_joins)

@@ -37,6 +37,7 @@ struct model {
     using optimizer = Optimizer;
     using kernels = Kernels;
     using value_type = T;
+    using stored_type = stored_t<Kernels, T>; ///< of activations
 
     template<std::size_t Lanes>
     using pass = granule_pass<Network, Kernels, T, Lanes>;
@@ -123,7 +124,8 @@ public:
           parameters_(comm.allocate(layout.shared_weights && comm.rank() != 0 ? 0 : Model::arena_elements * sizeof(T))),
           gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
           state_(comm.allocate(slice_.size() * sizeof(T) * Model::optimizer::state_per_parameter)),
-          activations_(comm.allocate(Model::activation_elements(layout.most_shard_samples(batch)) * sizeof(T))),
+          activations_(comm.allocate(Model::activation_elements(layout.most_shard_samples(batch)) *
+                                     sizeof(typename Model::stored_type))),
           places_(layout.most_shard_samples(batch)), kernels_(comm, layout.most_shard_samples(batch)) {
         if (layout.shared_weights && !shares_memory(comm))
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
@@ -260,7 +262,7 @@ private:
         auto* const arena = static_cast<T*>(activations_.data);
         if constexpr (Model::whole_shard) {
             constexpr auto lanes = Model::whole_pass::lanes;
-            typename Model::whole_pass const pass(places_.plan, arena, kernels_.policy());
+            auto const pass = whole_pass();
             for (auto at = samples.begin; at < samples.end; at += lanes)
                 granule(lane_count<lanes>{}, range{at, std::min(at + lanes, samples.end)},
                         through.template operator()<lanes>(pass, pass.input(0), pass.output(0)));
@@ -350,7 +352,7 @@ private:
     double add_at_once(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
                        detail::model_numbers<T> numbers, granule_place const& shard) {
         constexpr auto lanes = Model::whole_pass::lanes;
-        typename Model::whole_pass const pass(places_.plan, static_cast<T*>(activations_.data), kernels_.policy());
+        auto const pass = whole_pass();
         sums_of_step sums{*this, comm};
         if (comm.size() > 1) numbers.sum = {&sums, &sums_of_step::add};
         auto const granule = [&](std::size_t g) {
@@ -380,7 +382,9 @@ private:
                 for (std::size_t i = 0; i < samples.size(); ++i) {
                     labels[0] = static_cast<int>(images.label(samples[i]));
                     auto const at = i * Model::output::size;
-                    loss += loss_of<1>(pass.output(g) + at, labels, place, pass.output_gradient(g) + at);
+                    numbers_of_sample output(pass.output(g) + at), gradient;
+                    loss += loss_of<1>(output.at, labels, place, gradient.at);
+                    gradient.store(pass.output_gradient(g) + at);
                 }
             } else {
                 place.count = granule(g).size();
@@ -392,9 +396,14 @@ private:
         return loss;
     }
 
+    typename Model::whole_pass whole_pass() noexcept {
+        return {places_.plan, static_cast<typename Model::stored_type*>(activations_.data), kernels_.policy()};
+    }
+
     /// All samples for kernels that take them so: sample i is image index(i).
     template<class Index>
-    static void gather_all(labelled_images const& images, std::size_t samples, Index const& index, T* to) {
+    static void gather_all(labelled_images const& images, std::size_t samples, Index const& index,
+                           typename Model::stored_type* to) {
         constexpr auto in = Model::network::input_extents::shape;
         for (std::size_t i = 0; i < samples; ++i)
             gather_channels_last<in.rank == 3 ? in.extent[0] : 1>(images, index(i), pixel_scale, to + i * in.size());
@@ -405,7 +414,7 @@ private:
                            detail::model_numbers<T> const& numbers) {
         score sum;
         [[maybe_unused]] auto const computing = kernels_.begin();
-        typename Model::whole_pass const pass(places_.plan, static_cast<T*>(activations_.data), kernels_.policy());
+        auto const pass = whole_pass();
         for (auto at = samples.begin; at < samples.end; at += places_.samples) {
             comm.check_stopped();
             auto const count = std::min(places_.samples, samples.end - at);
@@ -416,8 +425,8 @@ private:
                 int const label = static_cast<int>(images.label(at + i));
                 int correct = 0;
                 T loss{};
-                Model::loss::template evaluate<typename Model::output, 1>(typename Model::sample_kernels{},
-                                                                          pass.output(0) + i * Model::output::size,
+                numbers_of_sample const output(pass.output(0) + i * Model::output::size);
+                Model::loss::template evaluate<typename Model::output, 1>(typename Model::sample_kernels{}, output.at,
                                                                           &label, &loss, &correct);
                 sum.loss += static_cast<double>(loss);
                 sum.correct += static_cast<std::size_t>(correct);
@@ -426,11 +435,25 @@ private:
         return sum;
     }
 
+    /// What the network says of a sample, as numbers that the loss reckons with.
+    struct numbers_of_sample {
+        T at[Model::output::size];
+
+        numbers_of_sample() = default;
+        explicit numbers_of_sample(typename Model::stored_type const* from) noexcept {
+            for (std::size_t i = 0; i < Model::output::size; ++i) at[i] = static_cast<T>(from[i]);
+        }
+        void store(typename Model::stored_type* to) const noexcept {
+            for (std::size_t i = 0; i < Model::output::size; ++i)
+                to[i] = static_cast<typename Model::stored_type>(at[i]);
+        }
+    };
+
     /// Makes the kernels ready for the steps to come: nothing is computed, and no other device's memory is read.
     void prepare(std::size_t batch) {
         T* const zeros = gradient_slot(0);
         detail::model_numbers<T> const numbers{zeros, zeros, zeros + Model::first_buffer, zeros + Model::first_buffer};
-        typename Model::whole_pass const pass(places_.plan, static_cast<T*>(activations_.data), kernels_.policy());
+        auto const pass = whole_pass();
         auto const nothing = [](std::size_t) {};
         [[maybe_unused]] auto const computing = kernels_.begin();
         kernels_.context.prepare(true);

@@ -152,6 +152,7 @@ public:
         p.arena_elements = model_type::arena_elements;
         p.state_per_parameter = optimizer_type::state_per_parameter;
         p.element_bytes = sizeof(value_type);
+        p.activation_bytes = sizeof(typename model_type::stored_type);
         p.forward_flops = network_type::forward_flops;
         p.training_flops = network_type::training_flops + loss_type::flops(network_type::output_extents::shape);
         p.batch = b;

@@ -19,6 +19,8 @@ namespace trireme::inline TRIREME_ISA {
 //     template<class T> static constexpr std::size_t lanes = 1;
 //     static constexpr bool all_samples = true;
 //     template<class T> static constexpr bool computes = ...;  // in numbers of type T
+//     using stored_values = ...;        // as which values lie in memory, if not as T
+//     template<class A> using storing = ...;  // the same policy, for values that lie there as A
 //     using sample_kernels = portable;  // a policy for what is no layer: the loss, sample by sample, and the optimizer
 //     using context = ...;              // what a device keeps for its kernels; the policy points to it
 //     explicit policy(context&);
@@ -45,12 +47,37 @@ template<class K>
 requires requires { K::all_samples; }
 inline constexpr bool takes_all_samples<K> = K::all_samples;
 
-/// Whether kernels compute in numbers of type T: they do, unless they say in which.
+/// Whether kernels compute in numbers of type T: in floating-point numbers, unless they say in which.
 template<class K, class T>
-inline constexpr bool computes_in = true;
+inline constexpr bool computes_in = std::is_floating_point_v<T>;
 template<class K, class T>
 requires requires { K::template computes<T>; }
 inline constexpr bool computes_in<K, T> = K::template computes<T>;
+
+/// How the values between layers, and their gradients, lie in memory: as numbers of type T, with which parameters are
+/// kept and the kernels reckon, or as kernels say, which then widen what they read and round what they write.
+template<class K, class T>
+struct stored {
+    using type = T;
+};
+template<class K, class T>
+requires requires { typename K::stored_values; }
+struct stored<K, T> {
+    using type = typename K::stored_values;
+};
+template<class K, class T>
+using stored_t = typename stored<K, T>::type;
+
+/// The same kernels, for values that lie in memory as numbers of type A: none, unless they say which.
+template<class K, class A>
+struct storing {
+    using type = K;
+};
+template<class K, class A>
+requires requires { typename K::template storing<A>; }
+struct storing<K, A> {
+    using type = typename K::template storing<A>;
+};
 
 /// The kernels for what is no layer.
 template<class K>

@@ -2,32 +2,48 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/device/host/kernels/portable/activation.hpp>
-#include <trireme/device/host/kernels/portable/add.hpp>
+#include <trireme/device/host/stored_numbers.hpp>
 #include <trireme/device/onednn/kernels.hpp>
 
 #include <cstddef>
 
 namespace trireme::inline TRIREME_ISA {
 
-// What is about each value by itself does not care how values lie: portable's kernels, over all samples.
+// What is about each value by itself does not care how values lie: portable's functions of a register.
 
 /// y = F(x), n values of each sample; y may be x.
-template<class F, class T>
-void activation_forward(onednn const& k, T const* x, T* y, std::size_t n) {
-    if (k.computing()) activation_forward<F>(portable{}, x, y, n * k.samples());
+template<class F, class A>
+TRIREME_NOINLINE void activation_forward(onednn_kernels<A> const& k, A const* x, A* y, std::size_t n) {
+    if (!k.computing()) return;
+    using vector = reckoned_vector<A>;
+    for_registers<vector>(n * k.samples(), [=](std::size_t i, auto count) {
+        write_numbers(register_function<F>::value(read_numbers<vector>(x + i, count)), y + i, count);
+    });
 }
 
 /// dx = dy * F'(x), n values of each sample, with x and y of the forward pass; dx may be dy.
-template<class F, class T>
-void activation_backward_input(onednn const& k, T const* x, T const* y, T const* dy, T* dx, std::size_t n) {
-    if (k.computing()) activation_backward_input<F>(portable{}, x, y, dy, dx, n * k.samples());
+template<class F, class A>
+TRIREME_NOINLINE void activation_backward_input(onednn_kernels<A> const& k, A const* x, A const* y, A const* dy, A* dx,
+                                                std::size_t n) {
+    if (!k.computing()) return;
+    using vector = reckoned_vector<A>;
+    for_registers<vector>(n * k.samples(), [=](std::size_t i, auto count) {
+        auto const slope =
+            register_function<F>::slope(read_numbers<vector>(x + i, count), read_numbers<vector>(y + i, count));
+        write_numbers(read_numbers<vector>(dy + i, count) * slope, dx + i, count);
+    });
 }
 
 /// y = a + b, n values of each sample; y may be a or b.
-template<class T>
-void add_values(onednn const& k, T const* a, T const* b, T* y, std::size_t n) {
-    if (k.computing()) add_values(portable{}, a, b, y, n * k.samples());
+template<class A>
+TRIREME_NOINLINE void add_values(onednn_kernels<A> const& k, A const* a, A const* b, A* y, std::size_t n) {
+    if (!k.computing()) return;
+    using vector = reckoned_vector<A>;
+    for_registers<vector>(n * k.samples(), [=](std::size_t i, auto count) {
+        write_numbers(read_numbers<vector>(a + i, count) + read_numbers<vector>(b + i, count), y + i, count);
+    });
 }
 
 } // namespace trireme::inline TRIREME_ISA

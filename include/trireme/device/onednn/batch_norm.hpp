@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/geometry.hpp>
 #include <trireme/device/host/lanes.hpp>
+#include <trireme/device/host/stored_numbers.hpp>
 #include <trireme/device/onednn/kernels.hpp>
 
 #include <algorithm>
@@ -57,68 +58,71 @@ namespace trireme::inline TRIREME_ISA {
 /// Mean, and the sum of squared differences from it, of every channel. x: N x positions x C. Each block of values takes
 /// its own mean first, and is joined with those before it as portable's granules are, so that nothing cancels.
 /// Cost: the values are read once from memory, and once from the cache.
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void batch_norm_gather(onednn const& k, T const* x, std::size_t, std::size_t, T* mean, T* squares) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void batch_norm_gather(onednn_kernels<A> const& k, A const* x, std::size_t, std::size_t, float* mean,
+                                        float* squares) {
     if (!k.computing()) return;
-    using period = detail::channel_period<G::channels, T>;
+    using period = detail::channel_period<G::channels, float>;
     using vector = typename period::vector;
     auto const all = k.samples() * G::positions * G::channels;
     for (std::size_t begin = 0; begin < all; begin += period::block) {
         auto const end = std::min(all, begin + period::block);
-        auto const here = static_cast<T>((end - begin) / G::channels), there = static_cast<T>(begin / G::channels);
+        auto const here = static_cast<float>((end - begin) / G::channels),
+                   there = static_cast<float>(begin / G::channels);
         period sums, means, differences;
         period::walk(begin, end, [&](std::size_t i, std::size_t at, auto n) {
-            (sums.at(at, n) + vector::load(x + i, n)).store(sums.of + at, n);
+            (sums.at(at, n) + read_numbers<vector>(x + i, n)).store(sums.of + at, n);
         });
-        T own[G::channels];
+        float own[G::channels];
         for (std::size_t c = 0; c < G::channels; ++c) own[c] = sums.sum(c) / here;
         means.set([&](std::size_t c) { return own[c]; });
         period::walk(begin, end, [&](std::size_t i, std::size_t at, auto n) {
-            auto const apart = vector::load(x + i, n) - means.at(at, n);
+            auto const apart = read_numbers<vector>(x + i, n) - means.at(at, n);
             multiply_add(apart, apart, differences.at(at, n)).store(differences.of + at, n);
         });
-        T const part = here / (here + there), weight = part * there;
+        float const part = here / (here + there), weight = part * there;
         for (std::size_t c = 0; c < G::channels; ++c) {
-            T const apart = begin == 0 ? T(0) : own[c] - mean[c];
+            float const apart = begin == 0 ? 0.0f : own[c] - mean[c];
             mean[c] = begin == 0 ? own[c] : mean[c] + apart * part;
-            squares[c] = (begin == 0 ? T(0) : squares[c]) + differences.sum(c) + apart * apart * weight;
+            squares[c] = (begin == 0 ? 0.0f : squares[c]) + differences.sum(c) + apart * apart * weight;
         }
     }
 }
 
 /// y = weight (x - mean) deviation + bias, of every channel; deviation is 1 / sqrt(variance + epsilon).
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void batch_norm_forward(onednn const& k, T const* x, T const* mean, T const* deviation,
-                                         T const* weight, T const* bias, T* y) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void batch_norm_forward(onednn_kernels<A> const& k, A const* x, float const* mean,
+                                         float const* deviation, float const* weight, float const* bias, A* y) {
     if (!k.computing()) return;
-    using period = detail::channel_period<G::channels, T>;
+    using period = detail::channel_period<G::channels, float>;
+    using vector = typename period::vector;
     period middle, scale, shift;
     middle.set([&](std::size_t c) { return mean[c]; });
     scale.set([&](std::size_t c) { return weight[c] * deviation[c]; });
     shift.set([&](std::size_t c) { return bias[c]; });
     period::walk(0, k.samples() * G::positions * G::channels, [&](std::size_t i, std::size_t at, auto n) {
-        auto const apart = period::vector::load(x + i, n) - middle.at(at, n);
-        multiply_add(apart, scale.at(at, n), shift.at(at, n)).store(y + i, n);
+        auto const apart = read_numbers<vector>(x + i, n) - middle.at(at, n);
+        write_numbers(multiply_add(apart, scale.at(at, n), shift.at(at, n)), y + i, n);
     });
 }
 
 /// sums[c] = that of dy, sums[C + c] = that of dy times the normalised x.
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void batch_norm_backward_gather(onednn const& k, T const* x, T const* dy, std::size_t, std::size_t,
-                                                 T const* mean, T const* deviation, T* sums) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void batch_norm_backward_gather(onednn_kernels<A> const& k, A const* x, A const* dy, std::size_t,
+                                                 std::size_t, float const* mean, float const* deviation, float* sums) {
     if (!k.computing()) return;
-    using period = detail::channel_period<G::channels, T>;
+    using period = detail::channel_period<G::channels, float>;
     using vector = typename period::vector;
     auto const all = k.samples() * G::positions * G::channels;
-    std::fill_n(sums, 2 * G::channels, T(0));
+    std::fill_n(sums, 2 * G::channels, 0.0f);
     period middle;
     middle.set([&](std::size_t c) { return mean[c]; });
     for (std::size_t begin = 0; begin < all; begin += period::block) {
         period plain, with_x;
         period::walk(begin, std::min(all, begin + period::block), [&](std::size_t i, std::size_t at, auto n) {
-            auto const gradient = vector::load(dy + i, n);
+            auto const gradient = read_numbers<vector>(dy + i, n);
             (plain.at(at, n) + gradient).store(plain.of + at, n);
-            multiply_add(gradient, vector::load(x + i, n) - middle.at(at, n), with_x.at(at, n))
+            multiply_add(gradient, read_numbers<vector>(x + i, n) - middle.at(at, n), with_x.at(at, n))
                 .store(with_x.of + at, n);
         });
         for (std::size_t c = 0; c < G::channels; ++c) {
@@ -129,11 +133,12 @@ TRIREME_NOINLINE void batch_norm_backward_gather(onednn const& k, T const* x, T 
 }
 
 /// dx = weight deviation (dy - mean of dy - normalised x times mean of dy times it); dx may be dy.
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void batch_norm_backward_input(onednn const& k, T const* x, T const* dy, std::size_t, T const* mean,
-                                                T const* deviation, T const* means, T const* weight, T* dx) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void batch_norm_backward_input(onednn_kernels<A> const& k, A const* x, A const* dy, std::size_t,
+                                                float const* mean, float const* deviation, float const* means,
+                                                float const* weight, A* dx) {
     if (!k.computing()) return;
-    using period = detail::channel_period<G::channels, T>;
+    using period = detail::channel_period<G::channels, float>;
     using vector = typename period::vector;
     period middle, scale, slope, shift;
     middle.set([&](std::size_t c) { return mean[c]; });
@@ -141,8 +146,9 @@ TRIREME_NOINLINE void batch_norm_backward_input(onednn const& k, T const* x, T c
     slope.set([&](std::size_t c) { return -weight[c] * deviation[c] * deviation[c] * means[G::channels + c]; });
     shift.set([&](std::size_t c) { return -weight[c] * deviation[c] * means[c]; });
     period::walk(0, k.samples() * G::positions * G::channels, [&](std::size_t i, std::size_t at, auto n) {
-        auto const by_x = multiply_add(vector::load(x + i, n) - middle.at(at, n), slope.at(at, n), shift.at(at, n));
-        multiply_add(vector::load(dy + i, n), scale.at(at, n), by_x).store(dx + i, n);
+        auto const by_x =
+            multiply_add(read_numbers<vector>(x + i, n) - middle.at(at, n), slope.at(at, n), shift.at(at, n));
+        write_numbers(multiply_add(read_numbers<vector>(dy + i, n), scale.at(at, n), by_x), dx + i, n);
     });
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/bf16.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace trireme::inline TRIREME_ISA {
@@ -49,22 +51,33 @@ private:
     int count_ = 0;
 };
 
-/// What oneDNN is told of a layer with weights and a number of samples: input, weights and output as they lie with us.
+/// What oneDNN is told of a layer with weights and a number of samples.
 template<class Operation>
 struct onednn_layer {
+    Operation operation;
+    dnnl::memory::dims x, weights, y;
+};
+
+/// The same with its input, weights and output as they lie with us: x and y as numbers of type A, the others as float.
+template<class Operation, class A>
+struct onednn_described_layer {
+    static constexpr auto stored =
+        std::is_same_v<A, bf16> ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+
     Operation operation;
     dnnl::memory::dims weights;
     onednn_library::memory_desc x, w, b, y;
 
-    onednn_layer(Operation o, dnnl::memory::dims const& x_dims, dnnl::memory::dims const& w_dims,
-                 dnnl::memory::dims const& y_dims)
-        : operation(std::move(o)), weights(w_dims), x(plain(x_dims, tag::nhwc)), w(plain(w_dims, tag::oihw)),
-          b({w_dims[0]}, dnnl::memory::data_type::f32, tag::a), y(plain(y_dims, tag::nhwc)) {}
+    explicit onednn_described_layer(onednn_layer<Operation> const& l)
+        : operation(l.operation), weights(l.weights), x(plain(l.x, stored, tag::nhwc)),
+          w(plain(l.weights, type::f32, tag::oihw)), b({l.weights[0]}, type::f32, tag::a),
+          y(plain(l.y, stored, tag::nhwc)) {}
 
 private:
     using tag = dnnl::memory::format_tag;
-    static onednn_library::memory_desc plain(dnnl::memory::dims const& dims, tag of_images) {
-        return {dims, dnnl::memory::data_type::f32, dims.size() == 4 ? of_images : tag::ab};
+    using type = dnnl::memory::data_type;
+    static onednn_library::memory_desc plain(dnnl::memory::dims const& dims, type of_numbers, tag of_images) {
+        return {dims, of_numbers, dims.size() == 4 ? of_images : tag::ab};
     }
 };
 
@@ -72,8 +85,11 @@ private:
 ///
 /// oneDNN keeps weights in blocks of its own choice. They are caches, filled from the parameters when a layer first
 /// needs them in a step; gradients by them are added to ours, in ours.
+template<class A>
 class onednn_context {
     using memory_desc = onednn_library::memory_desc;
+    template<class Operation>
+    using described = onednn_described_layer<Operation, A>;
 
 public:
     /// The memory of a device, a declared limit; see `places`.
@@ -88,7 +104,7 @@ public:
         for (std::size_t i = 0; i < count; ++i) {
             layers_[i].shapes = rows[i];
             layers_[i].forward.at = at;
-            layers_[i].backward.at = at += layers_[i].room = places::blocked_bytes(rows[i]);
+            layers_[i].backward.at = at += layers_[i].room = places::template blocked_bytes<A>(rows[i]);
             at += layers_[i].room;
         }
         onednn_library::one_thread const alone;
@@ -108,10 +124,11 @@ public:
     /// y = operation(x, w, b)
     template<class Operation>
     void forward(std::size_t row, std::size_t samples,
-                 onednn_layer<Operation> (*describe)(std::size_t, layer_shapes const&), float const* x, float const* w,
-                 float const* b, float* y) {
+                 onednn_layer<Operation> (*describe)(std::size_t, layer_shapes const&), A const* x, float const* w,
+                 float const* b, A* y) {
         auto& of = calls_of(row, samples);
-        if (!of.forward.ready()) make_forward(row, of, describe(samples, layers_[row].shapes));
+        if (!of.forward.ready())
+            explaining([&] { make_forward(row, of, described<Operation>(describe(samples, layers_[row].shapes))); });
         if (preparing_) return;
         of.forward.bind(0, x);
         of.forward.bind(1, weights(layers_[row].forward, of.load_forward, of.forward_wants, w));
@@ -124,9 +141,11 @@ public:
     template<class Operation>
     void backward_input(std::size_t row, std::size_t samples,
                         onednn_layer<Operation> (*describe)(std::size_t, layer_shapes const&), float const* w,
-                        float const* dy, float* dx) {
+                        A const* dy, A* dx) {
         auto& of = calls_of(row, samples);
-        if (!of.backward_input.ready()) make_backward_input(row, of, describe(samples, layers_[row].shapes));
+        if (!of.backward_input.ready())
+            explaining(
+                [&] { make_backward_input(row, of, described<Operation>(describe(samples, layers_[row].shapes))); });
         if (preparing_) return;
         of.backward_input.bind(0, dx);
         of.backward_input.bind(1, weights(layers_[row].backward, of.load_backward, of.backward_wants, w));
@@ -137,10 +156,12 @@ public:
     /// dw += the gradient by w, db += that by b, of `outputs` numbers
     template<class Operation>
     void backward_weights(std::size_t row, std::size_t samples,
-                          onednn_layer<Operation> (*describe)(std::size_t, layer_shapes const&), float const* x,
-                          float const* dy, float* dw, float* db, std::size_t outputs) {
+                          onednn_layer<Operation> (*describe)(std::size_t, layer_shapes const&), A const* x,
+                          A const* dy, float* dw, float* db, std::size_t outputs) {
         auto& of = calls_of(row, samples);
-        if (!of.backward_weights.ready()) make_backward_weights(row, of, describe(samples, layers_[row].shapes));
+        if (!of.backward_weights.ready())
+            explaining(
+                [&] { make_backward_weights(row, of, described<Operation>(describe(samples, layers_[row].shapes))); });
         if (preparing_) return;
         of.backward_weights.bind(0, x);
         of.backward_weights.bind(1, dy);
@@ -167,11 +188,16 @@ private:
         static constexpr std::size_t padded(shape const& s) noexcept {
             return s.size() / s.extent[0] * padded(s.extent[0]);
         }
-        static constexpr std::size_t blocked_bytes(layer_shapes const& l) noexcept {
+        static constexpr std::size_t blocked_weights(layer_shapes const& l) noexcept {
             auto const& w = l.weights;
             if (w.rank < 2) return 0;
             auto const of_output = w.rank == 4 ? padded(w.extent[1]) * w.extent[2] * w.extent[3] : padded(l.viewed);
-            return padded(w.extent[0]) * of_output * sizeof(float);
+            return padded(w.extent[0]) * of_output;
+        }
+        /// A layer's weights in blocks: as A for forward and backward, as float for their gradient.
+        template<class As>
+        static constexpr std::size_t blocked_bytes(layer_shapes const& l) noexcept {
+            return round_up(blocked_weights(l) * sizeof(As), cache_line);
         }
         /// A convolution may be made a product of matrices, sample by sample: one has all taps of a sample, and
         /// gradients by weights are added up in a few copies. An inner product may copy all samples.
@@ -185,14 +211,14 @@ private:
                 numbers = 2 * outside + places * padded(l.viewed.extent[0]) * w.extent[2] * w.extent[3];
                 copies = 5;
             }
-            return numbers * sizeof(float) + copies * blocked_bytes(l) + 256 * 1024;
+            return numbers * sizeof(float) + copies * blocked_bytes<float>(l) + 256 * 1024;
         }
         static constexpr places of(layer_shapes const* rows, std::size_t count, std::size_t samples) {
             places p;
             std::size_t outputs = 0, weights = 0;
             for (std::size_t i = 0; i < count; ++i) {
-                auto const blocked = blocked_bytes(rows[i]), scratch = scratch_limit(rows[i], samples);
-                weights += 2 * blocked;
+                auto const blocked = blocked_bytes<float>(rows[i]), scratch = scratch_limit(rows[i], samples);
+                weights += 2 * blocked_bytes<A>(rows[i]);
                 if (blocked > p.gradient_bytes) p.gradient_bytes = blocked;
                 if (scratch > p.scratch_bytes) p.scratch_bytes = scratch;
                 if (blocked != 0 && rows[i].weights.extent[0] > outputs) outputs = rows[i].weights.extent[0];
@@ -244,8 +270,19 @@ private:
         return memory_ + c.at;
     }
 
+    /// Says in our words what oneDNN does not have.
+    template<class Make>
+    static void explaining(Make const& make) {
+        try {
+            make();
+        } catch (dnnl::error const& e) {
+            if (e.status != dnnl_unimplemented || !std::is_same_v<A, bf16>) throw;
+            throw usage_error("kernels<onednn>: oneDNN has no bf16 for this processor, it takes AVX-512: leave out "
+                              "precision<bf16>");
+        }
+    }
     template<class Operation>
-    TRIREME_COLD void make_forward(std::size_t row, calls& of, onednn_layer<Operation> const& l) {
+    TRIREME_COLD void make_forward(std::size_t row, calls& of, described<Operation> const& l) {
         auto const pd = forward_desc(l);
         of.forward = ready_call(pd);
         of.forward.add(DNNL_ARG_SRC, l.x, engine_);
@@ -256,8 +293,9 @@ private:
         add_scratch(of.forward, pd, row);
     }
     template<class Operation>
-    TRIREME_COLD void make_backward_input(std::size_t row, calls& of, onednn_layer<Operation> const& l) {
-        auto const pd = l.operation.backward_input(engine_, own_scratch(), forward_desc(l), l.x, any(l), l.y);
+    TRIREME_COLD void make_backward_input(std::size_t row, calls& of, described<Operation> const& l) {
+        auto const pd = l.operation.backward_input(engine_, own_scratch(), forward_desc(l), l.x,
+                                                   any(l, described<Operation>::stored), l.y);
         of.backward_input = ready_call(pd);
         of.backward_input.add(DNNL_ARG_DIFF_SRC, l.x, engine_);
         of.backward_input.add(DNNL_ARG_WEIGHTS, pd.weights_desc(), engine_);
@@ -266,8 +304,9 @@ private:
         add_scratch(of.backward_input, pd, row);
     }
     template<class Operation>
-    TRIREME_COLD void make_backward_weights(std::size_t row, calls& of, onednn_layer<Operation> const& l) {
-        auto const pd = l.operation.backward_weights(engine_, own_scratch(), forward_desc(l), l.x, any(l), l.b, l.y);
+    TRIREME_COLD void make_backward_weights(std::size_t row, calls& of, described<Operation> const& l) {
+        auto const pd = l.operation.backward_weights(engine_, own_scratch(), forward_desc(l), l.x,
+                                                     any(l, dnnl::memory::data_type::f32), l.b, l.y);
         auto const wanted = pd.diff_weights_desc();
         check_room("gradients", row, wanted.get_size(), places_.gradient_bytes);
         of.backward_weights = ready_call(pd);
@@ -315,12 +354,12 @@ private:
     }
 
     template<class Operation>
-    auto forward_desc(onednn_layer<Operation> const& l) const {
-        return l.operation.forward(engine_, own_scratch(), l.x, any(l), l.b, l.y);
+    auto forward_desc(described<Operation> const& l) const {
+        return l.operation.forward(engine_, own_scratch(), l.x, any(l, described<Operation>::stored), l.b, l.y);
     }
     template<class Operation>
-    static memory_desc any(onednn_layer<Operation> const& l) {
-        return memory_desc(l.weights, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any);
+    static memory_desc any(described<Operation> const& l, dnnl::memory::data_type of_numbers) {
+        return memory_desc(l.weights, of_numbers, dnnl::memory::format_tag::any);
     }
     static dnnl::primitive_attr own_scratch() {
         dnnl::primitive_attr a;

@@ -24,20 +24,20 @@ TRIREME_COLD onednn_layer<onednn_library::convolution> onednn_conv2d(std::size_t
 namespace trireme::inline TRIREME_ISA {
 
 /// y = conv(x, w) + b. x: N x H x W x C, w: O x C x K x K, b: O, y: N x OH x OW x O.
-template<class G, std::size_t, class T>
-void conv2d_forward(onednn const& k, T const* x, T const* w, T const* b, T* y) {
+template<class G, std::size_t, class A>
+void conv2d_forward(onednn_kernels<A> const& k, A const* x, float const* w, float const* b, A* y) {
     k.state().forward(k.row(), k.samples(), &detail::onednn_conv2d<G>, x, w, b, y);
 }
 
 /// dx = the gradient with respect to x; overwrites dx.
-template<class G, std::size_t, class T>
-void conv2d_backward_input(onednn const& k, T const* w, T const* dy, T* dx) {
+template<class G, std::size_t, class A>
+void conv2d_backward_input(onednn_kernels<A> const& k, float const* w, A const* dy, A* dx) {
     k.state().backward_input(k.row(), k.samples(), &detail::onednn_conv2d<G>, w, dy, dx);
 }
 
 /// Adds the gradients with respect to w and b, summed over the samples, to dw and db.
-template<class G, std::size_t, class T>
-void conv2d_backward_weights(onednn const& k, T const* x, T const* dy, T* dw, T* db) {
+template<class G, std::size_t, class A>
+void conv2d_backward_weights(onednn_kernels<A> const& k, A const* x, A const* dy, float* dw, float* db) {
     k.state().backward_weights(k.row(), k.samples(), &detail::onednn_conv2d<G>, x, dy, dw, db, G::out_channels);
 }
 

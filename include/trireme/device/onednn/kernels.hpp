@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/bf16.hpp>
 #include <trireme/device/host/all_samples.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/device/onednn/context.hpp>
@@ -12,24 +13,29 @@
 namespace trireme::inline TRIREME_ISA {
 
 /// Kernel policy of the host: oneDNN's convolutions and inner products, `kernels<onednn>`. All samples of a shard at
-/// once, channels last (device/host/all_samples.hpp); in float32.
+/// once, channels last (device/host/all_samples.hpp). Values lie in memory as numbers of type A, float or bf16;
+/// parameters, gradients and sums are float.
 ///
 /// It does not derive from `portable`: a kernel that is missing does not compile, where portable's would compute one
 /// sample of all.
-class onednn {
+template<class A>
+class onednn_kernels {
 public:
     static constexpr char const* name = "onednn";
     template<class T>
     static constexpr std::size_t lanes = 1;
     static constexpr bool all_samples = true;
     template<class T>
-    static constexpr bool computes = std::is_same_v<T, float>;
+    static constexpr bool computes = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
+    using stored_values = A;
+    template<class Other>
+    using storing = onednn_kernels<Other>;
     using sample_kernels = portable;
-    using context = onednn_context;
+    using context = onednn_context<A>;
 
-    explicit onednn(context& c) noexcept : context_(&c) {}
+    explicit onednn_kernels(context& c) noexcept : context_(&c) {}
 
-    onednn for_layer(std::size_t row, std::size_t samples) const noexcept {
+    onednn_kernels for_layer(std::size_t row, std::size_t samples) const noexcept {
         auto k = *this;
         k.row_ = row;
         k.samples_ = samples;
@@ -38,7 +44,7 @@ public:
 
     std::size_t row() const noexcept { return row_; }
     std::size_t samples() const noexcept { return samples_; }
-    onednn_context& state() const noexcept { return *context_; }
+    context& state() const noexcept { return *context_; }
 
     /// Whether kernels have something to compute: not while the context is only made ready.
     bool computing() const noexcept { return !context_->preparing() && samples_ != 0; }
@@ -54,5 +60,8 @@ private:
     std::size_t row_ = 0;
     std::size_t samples_ = 0;
 };
+
+/// `kernels<onednn>`: with precision<bf16> the trainer takes them for values that lie in memory so.
+using onednn = onednn_kernels<float>;
 
 } // namespace trireme::inline TRIREME_ISA

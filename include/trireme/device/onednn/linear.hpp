@@ -28,20 +28,20 @@ TRIREME_COLD onednn_layer<onednn_library::inner_product> onednn_linear(std::size
 namespace trireme::inline TRIREME_ISA {
 
 /// y = w x + b. x: N x In, or N x H x W x C, w: Out x In, b: Out, y: N x Out.
-template<class G, std::size_t, class T>
-void linear_forward(onednn const& k, T const* x, T const* w, T const* b, T* y) {
+template<class G, std::size_t, class A>
+void linear_forward(onednn_kernels<A> const& k, A const* x, float const* w, float const* b, A* y) {
     k.state().forward(k.row(), k.samples(), &detail::onednn_linear<G>, x, w, b, y);
 }
 
 /// dx = w^T dy; overwrites dx.
-template<class G, std::size_t, class T>
-void linear_backward_input(onednn const& k, T const* w, T const* dy, T* dx) {
+template<class G, std::size_t, class A>
+void linear_backward_input(onednn_kernels<A> const& k, float const* w, A const* dy, A* dx) {
     k.state().backward_input(k.row(), k.samples(), &detail::onednn_linear<G>, w, dy, dx);
 }
 
 /// dw += dy x^T and db += dy, summed over the samples.
-template<class G, std::size_t, class T>
-void linear_backward_weights(onednn const& k, T const* x, T const* dy, T* dw, T* db) {
+template<class G, std::size_t, class A>
+void linear_backward_weights(onednn_kernels<A> const& k, A const* x, A const* dy, float* dw, float* db) {
     k.state().backward_weights(k.row(), k.samples(), &detail::onednn_linear<G>, x, dy, dw, db, G::outputs);
 }
 

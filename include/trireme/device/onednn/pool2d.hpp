@@ -5,10 +5,11 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/geometry.hpp>
 #include <trireme/device/host/lanes.hpp>
+#include <trireme/device/host/stored_numbers.hpp>
 #include <trireme/device/onednn/kernels.hpp>
 
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -35,104 +36,111 @@ namespace trireme::inline TRIREME_ISA {
 
 // Pooling channels last, a register of channels at a time; what it computes is told beside portable's kernels.
 
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void avg_pool2d_forward(onednn const& k, T const* x, T* y) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void avg_pool2d_forward(onednn_kernels<A> const& k, A const* x, A* y) {
     if (!k.computing()) return;
-    using vector = lane_vector<T, full_register<T>>;
+    using T = reckoned_t<A>;
+    using vector = reckoned_vector<A>;
     constexpr std::size_t taps = G::kernel * G::kernel;
     detail::for_windows_of_channels<G>(k.samples(), [&](std::size_t output, std::size_t input) {
         for_registers<vector>(G::channels, [&](std::size_t c, auto count) {
-            auto sum = vector::load(x + input + c, count);
+            auto sum = read_numbers<vector>(x + input + c, count);
             for (std::size_t tap = 1; tap < taps; ++tap)
-                sum = sum + vector::load(x + input + detail::window_tap<G>(tap) + c, count);
-            (sum / vector::all(T(taps))).store(y + output + c, count);
+                sum = sum + read_numbers<vector>(x + input + detail::window_tap<G>(tap) + c, count);
+            write_numbers(sum / vector::all(T(taps)), y + output + c, count);
         });
     });
 }
 
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void avg_pool2d_backward_input(onednn const& k, T const* dy, T* dx) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void avg_pool2d_backward_input(onednn_kernels<A> const& k, A const* dy, A* dx) {
     if (!k.computing()) return;
-    using vector = lane_vector<T, full_register<T>>;
+    using T = reckoned_t<A>;
+    using vector = reckoned_vector<A>;
     constexpr std::size_t taps = G::kernel * G::kernel;
-    std::memset(dx, 0, k.samples() * G::channels * G::height * G::width * sizeof(T));
+    std::fill_n(dx, k.samples() * G::channels * G::height * G::width, A{});
     detail::for_windows_of_channels<G>(k.samples(), [&](std::size_t output, std::size_t input) {
         for_registers<vector>(G::channels, [&](std::size_t c, auto count) {
-            auto const share = vector::load(dy + output + c, count) / vector::all(T(taps));
+            auto const share = read_numbers<vector>(dy + output + c, count) / vector::all(T(taps));
             for (std::size_t tap = 0; tap < taps; ++tap) {
-                T* const to = dx + input + detail::window_tap<G>(tap) + c;
-                (vector::load(to, count) + share).store(to, count);
+                A* const to = dx + input + detail::window_tap<G>(tap) + c;
+                write_numbers(read_numbers<vector>(to, count) + share, to, count);
             }
         });
     });
 }
 
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void max_pool2d_forward(onednn const& k, T const* x, T* y) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void max_pool2d_forward(onednn_kernels<A> const& k, A const* x, A* y) {
     if (!k.computing()) return;
-    using vector = lane_vector<T, full_register<T>>;
+    using T = reckoned_t<A>;
+    using vector = reckoned_vector<A>;
     detail::for_windows_of_channels<G>(k.samples(), [&](std::size_t output, std::size_t input) {
         for_registers<vector>(G::channels, [&](std::size_t c, auto count) {
-            auto largest = vector::load(x + input + c, count);
+            auto largest = read_numbers<vector>(x + input + c, count);
             for (std::size_t tap = 1; tap < G::kernel * G::kernel; ++tap) {
-                auto const here = vector::load(x + input + detail::window_tap<G>(tap) + c, count);
+                auto const here = read_numbers<vector>(x + input + detail::window_tap<G>(tap) + c, count);
                 largest = vector::select((here > largest) | (here != here), here, largest);
             }
-            largest.store(y + output + c, count);
+            write_numbers(largest, y + output + c, count);
         });
     });
 }
 
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void max_pool2d_backward_input(onednn const& k, T const* x, T const*, T const* dy, T* dx) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void max_pool2d_backward_input(onednn_kernels<A> const& k, A const* x, A const*, A const* dy, A* dx) {
     if (!k.computing()) return;
-    using vector = lane_vector<T, full_register<T>>;
+    using T = reckoned_t<A>;
+    using vector = reckoned_vector<A>;
     constexpr std::size_t taps = G::kernel * G::kernel;
     static_assert(taps < std::size_t{1} << 24); // a place in the window is counted in T
-    std::memset(dx, 0, k.samples() * G::channels * G::height * G::width * sizeof(T));
+    std::fill_n(dx, k.samples() * G::channels * G::height * G::width, A{});
     detail::for_windows_of_channels<G>(k.samples(), [&](std::size_t output, std::size_t input) {
         for_registers<vector>(G::channels, [&](std::size_t c, auto count) {
-            auto largest = vector::load(x + input + c, count), place = vector::all(0);
+            auto largest = read_numbers<vector>(x + input + c, count), place = vector::all(0);
             for (std::size_t tap = 1; tap < taps; ++tap) {
-                auto const here = vector::load(x + input + detail::window_tap<G>(tap) + c, count);
+                auto const here = read_numbers<vector>(x + input + detail::window_tap<G>(tap) + c, count);
                 auto const larger = (here > largest) | (here != here);
                 largest = vector::select(larger, here, largest);
                 place = vector::select(larger, vector::all(T(tap)), place);
             }
-            auto const gradient = vector::load(dy + output + c, count), none = vector::all(0);
+            auto const gradient = read_numbers<vector>(dy + output + c, count), none = vector::all(0);
             for (std::size_t tap = 0; tap < taps; ++tap) {
-                T* const to = dx + input + detail::window_tap<G>(tap) + c;
+                A* const to = dx + input + detail::window_tap<G>(tap) + c;
                 auto const share = vector::select(place == vector::all(T(tap)), gradient, none);
-                (vector::load(to, count) + share).store(to, count);
+                write_numbers(read_numbers<vector>(to, count) + share, to, count);
             }
         });
     });
 }
 
 /// y = the mean of each channel. x: N x positions x C, y: N x C.
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void global_avg_pool2d_forward(onednn const& k, T const* x, T* y) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void global_avg_pool2d_forward(onednn_kernels<A> const& k, A const* x, A* y) {
     if (!k.computing()) return;
-    using vector = lane_vector<T, full_register<T>>;
+    using T = reckoned_t<A>;
+    using vector = reckoned_vector<A>;
     for (std::size_t n = 0; n < k.samples(); ++n)
         for_registers<vector>(G::channels, [&](std::size_t c, auto count) {
-            T const* const from = x + n * G::positions * G::channels + c;
+            A const* const from = x + n * G::positions * G::channels + c;
             auto sum = vector::all(0);
-            for (std::size_t i = 0; i < G::positions; ++i) sum = sum + vector::load(from + i * G::channels, count);
-            (sum / vector::all(T(G::positions))).store(y + n * G::channels + c, count);
+            for (std::size_t i = 0; i < G::positions; ++i)
+                sum = sum + read_numbers<vector>(from + i * G::channels, count);
+            write_numbers(sum / vector::all(T(G::positions)), y + n * G::channels + c, count);
         });
 }
 
 /// dx = dy / positions, at every position.
-template<class G, std::size_t, class T>
-TRIREME_NOINLINE void global_avg_pool2d_backward_input(onednn const& k, T const* dy, T* dx) {
+template<class G, std::size_t, class A>
+TRIREME_NOINLINE void global_avg_pool2d_backward_input(onednn_kernels<A> const& k, A const* dy, A* dx) {
     if (!k.computing()) return;
-    using vector = lane_vector<T, full_register<T>>;
+    using T = reckoned_t<A>;
+    using vector = reckoned_vector<A>;
     for (std::size_t n = 0; n < k.samples(); ++n)
         for_registers<vector>(G::channels, [&](std::size_t c, auto count) {
-            auto const share = vector::load(dy + n * G::channels + c, count) / vector::all(T(G::positions));
-            T* const to = dx + n * G::positions * G::channels + c;
-            for (std::size_t i = 0; i < G::positions; ++i) share.store(to + i * G::channels, count);
+            auto const share = read_numbers<vector>(dy + n * G::channels + c, count) / vector::all(T(G::positions));
+            A* const to = dx + n * G::positions * G::channels + c;
+            for (std::size_t i = 0; i < G::positions; ++i) write_numbers(share, to + i * G::channels, count);
         });
 }
 
