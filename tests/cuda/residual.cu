@@ -98,4 +98,19 @@ TEST_SUITE("cuda/residual") {
         o.eager = true;
         CHECK(trained<any_trainer<gpu, f32>>(o) == first);
     }
+
+    TEST_CASE("in bf16 the losses follow those in float, and a graph has the same bits on any number of ranks") {
+        auto const losses = [](std::vector<double> numbers) {
+            numbers.resize(6);
+            return numbers;
+        };
+        any_trainer<gpu, bf16>::options o{.devices = 1, .logical_shards = 4, .share_devices = true};
+        auto const first = trained<any_trainer<gpu, bf16>>(o);
+        auto const wide = trained<any_trainer<gpu, f32>>({.devices = 1, .logical_shards = 4, .share_devices = true});
+        CHECK(apart(losses(first), losses(wide)) < 0.05);
+        o.devices = 2;
+        CHECK(trained<any_trainer<gpu, bf16>>(o) == first);
+        o.eager = true;
+        CHECK(trained<any_trainer<gpu, bf16>>(o) == first);
+    }
 }

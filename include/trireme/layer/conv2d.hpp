@@ -118,6 +118,7 @@ struct conv2d {
         d.parameters[1] = {"bias", make_shape(Channels), taps, Channels, initial::zeros};
         d.backward_reads_output = false;
         d.applies = true;
+        d.parameters_as_values = true;
         return d;
     }
 

@@ -33,15 +33,15 @@ struct cross_entropy {
     static constexpr flops_t flops(shape logits) noexcept { return 6 * logits.size(); }
 
     /// Losses of a granule's samples, and `weight` times their gradients.
-    template<class Logits, std::size_t Lanes, class Kernels, class T>
-    static void gradient(Kernels const& policy, T const* logits, int const* labels, T const* weight, T* dlogits,
+    template<class Logits, std::size_t Lanes, class Kernels, class A, class T>
+    static void gradient(Kernels const& policy, A const* logits, int const* labels, T const* weight, A* dlogits,
                          T* loss) {
         softmax_cross_entropy<Logits::size, Lanes>(policy, logits, labels, weight, dlogits, loss);
     }
 
     /// Losses only, and whether the largest logit is the label's.
-    template<class Logits, std::size_t Lanes, class Kernels, class T>
-    static void evaluate(Kernels const& policy, T const* logits, int const* labels, T* loss, int* correct) {
+    template<class Logits, std::size_t Lanes, class Kernels, class A, class T>
+    static void evaluate(Kernels const& policy, A const* logits, int const* labels, T* loss, int* correct) {
         softmax_cross_entropy_loss<Logits::size, Lanes>(policy, logits, labels, loss, correct);
     }
 

@@ -49,9 +49,11 @@ struct layer_description {
     std::size_t kept = 0;                              ///< numbers per shard, kept from forward to backward
     bool backward_reads_input = true;                  ///< false frees the input of this layer sooner
     bool backward_reads_output = true;                 ///< false frees its output sooner
-    bool in_place = false;           ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
-    bool applies = false;            ///< its kernels on accelerators can apply a function to what they write
-    bool view = false;               ///< the output is the input under another shape: nothing runs, nothing is stored
+    bool in_place = false; ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
+    bool applies = false;  ///< its kernels on accelerators can apply a function to what they write
+    bool view = false;     ///< the output is the input under another shape: nothing runs, nothing is stored
+    bool parameters_as_values =
+        false;                       ///< its kernels on accelerators take parameters, and add gradients, as values lie
     bool whole_shard = false;        ///< needs all samples of a shard before it can give any: see `layer`
     std::size_t device_sums[3] = {}; ///< then: the numbers that it adds over all devices, call by call, in a step
     bool accepts = true;             ///< false: the layer's `refusal` says why
@@ -223,7 +225,7 @@ struct forward_io {
     view_of<stored_type const, In, Lanes, Kernels> x;
     view_of<stored_type, Out, Lanes, Kernels> y;
     T const* const* parameters;
-    [[no_unique_address]] Kernels policy;
+    [[no_unique_address]] called_t<Kernels> policy;
     layer_place<T, stored_type> const& place;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
@@ -247,7 +249,7 @@ struct backward_io {
     view_of<stored_type, In, Lanes, Kernels> dx;
     T const* const* parameters;
     T* const* gradients;
-    [[no_unique_address]] Kernels policy;
+    [[no_unique_address]] called_t<Kernels> policy;
     layer_place<T, stored_type> const& place;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }

@@ -6,6 +6,7 @@
 #include <trireme/layer/for_units.hpp>
 #include <trireme/layer/network.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 
@@ -101,10 +102,8 @@ constexpr std::size_t scratch_bytes() {
     for_units<Network>(0, [&]<class Chain, std::size_t Unit>(unit<Chain, Unit>, std::size_t) {
         using layer = typename Chain::template layer_type<Unit>;
         using in = typename Chain::template input_of<Unit>;
-        if constexpr (requires { layer::template scratch_bytes<in, Lanes, T, Kernels>(); }) {
-            auto const bytes = layer::template scratch_bytes<in, Lanes, T, Kernels>();
-            most = bytes > most ? bytes : most;
-        }
+        if constexpr (requires { layer::template scratch_bytes<in, Lanes, T, Kernels>(); })
+            most = std::max(most, layer::template scratch_bytes<in, Lanes, T, Kernels>());
     });
     return most;
 }

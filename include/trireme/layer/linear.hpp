@@ -36,6 +36,7 @@ struct linear {
         d.parameters[1] = {"bias", make_shape(Outputs), inputs, Outputs, initial::zeros};
         d.backward_reads_output = false;
         d.applies = true;
+        d.parameters_as_values = true;
         return d;
     }
 

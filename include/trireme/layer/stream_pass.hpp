@@ -3,6 +3,9 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
+#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/blocks/samples.hpp>
+#include <trireme/device/kernel_policy.hpp>
 #include <trireme/layer/activation_plan.hpp>
 #include <trireme/layer/layer_calls.hpp>
 #include <trireme/layer/network.hpp>
@@ -71,20 +74,40 @@ class stream_pass {
 public:
     using event = typename Kernels::stream::event;
     using plan_type = activation_plan<Network::depth>;
-    using numbers = detail::model_numbers<T>;
+    using value_type = stored_t<Kernels, T>; ///< of what lies in the slots
 
-    static constexpr plan_type plan(std::size_t samples) { return plan_activations<Network>(samples, sizeof(T), true); }
+    /// Whether values are narrower than parameters. Layers whose kernels multiply by their parameters then take them
+    /// from a copy of the parameters that is as narrow, and their gradients are widened when they are added.
+    static constexpr bool narrow = !std::is_same_v<value_type, T>;
+
+    struct numbers : detail::model_numbers<T> {
+        value_type const* narrow_parameters = nullptr;
+        value_type* narrow_gradients = nullptr; ///< of one layer at a time
+    };
+
+    static constexpr plan_type plan(std::size_t samples) {
+        return plan_activations<Network>(samples, sizeof(value_type), true);
+    }
     /// Of the arena; what layers keep of a shard lies behind the planned blocks.
     static constexpr std::size_t elements(plan_type const& p) noexcept {
-        return p.elements + round_up(Network::kept, cache_line / sizeof(T));
+        return p.elements + round_up(Network::kept * sizeof(T) / sizeof(value_type), cache_line / sizeof(value_type));
+    }
+    /// The most parameters of a layer that takes them from the narrow copy.
+    static constexpr std::size_t narrow_gradients() noexcept {
+        std::size_t most = 0;
+        for (std::size_t row = 0; row < Network::depth && narrow; ++row) {
+            auto const& d = Network::row(row).description;
+            if (d.parameters_as_values && d.parameter_elements() > most) most = d.parameter_elements();
+        }
+        return most;
     }
 
-    stream_pass(plan_type const& places, T* arena) noexcept : plan_(places), arena_(arena) {}
+    stream_pass(plan_type const& places, value_type* arena) noexcept : plan_(places), arena_(arena) {}
 
     /// Where the samples are put, and where logits are found and their gradient is left.
-    T* input() const noexcept { return value(0); }
-    T const* output() const noexcept { return value(Network::depth); }
-    T* output_gradient() const noexcept { return gradient(Network::depth); }
+    value_type* input() const noexcept { return value(0); }
+    value_type const* output() const noexcept { return value(Network::depth); }
+    value_type* output_gradient() const noexcept { return gradient(Network::depth); }
 
     /// `statistics`, where there are layers with buffers, must be zero before, or what other shards have left.
     void forward(Kernels const& k, numbers const& model) const {
@@ -123,29 +146,49 @@ private:
     template<class Chain, std::size_t Unit>
     using out_t = typename Chain::template output_of<Unit>;
 
-    T* value(std::size_t slot) const noexcept { return arena_ + plan_.value[slot]; }
-    T* gradient(std::size_t slot) const noexcept { return arena_ + plan_.gradient[slot]; }
-    T const* x(std::size_t row) const noexcept { return value(Network::row(row).from); }
+    using called = called_t<Kernels>;
+    value_type* value(std::size_t slot) const noexcept { return arena_ + plan_.value[slot]; }
+    value_type* gradient(std::size_t slot) const noexcept { return arena_ + plan_.gradient[slot]; }
+    value_type const* x(std::size_t row) const noexcept { return value(Network::row(row).from); }
 
-    static T const* parameters(numbers const& model, std::size_t row) noexcept {
-        return model.parameters + Network::row(row).first_parameter;
+    /// As what a unit's kernels take its parameters.
+    template<class Chain, std::size_t Unit>
+    using parameter_t = std::conditional_t<Chain::description_of(Unit).parameters_as_values, value_type, T>;
+
+    template<class P>
+    static P const* parameters(numbers const& model, std::size_t row) noexcept {
+        if constexpr (std::is_same_v<P, T>)
+            return model.parameters + Network::row(row).first_parameter;
+        else
+            return model.narrow_parameters + Network::row(row).first_parameter;
     }
     static T* gradients(numbers const& model, std::size_t row) noexcept {
         return model.gradients + Network::row(row).first_parameter;
     }
     /// Numbers of the step are not in it: those are in the accelerator's memory, where its kernels find them.
-    layer_place<T> place(numbers const& model, std::size_t row, T const* other) const noexcept {
+    template<class P>
+    layer_place<P, value_type> place(numbers const& model, std::size_t row, value_type const* other) const noexcept {
         auto const& r = Network::row(row);
-        layer_place<T> p;
+        layer_place<P, value_type> p;
         p.layer = row;
         p.other = other;
-        if (model.buffers != nullptr) p.buffers = model.buffers + r.first_buffer;
-        if (model.statistics != nullptr) p.statistics = model.statistics + r.first_buffer;
-        p.kept = arena_ + plan_.elements + r.first_kept;
+        if constexpr (std::is_same_v<P, T>) { // what a layer keeps of a shard is as wide as parameters are
+            if (model.buffers != nullptr) p.buffers = model.buffers + r.first_buffer;
+            if (model.statistics != nullptr) p.statistics = model.statistics + r.first_buffer;
+            p.kept = reinterpret_cast<T*>(arena_ + plan_.elements) + r.first_kept;
+        }
         return p;
     }
-    layer_place<T> place(numbers const& model, std::size_t row) const noexcept {
-        return place(model, row, Network::row(row).is_sum() ? value(Network::row(row).other) : nullptr);
+    template<class P>
+    layer_place<P, value_type> place(numbers const& model, std::size_t row) const noexcept {
+        return place<P>(model, row, Network::row(row).is_sum() ? value(Network::row(row).other) : nullptr);
+    }
+
+    /// The kernels, applying a function to what they write.
+    template<class Function>
+    static auto applying(Kernels const& k, value_type const* input = nullptr) {
+        using with = with_function<called, Function, value_type>;
+        return typename storing<with, value_type>::type(with(k, input));
     }
 
     /// In training, or in evaluation.
@@ -159,7 +202,7 @@ private:
             }
             if constexpr (detail::applies_next<Chain, Unit>()) {
                 using function = typename layer_t<Chain, Unit + 1>::function;
-                run_forward<Chain, Unit, Training>(with_function<Kernels, function, T>(k), model, row, row + 2);
+                run_forward<Chain, Unit, Training>(applying<function>(k), model, row, row + 2);
             } else {
                 run_forward<Chain, Unit, Training>(k, model, row, row + 1);
             }
@@ -171,17 +214,18 @@ private:
         using layer = layer_t<Chain, Unit>;
         using in = in_t<Chain, Unit>;
         using out = out_t<Chain, Unit>;
+        using p = parameter_t<Chain, Unit>;
         if constexpr (Training)
-            detail::run_forward<layer, in, out, 1, K, T>(k, x(row), value(to), parameters(model, row),
-                                                         place(model, row));
+            detail::run_forward<layer, in, out, 1, K, p>(k, x(row), value(to), parameters<p>(model, row),
+                                                         place<p>(model, row));
         else
-            detail::run_evaluate<layer, in, out, 1, K, T>(k, x(row), value(to), parameters(model, row),
-                                                          place(model, row));
+            detail::run_evaluate<layer, in, out, 1, K, p>(k, x(row), value(to), parameters<p>(model, row),
+                                                          place<p>(model, row));
     }
     template<detail::phase What, class Chain, std::size_t Unit>
     void forward_phase(Kernels const& k, numbers const& model, std::size_t row) const {
         detail::run_forward_phase<What, layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, Kernels, T>(
-            k, x(row), value(row + 1), parameters(model, row), place(model, row));
+            k, x(row), value(row + 1), parameters<T>(model, row), place<T>(model, row));
     }
 
     /// Layers that need a whole shard add their gradients when they agree, on `k`'s stream; whoever follows that of
@@ -196,19 +240,30 @@ private:
             backward_phase<detail::phase::agree, Chain, Unit>(k, model, row);
         }
         if constexpr (d.parameter_count > 0) {
+            using p = parameter_t<Chain, Unit>;
             k.queue().record(ready);
             weights.queue().wait(ready);
-            detail::run_backward_weights<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, Kernels, T>(
-                weights, x(row), value(row + 1), gradient(row + 1), parameters(model, row), gradients(model, row),
-                place(model, row));
+            auto const add_to = [&](p* gradients) {
+                detail::run_backward_weights<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, Kernels, p>(
+                    weights, x(row), value(row + 1), gradient(row + 1), parameters<p>(model, row), gradients,
+                    place<p>(model, row));
+            };
+            if constexpr (std::is_same_v<p, T>) {
+                add_to(gradients(model, row));
+            } else {
+                weights.queue().zero(model.narrow_gradients, d.parameter_elements() * sizeof(p));
+                add_to(model.narrow_gradients);
+                add_into(weights, gradients(model, row), static_cast<p const*>(model.narrow_gradients),
+                         d.parameter_elements());
+            }
             after(row);
         }
     }
     template<detail::phase What, class Chain, std::size_t Unit>
     void backward_phase(Kernels const& k, numbers const& model, std::size_t row) const {
         detail::run_backward_phase<What, layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, Kernels, T>(
-            k, x(row), value(row + 1), gradient(row + 1), parameters(model, row), gradients(model, row),
-            place(model, row));
+            k, x(row), value(row + 1), gradient(row + 1), parameters<T>(model, row), gradients(model, row),
+            place<T>(model, row));
     }
 
     /// Whether there is something to compute. In a network without repeats a layer need not have what is never called.
@@ -226,25 +281,27 @@ private:
     template<class Chain, std::size_t Unit>
     void backward_through(Kernels const& k, numbers const& model, std::size_t row) const {
         if constexpr (std::is_same_v<layer_t<Chain, Unit>, detail::fork>) {
-            run_backward_input<Chain, Unit>(k, model, row, row, place(model, row, gradient(Network::row(row).other)));
+            run_backward_input<Chain, Unit>(k, model, row, row, gradient(Network::row(row).other));
         } else if constexpr (detail::applies_previous<Chain, Unit>()) {
             // it has no parameters, so that the first layer with some is below it: its gradient, too, is wanted
             using function = typename layer_t<Chain, Unit - 1>::function;
-            run_backward_input<Chain, Unit>(with_function<Kernels, function, T>(k, x(row)), model, row, row - 1,
-                                            place(model, row));
+            run_backward_input<Chain, Unit>(applying<function>(k, x(row)), model, row, row - 1, nullptr);
         } else {
-            run_backward_input<Chain, Unit>(k, model, row, row, place(model, row));
+            run_backward_input<Chain, Unit>(k, model, row, row, nullptr);
         }
     }
+    /// `other`: the gradient that comes by a second way.
     template<class Chain, std::size_t Unit, class K>
     void run_backward_input(K const& k, numbers const& model, std::size_t row, std::size_t to,
-                            layer_place<T> const& place) const {
-        detail::run_backward_input<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, K, T>(
-            k, x(row), value(row + 1), gradient(row + 1), gradient(to), parameters(model, row), place);
+                            value_type const* other) const {
+        using p = parameter_t<Chain, Unit>;
+        detail::run_backward_input<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, K, p>(
+            k, x(row), value(row + 1), gradient(row + 1), gradient(to), parameters<p>(model, row),
+            place<p>(model, row, other));
     }
 
     plan_type plan_;
-    T* arena_;
+    value_type* arena_;
 };
 
 } // namespace trireme

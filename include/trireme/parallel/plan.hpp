@@ -47,6 +47,7 @@ struct training_plan {
 
     // of accelerators, which compute a shard's samples at once
     std::size_t granule_samples = 0; ///< the most samples of one shard; 0 on the host
+    bytes_t narrow_bytes = 0;        ///< in bf16: of a copy of the parameters, and of one layer's gradients
     bytes_t granule_bytes = 0;       ///< of a granule while it is staged
     bytes_t stage_header_bytes = 0;
     bytes_t score_bytes = 0; ///< per shard
@@ -70,6 +71,7 @@ struct training_plan {
                       state * state_per_parameter, activation_elements * activation_bytes, control_bytes};
         m.workspace = workspace_bytes;
         if (granule_samples != 0) {
+            m.parameters += narrow_bytes;
             auto const shards = layout.shards_of_device(rank).size();
             m.staging = 2 * (stage_header_bytes + shards * granule_bytes);
             m.control += round_up<bytes_t>(layout.shards() * score_bytes, cache_line);

@@ -58,6 +58,13 @@ public:
     using numbers = decltype(Model::optimizer::template numbers<T>(std::declval<Options const&>()));
     static_assert(sizeof(numbers) <= cache_line && sizeof(staged_shard) <= cache_line);
 
+    /// A copy of the parameters as narrow as the values are, if that is narrower, and one layer's gradients.
+    static constexpr std::size_t narrow_bytes() noexcept {
+        if (!pass_type::narrow) return 0;
+        return narrow_parameters * sizeof(value_type) +
+               round_up(pass_type::narrow_gradients() * sizeof(value_type), cache_line);
+    }
+
     /// `shards`: those of this rank, of `all_shards`; `samples`: the most of one shard in a step.
     stream_replica(int device, range shards, std::size_t all_shards, std::size_t slots, std::size_t samples)
         : compute(device), exchange(device), copies(device),
@@ -65,16 +72,16 @@ public:
           scored(device), granule_{samples}, shards_(shards), all_shards_(all_shards), libraries_(device),
           parameters_(device, arena_bytes, "parameters"), gradients_(device, arena_bytes * slots, "gradients"),
           state_(device, arena_bytes * Model::optimizer::state_per_parameter, "optimizer's state"),
-          activations_(device, pass_type::elements(pass_type::plan(samples)) * sizeof(T), "activations"),
-          losses_(device, granule_.loss_bytes(), "losses"),
+          activations_(device, pass_type::elements(pass_type::plan(samples)) * sizeof(value_type), "activations"),
+          narrow_(device, narrow_bytes(), "parameters in bf16"), losses_(device, granule_.loss_bytes(), "losses"),
           scores_(device, round_up(all_shards * sizeof(sample_score), cache_line), "losses of the shards"),
           stages_{memory(device, stage_bytes(), "samples"), memory(device, stage_bytes(), "samples")},
           scratch_{memory(device, Device::workspace_bytes, "workspace"),
                    memory(device, Device::workspace_bytes, "workspace")},
           pinned_{pinned(stage_bytes()), pinned(stage_bytes())}, results_{pinned(scores_.bytes()),
                                                                           pinned(scores_.bytes())},
-          mirror_(arena_bytes), pass_(pass_type::plan(samples), static_cast<T*>(activations_.data())), ready_(device),
-          joined_(device) {}
+          mirror_(arena_bytes), pass_(pass_type::plan(samples), static_cast<value_type*>(activations_.data())),
+          ready_(device), joined_(device) {}
 
     // ---- on the host: what the next step is about; the slot's last copy must be done ----
 
@@ -113,7 +120,10 @@ public:
 
     // What is added to begins at zero: on `beside`, which adds to it, while `compute` is busy with forward.
 
+    /// The parameters are others than in the last step.
     void begin_step() {
+        if constexpr (pass_type::narrow)
+            round_values(kernels_on(compute, 0), static_cast<T const*>(parameters()), narrow(), network::parameters);
         follow();
         beside.zero(scores_.data(), scores_.bytes());
         tree_ = {};
@@ -214,7 +224,9 @@ public:
 
 private:
     using pass_type = stream_pass<network, kernels, T>;
+    using value_type = typename pass_type::value_type;
     using pinned = typename Device::pinned_memory;
+    static constexpr std::size_t narrow_parameters = round_up(network::parameters, cache_line / sizeof(value_type));
     static constexpr std::size_t arena_bytes = Model::arena_elements * sizeof(T);
     static constexpr T pixel_scale = T{1} / T{255};
 
@@ -231,9 +243,15 @@ private:
     }
     /// What a pass computes with, and where it adds gradients and statistics.
     typename pass_type::numbers model_with(T* gradients) const noexcept {
-        return {parameters(), gradients, parameters() + Model::first_buffer,
-                gradients == nullptr ? nullptr : gradients + Model::first_buffer};
+        typename pass_type::numbers n{{parameters(), gradients, parameters() + Model::first_buffer,
+                                       gradients == nullptr ? nullptr : gradients + Model::first_buffer}};
+        if constexpr (pass_type::narrow) {
+            n.narrow_parameters = narrow();
+            n.narrow_gradients = narrow() + narrow_parameters;
+        }
+        return n;
     }
+    value_type* narrow() const noexcept { return static_cast<value_type*>(narrow_.data()); }
     T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
     T* gradient_slot(std::size_t i) const noexcept {
         return static_cast<T*>(gradients_.data()) + i * Model::arena_elements;
@@ -256,7 +274,7 @@ private:
     range shards_;
     std::size_t all_shards_;
     typename Device::libraries libraries_;
-    memory parameters_, gradients_, state_, activations_, losses_, scores_;
+    memory parameters_, gradients_, state_, activations_, narrow_, losses_, scores_;
     memory stages_[2], scratch_[2];
     pinned pinned_[2], results_[2], mirror_;
     pass_type pass_;

@@ -43,6 +43,7 @@ public:
         p.granule_samples = samples;
         using pass = stream_pass<typename Model::network, typename Model::kernels, T>;
         p.activation_elements = pass::elements(pass::plan(samples));
+        p.narrow_bytes = replica::narrow_bytes();
         p.granule_bytes = granule.bytes();
         p.stage_header_bytes = cache_line;
         p.score_bytes = sizeof(sample_score);

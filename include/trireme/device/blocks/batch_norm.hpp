@@ -65,7 +65,7 @@ TRIREME_HOST_DEVICE inline u32 samples_in_part(u32 k, u32 samples_of_part, u32 c
 /// Mean and sum of squared differences from it, of each channel. Every thread takes the mean of eight values at a time
 /// and joins groups as in Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 /// variances", 1979: values are read once, and nothing cancels.
-template<class G, class T>
+template<class G, class A, class T>
 struct statistics_of_values {
     using geometry = G;
     using number = accumulate_t<T>;
@@ -74,7 +74,7 @@ struct statistics_of_values {
         u32 count;
     };
 
-    T const* x;
+    A const* x;
     T *kept, *statistics;
     number epsilon;
 
@@ -113,7 +113,7 @@ struct statistics_of_values {
 };
 
 /// Sums of dy and of dy times the normalised x, of each channel.
-template<class G, class T>
+template<class G, class A, class T>
 struct sums_of_gradients {
     using geometry = G;
     using number = accumulate_t<T>;
@@ -122,7 +122,7 @@ struct sums_of_gradients {
         u32 count;
     };
 
-    T const *x, *dy;
+    A const *x, *dy;
     T const* kept; ///< mean, 1 / deviation
     T *means, *dw, *db;
 
@@ -293,17 +293,18 @@ void launch_agree(block_kernels<Stream> const& k, What const& what) {
 }
 
 /// Value i of a channel's, normalised.
-template<class T>
-TRIREME_HOST_DEVICE accumulate_t<T> normalised(T x, T mean, accumulate_t<T> deviation) {
+template<class A, class T>
+TRIREME_HOST_DEVICE accumulate_t<T> normalised(A x, T mean, accumulate_t<T> deviation) {
     return (static_cast<accumulate_t<T>>(x) - static_cast<accumulate_t<T>>(mean)) * deviation;
 }
 
 /// `Running`: `spread` is the variance of all steps; else 1 / deviation of this one.
-template<class G, class F, bool Running, class T>
+template<class G, class F, bool Running, class A, class T>
 struct batch_norm_value {
     using number = accumulate_t<T>;
-    T const *x, *mean, *spread, *weight, *bias;
-    T* y;
+    A const* x;
+    T const *mean, *spread, *weight, *bias;
+    A* y;
     number epsilon;
 
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
@@ -312,17 +313,18 @@ struct batch_norm_value {
         if constexpr (Running) deviation = number(1) / std::sqrt(deviation + epsilon);
         number const apart = normalised(x[i], mean[channel], deviation);
         y[i] =
-            static_cast<T>(F::value(static_cast<number>(weight[channel]) * apart + static_cast<number>(bias[channel])));
+            static_cast<A>(F::value(static_cast<number>(weight[channel]) * apart + static_cast<number>(bias[channel])));
     }
 };
 
-template<class G, class F, class T>
+template<class G, class F, class A, class T>
 struct batch_norm_gradient {
     using number = accumulate_t<T>;
-    T const *x, *dy, *mean, *deviation, *means, *weight;
-    T* dx;
+    A const *x, *dy;
+    T const *mean, *deviation, *means, *weight;
+    A* dx;
     staged_shard const* about;
-    backward_end<F, T> end;
+    backward_end<F, A> end;
 
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
         std::size_t const plane = i / G::positions, sample = plane / G::channels, channel = plane % G::channels;
@@ -334,7 +336,7 @@ struct batch_norm_gradient {
             number const apart = static_cast<number>(dy[i]) - static_cast<number>(means[channel]) - with_x;
             gradient = end(static_cast<number>(weight[channel]) * each * apart, 0, i);
         }
-        dx[i] = static_cast<T>(gradient);
+        dx[i] = static_cast<A>(gradient);
     }
 };
 
@@ -350,74 +352,74 @@ namespace trireme {
 // `gather` leaves what it finds in the workspace, and `agree` takes it from there: nothing else may be handed to the
 // stream between the two. How many samples count is told by the staged shard; all that there is room for are written.
 
-template<class G, class Stream, class T>
-void batch_norm_gather(block_kernels<Stream> const& k, T const* x) {
-    blocks::launch_gather(k, blocks::statistics_of_values<G, T>{x, nullptr, nullptr, {}});
+template<class G, class T, class Stream, class A>
+void batch_norm_gather(block_kernels<Stream> const& k, A const* x) {
+    blocks::launch_gather(k, blocks::statistics_of_values<G, A, T>{x, nullptr, nullptr, {}});
 }
 
 /// kept = mean and 1 / sqrt(variance + epsilon), of every channel; adds the mean and the unbiased variance to
 /// `statistics`, times the shard's share of the batch.
-template<class G, class Stream, class T>
+template<class G, class A, class Stream, class T>
 void batch_norm_agree(block_kernels<Stream> const& k, T* kept, T* statistics, double epsilon) {
-    using what = blocks::statistics_of_values<G, T>;
+    using what = blocks::statistics_of_values<G, A, T>;
     blocks::launch_agree(k, what{nullptr, kept, statistics, static_cast<typename what::number>(epsilon)});
 }
 
 /// y = weight (x - mean) deviation + bias, of every channel; deviation is 1 / sqrt(variance + epsilon). y may be x.
-template<class G, std::size_t Lanes, class Stream, class T>
-void batch_norm_forward(block_kernels<Stream> const& k, T const* x, T const* mean, T const* deviation, T const* weight,
-                        T const* bias, T* y) {
+template<class G, std::size_t Lanes, class Stream, class A, class T>
+void batch_norm_forward(block_kernels<Stream> const& k, A const* x, T const* mean, T const* deviation, T const* weight,
+                        T const* bias, A* y) {
     k.each(blocks::channel_values<G>(k),
-           blocks::batch_norm_value<G, identity_function, false, T>{x, mean, deviation, weight, bias, y, {}});
+           blocks::batch_norm_value<G, identity_function, false, A, T>{x, mean, deviation, weight, bias, y, {}});
 }
-template<class G, std::size_t Lanes, accelerator_kernels K, class F, class T>
-void batch_norm_forward(with_function<K, F, T> const& k, T const* x, T const* mean, T const* deviation, T const* weight,
-                        T const* bias, T* y) {
+template<class G, std::size_t Lanes, accelerator_kernels K, class F, class A, class T>
+void batch_norm_forward(with_function<K, F, A> const& k, A const* x, T const* mean, T const* deviation, T const* weight,
+                        T const* bias, A* y) {
     k.each(blocks::channel_values<G>(k),
-           blocks::batch_norm_value<G, F, false, T>{x, mean, deviation, weight, bias, y, {}});
+           blocks::batch_norm_value<G, F, false, A, T>{x, mean, deviation, weight, bias, y, {}});
 }
 
 /// The same with the variance of all steps so far.
-template<class G, class Stream, class T>
-void batch_norm_evaluate(block_kernels<Stream> const& k, T const* x, T const* mean, T const* variance, double epsilon,
-                         T const* weight, T const* bias, T* y) {
+template<class G, class Stream, class A, class T>
+void batch_norm_evaluate(block_kernels<Stream> const& k, A const* x, T const* mean, T const* variance, double epsilon,
+                         T const* weight, T const* bias, A* y) {
     k.each(blocks::channel_values<G>(k),
-           blocks::batch_norm_value<G, identity_function, true, T>{x, mean, variance, weight, bias, y,
-                                                                   static_cast<accumulate_t<T>>(epsilon)});
+           blocks::batch_norm_value<G, identity_function, true, A, T>{x, mean, variance, weight, bias, y,
+                                                                      static_cast<accumulate_t<T>>(epsilon)});
 }
-template<class G, accelerator_kernels K, class F, class T>
-void batch_norm_evaluate(with_function<K, F, T> const& k, T const* x, T const* mean, T const* variance, double epsilon,
-                         T const* weight, T const* bias, T* y) {
+template<class G, accelerator_kernels K, class F, class A, class T>
+void batch_norm_evaluate(with_function<K, F, A> const& k, A const* x, T const* mean, T const* variance, double epsilon,
+                         T const* weight, T const* bias, A* y) {
     k.each(blocks::channel_values<G>(k),
-           blocks::batch_norm_value<G, F, true, T>{x, mean, variance, weight, bias, y,
-                                                   static_cast<accumulate_t<T>>(epsilon)});
+           blocks::batch_norm_value<G, F, true, A, T>{x, mean, variance, weight, bias, y,
+                                                      static_cast<accumulate_t<T>>(epsilon)});
 }
 
 /// kept: mean and 1 / sqrt(variance + epsilon) of every channel.
-template<class G, class Stream, class T>
-void batch_norm_backward_gather(block_kernels<Stream> const& k, T const* x, T const* dy, T const* kept) {
-    blocks::launch_gather(k, blocks::sums_of_gradients<G, T>{x, dy, kept, nullptr, nullptr, nullptr});
+template<class G, class Stream, class A, class T>
+void batch_norm_backward_gather(block_kernels<Stream> const& k, A const* x, A const* dy, T const* kept) {
+    blocks::launch_gather(k, blocks::sums_of_gradients<G, A, T>{x, dy, kept, nullptr, nullptr, nullptr});
 }
 
 /// means = those of dy and of dy times the normalised x, of every channel; adds the sums to db and dw.
-template<class G, class Stream, class T>
+template<class G, class A, class Stream, class T>
 void batch_norm_backward_agree(block_kernels<Stream> const& k, T const* kept, T* means, T* dw, T* db) {
-    blocks::launch_agree(k, blocks::sums_of_gradients<G, T>{nullptr, nullptr, kept, means, dw, db});
+    blocks::launch_agree(k, blocks::sums_of_gradients<G, A, T>{nullptr, nullptr, kept, means, dw, db});
 }
 
 /// dx = weight deviation (dy - mean of dy - normalised x times mean of dy times it); zero for samples that do not
 /// count, for those must not reach the gradients of the layers before. dx may be dy.
-template<class G, class Stream, class T>
-void batch_norm_backward_input(block_kernels<Stream> const& k, T const* x, T const* dy, T const* mean,
-                               T const* deviation, T const* means, T const* weight, T* dx) {
-    k.each(blocks::channel_values<G>(k), blocks::batch_norm_gradient<G, identity_function, T>{
+template<class G, class Stream, class A, class T>
+void batch_norm_backward_input(block_kernels<Stream> const& k, A const* x, A const* dy, T const* mean,
+                               T const* deviation, T const* means, T const* weight, A* dx) {
+    k.each(blocks::channel_values<G>(k), blocks::batch_norm_gradient<G, identity_function, A, T>{
                                              x, dy, mean, deviation, means, weight, dx, k.shard(), {nullptr}});
 }
-template<class G, accelerator_kernels K, class F, class T>
-void batch_norm_backward_input(with_function<K, F, T> const& k, T const* x, T const* dy, T const* mean,
-                               T const* deviation, T const* means, T const* weight, T* dx) {
+template<class G, accelerator_kernels K, class F, class A, class T>
+void batch_norm_backward_input(with_function<K, F, A> const& k, A const* x, A const* dy, T const* mean,
+                               T const* deviation, T const* means, T const* weight, A* dx) {
     k.each(blocks::channel_values<G>(k),
-           blocks::batch_norm_gradient<G, F, T>{x, dy, mean, deviation, means, weight, dx, k.shard(), {k.input()}});
+           blocks::batch_norm_gradient<G, F, A, T>{x, dy, mean, deviation, means, weight, dx, k.shard(), {k.input()}});
 }
 
 } // namespace trireme

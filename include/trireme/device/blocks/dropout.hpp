@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace trireme::blocks {
 
@@ -46,12 +47,11 @@ namespace trireme {
 /// has the bits of number n * Size + i of the stream that seed, step, shard and layer name, as on the host. `to` may be
 /// `from`. Cost: 10 rounds of Philox per 4 values.
 template<std::size_t Size, class Stream, class T>
-void keep_some(block_kernels<Stream> const& k, T const* from, std::uint32_t layer, std::uint32_t threshold, T scale,
-               T* to) {
+void keep_some(block_kernels<Stream> const& k, T const* from, std::uint32_t layer, std::uint32_t threshold,
+               std::type_identity_t<accumulate_t<T>> scale, T* to) {
     std::size_t const values = Size * k.samples(), words = values / 4 + 2;
     if (values != 0)
-        k.each(words, blocks::keep_some_of_four<Size, T>{from, to, k.shard(), layer, threshold,
-                                                         static_cast<accumulate_t<T>>(scale), values});
+        k.each(words, blocks::keep_some_of_four<Size, T>{from, to, k.shard(), layer, threshold, scale, values});
 }
 
 } // namespace trireme

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/bf16.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/device/kernel_policy.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -52,6 +54,8 @@ public:
     static constexpr char const* name = "blocks";
     template<class T>
     static constexpr std::size_t lanes = 1;
+    template<class T>
+    static constexpr bool computes = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
 
     block_kernels(Stream& queue, std::size_t samples, workspace scratch) noexcept
         : queue_(&queue), samples_(samples), scratch_(scratch) {}
@@ -86,6 +90,20 @@ block_kernels<Stream> blocks_of_(block_kernels<Stream> const&); // declared only
 template<class K>
 concept accelerator_kernels = requires(K const& k) {
     trireme::blocks_of_(k);
+};
+
+/// The same kernels for values that lie in memory as bf16; what they are called with is the policy itself.
+template<accelerator_kernels Kernels>
+class storing_bf16 : public Kernels {
+public:
+    using called = Kernels;
+    using stored_values = bf16;
+    using Kernels::Kernels;
+    explicit storing_bf16(Kernels const& k) noexcept : Kernels(k) {}
+};
+template<accelerator_kernels Kernels>
+struct storing<Kernels, bf16> {
+    using type = storing_bf16<Kernels>;
 };
 
 /// The same kernels, applying `Function` where the layer that is computed ends: forward writes Function::value(y);

@@ -32,13 +32,20 @@ struct pixel_value {
     }
 };
 
-template<class T>
+template<class T, class A>
 struct value_sum {
     T* sum;
-    T const* term;
+    A const* term;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) + static_cast<accumulate_t<T>>(term[i]));
+        sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) + static_cast<accumulate_t<A>>(term[i]));
     }
+};
+
+template<class T, class A>
+struct rounded_value {
+    T const* from;
+    A* to;
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const { to[i] = static_cast<A>(from[i]); }
 };
 
 template<class T>
@@ -92,9 +99,9 @@ struct score_sum {
 namespace trireme {
 
 /// x = scale * pixel, n values per sample.
-template<class Stream, class T>
-void convert_pixels(block_kernels<Stream> const& k, std::uint8_t const* pixels, T scale, T* x, std::size_t n) {
-    k.each(n * k.samples(), blocks::pixel_value<T>{pixels, x, static_cast<accumulate_t<T>>(scale)});
+template<class Stream, class T, class A>
+void convert_pixels(block_kernels<Stream> const& k, std::uint8_t const* pixels, T scale, A* x, std::size_t n) {
+    k.each(n * k.samples(), blocks::pixel_value<A>{pixels, x, static_cast<accumulate_t<A>>(scale)});
 }
 
 /// Adds the scores of the first *count samples to *sum, in double and in an order that *count alone decides. `correct`
@@ -106,9 +113,15 @@ void add_scores(block_kernels<Stream> const& k, T const* loss, int const* correc
 }
 
 /// sum += term, n values, whatever the number of samples.
-template<class Stream, class T>
-void add_into(block_kernels<Stream> const& k, T* sum, T const* term, std::size_t n) {
-    k.each(n, blocks::value_sum<T>{sum, term});
+template<class Stream, class T, class A>
+void add_into(block_kernels<Stream> const& k, T* sum, A const* term, std::size_t n) {
+    k.each(n, blocks::value_sum<T, A>{sum, term});
+}
+
+/// to = from, rounded, n values, whatever the number of samples.
+template<class Stream, class T, class A>
+void round_values(block_kernels<Stream> const& k, T const* from, A* to, std::size_t n) {
+    k.each(n, blocks::rounded_value<T, A>{from, to});
 }
 
 /// running += momentum * (now - running), n values, whatever the number of samples: statistics after a step.

@@ -31,7 +31,7 @@ struct candidate {
 
 /// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's. `width` threads do a
 /// sample: one if there are few classes, so that nobody waits. Reads the logits two or three times, from the cache.
-template<u32 Classes, bool Gradient, class T>
+template<u32 Classes, bool Gradient, class A, class T>
 struct softmax_cross_entropy_program {
     using number = accumulate_t<T>;
     static constexpr u32 width = Classes <= 32 ? 1 : 32, samples_of_block = width == 1 ? 64 : 4;
@@ -42,10 +42,11 @@ struct softmax_cross_entropy_program {
     };
     using own = nothing_kept;
 
-    T const* logits;
+    A const* logits;
     int const* labels;
     T const* weight;
-    T *dlogits, *loss;
+    A* dlogits;
+    T* loss;
     int* correct;
     std::size_t samples;
 
@@ -54,7 +55,7 @@ struct softmax_cross_entropy_program {
         u32 const part = at.thread % width, first = at.thread - part;
         std::size_t const sample = std::size_t{at.block} * samples_of_block + at.thread / width;
         if (sample >= samples) return;
-        T const* const x = logits + sample * Classes;
+        A const* const x = logits + sample * Classes;
         if (k == 0) {
             candidate<number> best{static_cast<number>(x[part]), part};
             for (u32 c = part + width; c < Classes; c += width) best.meet(static_cast<number>(x[c]), c);
@@ -81,7 +82,7 @@ struct softmax_cross_entropy_program {
             for (u32 c = part; c < Classes; c += width) {
                 number const softmax = std::exp(static_cast<number>(x[c]) - best.value) / sum;
                 dlogits[sample * Classes + c] =
-                    static_cast<T>(scale * (softmax - (c == label ? number(1) : number(0))));
+                    static_cast<A>(scale * (softmax - (c == label ? number(1) : number(0))));
             }
         }
     }
@@ -96,19 +97,19 @@ namespace trireme {
 /// loss = -log softmax(logits)[label], and dlogits = weight * (softmax(logits) - onehot(label)).
 /// logits, dlogits: Classes per sample; labels (0 <= label < Classes), weight, loss: one.
 /// The loss is not weighted. The largest logit is subtracted first, so no exponential overflows.
-template<std::size_t Classes, std::size_t Lanes, class Stream, class T>
-void softmax_cross_entropy(block_kernels<Stream> const& k, T const* logits, int const* labels, T const* weight,
-                           T* dlogits, T* loss) {
-    blocks::softmax_cross_entropy_program<static_cast<blocks::u32>(Classes), true, T> const program{
+template<std::size_t Classes, std::size_t Lanes, class Stream, class A, class T>
+void softmax_cross_entropy(block_kernels<Stream> const& k, A const* logits, int const* labels, T const* weight,
+                           A* dlogits, T* loss) {
+    blocks::softmax_cross_entropy_program<static_cast<blocks::u32>(Classes), true, A, T> const program{
         logits, labels, weight, dlogits, loss, nullptr, k.samples()};
     if (k.samples() != 0) k.queue().launch(program, program.blocks());
 }
 
 /// The loss as above, and correct = 1 where the first largest logit is the label's. A NaN counts as the largest.
-template<std::size_t Classes, std::size_t Lanes, class Stream, class T>
-void softmax_cross_entropy_loss(block_kernels<Stream> const& k, T const* logits, int const* labels, T* loss,
+template<std::size_t Classes, std::size_t Lanes, class Stream, class A, class T>
+void softmax_cross_entropy_loss(block_kernels<Stream> const& k, A const* logits, int const* labels, T* loss,
                                 int* correct) {
-    blocks::softmax_cross_entropy_program<static_cast<blocks::u32>(Classes), false, T> const program{
+    blocks::softmax_cross_entropy_program<static_cast<blocks::u32>(Classes), false, A, T> const program{
         logits, labels, nullptr, nullptr, loss, correct, k.samples()};
     if (k.samples() != 0) k.queue().launch(program, program.blocks());
 }

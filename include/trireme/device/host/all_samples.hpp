@@ -4,6 +4,7 @@
 
 #include <trireme/core/extents.hpp>
 #include <trireme/device/host/isa.hpp>
+#include <trireme/device/kernel_policy.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -46,38 +47,6 @@ inline constexpr bool takes_all_samples = false;
 template<class K>
 requires requires { K::all_samples; }
 inline constexpr bool takes_all_samples<K> = K::all_samples;
-
-/// Whether kernels compute in numbers of type T: in floating-point numbers, unless they say in which.
-template<class K, class T>
-inline constexpr bool computes_in = std::is_floating_point_v<T>;
-template<class K, class T>
-requires requires { K::template computes<T>; }
-inline constexpr bool computes_in<K, T> = K::template computes<T>;
-
-/// How the values between layers, and their gradients, lie in memory: as numbers of type T, with which parameters are
-/// kept and the kernels reckon, or as kernels say, which then widen what they read and round what they write.
-template<class K, class T>
-struct stored {
-    using type = T;
-};
-template<class K, class T>
-requires requires { typename K::stored_values; }
-struct stored<K, T> {
-    using type = typename K::stored_values;
-};
-template<class K, class T>
-using stored_t = typename stored<K, T>::type;
-
-/// The same kernels, for values that lie in memory as numbers of type A: none, unless they say which.
-template<class K, class A>
-struct storing {
-    using type = K;
-};
-template<class K, class A>
-requires requires { typename K::template storing<A>; }
-struct storing<K, A> {
-    using type = typename K::template storing<A>;
-};
 
 /// The kernels for what is no layer.
 template<class K>
