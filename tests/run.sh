@@ -122,8 +122,6 @@ END
     [ "$tests" -eq 0 ] && echo ', done' || echo ', FAILED'
 }
 
-name_of() { basename "${1##* }"; }
-
 # What tests files, not a build, is tested once with each compiler; other instruction sets only nightly.
 files='--no-suite house --no-suite consumers --no-suite other_compilers --no-suite isa --no-suite mpi'
 programs="$files --no-suite headers --no-suite compile_fail"
@@ -176,8 +174,10 @@ done
 v3=
 ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
 [ "$with_addresses" = "$cxx" ] || programs=$files
+some=
+[ "$mode" = nightly ] || some=-Dtest_folders=core,data,device,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes
 # shellcheck disable=SC2086
-stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3" \
+stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3 $some" \
     $programs -t 4 ${still:+"$still"}
 
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"

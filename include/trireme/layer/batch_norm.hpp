@@ -118,6 +118,9 @@ struct batch_norm {
         auto* const kept = io.place.kept;
         if constexpr (remote<io_t>)
             batch_norm_backward_gather<g>(io.policy, io.x.data, io.dy.data, kept);
+        else if constexpr (applies<io_t>)
+            batch_norm_backward_gather<g>(io.policy, io.x.data, io.dy.data, kept, kept + g::channels, io.parameter(0),
+                                          io.parameter(1), kept + 2 * g::channels);
         else
             batch_norm_backward_gather<g, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.place.granule.count,
                                                        io.place.granule.first, kept, kept + g::channels,
@@ -142,6 +145,9 @@ struct batch_norm {
         if constexpr (remote<io_t>)
             batch_norm_backward_input<g>(io.policy, io.x.data, io.dy.data, kept, deviation, means, io.parameter(0),
                                          io.dx.data);
+        else if constexpr (applies<io_t>)
+            batch_norm_backward_input<g>(io.policy, io.x.data, io.dy.data, kept, deviation, means, io.parameter(0),
+                                         io.parameter(1), io.dx.data);
         else
             batch_norm_backward_input<g, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.place.granule.count, kept,
                                                       deviation, means, io.parameter(0), io.dx.data);
@@ -208,6 +214,11 @@ private:
         for (std::size_t i = 0; i < 2 * channels && samples != 0; ++i) sums[i] = static_cast<T>(sums[i] / values);
     }
 
+    /// Whether its kernels also apply a function to what they write, on the host.
+    template<class Io>
+    static constexpr bool applies = requires {
+        typename Io::kernels::function;
+    };
     template<class Io>
     static constexpr bool remote = accelerator_kernels<typename Io::kernels>;
     template<class In>

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/core/pack.hpp>
 #include <trireme/layer/for_units.hpp>
+#include <trireme/layer/fused_functions.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <algorithm>
@@ -156,23 +158,28 @@ struct layer_calls {
             return policy;
     }
 
+    // A function that the kernels of the layer before it apply is done with that layer, where its own values lie.
+
     template<class Chain, std::size_t Unit>
     void forward(std::size_t row) const {
-        if constexpr (!Chain::description_of(Unit).view)
-            run_forward<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-                kernels(row), x(row), slots.value(row + 1), parameters(row), place(row));
+        using k = kernels_of<Chain, Unit>;
+        if constexpr (!Chain::description_of(Unit).view && !is_applied<Chain, Unit>())
+            run_forward<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, k, T>(
+                k(kernels(row)), x(row), slots.value(row + 1), parameters(row), place(row));
     }
     template<class Chain, std::size_t Unit>
     void evaluate(std::size_t row) const {
-        if constexpr (!Chain::description_of(Unit).view)
-            run_evaluate<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-                kernels(row), x(row), slots.value(row + 1), parameters(row), place(row));
+        using k = kernels_of<Chain, Unit>;
+        if constexpr (!Chain::description_of(Unit).view && !is_applied<Chain, Unit>())
+            run_evaluate<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, k, T>(
+                k(kernels(row)), x(row), slots.value(row + 1), parameters(row), place(row));
     }
     /// Both gradients, as far as they are wanted.
     template<class Chain, std::size_t Unit>
     void backward(std::size_t row) const {
         constexpr auto const& d = Chain::description_of(Unit);
         using layer = layer_t<Chain, Unit>;
+        using k = kernels_of<Chain, Unit>;
         // in a network without repeats a layer need not have what is never called
         if constexpr (std::is_base_of_v<Chain, Network> && Chain::first_row(Unit) <= Network::first_trainable) {
             weights<Chain, Unit>(row);
@@ -185,11 +192,11 @@ struct layer_calls {
                 parameters(row), at);
         } else {
             weights<Chain, Unit>(row);
-            if constexpr (!d.view && !is_residual_sum<layer>)
+            if constexpr (!d.view && !is_residual_sum<layer> && !is_applied<Chain, Unit>())
                 if (row > Network::first_trainable)
-                    run_backward_input<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-                        kernels(row), x(row), slots.value(row + 1), slots.gradient(row + 1), slots.gradient(row),
-                        parameters(row), place(row));
+                    run_backward_input<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, k, T>(
+                        k(kernels(row)), x(row), slots.value(row + 1), output_gradient<Chain, Unit>(row),
+                        slots.gradient(row), parameters(row), place(row));
         }
     }
 
@@ -200,9 +207,10 @@ struct layer_calls {
     }
     template<phase What, class Chain, std::size_t Unit>
     void backward_phase(std::size_t row) const {
-        run_backward_phase<What, layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, Kernels, T>(
-            kernels(row), x(row), slots.value(row + 1), slots.gradient(row + 1), parameters(row), gradients(row),
-            place(row));
+        using k = kernels_of<Chain, Unit>;
+        run_backward_phase<What, layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, Lanes, k, T>(
+            k(kernels(row)), x(row), slots.value(row + 1), output_gradient<Chain, Unit>(row), parameters(row),
+            gradients(row), place(row));
     }
 
 private:
@@ -213,9 +221,39 @@ private:
     template<class Chain, std::size_t Unit>
     using out_t = typename Chain::template output_of<Unit>;
 
+    /// Whether a unit's kernels also apply the function behind it: those that see the values of a whole shard more than
+    /// once, if the policy has such.
+    template<class Chain, std::size_t Unit>
+    static constexpr bool applies() {
+        if constexpr (Unit < Chain::units && requires { typename Kernels::template applying<fork>; }) {
+            if constexpr (applies_next<Chain, Unit>()) return Chain::description_of(Unit).whole_shard;
+        }
+        return false;
+    }
+    template<class Chain, std::size_t Unit>
+    static constexpr bool is_applied() {
+        return applies<Chain, Unit - 1>();
+    }
+    template<class Chain, std::size_t Unit>
+    static auto kernels_for() {
+        if constexpr (applies<Chain, Unit>())
+            return pack<typename Kernels::template applying<typename layer_t<Chain, Unit + 1>::function>>{};
+        else
+            return pack<Kernels>{};
+    }
+    template<class Chain, std::size_t Unit>
+    using kernels_of = typename only<decltype(kernels_for<Chain, Unit>())>::type;
+
     stored_t<Kernels, T> const* x(std::size_t row) const noexcept { return slots.value(Network::row(row).from); }
     T const* parameters(std::size_t row) const noexcept { return model.parameters + Network::row(row).first_parameter; }
     T* gradients(std::size_t row) const noexcept { return model.gradients + Network::row(row).first_parameter; }
+
+    /// By what a unit gives, or what the function gives that is applied to it. The latter is still there: it lies where
+    /// the former would, unless somebody reads it later still.
+    template<class Chain, std::size_t Unit>
+    stored_t<Kernels, T> const* output_gradient(std::size_t row) const noexcept {
+        return slots.gradient(row + (applies<Chain, Unit>() ? 2 : 1));
+    }
 
     template<class Chain, std::size_t Unit>
     void weights(std::size_t row) const {

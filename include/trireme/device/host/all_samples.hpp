@@ -22,6 +22,7 @@ namespace trireme::inline TRIREME_ISA {
 //     template<class T> static constexpr bool computes = ...;  // in numbers of type T
 //     using stored_values = ...;        // as which values lie in memory, if not as T
 //     template<class A> using storing = ...;  // the same policy, for values that lie there as A
+//     template<class F> using applying = ...; // whose batch_norm also does the function behind it, if there are such
 //     using sample_kernels = portable;  // a policy for what is no layer: the loss, sample by sample, and the optimizer
 //     using context = ...;              // what a device keeps for its kernels; the policy points to it
 //     explicit policy(context&);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/geometry.hpp>
+#include <trireme/device/host/kernels/portable/activation.hpp>
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/device/host/stored_numbers.hpp>
 #include <trireme/device/onednn/kernels.hpp>
@@ -11,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <type_traits>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -53,6 +56,93 @@ struct channel_period {
 
 } // namespace trireme::detail::inline TRIREME_ISA
 
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// What batch norm gives for x, before a function behind it.
+template<std::size_t C>
+struct normalising {
+    using period = channel_period<C, float>;
+    using vector = typename period::vector;
+    period middle, scale, shift;
+
+    normalising(float const* mean, float const* deviation, float const* weight, float const* bias) noexcept {
+        middle.set([&](std::size_t c) { return mean[c]; });
+        scale.set([&](std::size_t c) { return weight[c] * deviation[c]; });
+        shift.set([&](std::size_t c) { return bias[c]; });
+    }
+    [[gnu::always_inline]] vector apart(vector x, std::size_t at, auto count) const noexcept {
+        return x - middle.at(at, count);
+    }
+    [[gnu::always_inline]] vector value(vector apart, std::size_t at, auto count) const noexcept {
+        return multiply_add(apart, scale.at(at, count), shift.at(at, count));
+    }
+    /// dy, or what it is before F.
+    template<class F>
+    [[gnu::always_inline]] vector gradient(vector dy, vector apart, std::size_t at, auto count) const noexcept {
+        if constexpr (std::is_same_v<F, identity_function>) return dy;
+        auto const v = value(apart, at, count);
+        return dy * register_function<F>::slope(v, register_function<F>::value(v));
+    }
+};
+
+template<class F, class G, class A>
+TRIREME_NOINLINE void onednn_batch_norm_forward(onednn_kernels<A> const& k, A const* x, float const* mean,
+                                                float const* deviation, float const* weight, float const* bias, A* y) {
+    if (!k.computing()) return;
+    using period = channel_period<G::channels, float>;
+    using vector = typename period::vector;
+    normalising<G::channels> const norm(mean, deviation, weight, bias);
+    period::walk(0, k.samples() * G::positions * G::channels, [&](std::size_t i, std::size_t at, auto n) {
+        auto const v = norm.value(norm.apart(read_numbers<vector>(x + i, n), at, n), at, n);
+        if constexpr (std::is_same_v<F, identity_function>)
+            write_numbers(v, y + i, n);
+        else
+            write_numbers(register_function<F>::value(v), y + i, n);
+    });
+}
+
+template<class F, class G, class A>
+TRIREME_NOINLINE void onednn_batch_norm_backward_gather(onednn_kernels<A> const& k, A const* x, A const* dy,
+                                                        normalising<G::channels> const& norm, float const* deviation,
+                                                        float* sums) {
+    using period = channel_period<G::channels, float>;
+    using vector = typename period::vector;
+    auto const all = k.samples() * G::positions * G::channels;
+    std::fill_n(sums, 2 * G::channels, 0.0f);
+    for (std::size_t begin = 0; begin < all; begin += period::block) {
+        period plain, with_x;
+        period::walk(begin, std::min(all, begin + period::block), [&](std::size_t i, std::size_t at, auto n) {
+            auto const apart = norm.apart(read_numbers<vector>(x + i, n), at, n);
+            auto const gradient = norm.template gradient<F>(read_numbers<vector>(dy + i, n), apart, at, n);
+            (plain.at(at, n) + gradient).store(plain.of + at, n);
+            multiply_add(gradient, apart, with_x.at(at, n)).store(with_x.of + at, n);
+        });
+        for (std::size_t c = 0; c < G::channels; ++c) {
+            sums[c] += plain.sum(c);
+            sums[G::channels + c] += with_x.sum(c) * deviation[c];
+        }
+    }
+}
+
+template<class F, class G, class A>
+TRIREME_NOINLINE void onednn_batch_norm_backward_input(onednn_kernels<A> const& k, A const* x, A const* dy,
+                                                       normalising<G::channels> const& norm, float const* deviation,
+                                                       float const* means, float const* weight, A* dx) {
+    using period = channel_period<G::channels, float>;
+    using vector = typename period::vector;
+    period slope, shift;
+    slope.set([&](std::size_t c) { return -weight[c] * deviation[c] * deviation[c] * means[G::channels + c]; });
+    shift.set([&](std::size_t c) { return -weight[c] * deviation[c] * means[c]; });
+    period::walk(0, k.samples() * G::positions * G::channels, [&](std::size_t i, std::size_t at, auto n) {
+        auto const apart = norm.apart(read_numbers<vector>(x + i, n), at, n);
+        auto const gradient = norm.template gradient<F>(read_numbers<vector>(dy + i, n), apart, at, n);
+        auto const by_x = multiply_add(apart, slope.at(at, n), shift.at(at, n));
+        write_numbers(multiply_add(gradient, norm.scale.at(at, n), by_x), dx + i, n);
+    });
+}
+
+} // namespace trireme::detail::inline TRIREME_ISA
+
 namespace trireme::inline TRIREME_ISA {
 
 /// Mean, and the sum of squared differences from it, of every channel. x: N x positions x C. Each block of values takes
@@ -89,67 +179,51 @@ TRIREME_NOINLINE void batch_norm_gather(onednn_kernels<A> const& k, A const* x, 
     }
 }
 
-/// y = weight (x - mean) deviation + bias, of every channel; deviation is 1 / sqrt(variance + epsilon).
+/// y = F(weight (x - mean) deviation + bias), of every channel; deviation is 1 / sqrt(variance + epsilon). F is the
+/// function behind the layer, if the policy applies one.
 template<class G, std::size_t, class A>
-TRIREME_NOINLINE void batch_norm_forward(onednn_kernels<A> const& k, A const* x, float const* mean,
-                                         float const* deviation, float const* weight, float const* bias, A* y) {
-    if (!k.computing()) return;
-    using period = detail::channel_period<G::channels, float>;
-    using vector = typename period::vector;
-    period middle, scale, shift;
-    middle.set([&](std::size_t c) { return mean[c]; });
-    scale.set([&](std::size_t c) { return weight[c] * deviation[c]; });
-    shift.set([&](std::size_t c) { return bias[c]; });
-    period::walk(0, k.samples() * G::positions * G::channels, [&](std::size_t i, std::size_t at, auto n) {
-        auto const apart = read_numbers<vector>(x + i, n) - middle.at(at, n);
-        write_numbers(multiply_add(apart, scale.at(at, n), shift.at(at, n)), y + i, n);
-    });
+void batch_norm_forward(onednn_kernels<A> const& k, A const* x, float const* mean, float const* deviation,
+                        float const* weight, float const* bias, A* y) {
+    detail::onednn_batch_norm_forward<identity_function, G>(k, x, mean, deviation, weight, bias, y);
+}
+template<class G, std::size_t, class A, class F>
+void batch_norm_forward(onednn_applying<A, F> const& k, A const* x, float const* mean, float const* deviation,
+                        float const* weight, float const* bias, A* y) {
+    detail::onednn_batch_norm_forward<F, G, A>(k, x, mean, deviation, weight, bias, y);
 }
 
-/// sums[c] = that of dy, sums[C + c] = that of dy times the normalised x.
+/// sums[c] = that of dy, sums[C + c] = that of dy times the normalised x. With a function behind the layer dy is the
+/// gradient by what the function gives, and times its slope at what weight and bias make of x.
 template<class G, std::size_t, class A>
-TRIREME_NOINLINE void batch_norm_backward_gather(onednn_kernels<A> const& k, A const* x, A const* dy, std::size_t,
-                                                 std::size_t, float const* mean, float const* deviation, float* sums) {
+void batch_norm_backward_gather(onednn_kernels<A> const& k, A const* x, A const* dy, std::size_t, std::size_t,
+                                float const* mean, float const* deviation, float* sums) {
     if (!k.computing()) return;
-    using period = detail::channel_period<G::channels, float>;
-    using vector = typename period::vector;
-    auto const all = k.samples() * G::positions * G::channels;
-    std::fill_n(sums, 2 * G::channels, 0.0f);
-    period middle;
-    middle.set([&](std::size_t c) { return mean[c]; });
-    for (std::size_t begin = 0; begin < all; begin += period::block) {
-        period plain, with_x;
-        period::walk(begin, std::min(all, begin + period::block), [&](std::size_t i, std::size_t at, auto n) {
-            auto const gradient = read_numbers<vector>(dy + i, n);
-            (plain.at(at, n) + gradient).store(plain.of + at, n);
-            multiply_add(gradient, read_numbers<vector>(x + i, n) - middle.at(at, n), with_x.at(at, n))
-                .store(with_x.of + at, n);
-        });
-        for (std::size_t c = 0; c < G::channels; ++c) {
-            sums[c] += plain.sum(c);
-            sums[G::channels + c] += with_x.sum(c) * deviation[c];
-        }
-    }
+    detail::normalising<G::channels> const norm(mean, deviation, deviation, mean); // nobody asks for the value
+    detail::onednn_batch_norm_backward_gather<identity_function, G>(k, x, dy, norm, deviation, sums);
+}
+template<class G, class A, class F>
+void batch_norm_backward_gather(onednn_applying<A, F> const& k, A const* x, A const* dy, float const* mean,
+                                float const* deviation, float const* weight, float const* bias, float* sums) {
+    if (!k.computing()) return;
+    detail::normalising<G::channels> const norm(mean, deviation, weight, bias);
+    detail::onednn_batch_norm_backward_gather<F, G, A>(k, x, dy, norm, deviation, sums);
 }
 
 /// dx = weight deviation (dy - mean of dy - normalised x times mean of dy times it); dx may be dy.
 template<class G, std::size_t, class A>
-TRIREME_NOINLINE void batch_norm_backward_input(onednn_kernels<A> const& k, A const* x, A const* dy, std::size_t,
-                                                float const* mean, float const* deviation, float const* means,
-                                                float const* weight, A* dx) {
+void batch_norm_backward_input(onednn_kernels<A> const& k, A const* x, A const* dy, std::size_t, float const* mean,
+                               float const* deviation, float const* means, float const* weight, A* dx) {
     if (!k.computing()) return;
-    using period = detail::channel_period<G::channels, float>;
-    using vector = typename period::vector;
-    period middle, scale, slope, shift;
-    middle.set([&](std::size_t c) { return mean[c]; });
-    scale.set([&](std::size_t c) { return weight[c] * deviation[c]; });
-    slope.set([&](std::size_t c) { return -weight[c] * deviation[c] * deviation[c] * means[G::channels + c]; });
-    shift.set([&](std::size_t c) { return -weight[c] * deviation[c] * means[c]; });
-    period::walk(0, k.samples() * G::positions * G::channels, [&](std::size_t i, std::size_t at, auto n) {
-        auto const by_x =
-            multiply_add(read_numbers<vector>(x + i, n) - middle.at(at, n), slope.at(at, n), shift.at(at, n));
-        write_numbers(multiply_add(read_numbers<vector>(dy + i, n), scale.at(at, n), by_x), dx + i, n);
-    });
+    detail::normalising<G::channels> const norm(mean, deviation, weight, mean);
+    detail::onednn_batch_norm_backward_input<identity_function, G>(k, x, dy, norm, deviation, means, weight, dx);
+}
+template<class G, class A, class F>
+void batch_norm_backward_input(onednn_applying<A, F> const& k, A const* x, A const* dy, float const* mean,
+                               float const* deviation, float const* means, float const* weight, float const* bias,
+                               A* dx) {
+    if (!k.computing()) return;
+    detail::normalising<G::channels> const norm(mean, deviation, weight, bias);
+    detail::onednn_batch_norm_backward_input<F, G, A>(k, x, dy, norm, deviation, means, weight, dx);
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -12,6 +12,9 @@
 
 namespace trireme::inline TRIREME_ISA {
 
+template<class A, class Function>
+class onednn_applying;
+
 /// Kernel policy of the host: oneDNN's convolutions and inner products, `kernels<onednn>`. All samples of a shard at
 /// once, channels last (device/host/all_samples.hpp). Values lie in memory as numbers of type A, float or bf16;
 /// parameters, gradients and sums are float.
@@ -30,6 +33,8 @@ public:
     using stored_values = A;
     template<class Other>
     using storing = onednn_kernels<Other>;
+    template<class Function>
+    using applying = onednn_applying<A, Function>;
     using sample_kernels = portable;
     using context = onednn_context<A>;
 
@@ -59,6 +64,15 @@ private:
     context* context_;
     std::size_t row_ = 0;
     std::size_t samples_ = 0;
+};
+
+/// The same kernels where `Function` stands behind batch norm: forward writes Function::value(y), and backward begins
+/// with the gradient by that.
+template<class A, class Function>
+class onednn_applying : public onednn_kernels<A> {
+public:
+    using function = Function;
+    explicit onednn_applying(onednn_kernels<A> const& k) noexcept : onednn_kernels<A>(k) {}
 };
 
 /// `kernels<onednn>`: with precision<bf16> the trainer takes them for values that lie in memory so.

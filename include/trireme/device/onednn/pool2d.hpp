@@ -73,7 +73,6 @@ TRIREME_NOINLINE void avg_pool2d_backward_input(onednn_kernels<A> const& k, A co
 template<class G, std::size_t, class A>
 TRIREME_NOINLINE void max_pool2d_forward(onednn_kernels<A> const& k, A const* x, A* y) {
     if (!k.computing()) return;
-    using T = reckoned_t<A>;
     using vector = reckoned_vector<A>;
     detail::for_windows_of_channels<G>(k.samples(), [&](std::size_t output, std::size_t input) {
         for_registers<vector>(G::channels, [&](std::size_t c, auto count) {

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// ResNet-18 on Fashion-MNIST, in minutes and hours.
+
+#include "../../examples/resnet18.hpp"
+
+#include <golden/hash.hpp>
+#include <golden/resnet18.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+using namespace trireme;
+namespace g = trireme_golden::resnet18;
+
+TEST_SUITE("nightly/resnet18") {
+    TEST_CASE("the first losses equal PyTorch's") {
+        using net = resnet18<batch_norm<per_shard>>;
+        trainer<net, cross_entropy, sgd, precision<f64>> t(
+            {.learning_rate = static_cast<float>(g::lr), .batch = static_cast<std::size_t>(g::batch_sizes[0])});
+        t.load_parameters(trireme_golden::parameters<net, double>());
+        auto const data = fashion_mnist::load();
+        std::size_t first = 0;
+        for (std::size_t k = 0; k < std::size(g::loss_f64); ++k) {
+            CAPTURE(k);
+            auto const n = static_cast<std::size_t>(g::batch_sizes[k]);
+            CHECK(t.step(data.train.take(first, n)).loss == doctest::Approx(g::loss_f64[k]).epsilon(1e-6));
+            first += n;
+        }
+        for (std::size_t i = 0; i < std::size(g::first_statistics); ++i)
+            CHECK(t.buffers()[i] == doctest::Approx(g::first_statistics[i]).epsilon(1e-6));
+        CHECK(t.evaluate(data.train.take(0, 256)).loss == doctest::Approx(g::evaluated).epsilon(1e-5));
+    }
+
+    TEST_CASE("above 90 % of the test images after at most 5 epochs") {
+        auto const data = fashion_mnist::load();
+        trainer<resnet18<batch_norm<per_shard>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>> t(
+            {.learning_rate = 0.05f, .batch = 256, .seed = 1, .devices = std::clamp(host::processors(), 1, 2)});
+        double best = 0;
+        for (auto const& epoch : t.fit(data, {.epochs = 5})) {
+            best = std::max(best, epoch.test.accuracy);
+            MESSAGE("epoch " << epoch.epoch << ": " << epoch.test.accuracy);
+            if (best > 0.90) break;
+        }
+        CHECK(best > 0.90);
+    }
+}
