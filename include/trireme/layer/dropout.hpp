@@ -17,6 +17,10 @@ struct dropout_rule {
     static_assert(rule_holds<Where...>, "TRI0064: dropout<Percent> drops at least 0 and less than 100 percent");
 };
 
+// A name that the calls below need before a kernel policy overloads it: see cross_entropy.
+template<std::size_t Size>
+void keep_some() = delete;
+
 /// In training each value is zero with a probability of Percent / 100, and else divided by 1 - Percent / 100; in
 /// evaluation nothing happens. Any shape, no parameters.
 ///
