@@ -18,6 +18,15 @@ using small = network<input<1, 28, 28>, avg_pool2d<4>, conv2d<3, kernel<3>>, hyp
                       linear<10>>;
 using softmax_regression = network<input<1, 28, 28>, flatten, linear<10>>;
 
+/// The blocks of residual networks: one that keeps its input's shape, and one that halves it.
+template<std::size_t C, std::size_t S = 1>
+using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
+template<class Norm, std::size_t C>
+using plain = sequential<residual<sequential<conv3<C>, Norm, relu, conv3<C>, Norm>>, relu>;
+template<class Norm, std::size_t C>
+using halving =
+    sequential<residual<sequential<conv3<C, 2>, Norm, relu, conv3<C>, Norm>, conv2d<C, kernel<1>, stride<2>>>, relu>;
+
 /// A trainer whose layout is chosen when it is made.
 template<class Network, class Optimizer = sgd, class... Policies>
 using any_layout = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>,

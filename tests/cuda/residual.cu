@@ -20,16 +20,9 @@ using namespace test_networks;
 
 namespace cuda_test {
 
-template<std::size_t C, std::size_t S = 1>
-using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
 using norm = batch_norm<per_shard>;
-template<std::size_t C>
-using plain = sequential<residual<sequential<conv3<C>, norm, relu, conv3<C>, norm>>, relu>;
-template<std::size_t C>
-using halving =
-    sequential<residual<sequential<conv3<C, 2>, norm, relu, conv3<C>, norm>, conv2d<C, kernel<1>, stride<2>>>, relu>;
-using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<8>, norm, relu, repeat<2, plain<8>>, halving<12>, plain<12>,
-                    dropout<20>, global_avg_pool2d, linear<20>, norm, hyperbolic_tangent, linear<10>>;
+using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<8>, norm, relu, repeat<2, plain<norm, 8>>, halving<norm, 12>,
+                    plain<norm, 12>, dropout<20>, global_avg_pool2d, linear<20>, norm, hyperbolic_tangent, linear<10>>;
 
 template<class Device, class Dtype, class... Policies>
 using any_trainer =

@@ -13,7 +13,10 @@
 #include <vector>
 
 using namespace trireme;
+using test_networks::conv3;
+using test_networks::halving;
 using test_networks::lenet;
+using test_networks::plain;
 
 namespace {
 
@@ -22,13 +25,6 @@ labelled_images const& images() {
     return data.train;
 }
 
-template<std::size_t C, std::size_t S = 1>
-using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
-template<class Norm, std::size_t C>
-using plain = sequential<residual<sequential<conv3<C>, Norm, relu, conv3<C>, Norm>>, relu>;
-template<class Norm, std::size_t C>
-using halving =
-    sequential<residual<sequential<conv3<C, 2>, Norm, relu, conv3<C>, Norm>, conv2d<C, kernel<1>, stride<2>>>, relu>;
 template<class Norm>
 using small_resnet = network<input<1, 28, 28>, conv3<8>, Norm, relu, repeat<2, plain<Norm, 8>>, halving<Norm, 16>,
                              plain<Norm, 16>, global_avg_pool2d, flatten, linear<10>>;

@@ -23,8 +23,7 @@ namespace bf16_test {
 
 using test_networks::made_up;
 
-template<std::size_t C, std::size_t S = 1>
-using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
+using test_networks::conv3;
 using norm = batch_norm<per_shard>;
 /// Layers that take their parameters as values lie, with and without a function behind them, and such as do not.
 using net =

@@ -29,20 +29,14 @@ namespace residual_test {
 
 using test_networks::made_up;
 
-template<std::size_t C, std::size_t S = 1>
-using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
+using test_networks::conv3;
 using norm = batch_norm<per_shard>;
-template<std::size_t C>
-using plain = sequential<residual<sequential<conv3<C>, norm, relu, conv3<C>, norm>>, relu>;
-template<std::size_t C>
-using halving =
-    sequential<residual<sequential<conv3<C, 2>, norm, relu, conv3<C>, norm>, conv2d<C, kernel<1>, stride<2>>>, relu>;
 
 /// Every kind of residual: alone, repeated, with a shortcut that has weights, and one in another; with a function
 /// before the fork, right behind it, and where the ways meet.
 using nested = residual<sequential<relu, conv3<4>, residual<sequential<norm, sigmoid>>>, sequential<norm, sigmoid>>;
-using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, norm, relu, repeat<2, plain<3>>, halving<4>, nested,
-                    dropout<20>, global_avg_pool2d, norm, linear<10>>;
+using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, norm, relu, repeat<2, test_networks::plain<norm, 3>>,
+                    test_networks::halving<norm, 4>, nested, dropout<20>, global_avg_pool2d, norm, linear<10>>;
 /// Functions in a row, and repeats that begin or end with one; the first parameters are in a repeat.
 using functions = network<input<1, 28, 28>, avg_pool2d<7>, repeat<2, relu, conv3<1>, sigmoid>, hyperbolic_tangent,
                           repeat<2, conv3<1>, relu>, dropout<50>, flatten, linear<10>>;

@@ -19,6 +19,9 @@
 
 using namespace trireme;
 using test_networks::any_layout;
+using test_networks::conv3;
+using test_networks::halving;
+using test_networks::plain;
 
 namespace {
 
@@ -26,14 +29,6 @@ labelled_images const& training_images() {
     static auto const data = fashion_mnist::load();
     return data.train;
 }
-
-template<std::size_t C, std::size_t S = 1>
-using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
-template<class Norm, std::size_t C>
-using plain = sequential<residual<sequential<conv3<C>, Norm, relu, conv3<C>, Norm>>, relu>;
-template<class Norm, std::size_t C>
-using halving =
-    sequential<residual<sequential<conv3<C, 2>, Norm, relu, conv3<C>, Norm>, conv2d<C, kernel<1>, stride<2>>>, relu>;
 
 /// The network of the golden values.
 template<class Norm>
