@@ -49,9 +49,28 @@ struct own_residual {
     }
 };
 
+/// N residuals, each in the one before.
+template<int N>
+struct nested {
+    using type = residual<sequential<relu, typename nested<N - 1>::type>>;
+};
+template<>
+struct nested<0> {
+    using type = relu;
+};
+
 } // namespace
 
 TEST_SUITE("layer/combinators") {
+    TEST_CASE("residuals in residuals, as many as one likes") {
+        using net = network<input<4>, nested<20>::type, linear<2>>;
+        static_assert(net::depth == 20 * 4 + 2); // fork, relu, branch and sum of each, and two within and behind them
+        auto const &outermost = net::row(0), &last_sum = net::row(net::depth - 2);
+        CHECK(outermost.is_fork());
+        CHECK(last_sum.is_sum());
+        CHECK(last_sum.other == outermost.other);
+    }
+
     TEST_CASE_TEMPLATE("residuals: backward is the derivative of forward", Kernels, portable, reference) {
         using in = input<3, 4, 5>;
         CHECK(check_gradients<residual<conv3<3>>, in, Kernels>().ok());

@@ -67,21 +67,19 @@ template<std::size_t N, class... Block>
 inline constexpr std::size_t rows_of<repeat<N, Block...>> =
     repeats_something<N, Block...> ? N* rows_of_block<Block...> : 1;
 
-/// Residuals inside residuals inside residuals.
-inline constexpr std::size_t deepest_residual = 16;
-
 /// Writes the rows of a network one after the other.
 struct row_writer {
-    layer_row* rows;
-    shape now;
-    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0;
-    std::size_t refused_at = npos; ///< the first row that does not accept its input
-
+    /// A residual whose second way has not ended yet.
     struct way {
         std::size_t fork = 0, first_end = 0;
         shape first = {};
     };
-    way open[deepest_residual] = {};
+
+    layer_row* rows;
+    way* open; ///< residuals in residuals
+    shape now;
+    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0;
+    std::size_t refused_at = npos; ///< the first row that does not accept its input
     std::size_t open_count = 0;
 
     constexpr layer_row& add(layer_description const& d) {
@@ -187,7 +185,8 @@ struct network_table {
 template<std::size_t Depth, class Units>
 constexpr network_table<Depth> make_network_table(shape in) {
     network_table<Depth> t;
-    row_writer to{t.rows, in};
+    row_writer::way open[Depth + 1] = {};
+    row_writer to{t.rows, open, in};
     write_units(Units{}, to);
     to.end();
     t.refused_at = to.refused_at;

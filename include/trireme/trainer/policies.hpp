@@ -162,7 +162,7 @@ template<class... Where>
 struct kernels_device_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0055: these kernels do not run on this kind of device: leave out kernels<policy>, or take one of "
-                  "the mesh's device (the host has portable and reference)");
+                  "the mesh's device (the host has portable and reference, and onednn with trireme/onednn.hpp)");
 };
 template<class... Where>
 struct kernels_precision_rule {
