@@ -64,7 +64,7 @@ struct nested<0> {
 TEST_SUITE("layer/combinators") {
     TEST_CASE("residuals in residuals, as many as one likes") {
         using net = network<input<4>, nested<20>::type, linear<2>>;
-        static_assert(net::depth == 20 * 4 + 2); // fork, relu, branch and sum of each, and two within and behind them
+        static_assert(net::depth == 20 * 4 + 2); // fork, relu, branch and sum of each, the innermost relu, linear
         auto const &outermost = net::row(0), &last_sum = net::row(net::depth - 2);
         CHECK(outermost.is_fork());
         CHECK(last_sum.is_sum());
