@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""LeNet's training step on one GPU beside PyTorch's, and what it is made of.
+"""Training steps of LeNet and ResNet-18 on one GPU beside PyTorch's, and what LeNet's is made of.
 
 lenet-gpu/batchB         samples/s while fitting, samples on the host: beside PyTorch that is fed the same way
 lenet-gpu/batchB/resident  the same beside PyTorch whose samples lie on the GPU as floats: it has nothing to bring
 lenet-gpu/batchB/WAY     the same beside ourselves: without a graph, by block programs alone, by libraries everywhere
 step/batchB              us of the step's graph beside an empty kernel for every node of it
 all_reduce/gpu/SIZE      us of an all-reduce between two ranks of the GPU beside CUDA's copy of as many bytes
+resnet18-gpu/DTYPE/batchB  images/s while fitting, in f32 and in bf16 beside PyTorch's autocast, both fed from the host
 kernel/...               us of block programs beside cuBLASLt and cuDNN, or beside an empty kernel
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row. It is
@@ -49,23 +50,23 @@ def run(bench):
                                 check=True).stdout
         return [line.split('\t') for line in output.splitlines()]
 
-    def torch(batch, feed, mode):
-        return bench.worker(python, folder / 'torch_worker.py', batch, feed, mode)
+    def torch(batch, feed, mode, network='lenet'):
+        return bench.worker(python, folder / 'torch_worker.py', network, batch, feed, mode)
 
-    def fastest_torch(batch, feed):
+    def fastest_torch(batch, feed, network='lenet', ways=('',)):
         """The mode that is fastest here; the modes that do not work are named."""
         speed, broken = {}, []
-        for mode in quick_modes if bench.quick else modes:
+        for mode in [mode + way for mode in (quick_modes if bench.quick else modes) for way in ways]:
             try:
                 start = time.monotonic()
-                with torch(batch, feed, mode) as worker:
+                with torch(batch, feed, mode, network) as worker:
                     worker.measure(seconds)
                     speed[mode] = statistics.median(worker.measure(seconds) for _ in range(3))
                 if time.monotonic() - start > 60:
                     bench.note(f'PyTorch {mode}: {time.monotonic() - start:.0f} s until it was measured')
             except (SystemExit, OSError) as e:
                 broken.append(f'{mode} ({e})')
-        bench.note(f'PyTorch {feed}, batch {batch}, samples/s: ' + ', '.join(f'{m} {s:.0f}' for m, s in speed.items()))
+        bench.note(f'PyTorch {network} {feed}, batch {batch}, samples/s: ' + ', '.join(f'{m} {s:.0f}' for m, s in speed.items()))
         if broken:
             bench.note('these modes do not work: ' + '; '.join(broken))
         return max(speed, key=speed.get, default=None)
@@ -90,6 +91,17 @@ def run(bench):
             bench.row(f'{case}/{way}', 'itself', figure['fit'], figure[way], 'samples/s')
         micros = {name: 1e6 * batch / statistics.median(f) for name, f in figure.items()}
         bench.note(f'batch {batch}, us per step: ' + ', '.join(f'{n} {m:.1f}' for n, m in micros.items()))
+
+    def resnet18(batch, dtype):
+        precision = '' if dtype == 'f32' else '+bf16'
+        mode = fastest_torch(batch, 'fed', 'resnet18', ('+channels-last' + precision, precision))
+        if mode is None:
+            raise SystemExit('no mode of PyTorch works')
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(w) for w in (bench.worker(bench.program('gpu_resnet18'), batch, dtype),
+                                                        torch(batch, 'fed', mode, 'resnet18'))]
+            ours, theirs = zip(*bench.rounds(workers, count, seconds))
+        bench.row(f'resnet18-gpu/{dtype}/batch{batch}', 'torch', ours, theirs, 'images/s', mode=mode)
 
     def nodes(batch):
         found = lines('gpu_nodes', batch, count)
@@ -121,9 +133,10 @@ def run(bench):
     facts()
     failed = []
     # what is most wanted comes first: it may take long, and be stopped; the rest goes on where a part fails
-    for name, job in (('lenet-gpu/batch256', lambda: lenet(256)), ('step/batch256', lambda: nodes(256)),
+    for name, job in (('lenet-gpu/batch256', lambda: lenet(256)),
+                      ('resnet18-gpu/bf16', lambda: resnet18(256, 'bf16')), ('step/batch256', lambda: nodes(256)),
                       ('all_reduce', peer), ('kernel', micro), ('lenet-gpu/batch32', lambda: lenet(32)),
-                      ('step/batch32', lambda: nodes(32))):
+                      ('step/batch32', lambda: nodes(32)), ('resnet18-gpu/f32', lambda: resnet18(256, 'f32'))):
         try:
             job()
         except (SystemExit, OSError, subprocess.CalledProcessError, ValueError) as e:

@@ -1,25 +1,31 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""LeNet's training step in PyTorch on a GPU, as a worker of bench/harness.py: torch_worker.py BATCH FEED MODE [DEVICE]
+"""A training step in PyTorch on a GPU, as a worker of bench/harness.py: torch_worker.py NETWORK BATCH FEED MODE [DEVICE]
+
+NETWORK  lenet or resnet18.
 
 FEED   resident: all images lie on the GPU as floats, and a batch is a piece of them: no time is spent on loading it.
        fed: images are bytes of the host, drawn in a shuffled order into one of two pinned buffers, copied by a stream
        of its own while the step before computes, and converted on the GPU; as Trireme does it.
 MODE   eager; compile (torch.compile); autotune (its mode max-autotune-no-cudagraphs); reduce-overhead (its mode that
        makes CUDA graphs); graph (the eager step captured by hand); compile-graph (the compiled one captured by hand).
+       Behind it may stand +channels-last and +bf16 (autocast).
 DEVICE cuda, or cpu to try the program where there is no GPU; then nothing is captured or copied beside.
 
 TF32 is off, as in Trireme.
 """
 import contextlib
 import logging
+import pathlib
 import sys
 import time
 
 import torch
 from torch import nn
 
-images = 61440
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import torch_resnet18  # noqa: E402
+
 MODES = ('eager', 'compile', 'autotune', 'reduce-overhead', 'graph', 'compile-graph')
 
 
@@ -30,14 +36,22 @@ def lenet():
         nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
 
 
+NETWORKS = {'lenet': (lenet, 61440), 'resnet18': (torch_resnet18.resnet18, 16384)}
+
+
 class Work:
-    def __init__(self, batch, feed, mode, device):
+    def __init__(self, network, batch, feed, mode, device):
+        make, self.images = NETWORKS[network]
+        mode, *ways = mode.split('+')
+        self.bf16 = 'bf16' in ways
+        self.format = torch.channels_last if 'channels-last' in ways else torch.contiguous_format
+        images = self.images
         self.batch, self.fed, self.device = batch, feed == 'fed', torch.device(device)
         self.on_gpu = self.device.type == 'cuda'
         torch.manual_seed(0)
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-        self.model = lenet().to(self.device)
+        self.model = make().to(self.device, memory_format=self.format)
         self.loss_of = nn.CrossEntropyLoss()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, fused=True)
         self.pixels = torch.randint(256, (images, 1, 28, 28), dtype=torch.uint8)
@@ -69,7 +83,9 @@ class Work:
         if self.mark:
             self.mark()
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss_of(self.forward(x.float().div_(255) if self.fed else x), labels)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            x = x.float().div_(255) if self.fed else x
+            loss = self.loss_of(self.forward(x.contiguous(memory_format=self.format)), labels)
         loss.backward()
         self.optimizer.step()
         return loss
@@ -92,7 +108,7 @@ class Work:
     def next_batch(self):
         """Slot and tensors of the next batch, on their way at least."""
         begin = self.place
-        self.place = begin + self.batch if begin + 2 * self.batch <= images else 0
+        self.place = begin + self.batch if begin + 2 * self.batch <= self.images else 0
         if not self.fed:
             part = slice(begin, begin + self.batch)
             return 0, (self.pixels[part], self.labels[part])
@@ -140,11 +156,15 @@ class Work:
 
 
 def main():
-    batch, feed, mode = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    if feed not in ('resident', 'fed') or mode not in MODES:
+    if len(sys.argv) < 5:
+        sys.exit(__doc__)
+    network, batch, feed, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    known, *ways = mode.split('+')
+    if (network not in NETWORKS or feed not in ('resident', 'fed') or known not in MODES
+            or not set(ways) <= {'channels-last', 'bf16'}):
         sys.exit(__doc__)
     torch._logging.set_logs(all=logging.ERROR)
-    work = Work(batch, feed, mode, sys.argv[4] if len(sys.argv) > 4 else 'cuda')
+    work = Work(network, batch, feed, mode, sys.argv[5] if len(sys.argv) > 5 else 'cuda')
     work.run(20)
     per_second = 50 / work.run(50)
     print('ready', f'PyTorch {torch.__version__}', flush=True)

@@ -4,34 +4,9 @@
 import pathlib
 import sys
 
-import torch
-from torch import nn
-
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import torch_resnet18  # noqa: E402
 import torch_steps  # noqa: E402
 
-
-class Residual(nn.Module):
-    def __init__(self, inputs, outputs, stride=1):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, stride=stride)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1)
-        self.conv3 = nn.Conv2d(inputs, outputs, 1, stride=stride) if stride != 1 else None
-        self.bn1, self.bn2 = nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
-
-    def forward(self, x):
-        y = torch.relu(self.bn1(self.conv1(x)))
-        y = self.bn2(self.conv2(y))
-        return torch.relu(y + (x if self.conv3 is None else self.conv3(x)))
-
-
-def resnet18():
-    parts, before = [nn.Conv2d(1, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU()], 64
-    for width in (64, 128, 256, 512):
-        parts += [Residual(before, width, 1 if width == before else 2), Residual(width, width)]
-        before = width
-    return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
-
-
 if __name__ == '__main__':
-    torch_steps.main(resnet18, images=2048, warm_up=1)
+    torch_steps.main(torch_resnet18.resnet18, images=2048, warm_up=1)

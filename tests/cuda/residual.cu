@@ -22,7 +22,8 @@ namespace cuda_test {
 
 using norm = batch_norm<per_shard>;
 using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<8>, norm, relu, repeat<2, plain<norm, 8>>, halving<norm, 12>,
-                    plain<norm, 12>, dropout<20>, global_avg_pool2d, linear<20>, norm, hyperbolic_tangent, linear<10>>;
+                    plain<norm, 12>, dropout<20>, global_avg_pool2d, named<"first", linear<20>>, norm,
+                    hyperbolic_tangent, linear<10>>;
 
 template<class Device, class Dtype, class... Policies>
 using any_trainer =

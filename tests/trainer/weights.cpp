@@ -169,7 +169,8 @@ void bits_come_back(int devices) {
             CHECK(same_bits(statistics(to, d), statistics(from)));
         }
         auto const images = made_up(32, 12);
-        CHECK(to.evaluate(images).loss == from.evaluate(images).loss);
+        // a mean of all samples is added up device by device
+        CHECK(to.evaluate(images).loss == doctest::Approx(from.evaluate(images).loss).epsilon(1e-12));
     }
     CHECK(safetensors_file(path).metadata().at("of") == "a test");
 }

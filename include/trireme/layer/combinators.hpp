@@ -37,7 +37,10 @@ struct fixed_text {
 /// A layer, or layers, under a name of their own in files of weights (layer/names.hpp) instead of a number; under the
 /// name "" their children are those of what they are in.
 template<fixed_text Name, class Layer>
-struct named {};
+struct named {
+    using named_layer = Layer;
+    static constexpr auto name = Name;
+};
 
 template<class... Where>
 struct residual_rule {
@@ -123,6 +126,12 @@ template<class... A, class... B, class... C, class... D, class... Rest>
 struct concatenated<pack<A...>, pack<B...>, pack<C...>, pack<D...>, Rest...>
     : concatenated<pack<A..., B..., C..., D...>, Rest...> {};
 
+/// `named`. By what it has: nvcc deduces no template argument of a class type.
+template<class L>
+concept is_named = requires {
+    typename L::named_layer;
+};
+
 /// A layer, or what stands for several, as a flat list. `repeat` stays: it is walked N times.
 template<class Layer>
 struct flat {
@@ -134,8 +143,8 @@ template<class Body, class Shortcut>
 struct flat<residual<Body, Shortcut>>
     : concatenated<pack<fork>, typename flat<Body>::type, pack<branch>, typename flat<Shortcut>::type,
                    pack<residual_sum<Body, Shortcut>>> {};
-template<fixed_text Name, class Layer>
-struct flat<named<Name, Layer>> : flat<Layer> {};
+template<is_named L>
+struct flat<L> : flat<typename L::named_layer> {};
 
 template<class L>
 inline constexpr bool is_combinator = false;
@@ -143,8 +152,8 @@ template<class... Layers>
 inline constexpr bool is_combinator<sequential<Layers...>> = true;
 template<class Body, class Shortcut>
 inline constexpr bool is_combinator<residual<Body, Shortcut>> = true;
-template<fixed_text Name, class Layer>
-inline constexpr bool is_combinator<named<Name, Layer>> = true;
+template<is_named L>
+inline constexpr bool is_combinator<L> = true;
 
 /// Arrays and no fold expressions: clang folds no more than 256 of anything.
 template<class... Layers>

@@ -45,13 +45,14 @@ private:
     void add(pack<L> layer, std::string const& path, std::size_t& number) {
         add_as(layer, child(path, std::to_string(number++)));
     }
-    template<fixed_text Name, class L>
-    void add(pack<named<Name, L>>, std::string const& path, std::size_t& number) {
-        if constexpr (sizeof Name.text > 1) {
-            add_as(pack<L>{}, child(path, Name.text));
+    template<is_named L>
+    void add(pack<L>, std::string const& path, std::size_t& number) {
+        pack<typename L::named_layer> const layer;
+        if constexpr (sizeof L::name.text > 1) {
+            add_as(layer, child(path, L::name.text));
             ++number;
         } else {
-            add_children(pack<L>{}, path, number);
+            add_children(layer, path, number);
         }
     }
     template<std::size_t N, class... Block>
@@ -92,8 +93,8 @@ private:
         add_way(pack<Shortcut>{}, path, number);
         ++row_; // the sum
     }
-    template<fixed_text Name, class L>
-    void add_children(pack<named<Name, L>> layer, std::string const& path, std::size_t& number) {
+    template<is_named L>
+    void add_children(pack<L> layer, std::string const& path, std::size_t& number) {
         add(layer, path, number);
     }
     template<class... Layers>
