@@ -32,7 +32,7 @@ void blocks_equal_reference(std::size_t samples, std::uint64_t first) {
     auto y = unset<T>(x.size());
     CHECK(same_in_every_order(samples, 0, y, [&](rehearsal_kernels k) {
         k.set_shard(&about);
-        keep_some<Size>(k, x.data(), 5, threshold, static_cast<T>(number(1.5)), y.data());
+        keep_some<Size>(k, x.data(), 5, threshold, number(1.5), y.data());
     }));
     std::vector<number> expected(x.size());
     random_stream const random(about.seed, random_purpose::dropout, 3, 5, 7); // a step's number has 32 bits
@@ -47,8 +47,7 @@ void blocks_equal_reference(std::size_t samples, std::uint64_t first) {
     auto in_place = x;
     rehearse(0, samples, 0, [&](rehearsal_kernels k) {
         k.set_shard(&about);
-        keep_some<Size>(k, static_cast<T const*>(in_place.data()), 5, threshold, static_cast<T>(number(1.5)),
-                        in_place.data());
+        keep_some<Size>(k, static_cast<T const*>(in_place.data()), 5, threshold, number(1.5), in_place.data());
     });
     CHECK(wide(in_place) == wide(y));
 }
