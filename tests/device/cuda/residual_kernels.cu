@@ -186,6 +186,16 @@ void sums_and_drops_match() {
     to.write(a);
     update_running(s.k, to.data(), pb, T(0.25), a.size());
     CHECK(distance(to.read(), running) < allowed<T>);
+    std::vector<bf16> rounded(a.size());
+    array<bf16> const narrow(s.r, rounded);
+    round_values(s.k, pa, narrow.data(), a.size());
+    for (std::size_t i = 0; i < a.size(); ++i) rounded[i] = static_cast<bf16>(static_cast<float>(a[i]));
+    CHECK(narrow.read() == rounded);
+    to.write(a);
+    add_into(s.k, to.data(), static_cast<bf16 const*>(narrow.data()), a.size());
+    for (std::size_t i = 0; i < a.size(); ++i)
+        sum[i] = static_cast<double>(a[i]) + static_cast<double>(static_cast<float>(rounded[i]));
+    CHECK(distance(to.read(), sum) < allowed<T>);
 }
 
 template<class Policy, class G, class T>

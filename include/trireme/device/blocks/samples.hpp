@@ -45,7 +45,9 @@ template<class T, class A>
 struct rounded_value {
     T const* from;
     A* to;
-    TRIREME_HOST_DEVICE void operator()(std::size_t i) const { to[i] = static_cast<A>(from[i]); }
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        to[i] = static_cast<A>(static_cast<accumulate_t<A>>(from[i]));
+    }
 };
 
 template<class T>
