@@ -73,7 +73,7 @@ struct batch_norm {
         using g = geometry<typename io_t::input>;
         auto const& at = io.place.granule;
         if constexpr (remote<io_t>)
-            batch_norm_gather<g, typename io_t::value_type>(io.policy, io.x.data);
+            batch_norm_gather<g>(io.policy, io.x.data);
         else
             batch_norm_gather<g, io_t::lanes>(io.policy, io.x.data, at.count, at.first, io.place.kept,
                                               io.place.kept + g::channels);
@@ -82,8 +82,7 @@ struct batch_norm {
     static void forward_agree(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         if constexpr (remote<io_t>)
-            batch_norm_agree<geometry<typename io_t::input>, typename io_t::stored_type>(io.policy, io.place.kept,
-                                                                                         io.place.statistics, epsilon);
+            batch_norm_agree<geometry<typename io_t::input>>(io.policy, io.place.kept, io.place.statistics, epsilon);
         else
             agree_on_statistics(io);
     }
@@ -131,8 +130,8 @@ struct batch_norm {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using g = geometry<typename io_t::input>;
         if constexpr (remote<io_t>)
-            batch_norm_backward_agree<g, typename io_t::stored_type>(
-                io.policy, io.place.kept, io.place.kept + 2 * g::channels, io.gradient(0), io.gradient(1));
+            batch_norm_backward_agree<g>(io.policy, io.place.kept, io.place.kept + 2 * g::channels, io.gradient(0),
+                                         io.gradient(1));
         else
             agree_on_gradients(io);
     }

@@ -96,8 +96,8 @@ void blocks_equal_the_textbook(std::size_t samples, std::size_t count, double of
 
     std::vector<T> found(4 * C, T(1)); // kept: mean, 1 / deviation; statistics, to be added to
     CHECK(same_in_every_order(samples, scratch, found, with([&](rehearsal_kernels const& k) {
-                                  batch_norm_gather<G, T>(k, static_cast<T const*>(x.data()));
-                                  batch_norm_agree<G, T>(k, found.data(), found.data() + 2 * C, epsilon);
+                                  batch_norm_gather<G>(k, static_cast<T const*>(x.data()));
+                                  batch_norm_agree<G>(k, found.data(), found.data() + 2 * C, epsilon);
                               })));
     if (count > 1 && offset < 100) CHECK(numbers::apart(found, wanted, terms) <= 1);
     if (count == 0)
@@ -126,7 +126,7 @@ void blocks_equal_the_textbook(std::size_t samples, std::size_t count, double of
                                   batch_norm_backward_gather<G>(k, static_cast<T const*>(x.data()),
                                                                 static_cast<T const*>(dy.data()),
                                                                 static_cast<T const*>(found.data()));
-                                  batch_norm_backward_agree<G, T>(k, static_cast<T const*>(found.data()), sums.data(),
+                                  batch_norm_backward_agree<G>(k, static_cast<T const*>(found.data()), sums.data(),
                                                                sums.data() + 2 * C, sums.data() + 3 * C);
                               })));
     for (std::size_t c = 0; c < C; ++c) {
@@ -216,7 +216,7 @@ TEST_SUITE("device/blocks/batch_norm") {
         staged_shard const about{};
         rehearse(0, 2, 8, [&](rehearsal_kernels k) {
             k.set_shard(&about);
-            CHECK_THROWS_WITH_AS((batch_norm_gather<channel_geometry<2, 1>, float>(k, static_cast<float const*>(x))),
+            CHECK_THROWS_WITH_AS((batch_norm_gather<channel_geometry<2, 1>>(k, static_cast<float const*>(x))),
                                  doctest::Contains("needs 16 bytes of workspace"), usage_error);
         });
     }

@@ -126,13 +126,13 @@ void batch_norm_matches(std::size_t count) {
     T const *const px = at_x.data(), *const pdy = at_dy.data(), *const pw = at_weight.data(),
                    *const pb = at_bias.data();
     T const *const pmean = at_kept.data(), *const pdev = pmean + C, *const pmeans = at_means.data();
-    batch_norm_gather<G, T>(s.k, px);
-    batch_norm_agree<G, T>(s.k, at_kept.data(), at_statistics.data(), epsilon);
+    batch_norm_gather<G>(s.k, px);
+    batch_norm_agree<G>(s.k, at_kept.data(), at_statistics.data(), epsilon);
     CHECK(distance(at_kept.read(), kept) < allowed<T>);
     CHECK(distance(at_statistics.read(), statistics) < allowed<T>);
     auto const first = at_kept.read();
-    batch_norm_gather<G, T>(s.k, px);
-    batch_norm_agree<G, T>(s.k, at_kept.data(), at_statistics.data(), epsilon);
+    batch_norm_gather<G>(s.k, px);
+    batch_norm_agree<G>(s.k, at_kept.data(), at_statistics.data(), epsilon);
     CHECK(at_kept.read() == first); // the same bits
 
     auto const both = [&](auto const& k) {
@@ -149,7 +149,7 @@ void batch_norm_matches(std::size_t count) {
     both(with_function<Policy, sigmoid_function, T>(s.k));
 
     batch_norm_backward_gather<G>(s.k, px, pdy, pmean);
-    batch_norm_backward_agree<G, T>(s.k, pmean, at_means.data(), at_gradients.data(), at_gradients.data() + C);
+    batch_norm_backward_agree<G>(s.k, pmean, at_means.data(), at_gradients.data(), at_gradients.data() + C);
     CHECK(distance(at_means.read(), means) < 10 * allowed<T>);
     CHECK(distance(at_gradients.read(), gradients) < allowed<T>);
     auto const backward = [&](auto const& k) {

@@ -352,16 +352,16 @@ namespace trireme {
 // `gather` leaves what it finds in the workspace, and `agree` takes it from there: nothing else may be handed to the
 // stream between the two. How many samples count is told by the staged shard; all that there is room for are written.
 
-template<class G, class T, class Stream, class A>
+template<class G, class Stream, class A>
 void batch_norm_gather(block_kernels<Stream> const& k, A const* x) {
-    blocks::launch_gather(k, blocks::statistics_of_values<G, A, T>{x, nullptr, nullptr, {}});
+    blocks::launch_gather(k, blocks::statistics_of_values<G, A, accumulate_t<A>>{x, nullptr, nullptr, {}});
 }
 
 /// kept = mean and 1 / sqrt(variance + epsilon), of every channel; adds the mean and the unbiased variance to
 /// `statistics`, times the shard's share of the batch.
-template<class G, class A, class Stream, class T>
+template<class G, class Stream, class T>
 void batch_norm_agree(block_kernels<Stream> const& k, T* kept, T* statistics, double epsilon) {
-    using what = blocks::statistics_of_values<G, A, T>;
+    using what = blocks::statistics_of_values<G, T, T>;
     blocks::launch_agree(k, what{nullptr, kept, statistics, static_cast<typename what::number>(epsilon)});
 }
 
@@ -402,9 +402,9 @@ void batch_norm_backward_gather(block_kernels<Stream> const& k, A const* x, A co
 }
 
 /// means = those of dy and of dy times the normalised x, of every channel; adds the sums to db and dw.
-template<class G, class A, class Stream, class T>
+template<class G, class Stream, class T>
 void batch_norm_backward_agree(block_kernels<Stream> const& k, T const* kept, T* means, T* dw, T* db) {
-    blocks::launch_agree(k, blocks::sums_of_gradients<G, A, T>{nullptr, nullptr, kept, means, dw, db});
+    blocks::launch_agree(k, blocks::sums_of_gradients<G, T, T>{nullptr, nullptr, kept, means, dw, db});
 }
 
 /// dx = weight deviation (dy - mean of dy - normalised x times mean of dy times it); zero for samples that do not
