@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 #include <onednn/has_bf16.hpp>
+#include <onednn/training.hpp>
 #include <trireme/onednn.hpp>
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <vector>
 
 using namespace trireme;
+using namespace onednn_test;
 using test_networks::lenet;
 
 namespace {
@@ -31,41 +33,13 @@ using of_any_size = trainer<Network, cross_entropy, sgd_momentum, on<mesh<host, 
 template<class Network>
 using in_bf16 = of_any_size<Network, precision<bf16>>;
 
-labelled_images const& images() {
-    static auto const data = fashion_mnist::load();
-    return data.train;
-}
-
-struct outcome {
-    std::vector<double> losses;
-    std::vector<float> parameters, buffers;
-    bool operator==(outcome const&) const = default;
-};
-template<class Trainer>
-outcome trained(typename Trainer::options options, int steps) {
-    options.learning_rate = 0.02f;
-    options.batch = 37;
-    options.seed = 3;
-    Trainer t(options);
-    outcome r;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(steps); ++i)
-        r.losses.push_back(t.step(images().take(37 * i, i % 3 == 2 ? 23 : 37)).loss);
-    r.losses.push_back(t.evaluate(images().take(5000, 100)).loss);
-    r.parameters.assign(t.parameters().begin(), t.parameters().end());
-    r.buffers.assign(t.buffers().begin(), t.buffers().end());
-    return r;
-}
-
 template<class Network>
 void follows_float(double tolerance) {
     for (int const devices : {1, 2}) {
         CAPTURE(devices);
-        auto const is = trained<in_bf16<Network>>({.devices = devices}, 12),
-                   wanted = trained<of_any_size<Network>>({.devices = devices}, 12);
-        for (std::size_t i = 0; i < is.losses.size(); ++i) {
-            CAPTURE(i);
-            CHECK(is.losses[i] == doctest::Approx(wanted.losses[i]).epsilon(tolerance));
-        }
+        auto const is = trained<in_bf16<Network>>({.seed = 3, .devices = devices}, 12),
+                   wanted = trained<of_any_size<Network>>({.seed = 3, .devices = devices}, 12);
+        check_near(is, wanted, tolerance);
         CHECK(is.losses != wanted.losses); // or it would not be in bf16
         // parameters are not rounded
         std::size_t finer = 0;
@@ -85,7 +59,9 @@ TEST_SUITE("onednn/bf16") {
 
     TEST_CASE("fixed logical shards: the same bits on any number of devices, and again") {
         if (!has_bf16()) return;
-        auto const of = [](int devices) { return trained<in_bf16<net>>({.devices = devices, .logical_shards = 4}, 6); };
+        auto const of = [](int devices) {
+            return trained<in_bf16<net>>({.seed = 3, .devices = devices, .logical_shards = 4});
+        };
         auto const one = of(1);
         CHECK(of(1) == one);
         for (int const devices : {2, 3, 4}) {

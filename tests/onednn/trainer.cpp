@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 #include <onednn/has_bf16.hpp>
+#include <onednn/training.hpp>
 #include <trireme/onednn.hpp>
 
 #include <algorithm>
@@ -13,17 +14,13 @@
 #include <vector>
 
 using namespace trireme;
+using namespace onednn_test;
 using test_networks::conv3;
 using test_networks::halving;
 using test_networks::lenet;
 using test_networks::plain;
 
 namespace {
-
-labelled_images const& images() {
-    static auto const data = fashion_mnist::load();
-    return data.train;
-}
 
 template<class Norm>
 using small_resnet = network<input<1, 28, 28>, conv3<8>, Norm, relu, repeat<2, plain<Norm, 8>>, halving<Norm, 16>,
@@ -41,36 +38,6 @@ template<class Network, class... Policies>
 using on_devices = trainer<Network, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>, Policies...>;
 template<class Network, class... Policies>
 using of_any_size = on_devices<Network, reproducible<fixed_tree, dynamic>, Policies...>;
-
-struct outcome {
-    std::vector<double> losses;
-    double evaluated = 0;
-    std::vector<float> parameters, buffers;
-    bool operator==(outcome const&) const = default;
-};
-
-/// Steps on batches of 37, the last of which is short, and an evaluation on more images than a batch has.
-template<class Trainer>
-outcome trained(typename Trainer::options options, int steps = 6) {
-    options.learning_rate = 0.02f;
-    options.batch = 37;
-    Trainer t(options);
-    outcome r;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(steps); ++i)
-        r.losses.push_back(t.step(images().take(37 * i, i % 3 == 2 ? 23 : 37)).loss);
-    r.evaluated = t.evaluate(images().take(5000, 100)).loss;
-    r.parameters.assign(t.parameters().begin(), t.parameters().end());
-    r.buffers.assign(t.buffers().begin(), t.buffers().end());
-    return r;
-}
-
-void check_near(outcome const& is, outcome const& wanted, double tolerance) {
-    for (std::size_t i = 0; i < is.losses.size(); ++i) {
-        CAPTURE(i);
-        CHECK(is.losses[i] == doctest::Approx(wanted.losses[i]).epsilon(tolerance));
-    }
-    CHECK(is.evaluated == doctest::Approx(wanted.evaluated).epsilon(tolerance));
-}
 
 /// oneDNN's losses beside portable's on some devices.
 template<class Network>

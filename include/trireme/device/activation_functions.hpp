@@ -10,6 +10,18 @@ namespace trireme {
 
 // Elementwise functions: y = value(x), and dy/dx = slope(x, y). Host and device code share them.
 
+/// Stands for none, where a kernel can apply a function to what it writes.
+struct identity_function {
+    template<class T>
+    TRIREME_HOST_DEVICE static T value(T x) noexcept {
+        return x;
+    }
+    template<class T>
+    TRIREME_HOST_DEVICE static T slope(T, T) noexcept {
+        return T(1);
+    }
+};
+
 /// 1 / (1 + exp(-x)), without overflow and without losing small results.
 struct sigmoid_function {
     template<class T>

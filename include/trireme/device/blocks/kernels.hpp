@@ -4,6 +4,7 @@
 
 #include <trireme/core/bf16.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/device/activation_functions.hpp>
 #include <trireme/device/kernel_policy.hpp>
 
 #include <cstddef>
@@ -27,18 +28,6 @@ struct staged_shard {
     std::uint64_t seed = 0;
     std::uint64_t step = 0;
     double share = 0; ///< the shard's part of the batch
-};
-
-/// What a kernel applies to every value before it writes it; a function of device/activation_functions.hpp fits.
-struct identity_function {
-    template<class T>
-    TRIREME_HOST_DEVICE static T value(T x) noexcept {
-        return x;
-    }
-    template<class T>
-    TRIREME_HOST_DEVICE static T slope(T, T) noexcept {
-        return T(1);
-    }
 };
 
 /// The kernel policy of accelerators: our own block programs, specialised on the known shapes, for any accelerator.

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
-#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/activation_functions.hpp>
 #include <trireme/device/geometry.hpp>
 #include <trireme/device/host/kernels/portable/activation.hpp>
 #include <trireme/device/host/lanes.hpp>
@@ -54,10 +54,6 @@ struct channel_period {
     }
 };
 
-} // namespace trireme::detail::inline TRIREME_ISA
-
-namespace trireme::detail::inline TRIREME_ISA {
-
 /// What batch norm gives for x, before a function behind it.
 template<std::size_t C>
 struct normalising {
@@ -79,9 +75,12 @@ struct normalising {
     /// dy, or what it is before F.
     template<class F>
     [[gnu::always_inline]] vector gradient(vector dy, vector apart, std::size_t at, auto count) const noexcept {
-        if constexpr (std::is_same_v<F, identity_function>) return dy;
-        auto const v = value(apart, at, count);
-        return dy * register_function<F>::slope(v, register_function<F>::value(v));
+        if constexpr (std::is_same_v<F, identity_function>) {
+            return dy;
+        } else {
+            auto const v = value(apart, at, count);
+            return dy * register_function<F>::slope(v, register_function<F>::value(v));
+        }
     }
 };
 
