@@ -173,15 +173,15 @@ for other in $others; do
 done
 v3=
 ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
-[ "$with_addresses" = "$cxx" ] || programs=$files
+checked=$programs
+[ "$with_addresses" = "$cxx" ] || checked=$files # the other compiler's first build
 some=
 [ "$mode" = nightly ] || some=-Dtest_folders=core,data,device,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes
 # shellcheck disable=SC2086
 stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3 $some" \
-    $programs -t 4 ${still:+"$still"}
+    $checked -t 4 ${still:+"$still"}
 
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
-programs="$files --no-suite headers --no-suite compile_fail"
 # shellcheck disable=SC2086
 stage tsan "$cxx" quick "$sanitized -Dexamples=disabled -Dnative=false -Db_sanitize=thread -Dtest_folders=group,collective,trainer" \
     $programs -t 8 ${still:+"$still"}
