@@ -8,6 +8,7 @@ lenet-gpu/batchB/WAY     the same beside ourselves: without a graph, by block pr
 step/batchB              us of the step's graph beside an empty kernel for every node of it
 all_reduce/gpu/SIZE      us of an all-reduce between two ranks of the GPU beside CUDA's copy of as many bytes
 resnet18-gpu/DTYPE/batchB  images/s while fitting, in f32 and in bf16 beside PyTorch's autocast, both fed from the host
+resnet18-gpu/bf16/batchB/channels-first  the same in bf16, whose images lie channels last, beside ourselves
 kernel/...               us of block programs beside cuBLASLt and cuDNN, or beside an empty kernel
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row. It is
@@ -97,11 +98,16 @@ def run(bench):
         mode = fastest_torch(batch, 'fed', 'resnet18', ('+channels-last' + precision, precision))
         if mode is None:
             raise SystemExit('no mode of PyTorch works')
+        others = ['bf16-first'] if dtype == 'bf16' else []
         with contextlib.ExitStack() as stack:
-            workers = [stack.enter_context(w) for w in (bench.worker(bench.program('gpu_resnet18'), batch, dtype),
-                                                        torch(batch, 'fed', mode, 'resnet18'))]
-            ours, theirs = zip(*bench.rounds(workers, count, seconds))
-        bench.row(f'resnet18-gpu/{dtype}/batch{batch}', 'torch', ours, theirs, 'images/s', mode=mode)
+            workers = [stack.enter_context(torch(batch, 'fed', mode, 'resnet18'))]
+            workers += [stack.enter_context(bench.worker(bench.program('gpu_resnet18'), batch, way))
+                        for way in [dtype, *others]]
+            theirs, ours, *first = zip(*bench.rounds(workers, count, seconds))
+        case = f'resnet18-gpu/{dtype}/batch{batch}'
+        bench.row(case, 'torch', ours, theirs, 'images/s', mode=mode)
+        for figure in first:
+            bench.row(f'{case}/channels-first', 'itself', ours, figure, 'images/s')
 
     def nodes(batch):
         found = lines('gpu_nodes', batch, count)

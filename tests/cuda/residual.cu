@@ -25,6 +25,13 @@ using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<8>, norm, relu, repea
                     plain<norm, 12>, dropout<20>, global_avg_pool2d, named<"first", linear<20>>, norm,
                     hyperbolic_tangent, linear<10>>;
 
+/// Convolutions that cuDNN takes and such as it does not, and a flattened image.
+using wide_net = network<input<1, 28, 28>, conv3<32>, norm, relu, max_pool2d<2>, plain<norm, 32>, conv3<64, 2>, norm,
+                         relu, avg_pool2d<2>, flatten, dropout<20>, linear<20>, relu, linear<10>>;
+template<class... Policies>
+using in_bf16 = trainer<wide_net, cross_entropy, sgd_momentum, on<mesh<gpu, dp<dynamic>>>,
+                        reproducible<fixed_tree, dynamic>, precision<bf16>, Policies...>;
+
 template<class Device, class Dtype, class... Policies>
 using any_trainer =
     trainer<net, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
@@ -106,5 +113,18 @@ TEST_SUITE("cuda/residual") {
         CHECK(trained<any_trainer<gpu, bf16>>(o) == first);
         o.eager = true;
         CHECK(trained<any_trainer<gpu, bf16>>(o) == first);
+    }
+
+    TEST_CASE("channels last trains like channels first, and with the same bits on any number of ranks") {
+        using last = in_bf16<kernels<channels_last<cuda_kernels>>>;
+        using by_blocks = in_bf16<kernels<channels_last<cuda_block_kernels>>>;
+        last::options o{.devices = 1, .logical_shards = 4, .share_devices = true};
+        auto const first = trained<last>(o);
+        CHECK(apart(first, trained<in_bf16<>>({.devices = 1, .logical_shards = 4, .share_devices = true})) < 0.02);
+        CHECK(apart(first, trained<by_blocks>({.devices = 1, .logical_shards = 4, .share_devices = true})) < 0.02);
+        o.devices = 2;
+        CHECK(trained<last>(o) == first);
+        o.eager = true;
+        CHECK(trained<last>(o) == first);
     }
 }

@@ -17,6 +17,11 @@ using on_processors = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, re
 using on_gpus = trainer<net, cross_entropy, sgd, on<mesh<gpu, dp<2>>>, reduce_by<ring>>;
 // [/gpu]
 
+// [channels_last]
+using in_bf16 =
+    trainer<net, cross_entropy, sgd, on<mesh<gpu, dp<1>>>, precision<bf16>, kernels<channels_last<cuda_kernels>>>;
+// [/channels_last]
+
 } // namespace gpu_guide
 
 TEST_SUITE("docs/gpu") {
@@ -24,6 +29,8 @@ TEST_SUITE("docs/gpu") {
         using namespace gpu_guide;
         static_assert(on_gpus::plan(batch{64}).wire_bytes_per_step() ==
                       on_processors::plan(batch{64}).wire_bytes_per_step());
+        using channels_first = trainer<net, cross_entropy, sgd, on<mesh<gpu, dp<1>>>, precision<bf16>>;
+        static_assert(in_bf16::plan(batch{64}).memory(0).total() == channels_first::plan(batch{64}).memory(0).total());
         // [processes]
         on_gpus::options const o{.batch = 64, .processes = process_of{.index = 1, .count = 4, .id_file = "/shared/run-17"}};
         // [/processes]

@@ -34,6 +34,8 @@ template<class Dtype, class... Policies>
 using any = trainer<net, cross_entropy, sgd_momentum, on<mesh<rehearsal, dp<dynamic>>>,
                     reproducible<fixed_tree, dynamic>, precision<Dtype>, Policies...>;
 
+using images_last = kernels<channels_last<rehearsal::kernels>>;
+
 struct outcome {
     std::vector<double> losses;
     std::vector<float> numbers; ///< parameters and buffers of rank 0
@@ -98,13 +100,47 @@ TEST_SUITE("rehearsed/bf16") {
                 }
     }
 
-    TEST_CASE("parameters that are loaded are rounded anew") {
-        any<bf16> a({.batch = 12, .seed = 1}), b({.batch = 12, .seed = 2});
+    TEST_CASE_TEMPLATE("parameters that are loaded are rounded anew", Trainer, any<bf16>, any<bf16, images_last>) {
+        Trainer a({.batch = 12, .seed = 1}), b({.batch = 12, .seed = 2});
         auto const images = made_up(12);
         b.load_parameters(a.parameters());
         b.load_buffers(a.buffers());
         CHECK(a.evaluate(images).loss == b.evaluate(images).loss);
         CHECK(a.step(images).loss > 0);
+    }
+
+    TEST_CASE("channels last, the same network: parameters are found in the same order") {
+        auto const steps = std::initializer_list<std::size_t>{64, 64, 64, 50};
+        for (std::size_t const shards : {std::size_t{0}, std::size_t{4}}) {
+            CAPTURE(shards);
+            auto const is = trained<any<bf16, images_last>>({.devices = 2, .logical_shards = shards}, steps);
+            auto const wanted = trained<any<bf16>>({.devices = 2, .logical_shards = shards}, steps);
+            CHECK(apart(is.losses, wanted.losses) < 0.01); // statistics and gradients are added in another order
+            double squares = 0, difference = 0;
+            for (std::size_t i = 0; i < is.numbers.size(); ++i) {
+                squares += wanted.numbers[i] * wanted.numbers[i];
+                difference += (is.numbers[i] - wanted.numbers[i]) * (is.numbers[i] - wanted.numbers[i]);
+            }
+            CHECK(std::sqrt(difference / squares) < 0.01);
+        }
+        auto const first = trained<any<bf16, images_last>>({.devices = 1, .logical_shards = 4}, {12, 5, 1, 12});
+        for (int const ranks : {2, 4})
+            for (bool const eager : {false, true})
+                for (auto const when : {timing::eager, timing::shuffled})
+                    CHECK(trained<any<bf16, images_last>>({.devices = ranks, .logical_shards = 4, .eager = eager},
+                                                          {12, 5, 1, 12}, when) == first);
+    }
+
+    TEST_CASE("channels last, what is dropped of a flattened image is the same") {
+        using dropping = network<input<1, 28, 28>, avg_pool2d<4>, conv3<5>, relu, flatten, dropout<30>, linear<10>>;
+        using first = trainer<dropping, cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<bf16>>;
+        using last = trainer<dropping, cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<bf16>, images_last>;
+        first a({.learning_rate = 0.1f, .batch = 16, .seed = 5});
+        last b({.learning_rate = 0.1f, .batch = 16, .seed = 5});
+        for (std::size_t step = 0; step < 4; ++step) {
+            auto const images = made_up(16, step);
+            CHECK(b.step(images).loss == doctest::Approx(a.step(images).loss).epsilon(2e-3));
+        }
     }
 
     TEST_CASE("a step larger than the batch") {

@@ -7,18 +7,23 @@
 namespace trireme {
 
 // What kernels are instantiated by: sizes known to the compiler, nothing about devices, batches or positions.
-// Letters: C input channels, H x W input image, O output channels, K kernel side, P padding, S stride.
+// Letters: C input channels, H x W input image, O output channels, K kernel side, P padding, S stride. ChannelsLast:
+// value (c, y, x) of a sample stands at [(y * W + x) * C + c], not at [(c * H + y) * W + x], and a weight of a
+// convolution, O x K x K x C; only block programs and the libraries of GPUs look at it.
 
-template<std::size_t C, std::size_t H, std::size_t W, std::size_t O, std::size_t K, std::size_t P, std::size_t S>
+template<std::size_t C, std::size_t H, std::size_t W, std::size_t O, std::size_t K, std::size_t P, std::size_t S,
+         bool ChannelsLast = false>
 struct conv2d_geometry {
+    static constexpr bool channels_last = ChannelsLast;
     static constexpr std::size_t channels = C, height = H, width = W;
     static constexpr std::size_t out_channels = O, kernel = K, padding = P, stride = S;
     static constexpr std::size_t out_height = (H + 2 * P - K) / S + 1;
     static constexpr std::size_t out_width = (W + 2 * P - K) / S + 1;
 };
 
-template<std::size_t C, std::size_t H, std::size_t W, std::size_t K, std::size_t S>
+template<std::size_t C, std::size_t H, std::size_t W, std::size_t K, std::size_t S, bool ChannelsLast = false>
 struct pool2d_geometry {
+    static constexpr bool channels_last = ChannelsLast;
     static constexpr std::size_t channels = C, height = H, width = W;
     static constexpr std::size_t kernel = K, stride = S;
     static constexpr std::size_t out_height = (H - K) / S + 1;
@@ -30,8 +35,9 @@ struct linear_geometry {
     static constexpr std::size_t inputs = In, outputs = Out;
 };
 
-template<std::size_t C, std::size_t Positions>
+template<std::size_t C, std::size_t Positions, bool ChannelsLast = false>
 struct channel_geometry {
+    static constexpr bool channels_last = ChannelsLast;
     static constexpr std::size_t channels = C, positions = Positions;
 };
 

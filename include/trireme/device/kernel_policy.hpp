@@ -41,6 +41,13 @@ struct storing<K, A> {
     using type = typename K::template storing<A>;
 };
 
+/// Whether values of images lie channels last: see device/geometry.hpp.
+template<class K>
+inline constexpr bool keeps_channels_last = false;
+template<class K>
+requires requires { K::keeps_channels_last; }
+inline constexpr bool keeps_channels_last<K> = K::keeps_channels_last;
+
 /// The policy that kernels are called with: a policy may be more than that.
 template<class K>
 struct called {

@@ -70,7 +70,7 @@ struct batch_norm {
 
     static void forward_gather(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using g = geometry<typename io_t::input>;
+        using g = geometry<io_t>;
         auto const& at = io.place.granule;
         if constexpr (remote<io_t>)
             batch_norm_gather<g>(io.policy, io.x.data);
@@ -82,14 +82,14 @@ struct batch_norm {
     static void forward_agree(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         if constexpr (remote<io_t>)
-            batch_norm_agree<geometry<typename io_t::input>>(io.policy, io.place.kept, io.place.statistics, epsilon);
+            batch_norm_agree<geometry<io_t>>(io.policy, io.place.kept, io.place.statistics, epsilon);
         else
             agree_on_statistics(io);
     }
 
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using g = geometry<typename io_t::input>;
+        using g = geometry<io_t>;
         batch_norm_forward<g, io_t::lanes>(io.policy, io.x.data, io.place.kept, io.place.kept + g::channels,
                                            io.parameter(0), io.parameter(1), io.y.data);
     }
@@ -97,7 +97,7 @@ struct batch_norm {
     static void evaluate(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using T = typename io_t::value_type;
-        using g = geometry<typename io_t::input>;
+        using g = geometry<io_t>;
         T const *const mean = io.place.buffers, *const variance = mean + g::channels;
         if constexpr (remote<io_t>) {
             batch_norm_evaluate<g>(io.policy, io.x.data, mean, variance, epsilon, io.parameter(0), io.parameter(1),
@@ -113,7 +113,7 @@ struct batch_norm {
 
     static void backward_gather(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using g = geometry<typename io_t::input>;
+        using g = geometry<io_t>;
         auto* const kept = io.place.kept;
         if constexpr (remote<io_t>)
             batch_norm_backward_gather<g>(io.policy, io.x.data, io.dy.data, kept);
@@ -128,7 +128,7 @@ struct batch_norm {
 
     static void backward_agree(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using g = geometry<typename io_t::input>;
+        using g = geometry<io_t>;
         if constexpr (remote<io_t>)
             batch_norm_backward_agree<g>(io.policy, io.place.kept, io.place.kept + 2 * g::channels, io.gradient(0),
                                          io.gradient(1));
@@ -138,7 +138,7 @@ struct batch_norm {
 
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using g = geometry<typename io_t::input>;
+        using g = geometry<io_t>;
         auto* const kept = io.place.kept;
         auto *const deviation = kept + g::channels, *const means = kept + 2 * g::channels;
         if constexpr (remote<io_t>)
@@ -159,7 +159,7 @@ private:
     static void agree_on_statistics(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using T = typename io_t::value_type;
-        using g = geometry<typename io_t::input>;
+        using g = geometry<io_t>;
         constexpr auto channels = g::channels;
         auto const& at = io.place.granule;
         T* const mean = io.place.kept;
@@ -195,7 +195,7 @@ private:
     static void agree_on_gradients(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using T = typename io_t::value_type;
-        using g = geometry<typename io_t::input>;
+        using g = geometry<io_t>;
         constexpr auto channels = g::channels;
         T* const sums = io.place.kept + 2 * channels; // of dy, and of dy times the normalised x
         auto const& at = io.place.granule;
@@ -220,8 +220,9 @@ private:
     };
     template<class Io>
     static constexpr bool remote = accelerator_kernels<typename Io::kernels>;
-    template<class In>
-    using geometry = channel_geometry<In::shape.extent[0], In::size / In::shape.extent[0]>;
+    template<class Io>
+    using geometry = channel_geometry<Io::input::shape.extent[0], Io::input::size / Io::input::shape.extent[0],
+                                      keeps_channels_last<typename Io::kernels>>;
 };
 
 } // namespace trireme

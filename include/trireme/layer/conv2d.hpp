@@ -124,25 +124,25 @@ struct conv2d {
 
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        conv2d_forward<geometry<typename io_t::input>, io_t::lanes>(io.policy, io.x.data, io.parameter(0),
-                                                                    io.parameter(1), io.y.data);
+        conv2d_forward<geometry_of<io_t>, io_t::lanes>(io.policy, io.x.data, io.parameter(0), io.parameter(1),
+                                                       io.y.data);
     }
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        conv2d_backward_input<geometry<typename io_t::input>, io_t::lanes>(io.policy, io.parameter(0), io.dy.data,
-                                                                           io.dx.data);
+        conv2d_backward_input<geometry_of<io_t>, io_t::lanes>(io.policy, io.parameter(0), io.dy.data, io.dx.data);
     }
     static void backward_weights(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        conv2d_backward_weights<geometry<typename io_t::input>, io_t::lanes>(io.policy, io.x.data, io.dy.data,
-                                                                             io.gradient(0), io.gradient(1));
+        conv2d_backward_weights<geometry_of<io_t>, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.gradient(0),
+                                                                io.gradient(1));
     }
 
     /// Memory that the kernels would like to have while they run.
     template<class In, std::size_t Lanes, class T, class Kernels>
     static constexpr std::size_t scratch_bytes() {
-        if constexpr (requires(Kernels k) { conv2d_scratch_bytes<geometry<In>, Lanes, T>(k); })
-            return conv2d_scratch_bytes<geometry<In>, Lanes, T>(Kernels{});
+        using g = geometry<In, Kernels>;
+        if constexpr (requires(Kernels k) { conv2d_scratch_bytes<g, Lanes, T>(k); })
+            return conv2d_scratch_bytes<g, Lanes, T>(Kernels{});
         else
             return 0;
     }
@@ -155,9 +155,11 @@ struct conv2d {
             conv2d_kernel_rule<Where, wants<at_most<detail::smaller_side(In::shape) + 2 * pad>>, gets<kernel<side>>>>>;
 
 private:
-    template<class In>
-    using geometry =
-        conv2d_geometry<In::shape.extent[0], In::shape.extent[1], In::shape.extent[2], Channels, side, pad, step>;
+    template<class In, class Kernels>
+    using geometry = conv2d_geometry<In::shape.extent[0], In::shape.extent[1], In::shape.extent[2], Channels, side, pad,
+                                     step, keeps_channels_last<Kernels>>;
+    template<class Io>
+    using geometry_of = geometry<typename Io::input, typename Io::kernels>;
 };
 
 } // namespace trireme

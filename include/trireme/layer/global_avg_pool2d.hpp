@@ -26,20 +26,20 @@ struct global_avg_pool2d {
 
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        global_avg_pool2d_forward<geometry<typename io_t::input>, io_t::lanes>(io.policy, io.x.data, io.y.data);
+        global_avg_pool2d_forward<geometry<io_t>, io_t::lanes>(io.policy, io.x.data, io.y.data);
     }
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        global_avg_pool2d_backward_input<geometry<typename io_t::input>, io_t::lanes>(io.policy, io.dy.data,
-                                                                                      io.dx.data);
+        global_avg_pool2d_backward_input<geometry<io_t>, io_t::lanes>(io.policy, io.dy.data, io.dx.data);
     }
 
     template<class Where, class In>
     using refusal = pool2d_input_rule<Where, wants<rank<3>>, gets<rank<In::rank>>>;
 
 private:
-    template<class In>
-    using geometry = channel_geometry<In::shape.extent[0], In::size / In::shape.extent[0]>;
+    template<class Io>
+    using geometry = channel_geometry<Io::input::shape.extent[0], Io::input::size / Io::input::shape.extent[0],
+                                      keeps_channels_last<typename Io::kernels>>;
 };
 
 } // namespace trireme

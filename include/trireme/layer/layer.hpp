@@ -177,7 +177,8 @@ struct layer_place {
     T* buffers = nullptr;          ///< its first buffer
     T* statistics = nullptr; ///< what goes into its buffers after the step; to be added to, times the shard's share
     T* kept = nullptr;       ///< the numbers that its description asks to be kept
-    sum_over_devices<T> sum = {}; ///< for layers that need the whole batch
+    sum_over_devices<T> sum = {};    ///< for layers that need the whole batch
+    std::uint32_t channels_last = 1; ///< how many, where its input lies so on an accelerator
 };
 
 inline namespace TRIREME_ISA {

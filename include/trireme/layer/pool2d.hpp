@@ -56,8 +56,9 @@ struct pool2d {
                            pool2d_kernel_rule<Where, wants<at_most<smaller_side(In::shape)>>, gets<kernel<Side>>>>>;
 
 protected:
-    template<class In>
-    using geometry = pool2d_geometry<In::shape.extent[0], In::shape.extent[1], In::shape.extent[2], Side, step>;
+    template<class Io>
+    using geometry = pool2d_geometry<Io::input::shape.extent[0], Io::input::shape.extent[1], Io::input::shape.extent[2],
+                                     Side, step, keeps_channels_last<typename Io::kernels>>;
 };
 
 } // namespace detail
@@ -75,12 +76,12 @@ struct avg_pool2d : detail::pool2d<Side, Options...> {
 
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using geometry = typename avg_pool2d::template geometry<typename io_t::input>;
+        using geometry = typename avg_pool2d::template geometry<io_t>;
         avg_pool2d_forward<geometry, io_t::lanes>(io.policy, io.x.data, io.y.data);
     }
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using geometry = typename avg_pool2d::template geometry<typename io_t::input>;
+        using geometry = typename avg_pool2d::template geometry<io_t>;
         avg_pool2d_backward_input<geometry, io_t::lanes>(io.policy, io.dy.data, io.dx.data);
     }
 };
@@ -90,12 +91,12 @@ template<std::size_t Side, class... Options>
 struct max_pool2d : detail::pool2d<Side, Options...> {
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using geometry = typename max_pool2d::template geometry<typename io_t::input>;
+        using geometry = typename max_pool2d::template geometry<io_t>;
         max_pool2d_forward<geometry, io_t::lanes>(io.policy, io.x.data, io.y.data);
     }
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using geometry = typename max_pool2d::template geometry<typename io_t::input>;
+        using geometry = typename max_pool2d::template geometry<io_t>;
         max_pool2d_backward_input<geometry, io_t::lanes>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data);
     }
 };

@@ -7,11 +7,13 @@
 #include <trireme/device/blocks/samples.hpp>
 #include <trireme/device/kernel_policy.hpp>
 #include <trireme/layer/activation_plan.hpp>
+#include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/fused_functions.hpp>
 #include <trireme/layer/layer_calls.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 namespace trireme {
@@ -56,6 +58,41 @@ public:
             if (d.parameters_as_values && d.parameter_elements() > most) most = d.parameter_elements();
         }
         return most;
+    }
+
+    /// Where the samples' values go, and the parameters of a row that takes them as values.
+    static constexpr auto input_order(std::size_t samples) noexcept {
+        if constexpr (last) {
+            return order_of(Network::row(0).input, samples * Network::row(0).input.size());
+        } else {
+            static_cast<void>(samples);
+            return order_as_it_is{};
+        }
+    }
+    static constexpr auto parameter_order(std::size_t row) noexcept {
+        if constexpr (last) {
+            auto const& weights = lying.of[row].weights;
+            if (weights.rank == 4)
+                return order_of(make_shape(weights.extent[1], weights.extent[2], weights.extent[3]), weights.size());
+            return order_of(lying.of[row].viewed, weights.size());
+        } else {
+            static_cast<void>(row);
+            return order_as_it_is{};
+        }
+    }
+
+    /// Makes the narrow copy of those parameters that are taken as values.
+    static void narrow_parameters(Kernels const& k, T const* from, value_type* to) {
+        if constexpr (last) {
+            for (std::size_t row = 0; row < Network::depth; ++row) {
+                auto const& r = Network::row(row);
+                if (r.description.parameters_as_values)
+                    round_values(k, from + r.first_parameter, to + r.first_parameter,
+                                 r.description.parameter_elements(), parameter_order(row));
+            }
+        } else {
+            round_values(k, from, to, Network::parameters);
+        }
     }
 
     stream_pass(plan_type const& places, value_type* arena) noexcept : plan_(places), arena_(arena) {}
@@ -103,6 +140,16 @@ private:
     using out_t = typename Chain::template output_of<Unit>;
 
     using called = called_t<Kernels>;
+
+    static constexpr bool last = keeps_channels_last<Kernels>;
+    static_assert(!last || narrow, "the copy of the parameters has their order");
+    static constexpr std::conditional_t<last, channels_last_rows<Network>, nothing_kept> lying{};
+    static constexpr order_channels_last order_of(shape const& image, std::size_t values) noexcept {
+        if (image.rank != 3 || image.extent[1] * image.extent[2] == 1) return {};
+        return {static_cast<std::uint32_t>(image.extent[0]),
+                static_cast<std::uint32_t>(image.extent[1] * image.extent[2]), values};
+    }
+
     value_type* value(std::size_t slot) const noexcept { return arena_ + plan_.value[slot]; }
     value_type* gradient(std::size_t slot) const noexcept { return arena_ + plan_.gradient[slot]; }
     value_type const* x(std::size_t row) const noexcept { return value(Network::row(row).from); }
@@ -127,6 +174,7 @@ private:
         auto const& r = Network::row(row);
         layer_place<P, value_type> p;
         p.layer = row;
+        if constexpr (last) p.channels_last = order_of(lying.of[row].viewed, 0).channels;
         p.other = other;
         if constexpr (std::is_same_v<P, T>) { // what a layer keeps of a shard is as wide as parameters are
             if (model.buffers != nullptr) p.buffers = model.buffers + r.first_buffer;
@@ -144,7 +192,10 @@ private:
     template<class Function>
     static auto applying(Kernels const& k, value_type const* input = nullptr) {
         using with = with_function<called, Function, value_type>;
-        return typename storing<with, value_type>::type(with(k, input));
+        if constexpr (last)
+            return storing_bf16<channels_last<with>>(channels_last<with>(with(k, input)));
+        else
+            return typename storing<with, value_type>::type(with(k, input));
     }
 
     /// In training, or in evaluation.
@@ -210,7 +261,7 @@ private:
                 weights.queue().zero(model.narrow_gradients, d.parameter_elements() * sizeof(p));
                 add_to(model.narrow_gradients);
                 add_into(weights, gradients(model, row), static_cast<p const*>(model.narrow_gradients),
-                         d.parameter_elements());
+                         d.parameter_elements(), parameter_order(row));
             }
             after(row);
         }

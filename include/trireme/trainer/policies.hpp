@@ -169,7 +169,8 @@ struct kernels_precision_rule {
     static_assert(
         rule_holds<Where...>,
         "TRI0067: these kernels do not compute in numbers of this type: portable computes in f32 and f64, onednn "
-        "in f32 and bf16, those of accelerators in all three. Choose another precision<dtype>, or other "
+        "in f32 and bf16, those of accelerators in all three, and channels last in bf16. Choose another "
+        "precision<dtype>, or other "
         "kernels<policy>");
 };
 template<class... Where>

@@ -122,8 +122,7 @@ public:
 
     /// The parameters are others than in the last step.
     void begin_step() {
-        if constexpr (pass_type::narrow)
-            round_values(kernels_on(compute, 0), static_cast<T const*>(parameters()), narrow(), network::parameters);
+        if constexpr (pass_type::narrow) pass_type::narrow_parameters(kernels_on(compute, 0), parameters(), narrow());
         follow();
         beside.zero(scores_.data(), scores_.bytes());
         tree_ = {};
@@ -263,7 +262,7 @@ private:
 
     void enqueue_pixels(kernels const& k, std::byte const* stage) {
         convert_pixels(k, reinterpret_cast<std::uint8_t const*>(stage + granule_.pixels()), pixel_scale, pass_.input(),
-                       granule_.values);
+                       granule_.values, pass_type::input_order(granule_.samples));
     }
     void merge(std::size_t i, std::size_t j) {
         add_into(kernels_on(compute, 0), gradient_slot(i), static_cast<T const*>(gradient_slot(j)),

@@ -49,7 +49,7 @@ struct flattened_order_rule {
         rule_holds<Where...>,
         "TRI0069: these kernels keep images channels last, so that what flatten makes of an image with several "
         "channels is in another order than this layer, or the loss, takes it for: put a linear between, which "
-        "knows the order, or global_avg_pool2d instead of flatten, or take kernels<portable>");
+        "knows the order, or global_avg_pool2d instead of flatten, or take other kernels");
 };
 
 namespace detail {
@@ -57,7 +57,7 @@ namespace detail {
 /// What reads a flattened image in the wrong order: a row, or the loss.
 template<class Network, class Kernels>
 constexpr std::size_t misread_row() {
-    if constexpr (takes_all_samples<Kernels>)
+    if constexpr (takes_all_samples<Kernels> || keeps_channels_last<Kernels>)
         return channels_last_rows<Network>().misread;
     else
         return npos;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double epsilon = 1e-5, share = 0.375;
 
-/// The textbook's formulas, in long double, on [sample][channel][position].
+/// The textbook's formulas, in long double, on [sample][channel][position], or [sample][position][channel].
 template<class G, class T>
 struct truth {
     using wide = long double;
@@ -33,7 +33,10 @@ struct truth {
     void each(F const& f) const {
         for (std::size_t n = 0; n < samples; ++n)
             for (std::size_t c = 0; c < G::channels; ++c)
-                for (std::size_t p = 0; p < G::positions; ++p) f(n, c, (n * G::channels + c) * G::positions + p);
+                for (std::size_t p = 0; p < G::positions; ++p) f(n, c, place(n, c, p));
+    }
+    static std::size_t place(std::size_t n, std::size_t c, std::size_t p) {
+        return G::channels_last ? (n * G::positions + p) * G::channels + c : (n * G::channels + c) * G::positions + p;
     }
     wide deviation(std::size_t c) const { return 1 / std::sqrt(variance[c] + wide(epsilon)); }
     wide normalised(std::size_t c, std::size_t i) const { return (wide(x[i]) - mean[c]) * deviation(c); }
@@ -204,6 +207,14 @@ TEST_SUITE("device/blocks/batch_norm") {
         blocks_equal_the_textbook<channel_geometry<2, 49>, float>(700, 611); // several parts, the last ones empty
         blocks_equal_the_textbook<channel_geometry<40, 1>, double>(5000, 3210);
         blocks_equal_the_textbook<channel_geometry<1, 40>, double>(3000, 3000); // as many parts as there may be
+    }
+
+    TEST_CASE("channels last as well") {
+        sizes<channel_geometry<3, 49, true>>();
+        sizes<channel_geometry<40, 4, true>>();
+        sizes<channel_geometry<1, 9, true>>();
+        blocks_equal_the_textbook<channel_geometry<70, 20, true>, float>(300, 211); // several parts
+        blocks_equal_the_textbook<channel_geometry<3, 49, true>, float>(20, 20, 500);
     }
 
     TEST_CASE("values far from zero keep their variance") {

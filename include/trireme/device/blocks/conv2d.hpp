@@ -17,10 +17,26 @@
 // memory, one row of four numbers (a quad) behind the other, and compute with four neighbours of a row at a time.
 namespace trireme::blocks {
 
+/// Where the values of an image stand, or the weights of a kernel, whose positions are its taps.
+template<bool ChannelsLast, u32 Channels, u32 Positions>
+struct image_order {
+    static constexpr u32 next_channel = ChannelsLast ? 1 : Positions, next_position = ChannelsLast ? Channels : 1;
+    static constexpr bool rows_lie_together = next_position == 1;
+
+    TRIREME_HOST_DEVICE static constexpr u32 place(u32 channel, u32 position) {
+        return channel * next_channel + position * next_position;
+    }
+    /// Of the images, or kernels, that lie one behind the other.
+    TRIREME_HOST_DEVICE static constexpr std::size_t place(std::size_t image, u32 channel, u32 position) {
+        return image * (Channels * Positions) + place(channel, position);
+    }
+};
+
 /// What forward convolves.
 template<class G>
 struct conv2d_forward_pass {
     static constexpr bool flipped = false;
+    static constexpr bool channels_last = G::channels_last;
     static constexpr u32 in_channels = G::channels, in_height = G::height, in_width = G::width;
     static constexpr u32 out_channels = G::out_channels, out_height = G::out_height, out_width = G::out_width;
     static constexpr u32 kernel = G::kernel, stride = G::stride, spread = 1;
@@ -31,6 +47,7 @@ struct conv2d_forward_pass {
 template<class G>
 struct conv2d_backward_pass {
     static constexpr bool flipped = true;
+    static constexpr bool channels_last = G::channels_last;
     static constexpr u32 in_channels = G::out_channels, in_height = G::out_height, in_width = G::out_width;
     static constexpr u32 out_channels = G::channels, out_height = G::height, out_width = G::width;
     static constexpr u32 kernel = G::kernel, stride = 1, spread = G::stride;
@@ -72,7 +89,7 @@ struct conv2d_window {
 
 /// One column of a tile of Rows rows of several channels, to be copied from an image; zeros around the image, and
 /// between its rows and columns if it is spread.
-template<u32 Height, u32 Width, u32 Spread, u32 Rows, u32 Pitch, class T>
+template<class Order, u32 Height, u32 Width, u32 Spread, u32 Rows, u32 Pitch, class T>
 struct tile_column_copy {
     using value = accumulate_t<T>;
     T const* from; ///< the first channel
@@ -88,20 +105,20 @@ struct tile_column_copy {
         auto const x = static_cast<u32>(column);
         bool const inside = channel < channels && row < Height * Spread && x < Width * Spread;
         if (!inside || row % Spread != 0 || x % Spread != 0) return 0;
-        return static_cast<value>(from[(channel * Height + row / Spread) * Width + x / Spread]);
+        return static_cast<value>(from[Order::place(channel, row / Spread * Width + x / Spread)]);
     }
     TRIREME_HOST_DEVICE void store(u32 i, value v) const { to[i * Pitch + tile_column / 4].v[tile_column % 4] = v; }
 };
 
 /// Copies a tile whose first place is (row, column) of the image, which may be outside. Neighbouring threads read
 /// neighbouring columns.
-template<u32 Height, u32 Width, u32 Spread, u32 Channels, u32 Rows, u32 Pitch, u32 Threads, class T>
+template<class Order, u32 Height, u32 Width, u32 Spread, u32 Channels, u32 Rows, u32 Pitch, u32 Threads, class T>
 TRIREME_HOST_DEVICE void copy_tile(T const* from, u32 channels, int row, int column, quad<accumulate_t<T>>* to,
                                    u32 thread) {
     constexpr u32 wide = 4 * Pitch < Threads ? 4 * Pitch : Threads, high = Threads / wide;
     if (thread >= wide * high) return;
     for (u32 x = thread % wide; x < 4 * Pitch; x += wide) {
-        tile_column_copy<Height, Width, Spread, Rows, Pitch, T> const copy{
+        tile_column_copy<Order, Height, Width, Spread, Rows, Pitch, T> const copy{
             from, to, channels, row, column + static_cast<int>(x), x};
         copy_in_batches(copy, thread / wide, high, Channels * Rows);
     }
@@ -194,10 +211,9 @@ struct conv2d_program {
             for (u32 o = 0; o < outs; ++o)
                 for (u32 i = 0; i < 4; ++i) mine.sum[o][i] = 0;
         if (k % 2 == 0) {
-            constexpr u32 plane = Pass::in_height * Pass::in_width;
-            copy_tile<Pass::in_height, Pass::in_width, Pass::spread, channels, input_rows, input_pitch, threads>(
-                x + (std::size_t{sample} * Pass::in_channels + first_channel) * plane,
-                Pass::in_channels - first_channel,
+            using order = image_order<Pass::channels_last, Pass::in_channels, Pass::in_height * Pass::in_width>;
+            copy_tile<order, Pass::in_height, Pass::in_width, Pass::spread, channels, input_rows, input_pitch, threads>(
+                x + order::place(sample, first_channel, 0), Pass::in_channels - first_channel,
                 static_cast<int>(first_row * Pass::stride + first_kernel_row) - Pass::padding,
                 static_cast<int>(4 * first_quad * Pass::stride) - Pass::padding, s.input, at.thread);
             weight_copy const copy{w, s.weights, first_out, first_channel, first_kernel_row * kernel};
@@ -230,11 +246,12 @@ private:
         };
         TRIREME_HOST_DEVICE number load(u32 i) const {
             constexpr u32 all = kernel * kernel;
+            using order = image_order<Pass::channels_last, Pass::flipped ? Pass::out_channels : Pass::in_channels, all>;
             place const at(i);
             u32 const out = first_out + at.out, in = first_in + at.in, tap = first_tap + at.tap;
             if (out >= Pass::out_channels || in >= Pass::in_channels || tap >= all) return 0;
-            return static_cast<number>(Pass::flipped ? from[(in * Pass::out_channels + out) * all + (all - 1 - tap)]
-                                                     : from[(out * Pass::in_channels + in) * all + tap]);
+            return static_cast<number>(
+                from[Pass::flipped ? order::place(in, out, all - 1 - tap) : order::place(out, in, tap)]);
         }
         TRIREME_HOST_DEVICE void store(u32 i, number v) const {
             place const at(i);
@@ -272,11 +289,15 @@ private:
         u32 const count = Pass::out_width - column < 4 ? Pass::out_width - column : 4;
         for (u32 o = 0; o < outs; ++o) {
             if (out + o >= Pass::out_channels) break;
-            std::size_t const plane = std::size_t{sample} * Pass::out_channels + out + o;
-            std::size_t const place = plane * (Pass::out_height * Pass::out_width) + line * Pass::out_width + column;
+            using order = image_order<Pass::channels_last, Pass::out_channels, Pass::out_height * Pass::out_width>;
+            std::size_t const place = order::place(sample, out + o, line * Pass::out_width + column);
             number value[4];
-            for (u32 i = 0; i < 4; ++i) value[i] = i < count ? end(mine.sum[o][i], out + o, place + i) : number(0);
-            store_row<Pass::out_width % 4 == 0>(y + place, value, count);
+            for (u32 i = 0; i < 4; ++i)
+                value[i] = i < count ? end(mine.sum[o][i], out + o, place + i * order::next_position) : number(0);
+            if constexpr (order::rows_lie_together)
+                store_row<Pass::out_width % 4 == 0>(y + place, value, count);
+            else
+                for (u32 i = 0; i < count; ++i) y[place + i * order::next_position] = static_cast<T>(value[i]);
         }
     }
 };
@@ -419,13 +440,15 @@ private:
     TRIREME_HOST_DEVICE void copy(u32 thread, shared& s, tile_of_weights tile, u32 sample, u32 first_row,
                                   u32 first_quad) const {
         constexpr int padding = static_cast<int>(G::padding);
-        copy_tile<height, width, 1, channels, input_rows, input_pitch, threads>(
-            x + (std::size_t{sample} * in_channels + tile.channel) * (height * width), in_channels - tile.channel,
+        using input = image_order<G::channels_last, in_channels, height * width>;
+        using output = image_order<G::channels_last, out_channels, out_height * out_width>;
+        copy_tile<input, height, width, 1, channels, input_rows, input_pitch, threads>(
+            x + input::place(sample, tile.channel, 0), in_channels - tile.channel,
             static_cast<int>(first_row * stride + tile.kernel_row) - padding,
             static_cast<int>(4 * first_quad * stride) - padding, s.tile.x, thread);
-        copy_tile<out_height, out_width, 1, outs * groups, rows, quads, threads>(
-            dy + (std::size_t{sample} * out_channels + tile.out) * (out_height * out_width), out_channels - tile.out,
-            static_cast<int>(first_row), static_cast<int>(4 * first_quad), s.tile.dy, thread);
+        copy_tile<output, out_height, out_width, 1, outs * groups, rows, quads, threads>(
+            dy + output::place(sample, tile.out, 0), out_channels - tile.out, static_cast<int>(first_row),
+            static_cast<int>(4 * first_quad), s.tile.dy, thread);
     }
 
     TRIREME_HOST_DEVICE static void add_chunk(unit_of_thread unit, u32 row_group, tile_of_weights tile, shared const& s,
@@ -465,8 +488,9 @@ private:
             u32 const ky = tap / kernel, kx = tap % kernel, kernel_row = tile.kernel_row + ky;
             if (tile.out + o >= out_channels || tile.channel + c >= in_channels || kernel_row >= kernel) continue;
             u32 const unit = ((o / outs * channels + c) * kernel_rows + ky) * row::pieces + kx / row::piece;
-            u32 const place = (((tile.out + o) * in_channels + tile.channel + c) * kernel + kernel_row) * kernel + kx;
-            partial[place] = sum_of(s, o % outs * row::piece + kx % row::piece, unit);
+            using order = image_order<G::channels_last, in_channels, kernel * kernel>;
+            partial[order::place(tile.out + o, tile.channel + c, kernel_row * kernel + kx)] =
+                sum_of(s, o % outs * row::piece + kx % row::piece, unit);
         }
         if (!tile.has_bias()) return;
         for (u32 o = thread; o < outs * groups; o += threads)
@@ -481,7 +505,8 @@ private:
 namespace trireme {
 
 /// y = conv(x, w) + b with zero padding: the cross-correlation that PyTorch calls a convolution.
-/// x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW; x and y per sample.
+/// x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW; x and y per sample. C and O stand last, with w as O x K x K x
+/// C, where the geometry says so.
 template<class G, std::size_t Lanes, class Stream, class T>
 void conv2d_forward(block_kernels<Stream> const& k, T const* x, T const* w, T const* b, T* y) {
     blocks::launch_conv2d<blocks::conv2d_forward_pass<G>>(k, x, w, y, blocks::forward_end<identity_function, T>{b});

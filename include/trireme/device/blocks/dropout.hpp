@@ -20,7 +20,7 @@ struct keep_some_of_four {
     T const* from;
     T* to;
     staged_shard const* about;
-    u32 layer, threshold;
+    u32 layer, threshold, channels;
     accumulate_t<T> scale;
     std::size_t values;
 
@@ -31,11 +31,21 @@ struct keep_some_of_four {
         std::uint64_t const begin = s.first * Size, word = begin / 4 + i;
         auto const bits = random.words(word);
         for (u32 k = 0; k < 4; ++k) {
-            std::uint64_t const at = 4 * word + k - begin; // before the first one: beyond all
-            if (at >= values) continue;
+            std::uint64_t const number = 4 * word + k - begin; // before the first one: beyond all
+            if (number >= values) continue;
+            std::uint64_t const at = place(number);
             accumulate_t<T> const kept = static_cast<accumulate_t<T>>(from[at]) * scale;
             to[at] = static_cast<T>(bits[k] >= threshold ? kept : accumulate_t<T>(0));
         }
+    }
+
+private:
+    TRIREME_HOST_DEVICE std::uint64_t place(std::uint64_t number) const {
+        if (channels == 1) return number;
+        u32 const positions = Size / channels;
+        std::uint64_t const sample = number / Size;
+        auto const i = static_cast<u32>(number - sample * Size), channel = i / positions;
+        return sample * Size + (i - channel * positions) * channels + channel;
     }
 };
 
@@ -44,14 +54,16 @@ struct keep_some_of_four {
 namespace trireme {
 
 /// to = from * scale where the value's random bits are at least `threshold`, else 0. Value i of the shard's n-th sample
-/// has the bits of number n * Size + i of the stream that seed, step, shard and layer name, as on the host. `to` may be
-/// `from`. Cost: 10 rounds of Philox per 4 values.
+/// has the bits of number n * Size + i of the stream that seed, step, shard and layer name, as on the host. Values of
+/// `channels` that lie last are numbered as if those came first. `to` may be `from`. Cost: 10 rounds of Philox per 4
+/// values.
 template<std::size_t Size, class Stream, class T>
 void keep_some(block_kernels<Stream> const& k, T const* from, std::uint32_t layer, std::uint32_t threshold,
-               std::type_identity_t<accumulate_t<T>> scale, T* to) {
+               std::type_identity_t<accumulate_t<T>> scale, T* to, std::uint32_t channels = 1) {
     std::size_t const values = Size * k.samples(), words = values / 4 + 2;
     if (values != 0)
-        k.each(words, blocks::keep_some_of_four<Size, T>{from, to, k.shard(), layer, threshold, scale, values});
+        k.each(words,
+               blocks::keep_some_of_four<Size, T>{from, to, k.shard(), layer, threshold, channels, scale, values});
 }
 
 } // namespace trireme

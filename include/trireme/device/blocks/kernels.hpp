@@ -81,11 +81,25 @@ concept accelerator_kernels = requires(K const& k) {
     trireme::blocks_of_(k);
 };
 
+/// The same kernels for images that lie channels last, and weights in the order of what they multiply: what the units
+/// of GPUs for products of bf16 want. Layers tell the kernels by their geometries; what these are called with is the
+/// policy itself. For precision<bf16>, whose narrow copy of the parameters is made in that order.
+template<accelerator_kernels Kernels>
+class channels_last : public Kernels {
+public:
+    static constexpr bool keeps_channels_last = true;
+    template<class T>
+    static constexpr bool computes = std::is_same_v<T, bf16>;
+    using called = called_t<Kernels>;
+    using Kernels::Kernels;
+    explicit channels_last(Kernels const& k) noexcept : Kernels(k) {}
+};
+
 /// The same kernels for values that lie in memory as bf16; what they are called with is the policy itself.
 template<accelerator_kernels Kernels>
 class storing_bf16 : public Kernels {
 public:
-    using called = Kernels;
+    using called = called_t<Kernels>;
     using stored_values = bf16;
     using Kernels::Kernels;
     explicit storing_bf16(Kernels const& k) noexcept : Kernels(k) {}

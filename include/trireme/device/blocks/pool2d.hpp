@@ -17,20 +17,27 @@ template<class G>
 struct pool2d_sizes {
     static constexpr u32 height = G::height, width = G::width, kernel = G::kernel, stride = G::stride;
     static constexpr u32 out_height = G::out_height, out_width = G::out_width;
-    static constexpr u32 channels = G::channels, inputs = height * width, outputs = out_height * out_width;
+    static constexpr u32 inputs = height * width, outputs = out_height * out_width;
+    static constexpr u32 step = G::channels_last ? G::channels : 1; ///< between neighbours in a plane
 };
 
-/// A value's place in its plane; all samples' channels are planes, one behind the other.
-template<u32 Height, u32 Width>
+/// Which value of a sample's channel, a plane of Height x Width, value i is. `Step` values lie side by side for every
+/// position: one, where the planes lie one behind the other, or that of each channel.
+template<u32 Height, u32 Width, u32 Step>
 struct plane_place {
-    std::size_t plane;
-    u32 row, column;
+    std::size_t group; ///< of planes
+    u32 row, column, in_group;
 
-    TRIREME_HOST_DEVICE explicit plane_place(std::size_t i) : plane(i / (Height * Width)) {
-        auto const in_plane = static_cast<u32>(i - plane * (Height * Width));
+    TRIREME_HOST_DEVICE explicit plane_place(std::size_t i) {
+        std::size_t const position = i / Step;
+        in_group = static_cast<u32>(i - position * Step);
+        group = position / (Height * Width);
+        auto const in_plane = static_cast<u32>(position - group * (Height * Width));
         row = in_plane / Width;
         column = in_plane - row * Width;
     }
+    /// The first value of that plane, where planes have so many positions.
+    TRIREME_HOST_DEVICE std::size_t plane(u32 positions) const { return group * positions * Step + in_group; }
 };
 
 /// The windows that see a row, or a column: from `first` to before `end`.
@@ -45,15 +52,15 @@ struct windows_of {
     }
 };
 
-/// The place of a window's maximum in its plane: the first one, or the last NaN, as PyTorch has it.
+/// The position of a window's maximum in its plane: the first one, or the last NaN, as PyTorch has it.
 template<class G, class T>
 TRIREME_HOST_DEVICE u32 max_place(T const* plane, u32 row, u32 column) {
     using size = pool2d_sizes<G>;
     u32 place = row * size::stride * size::width + column * size::stride;
-    auto largest = static_cast<accumulate_t<T>>(plane[place]);
+    auto largest = static_cast<accumulate_t<T>>(plane[place * size::step]);
     for (u32 ky = 0, begin = place; ky < size::kernel; ++ky, begin += size::width)
         for (u32 kx = 0; kx < size::kernel; ++kx) {
-            auto const value = static_cast<accumulate_t<T>>(plane[begin + kx]);
+            auto const value = static_cast<accumulate_t<T>>(plane[(begin + kx) * size::step]);
             if (value > largest || value != value) {
                 largest = value;
                 place = begin + kx;
@@ -69,13 +76,13 @@ struct avg_pool2d_value {
     T* y;
 
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        plane_place<size::out_height, size::out_width> const at(i);
+        plane_place<size::out_height, size::out_width, size::step> const at(i);
         T const* const window =
-            x + at.plane * size::inputs + (at.row * size::stride * size::width + at.column * size::stride);
+            x + at.plane(size::inputs) + (at.row * size::stride * size::width + at.column * size::stride) * size::step;
         accumulate_t<T> sum = 0;
         for (u32 ky = 0; ky < size::kernel; ++ky)
             for (u32 kx = 0; kx < size::kernel; ++kx)
-                sum += static_cast<accumulate_t<T>>(window[ky * size::width + kx]);
+                sum += static_cast<accumulate_t<T>>(window[(ky * size::width + kx) * size::step]);
         y[i] = static_cast<T>(F::value(sum / static_cast<accumulate_t<T>>(size::kernel * size::kernel)));
     }
 };
@@ -88,14 +95,14 @@ struct avg_pool2d_gradient {
     backward_end<F, T> end;
 
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        plane_place<size::height, size::width> const at(i);
+        plane_place<size::height, size::width, size::step> const at(i);
         windows_of<size::kernel, size::stride, size::out_height> const rows(at.row);
         windows_of<size::kernel, size::stride, size::out_width> const columns(at.column);
-        T const* const plane = dy + at.plane * size::outputs;
+        T const* const plane = dy + at.plane(size::outputs);
         accumulate_t<T> sum = 0;
         for (u32 row = rows.first; row < rows.end; ++row)
             for (u32 column = columns.first; column < columns.end; ++column)
-                sum += static_cast<accumulate_t<T>>(plane[row * size::out_width + column]);
+                sum += static_cast<accumulate_t<T>>(plane[(row * size::out_width + column) * size::step]);
         dx[i] = static_cast<T>(end(sum / static_cast<accumulate_t<T>>(size::kernel * size::kernel), 0, i));
     }
 };
@@ -107,9 +114,10 @@ struct max_pool2d_value {
     T* y;
 
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        plane_place<size::out_height, size::out_width> const at(i);
-        T const* const plane = x + at.plane * size::inputs;
-        y[i] = static_cast<T>(F::value(static_cast<accumulate_t<T>>(plane[max_place<G>(plane, at.row, at.column)])));
+        plane_place<size::out_height, size::out_width, size::step> const at(i);
+        T const* const plane = x + at.plane(size::inputs);
+        u32 const place = max_place<G>(plane, at.row, at.column);
+        y[i] = static_cast<T>(F::value(static_cast<accumulate_t<T>>(plane[place * size::step])));
     }
 };
 
@@ -121,16 +129,16 @@ struct max_pool2d_gradient {
     backward_end<F, T> end;
 
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        plane_place<size::height, size::width> const at(i);
+        plane_place<size::height, size::width, size::step> const at(i);
         windows_of<size::kernel, size::stride, size::out_height> const rows(at.row);
         windows_of<size::kernel, size::stride, size::out_width> const columns(at.column);
-        T const *const plane = x + at.plane * size::inputs, *const plane_dy = dy + at.plane * size::outputs;
+        T const *const plane = x + at.plane(size::inputs), *const plane_dy = dy + at.plane(size::outputs);
         u32 const here = at.row * size::width + at.column;
         accumulate_t<T> sum = 0;
         for (u32 row = rows.first; row < rows.end; ++row)
             for (u32 column = columns.first; column < columns.end; ++column)
                 if (max_place<G>(plane, row, column) == here)
-                    sum += static_cast<accumulate_t<T>>(plane_dy[row * size::out_width + column]);
+                    sum += static_cast<accumulate_t<T>>(plane_dy[(row * size::out_width + column) * size::step]);
         dx[i] = static_cast<T>(end(sum, 0, i));
     }
 };
@@ -167,13 +175,47 @@ struct plane_mean {
     }
 };
 
-template<u32 Positions, class T>
-struct plane_mean_gradient {
+/// The same channels last: a block takes 32 channels of a sample, and eight threads add up each of them.
+template<u32 Channels, u32 Positions, class T>
+struct channel_mean {
+    static constexpr u32 width = 32, height = 8, threads = width * height;
+    static constexpr u32 blocks_of_sample = divide_up(Channels, width);
+    static constexpr int phase_count = 2;
+    struct shared {
+        accumulate_t<T> part[threads];
+    };
+    using own = nothing_kept;
+
+    T const* x;
+    T* y;
+    std::size_t samples;
+
+    u32 blocks() const noexcept { return static_cast<u32>(samples) * blocks_of_sample; }
+    TRIREME_HOST_DEVICE int phases() const { return phase_count; }
+    TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
+        std::size_t const sample = at.block / blocks_of_sample;
+        u32 const channel = at.block % blocks_of_sample * width + at.thread % width, part = at.thread / width;
+        if (channel >= Channels) return;
+        accumulate_t<T> sum = 0;
+        if (k == 0) {
+            for (u32 i = part; i < Positions; i += height)
+                sum += static_cast<accumulate_t<T>>(x[(sample * Positions + i) * Channels + channel]);
+            s.part[at.thread] = sum;
+        } else if (part == 0) {
+            for (u32 i = 0; i < height; ++i) sum += s.part[i * width + channel % width];
+            y[sample * Channels + channel] = static_cast<T>(sum / static_cast<accumulate_t<T>>(Positions));
+        }
+    }
+};
+
+template<class G, class T>
+struct channel_mean_gradient {
+    static constexpr u32 positions = G::positions, step = G::channels_last ? G::channels : 1;
     T const* dy;
     T* dx;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        dx[i] =
-            static_cast<T>(static_cast<accumulate_t<T>>(dy[i / Positions]) / static_cast<accumulate_t<T>>(Positions));
+        plane_place<1, positions, step> const at(i);
+        dx[i] = static_cast<T>(static_cast<accumulate_t<T>>(dy[at.plane(1)]) / static_cast<accumulate_t<T>>(positions));
     }
 };
 
@@ -230,18 +272,23 @@ void max_pool2d_backward_input(with_function<K, F, T> const& k, T const* x, T co
     k.each(blocks::pool2d_inputs<G>(k), blocks::max_pool2d_gradient<G, F, T>{x, dy, dx, {k.input()}});
 }
 
-/// y = the mean of each channel. x: C x positions per sample, y: C.
+/// y = the mean of each channel. x: C x positions per sample (or channels last), y: C.
 template<class G, std::size_t Lanes, class Stream, class T>
 void global_avg_pool2d_forward(block_kernels<Stream> const& k, T const* x, T* y) {
-    blocks::plane_mean<static_cast<blocks::u32>(G::positions), T> const program{x, y, G::channels * k.samples()};
-    if (k.samples() != 0) k.queue().launch(program, program.blocks());
+    if (k.samples() == 0) return;
+    if constexpr (G::channels_last) {
+        blocks::channel_mean<G::channels, G::positions, T> const program{x, y, k.samples()};
+        k.queue().launch(program, program.blocks());
+    } else {
+        blocks::plane_mean<G::positions, T> const program{x, y, G::channels * k.samples()};
+        k.queue().launch(program, program.blocks());
+    }
 }
 
 /// dx = dy / positions, at every position.
 template<class G, std::size_t Lanes, class Stream, class T>
 void global_avg_pool2d_backward_input(block_kernels<Stream> const& k, T const* dy, T* dx) {
-    k.each(G::channels * G::positions * k.samples(),
-           blocks::plane_mean_gradient<static_cast<blocks::u32>(G::positions), T>{dy, dx});
+    k.each(G::channels * G::positions * k.samples(), blocks::channel_mean_gradient<G, T>{dy, dx});
 }
 
 } // namespace trireme

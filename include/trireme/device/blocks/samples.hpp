@@ -12,6 +12,23 @@
 
 namespace trireme {
 
+/// Where value i of samples, or of weights, goes: nowhere else.
+struct order_as_it_is {
+    TRIREME_HOST_DEVICE std::size_t place(std::size_t i) const { return i; }
+};
+/// The first `values` of them are images, or kernels of a convolution, channel by channel, whose channels go last.
+struct order_channels_last {
+    std::uint32_t channels = 1, positions = 1;
+    std::size_t values = 0;
+
+    TRIREME_HOST_DEVICE std::size_t place(std::size_t i) const {
+        if (i >= values) return i;
+        std::size_t const plane = i / positions, image = plane / channels;
+        std::size_t const position = i - plane * positions, channel = plane - image * channels;
+        return (image * positions + position) * channels + channel;
+    }
+};
+
 /// The losses of many samples, added, and how many of them were told right.
 struct sample_score {
     double loss;
@@ -22,31 +39,35 @@ struct sample_score {
 
 namespace trireme::blocks {
 
-template<class T>
+template<class T, class Order>
 struct pixel_value {
     std::uint8_t const* pixels;
     T* x;
     accumulate_t<T> scale;
+    [[no_unique_address]] Order order;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        x[i] = static_cast<T>(static_cast<accumulate_t<T>>(pixels[i]) * scale);
+        x[order.place(i)] = static_cast<T>(static_cast<accumulate_t<T>>(pixels[i]) * scale);
     }
 };
 
-template<class T, class A>
+template<class T, class A, class Order>
 struct value_sum {
     T* sum;
     A const* term;
+    [[no_unique_address]] Order order;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) + static_cast<accumulate_t<A>>(term[i]));
+        auto const value = static_cast<accumulate_t<A>>(term[order.place(i)]);
+        sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) + value);
     }
 };
 
-template<class T, class A>
+template<class T, class A, class Order>
 struct rounded_value {
     T const* from;
     A* to;
+    [[no_unique_address]] Order order;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        to[i] = static_cast<A>(static_cast<accumulate_t<A>>(from[i]));
+        to[order.place(i)] = static_cast<A>(static_cast<accumulate_t<A>>(from[i]));
     }
 };
 
@@ -100,10 +121,11 @@ struct score_sum {
 
 namespace trireme {
 
-/// x = scale * pixel, n values per sample.
-template<class Stream, class T, class A>
-void convert_pixels(block_kernels<Stream> const& k, std::uint8_t const* pixels, T scale, A* x, std::size_t n) {
-    k.each(n * k.samples(), blocks::pixel_value<A>{pixels, x, static_cast<accumulate_t<A>>(scale)});
+/// x = scale * pixel, n values per sample; x in the order given.
+template<class Stream, class T, class A, class Order = order_as_it_is>
+void convert_pixels(block_kernels<Stream> const& k, std::uint8_t const* pixels, T scale, A* x, std::size_t n,
+                    Order order = {}) {
+    k.each(n * k.samples(), blocks::pixel_value<A, Order>{pixels, x, static_cast<accumulate_t<A>>(scale), order});
 }
 
 /// Adds the scores of the first *count samples to *sum, in double and in an order that *count alone decides. `correct`
@@ -114,16 +136,16 @@ void add_scores(block_kernels<Stream> const& k, T const* loss, int const* correc
     k.queue().launch(blocks::score_sum<T>{loss, correct, count, sum}, 1);
 }
 
-/// sum += term, n values, whatever the number of samples.
-template<class Stream, class T, class A>
-void add_into(block_kernels<Stream> const& k, T* sum, A const* term, std::size_t n) {
-    k.each(n, blocks::value_sum<T, A>{sum, term});
+/// sum += term, n values, whatever the number of samples; `term` in the order given.
+template<class Stream, class T, class A, class Order = order_as_it_is>
+void add_into(block_kernels<Stream> const& k, T* sum, A const* term, std::size_t n, Order order = {}) {
+    k.each(n, blocks::value_sum<T, A, Order>{sum, term, order});
 }
 
-/// to = from, rounded, n values, whatever the number of samples.
-template<class Stream, class T, class A>
-void round_values(block_kernels<Stream> const& k, T const* from, A* to, std::size_t n) {
-    k.each(n, blocks::rounded_value<T, A>{from, to});
+/// to = from, rounded, n values, whatever the number of samples; `to` in the order given.
+template<class Stream, class T, class A, class Order = order_as_it_is>
+void round_values(block_kernels<Stream> const& k, T const* from, A* to, std::size_t n, Order order = {}) {
+    k.each(n, blocks::rounded_value<T, A, Order>{from, to, order});
 }
 
 /// running += momentum * (now - running), n values, whatever the number of samples: statistics after a step.

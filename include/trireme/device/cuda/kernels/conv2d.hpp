@@ -21,11 +21,15 @@ bool cudnn_takes(T const* a, T const* b, T const* c) noexcept {
             3) == 0;
 }
 
+/// What a convolution gives.
+template<class G>
+using convolved = channel_geometry<G::out_channels, G::out_height * G::out_width, G::channels_last>;
+
 /// y = F(conv(x, w) + b); bias and function are a second kernel, which knows every function and keeps NaNs.
 template<class F, class G, bool Everywhere, class T>
 void convolve_forward(kernels_with_libraries<Everywhere> const& k, T const* x, T const* w, T const* b, T* y) {
     k.libraries().cudnn().convolve(k.queue(), k.scratch(), convolution_sizes::of<G>(k.samples()), x, w, y);
-    add_bias<F, G::out_channels, G::out_height * G::out_width>(k.blocks(), b, y);
+    add_bias<F, convolved<G>>(k.blocks(), b, y);
 }
 
 } // namespace trireme::cuda_runtime
@@ -90,7 +94,7 @@ void conv2d_backward_weights(kernels_with_libraries<Everywhere> const& k, T cons
         if (k.samples() == 0) return;
         k.libraries().cudnn().convolve_backward_weights(k.queue(), k.scratch(),
                                                         cuda_runtime::convolution_sizes::of<G>(k.samples()), x, dy, dw);
-        cuda_runtime::add_bias_gradient<G::out_channels, G::out_height * G::out_width>(k.blocks(), dy, db);
+        cuda_runtime::add_bias_gradient<cuda_runtime::convolved<G>>(k.blocks(), dy, db);
     } else {
         conv2d_backward_weights<G, Lanes>(k.blocks(), x, dy, dw, db);
     }

@@ -84,33 +84,36 @@ using cudnn_pooling =
 /// A conv2d_geometry and the number of samples, as numbers.
 struct convolution_sizes {
     std::size_t samples, channels, height, width, out_channels, kernel, padding, stride, out_height, out_width;
+    bool channels_last;
 
     template<class G>
     static convolution_sizes of(std::size_t samples) noexcept {
-        return {samples,   G::channels, G::height, G::width,      G::out_channels,
-                G::kernel, G::padding,  G::stride, G::out_height, G::out_width};
+        return {samples,    G::channels, G::height,     G::width,     G::out_channels, G::kernel,
+                G::padding, G::stride,   G::out_height, G::out_width, G::channels_last};
     }
     std::string text() const {
         auto const n = [](std::size_t i) { return std::to_string(i); };
         return "conv2d of " + n(samples) + " samples of " + n(channels) + " x " + n(height) + " x " + n(width) +
                " to " + n(out_channels) + " channels, kernel " + n(kernel) + ", padding " + n(padding) + ", stride " +
-               n(stride);
+               n(stride) + (channels_last ? ", channels last" : "");
     }
 };
 
 /// A pool2d_geometry and the number of samples, as numbers.
 struct pooling_sizes {
     std::size_t samples, channels, height, width, kernel, stride, out_height, out_width;
-    bool maximum;
+    bool channels_last, maximum;
 
     template<class G>
     static pooling_sizes of(std::size_t samples, bool maximum) noexcept {
-        return {samples, G::channels, G::height, G::width, G::kernel, G::stride, G::out_height, G::out_width, maximum};
+        return {samples,   G::channels,   G::height,    G::width,         G::kernel,
+                G::stride, G::out_height, G::out_width, G::channels_last, maximum};
     }
     std::string text() const {
         auto const n = [](std::size_t i) { return std::to_string(i); };
         return std::string(maximum ? "max_pool2d" : "avg_pool2d") + " of " + n(samples) + " samples of " + n(channels) +
-               " x " + n(height) + " x " + n(width) + ", window " + n(kernel) + ", stride " + n(stride);
+               " x " + n(height) + " x " + n(width) + ", window " + n(kernel) + ", stride " + n(stride) +
+               (channels_last ? ", channels last" : "");
     }
 };
 
@@ -220,18 +223,22 @@ private:
         check(cudnnSetStream(handle_.get(), queue.handle()), "cudnnSetStream", device_, operation);
     }
 
+    static cudnnTensorFormat_t format(auto const& sizes) noexcept {
+        return sizes.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+    }
     template<class T>
     void lay_out(cudnn_tensor const& tensor, std::size_t n, std::size_t c, std::size_t h, std::size_t w,
-                 auto const& operation) const {
-        check(cudnnSetTensor4dDescriptor(tensor, CUDNN_TENSOR_NCHW, network_numbers<T>::stored, static_cast<int>(n),
+                 auto const& sizes) const {
+        check(cudnnSetTensor4dDescriptor(tensor, format(sizes), network_numbers<T>::stored, static_cast<int>(n),
                                          static_cast<int>(c), static_cast<int>(h), static_cast<int>(w)),
-              "cudnnSetTensor4dDescriptor", device_, operation);
+              "cudnnSetTensor4dDescriptor", device_, sizes);
     }
 
     template<class T>
     convolution_plan& convolution(convolution_sizes const& s, std::size_t room, pass which) {
-        std::array<std::uint64_t, 11> const key{static_cast<std::uint64_t>(which),
+        std::array<std::uint64_t, 12> const key{static_cast<std::uint64_t>(which),
                                                 static_cast<std::uint64_t>(network_numbers<T>::stored),
+                                                std::uint64_t{s.channels_last},
                                                 room,
                                                 s.samples,
                                                 s.channels,
@@ -252,7 +259,7 @@ private:
         auto const n = [](std::size_t i) { return static_cast<int>(i); };
         lay_out<T>(plan->x, s.samples, s.channels, s.height, s.width, s);
         lay_out<T>(plan->y, s.samples, s.out_channels, s.out_height, s.out_width, s);
-        check(cudnnSetFilter4dDescriptor(plan->w, network_numbers<T>::stored, CUDNN_TENSOR_NCHW, n(s.out_channels),
+        check(cudnnSetFilter4dDescriptor(plan->w, network_numbers<T>::stored, format(s), n(s.out_channels),
                                          n(s.channels), n(s.kernel), n(s.kernel)),
               "cudnnSetFilter4dDescriptor", device_, s);
         check(cudnnSetConvolution2dDescriptor(plan->how, n(s.padding), n(s.padding), n(s.stride), n(s.stride), 1, 1,
@@ -355,8 +362,9 @@ private:
 
     template<class T>
     pooling_plan& pooling(pooling_sizes const& s) {
-        std::array<std::uint64_t, 8> const key{static_cast<std::uint64_t>(network_numbers<T>::stored),
+        std::array<std::uint64_t, 9> const key{static_cast<std::uint64_t>(network_numbers<T>::stored),
                                                std::uint64_t{s.maximum},
+                                               std::uint64_t{s.channels_last},
                                                s.samples,
                                                s.channels,
                                                s.height,
@@ -383,8 +391,8 @@ private:
 
     int device_;
     std::unique_ptr<cudnnContext, destroy> handle_;
-    std::map<std::array<std::uint64_t, 11>, std::unique_ptr<convolution_plan>> convolutions_;
-    std::map<std::array<std::uint64_t, 8>, std::unique_ptr<pooling_plan>> poolings_;
+    std::map<std::array<std::uint64_t, 12>, std::unique_ptr<convolution_plan>> convolutions_;
+    std::map<std::array<std::uint64_t, 9>, std::unique_ptr<pooling_plan>> poolings_;
 };
 
 } // namespace trireme::cuda_runtime

@@ -45,7 +45,7 @@ void multiply_forward(kernels_with_libraries<Everywhere> const& k, T const* x, T
                                  true,       false,       at_once ? known_end : matrix_end::write};
     k.libraries().cublaslt().multiply(k.queue(), k.scratch(), product, w, x, at_once ? b : nullptr, y,
                                       linear_text<G>{"linear_forward", k.samples()});
-    if (!at_once) add_bias<F, G::outputs, 1>(k.blocks(), b, y);
+    if (!at_once) add_bias<F, channel_geometry<G::outputs, 1>>(k.blocks(), b, y);
 }
 
 /// dx = w^T dy
@@ -62,7 +62,7 @@ void multiply_backward_weights(kernels_with_libraries<Everywhere> const& k, T co
     matrix_product const product{G::inputs, G::outputs, k.samples(), false, true, matrix_end::add};
     k.libraries().cublaslt().multiply(k.queue(), k.scratch(), product, x, dy, static_cast<T const*>(nullptr), dw,
                                       linear_text<G>{"linear_backward_weights", k.samples()});
-    add_bias_gradient<G::outputs, 1>(k.blocks(), dy, db);
+    add_bias_gradient<channel_geometry<G::outputs, 1>>(k.blocks(), dy, db);
 }
 
 } // namespace trireme::cuda_runtime

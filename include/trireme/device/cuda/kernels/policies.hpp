@@ -4,6 +4,7 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/device/blocks/channels.hpp>
 #include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/blocks/support.hpp>
 #include <trireme/device/cuda/kernels/cublaslt.hpp>
@@ -37,15 +38,15 @@ private:
     std::unique_ptr<cuda_runtime::cudnn> cudnn_;
 };
 
-/// y = Function(y + b), for Channels planes of Pixels values per sample.
-template<class Function, std::size_t Channels, std::size_t Pixels, class T>
+/// y = Function(y + b), for values of channels. G: a channel_geometry.
+template<class Function, class G, class T>
 struct bias_and_function {
     T const* b;
     T* y;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
         using number = accumulate_t<T>;
-        y[i] =
-            static_cast<T>(Function::value(static_cast<number>(y[i]) + static_cast<number>(b[i / Pixels % Channels])));
+        auto const bias = static_cast<number>(b[blocks::channel_of_value<G>(i).channel]);
+        y[i] = static_cast<T>(Function::value(static_cast<number>(y[i]) + bias));
     }
 };
 
@@ -87,6 +88,32 @@ struct bias_gradient {
         number const sum = s.part[at.thread] + s.part[at.thread + left * columns];
         s.part[at.thread] = sum;
         if (left == 1) db[channel] = static_cast<T>(static_cast<number>(db[channel]) + sum);
+    }
+};
+
+/// The same channels last, in the two launches of channels.hpp: the samples that count, for others have no gradient.
+template<class G, class T>
+struct bias_gradient_channels_last {
+    using geometry = G;
+    using number = accumulate_t<T>;
+    struct part {
+        number first, second; ///< the sum, nothing
+        std::uint32_t count;
+    };
+
+    T const* dy;
+    T* db;
+
+    TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], std::uint32_t n, std::uint32_t) const {
+        number value[8];
+        for (std::uint32_t i = 0; i < 8; ++i)
+            if (i < n) value[i] = static_cast<number>(dy[places[i]]);
+        for (std::uint32_t i = 0; i < 8; ++i)
+            if (i < n) to.first += value[i];
+    }
+    TRIREME_HOST_DEVICE static void join(part& to, part const& other) { to.first += other.first; }
+    TRIREME_HOST_DEVICE void finish(part const& all, std::uint32_t channel, staged_shard const&) const {
+        db[channel] = static_cast<T>(static_cast<number>(db[channel]) + all.first);
     }
 };
 
@@ -150,17 +177,23 @@ blocks_of(with_function<kernels_with_libraries<Everywhere>, F, T> const& k) noex
     return with_function<block_kernels<stream>, F, T>(k.blocks(), k.input());
 }
 
-/// y = F(y + b): `Channels` planes of `Pixels` values per sample.
-template<class F, std::size_t Channels, std::size_t Pixels, class T>
+/// y = F(y + b), each channel's. G: a channel_geometry.
+template<class F, class G, class T>
 void add_bias(block_kernels<stream> const& k, T const* b, T* y) {
-    k.each(k.samples() * Channels * Pixels, bias_and_function<F, Channels, Pixels, T>{b, y});
+    k.each(blocks::channel_values<G>(k), bias_and_function<F, G, T>{b, y});
 }
 
-/// db += dy, summed over samples and pixels.
-template<std::size_t Channels, std::size_t Pixels, class T>
+/// db += dy, summed over samples and positions.
+template<class G, class T>
 void add_bias_gradient(block_kernels<stream> const& k, T const* dy, T* db) {
-    bias_gradient<Channels, Pixels, T> const program{dy, db, k.samples()};
-    k.queue().launch(program, program.blocks());
+    if constexpr (G::channels_last) {
+        bias_gradient_channels_last<G, T> const what{dy, db};
+        blocks::launch_gather(k, what);
+        blocks::launch_agree(k, what);
+    } else {
+        bias_gradient<G::channels, G::positions, T> const program{dy, db, k.samples()};
+        k.queue().launch(program, program.blocks());
+    }
 }
 
 } // namespace trireme::cuda_runtime
