@@ -7,9 +7,9 @@
 // before it is measured, in three parts: computation, synchronisation (adding gradients), and waiting for one another.
 //
 // The prediction takes from the plan who computes how many samples and which bytes move, and from a calibration the
-// rest: alpha, beta and gamma of the links between threads, and how long one device takes for a granule of samples
-// while its neighbour computes, too. Then the same numbers answer for a cluster that is only described: "8 devices are
-// 8 times as fast, why are 16 only 10 times?"
+// rest: alpha, beta and gamma of the links between threads, how much later than the caller the other device begins, and
+// how long one device takes for a granule of samples while its neighbour computes, too. Then the same numbers answer
+// for a cluster that is only described: "8 devices are 8 times as fast, why are 16 only 10 times?"
 
 #include "calibration.hpp"
 #include "resnet18.hpp"
@@ -100,19 +100,19 @@ computation calibrated(labelled_images const& images, int steps) {
     return c;
 }
 
-/// A step as the plan and the calibration see it.
+/// A step as the plan and the calibration see it; `late`: seconds by which the other devices begin later.
 template<class Network>
-predicted_step predict(training_plan const& plan, computation const& each, machine const& links) {
+predicted_step predict(training_plan const& plan, computation const& each, machine const& links, double late) {
     predicted_step p;
     auto const n = static_cast<std::size_t>(plan.devices());
-    double slowest = 0, first = 0;
+    double last = 0, first = 0;
     for (std::size_t d = 0; d < n; ++d) {
         auto const t = each.seconds<Network>(part(plan.batch.samples, d, n).size());
         if (d == 0) first = t;
-        slowest = std::max(slowest, t);
+        last = std::max(last, d == 0 ? t : late + t);
     }
     p.computation = first;
-    p.waiting = slowest - first; // of device 0, on which the clock is read
+    p.waiting = last - first; // of device 0, on which the clock is read
     if (n > 1) {
         auto const s = plan.layout.reduction(0, plan.arena_elements, plan.element_bytes);
         p.synchronisation = seconds_of(s, {plan.arena_elements, plan.element_bytes, s.chunks}, links);
@@ -135,9 +135,11 @@ void measure_network(char const* name, std::vector<std::size_t> const& batches, 
     auto const bytes = round_up<std::size_t>(plan_of(1, 1).arena_elements * sizeof(float), 2 * cache_line);
     threads::group group(2);
     links.links[0] = calibration::measured(group, bytes);
-    std::printf("%s: %.4g ms per %zu samples on a device, %.4g ms for the rest; links of %.3g us, %.3g GB/s\n", name,
-                1e3 * each.granule, portable::lanes<float>, 1e3 * each.rest, 1e6 * links.links[0].alpha,
-                1e-9 / (links.links[0].beta + links.links[0].gamma));
+    auto const late = calibration::seconds_late(group, links.links[0]);
+    std::printf("%s: %.4g ms per %zu samples on a device, %.4g ms for the rest; links of %.3g us, %.3g GB/s; the other "
+                "device begins %.3g us later\n",
+                name, 1e3 * each.granule, portable::lanes<float>, 1e3 * each.rest, 1e6 * links.links[0].alpha,
+                1e-9 / (links.links[0].beta + links.links[0].gamma), 1e6 * late);
 
     for (auto const batch : batches)
         for (int const devices : {1, 2}) {
@@ -145,7 +147,7 @@ void measure_network(char const* name, std::vector<std::size_t> const& batches, 
             c.name = name;
             c.batch = batch;
             c.devices = devices;
-            c.predicted = predict<Network>(plan_of(batch, devices), each, links);
+            c.predicted = predict<Network>(plan_of(batch, devices), each, links, late);
             trainer_type t({.learning_rate = 0.01f, .batch = batch, .devices = devices});
             c.measured = measure(t, images.take(0, batch), steps);
             cells.push_back(c);
@@ -162,7 +164,7 @@ void measure_network(char const* name, std::vector<std::size_t> const& batches, 
         cluster.links[1] = {2e-5, 8e-10, links.links[0].gamma, 1e-6};
         auto const strategy = machines > 1 ? strategy_choice(hierarchical<direct, ring>{}) : strategy_choice(direct{});
         auto const plan = plan_of(large, devices, cluster.groups, strategy);
-        auto const p = predict<Network>(plan, each, cluster);
+        auto const p = predict<Network>(plan, each, cluster, late);
         if (devices == 1) alone = p.total();
         clusters.push_back({name, large, devices, alone / p.total(), p});
     }

@@ -43,17 +43,17 @@ inline cell const& alone(std::vector<cell> const& cells, std::size_t i) {
 }
 
 inline void print_table(std::vector<cell> const& cells) {
-    std::printf("\n%-10s %5s %7s | %9s %9s %5s | %9s %9s | %8s %8s | %8s | %7s %7s\n", "network", "batch", "devices",
-                "step ms", "predicted", "ratio", "computing", "predicted", "adding", "predicted", "waiting", "speedup",
-                "predicted");
+    std::printf("\n%-10s %5s %7s | %9s %9s %5s | %9s %9s | %8s %9s | %8s %9s | %7s %9s\n", "network", "batch",
+                "devices", "step ms", "predicted", "ratio", "computing", "predicted", "adding", "predicted", "waiting",
+                "predicted", "speedup", "predicted");
     for (std::size_t i = 0; i < cells.size(); ++i) {
         auto const& c = cells[i];
         auto const& one = alone(cells, i);
-        std::printf("%-10s %5zu %7d | %9.4g %9.4g %5.2f | %9.4g %9.4g | %8.3g %8.3g | %8.3g | %7.2f %7.2f\n", c.name,
-                    c.batch, c.devices, 1e3 * c.measured.total, 1e3 * c.predicted.total(),
+        std::printf("%-10s %5zu %7d | %9.4g %9.4g %5.2f | %9.4g %9.4g | %8.3g %9.3g | %8.3g %9.3g | %7.2f %9.2f\n",
+                    c.name, c.batch, c.devices, 1e3 * c.measured.total, 1e3 * c.predicted.total(),
                     c.predicted.total() / c.measured.total, 1e3 * c.measured.computation(),
                     1e3 * c.predicted.computation, 1e3 * c.measured.synchronisation, 1e3 * c.predicted.synchronisation,
-                    1e3 * c.measured.waiting, one.measured.total / c.measured.total,
+                    1e3 * c.measured.waiting, 1e3 * c.predicted.waiting, one.measured.total / c.measured.total,
                     one.predicted.total() / c.predicted.total());
     }
 }

@@ -62,23 +62,37 @@ constexpr std::size_t misread_row() {
     else
         return npos;
 }
-/// That row's unit, or the loss.
+/// A row as messages name it.
+template<std::size_t Row, class Network>
+constexpr auto row_at() {
+    constexpr std::size_t unit = [] {
+        std::size_t u = 0;
+        while (Network::first_row(u + 1) <= Row) ++u;
+        return u;
+    }();
+    using layer_t = typename Network::template layer_type<unit>;
+    if constexpr (is_residual_sum<layer_t>)
+        return pack<at_layer<Row, typename layer_t::written>>{};
+    else
+        return pack<at_layer<Row, layer_t>>{};
+}
+template<std::size_t Row, class Network>
+using row_at_t = typename only<decltype(row_at<Row, Network>())>::type;
+
 template<std::size_t Row, class Network, class Loss>
 constexpr auto misread_rule() {
-    if constexpr (Row == Network::depth) {
+    if constexpr (Row == Network::depth)
         return pack<flattened_order_rule<gets<Loss>, gets<typename Network::output_extents>>>{};
-    } else {
-        constexpr std::size_t unit = [] {
-            std::size_t u = 0;
-            while (Network::first_row(u + 1) <= Row) ++u;
-            return u;
-        }();
-        using layer_t = typename Network::template layer_type<unit>;
-        if constexpr (is_residual_sum<layer_t>)
-            return pack<flattened_order_rule<at_layer<Row, typename layer_t::written>>>{};
-        else
-            return pack<flattened_order_rule<at_layer<Row, layer_t>>>{};
-    }
+    else
+        return pack<flattened_order_rule<row_at_t<Row, Network>>>{};
+}
+
+/// The first row that needs the whole batch.
+template<class Network>
+constexpr std::size_t whole_batch_row() {
+    std::size_t row = 0;
+    while (row < Network::depth && !Network::row(row).description.whole_batch()) ++row;
+    return row;
 }
 
 /// The first rule that a trainer breaks; the network's own mistakes come first.
@@ -96,9 +110,11 @@ constexpr auto broken_trainer_rule() {
         return misread_rule<misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>(), Network,
                             Loss>();
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
-        return pack<synchronised_bits_rule<gets<typename trainer_policies<Policies...>::reproducibility>>>{};
+        return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
+                                           gets<typename trainer_policies<Policies...>::reproducibility>>>{};
     else if constexpr (Network::whole_batch && !std::is_same_v<typename trainer_policies<Policies...>::device, host>)
-        return pack<whole_batch_device_rule<gets<typename trainer_policies<Policies...>::device>>>{};
+        return pack<whole_batch_device_rule<row_at_t<whole_batch_row<Network>(), Network>,
+                                            gets<typename trainer_policies<Policies...>::device>>>{};
     else
         return pack<no_rule>{};
 }
