@@ -98,6 +98,11 @@ class Bench:
         print(f"{row['case']:34} {peer:22} {row['ours']:11.5g} {row['theirs']:11.5g} {row['unit']:12} "
               f"{row['ratio']:7.2f} {100 * row['spread']:6.1f}%", flush=True)
 
+    def cores(self):
+        """How many times the arithmetic of one thread two threads do: a machine may not give what it counts."""
+        return float(subprocess.run([self.program('cores')], capture_output=True, text=True, check=True)
+                     .stdout.split()[0])
+
     def note(self, text):
         print(f'  {text}', flush=True)
 

@@ -18,7 +18,7 @@ using namespace trireme;
 
 int main(int argc, char** argv) try {
     bench::mpi_ranks ranks(argc, argv);
-    auto const all = bench::made_up_images();
+    auto const all = bench::made_up_images(bench::images);
     trainer<bench::lenet, cross_entropy, sgd, on<mesh<host, dp<2>>>, hold_weights<once>, transport<mpi>> trainer(
         {.learning_rate = 0.1f, .batch = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0});
     auto const train = [&](std::size_t epochs) {

@@ -4,33 +4,25 @@
 
 // A network's training on a GPU, as a worker of bench/harness.py.
 
+#include "../made_up.hpp"
+
 #include <trireme/cuda.hpp>
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <utility>
-#include <vector>
 
 namespace gpu_bench {
 
 using namespace trireme;
 
-inline labelled_images made_up(std::size_t n) {
-    random_stream const random(0, random_purpose::user);
-    std::vector<std::uint8_t> pixels(n * 28 * 28), labels(n);
-    for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(random.bits(i));
-    for (std::size_t i = 0; i < n; ++i) labels[i] = static_cast<std::uint8_t>(random.below(i, 10));
-    return {std::move(pixels), std::move(labels), 28, 28, 10};
-}
-
 /// Answers every line, a number of seconds, with the samples per second of a measurement about as long: of epochs of
-/// `images` different images, drawn in an order that is shuffled anew in each; or, `step`, of calls of `step` on one batch.
+/// `images` different images, drawn in an order that is shuffled anew in each; or, `step`, of calls of `step` on one
+/// batch.
 template<class Trainer>
 int answer(std::size_t batch, std::size_t images, bool eager, bool step) {
     using clock = std::chrono::steady_clock;
-    auto const all = made_up(step ? batch : images);
+    auto const all = bench::made_up_images(step ? batch : images);
     Trainer trainer({.learning_rate = 0.1f, .batch = batch, .eager = eager});
     auto const measure = [&](double seconds) {
         double samples = 0, spent = 0;

@@ -12,7 +12,6 @@ dlib's are float tensors that are ready in memory; ours are bytes, gathered in a
 import contextlib
 import pathlib
 import statistics
-import subprocess
 
 folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'channels-last', 'compile']
@@ -39,10 +38,6 @@ def run(bench):
                    + ', '.join(f'{m} {s:.0f}' for m, s in speed.items()))
         return mode
 
-    def cores():
-        return float(subprocess.run([bench.program('cores')], capture_output=True, text=True, check=True)
-                     .stdout.split()[0])
-
     def group(batch):
         """All rows of one batch size: every contender takes its turn in every round."""
         alone, together = fastest_torch(batch, 1), fastest_torch(batch, 2) if batch > 1 else None
@@ -57,9 +52,9 @@ def run(bench):
                 theirs['dlib'] = start(bench.worker(bench.program('lenet_dlib'), batch))
             names = [('ours', k) for k in ours] + [('theirs', k) for k in theirs]
             workers = list(ours.values()) + list(theirs.values())
-            before = cores()
+            before = bench.cores()
             table = bench.rounds(workers, count, seconds)
-            bench.note(f'batch {batch}: two threads do the arithmetic of {before:.2f} before, of {cores():.2f} after')
+            bench.note(f'batch {batch}: two threads do the arithmetic of {before:.2f} before, of {bench.cores():.2f} after')
         figure = {name: [line[i] for line in table] for i, name in enumerate(names)}
 
         def quotient(whose, above):

@@ -18,7 +18,7 @@ using trainer_t = trainer<bench::lenet, cross_entropy, sgd, on<mesh<host, dp<Dev
 /// Answers every line, a number of seconds, with the samples per second of a measurement about as long.
 template<int Devices>
 int work(std::size_t batch) {
-    auto const all = bench::made_up_images();
+    auto const all = bench::made_up_images(bench::images);
     trainer_t<Devices> trainer({.learning_rate = 0.1f, .batch = batch});
     auto const measure = [&](double limit) {
         return bench::measure(trainer, all, [&](double seconds, int) { return seconds >= limit; });

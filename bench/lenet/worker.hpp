@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "../made_up.hpp"
+
 #include <trireme/trireme.hpp>
 
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
-// What the workers share that train LeNet in Trireme: the network, made-up images, a measurement.
+// What the workers share that train LeNet in Trireme: the network, how many images, a measurement.
 namespace bench {
 
 using namespace trireme;
@@ -18,14 +18,6 @@ using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoi
 
 /// Different ones, drawn in an order that is shuffled anew in every epoch.
 inline constexpr std::size_t images = 8192;
-
-inline labelled_images made_up_images() {
-    random_stream const random(0, random_purpose::user);
-    std::vector<std::uint8_t> pixels(images * 28 * 28), labels(images);
-    for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(random.bits(i));
-    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::uint8_t>(random.below(i, 10));
-    return {pixels, labels, 28, 28, 10};
-}
 
 /// Trains epochs until `over(seconds, epochs)`; returns samples per second.
 template<class Trainer, class Over>

@@ -12,7 +12,6 @@ PyTorch runs in the fastest of its modes, chosen by a first measurement of each;
 import contextlib
 import pathlib
 import statistics
-import subprocess
 
 folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'channels-last', 'compile', 'channels-last-compile']
@@ -38,10 +37,6 @@ def run(bench):
                    + ', '.join(f'{m} {s:.1f}' for m, s in speed.items()))
         return mode
 
-    def cores():
-        return float(subprocess.run([bench.program('cores')], capture_output=True, text=True, check=True)
-                     .stdout.split()[0])
-
     alone, together = fastest_torch(128, 1), fastest_torch(256, 2)
 
     def beside_torch(case, peer, batch, devices, mode, program='resnet18_trireme'):
@@ -65,9 +60,9 @@ def run(bench):
         with contextlib.ExitStack() as stack:
             workers = [stack.enter_context(w) for w in (trireme(batch, 1), trireme(batch, 2),
                                                         torch(batch, 1, alone), torch(batch, 2, together))]
-            before = cores()
+            before = bench.cores()
             table = bench.rounds(workers, count, batch / 60)
-            bench.note(f'batch {batch}: two threads do the arithmetic of {before:.2f} before, of {cores():.2f} after')
+            bench.note(f'batch {batch}: two threads do the arithmetic of {before:.2f} before, of {bench.cores():.2f} after')
         bench.row(f'speedup/resnet18/batch{batch}', 'torch-ddp', [two / one for one, two, _, _ in table],
                   [two / one for _, _, one, two in table], 'x', mode=together)
         bench.save()

@@ -5,13 +5,13 @@
 // ResNet-18's training step in Trireme, as a worker of bench/harness.py: WORKER BATCH DEVICES
 
 #include "../../examples/resnet18.hpp"
+#include "../made_up.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <vector>
 
 namespace resnet18_bench {
 
@@ -23,18 +23,10 @@ using trainer_with = trainer<resnet18<batch_norm<per_shard>>, cross_entropy, sgd
 
 inline constexpr std::size_t images = 2048; ///< different ones
 
-inline labelled_images made_up_images() {
-    random_stream const random(0, random_purpose::user);
-    std::vector<std::uint8_t> pixels(images * 28 * 28), labels(images);
-    for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(random.bits(i));
-    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::uint8_t>(random.below(i, 10));
-    return {pixels, labels, 28, 28, 10};
-}
-
 /// Answers every line, a number of seconds, with the images per second of a measurement about as long.
 template<class Trainer>
 void work(std::size_t batch, int devices, char const* name) {
-    auto const all = made_up_images();
+    auto const all = bench::made_up_images(images);
     Trainer trainer({.learning_rate = 0.1f, .batch = batch, .devices = devices});
     std::size_t place = 0;
     auto const measure = [&](double limit) {

@@ -25,7 +25,7 @@ public:
     static constexpr std::size_t lanes = Kernels::template lanes<T>;
     using plan_type = activation_plan<Network::depth>;
     using numbers = detail::model_numbers<T>;
-    using value_type = stored_t<Kernels, T>; ///< as what lies in the slots is kept
+    using stored_type = stored_t<Kernels, T>; ///< as what lies in the slots is kept
 
     static constexpr bool at_once = takes_all_samples<Kernels>;
 
@@ -36,20 +36,20 @@ public:
     /// Room for `samples`; what layers keep of a shard lies behind the planned blocks, and the kernels' scratch behind
     /// that.
     static constexpr plan_type plan(std::size_t samples) {
-        return plan_activations<Network>(at_once ? samples : granules(samples) * lanes, sizeof(value_type), false,
+        return plan_activations<Network>(at_once ? samples : granules(samples) * lanes, sizeof(stored_type), false,
                                          at_once ? way_of_samples::together : way_of_samples::one_behind_the_other);
     }
     static constexpr std::size_t elements(plan_type const& p) noexcept {
         return p.elements + kept_elements + scratch_elements;
     }
 
-    shard_pass(plan_type const& places, value_type* arena, Kernels policy = {}) noexcept
+    shard_pass(plan_type const& places, stored_type* arena, Kernels policy = {}) noexcept
         : places_(places), arena_(arena),
           policy_(detail::with_scratch(policy, arena + places.elements + kept_elements)) {}
 
-    value_type* input(std::size_t granule) const noexcept { return at(granule).value(0); }
-    value_type const* output(std::size_t granule) const noexcept { return at(granule).value(Network::depth); }
-    value_type* output_gradient(std::size_t granule) const noexcept { return at(granule).gradient(Network::depth); }
+    stored_type* input(std::size_t granule) const noexcept { return at(granule).value(0); }
+    stored_type const* output(std::size_t granule) const noexcept { return at(granule).value(Network::depth); }
+    stored_type* output_gradient(std::size_t granule) const noexcept { return at(granule).gradient(Network::depth); }
 
     /// `shard`: its samples, all of them. `first(granule)` is called before a granule's first layer, and fills in its
     /// input.
@@ -97,18 +97,18 @@ public:
     }
 
 private:
-    static constexpr std::size_t line = cache_line / sizeof(value_type);
-    static constexpr std::size_t kept_elements = round_up(Network::kept * sizeof(T) / sizeof(value_type), line);
+    static constexpr std::size_t line = cache_line / sizeof(stored_type);
+    static constexpr std::size_t kept_elements = round_up(Network::kept * sizeof(T) / sizeof(stored_type), line);
     static constexpr std::size_t scratch_elements =
-        round_up(detail::scratch_bytes<Network, Kernels, T, lanes>() / sizeof(value_type), line);
+        round_up(detail::scratch_bytes<Network, Kernels, T, lanes>() / sizeof(stored_type), line);
 
     struct slots {
         plan_type const& places;
-        value_type* arena;
+        stored_type* arena;
         std::size_t granule;
 
-        value_type* value(std::size_t slot) const noexcept { return arena + places.value[slot] + before(slot); }
-        value_type* gradient(std::size_t slot) const noexcept { return arena + places.gradient[slot] + before(slot); }
+        stored_type* value(std::size_t slot) const noexcept { return arena + places.value[slot] + before(slot); }
+        stored_type* gradient(std::size_t slot) const noexcept { return arena + places.gradient[slot] + before(slot); }
         /// Elements of the granules before this one.
         std::size_t before(std::size_t slot) const noexcept { return granule * lanes * sizes[slot]; }
     };
@@ -191,7 +191,7 @@ private:
     T* kept() const noexcept { return reinterpret_cast<T*>(arena_ + places_.elements); }
 
     plan_type const& places_;
-    value_type* arena_;
+    stored_type* arena_;
     [[no_unique_address]] Kernels policy_;
 };
 

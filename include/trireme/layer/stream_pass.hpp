@@ -32,23 +32,23 @@ class stream_pass {
 public:
     using event = typename Kernels::stream::event;
     using plan_type = activation_plan<Network::depth>;
-    using value_type = stored_t<Kernels, T>; ///< of what lies in the slots
+    using stored_type = stored_t<Kernels, T>; ///< of what lies in the slots
 
     /// Whether values are narrower than parameters. Layers whose kernels multiply by their parameters then take them
     /// from a copy of the parameters that is as narrow, and their gradients are widened when they are added.
-    static constexpr bool narrow = !std::is_same_v<value_type, T>;
+    static constexpr bool narrow = !std::is_same_v<stored_type, T>;
 
     struct numbers : detail::model_numbers<T> {
-        value_type const* narrow_parameters = nullptr;
-        value_type* narrow_gradients = nullptr; ///< of one layer at a time
+        stored_type const* narrow_parameters = nullptr;
+        stored_type* narrow_gradients = nullptr; ///< of one layer at a time
     };
 
     static constexpr plan_type plan(std::size_t samples) {
-        return plan_activations<Network>(samples, sizeof(value_type), true);
+        return plan_activations<Network>(samples, sizeof(stored_type), true);
     }
     /// Of the arena; what layers keep of a shard lies behind the planned blocks.
     static constexpr std::size_t elements(plan_type const& p) noexcept {
-        return p.elements + round_up(Network::kept * sizeof(T) / sizeof(value_type), cache_line / sizeof(value_type));
+        return p.elements + round_up(Network::kept * sizeof(T) / sizeof(stored_type), cache_line / sizeof(stored_type));
     }
     /// The most parameters of a layer that takes them from the narrow copy.
     static constexpr std::size_t narrow_gradients() noexcept {
@@ -82,7 +82,7 @@ public:
     }
 
     /// Makes the narrow copy of those parameters that are taken as values.
-    static void narrow_parameters(Kernels const& k, T const* from, value_type* to) {
+    static void narrow_parameters(Kernels const& k, T const* from, stored_type* to) {
         if constexpr (last) {
             for (std::size_t row = 0; row < Network::depth; ++row) {
                 auto const& r = Network::row(row);
@@ -95,12 +95,12 @@ public:
         }
     }
 
-    stream_pass(plan_type const& places, value_type* arena) noexcept : plan_(places), arena_(arena) {}
+    stream_pass(plan_type const& places, stored_type* arena) noexcept : plan_(places), arena_(arena) {}
 
     /// Where the samples are put, and where logits are found and their gradient is left.
-    value_type* input() const noexcept { return value(0); }
-    value_type const* output() const noexcept { return value(Network::depth); }
-    value_type* output_gradient() const noexcept { return gradient(Network::depth); }
+    stored_type* input() const noexcept { return value(0); }
+    stored_type const* output() const noexcept { return value(Network::depth); }
+    stored_type* output_gradient() const noexcept { return gradient(Network::depth); }
 
     /// `statistics`, where there are layers with buffers, must be zero before, or what other shards have left.
     void forward(Kernels const& k, numbers const& model) const {
@@ -150,13 +150,13 @@ private:
                 static_cast<std::uint32_t>(image.extent[1] * image.extent[2]), values};
     }
 
-    value_type* value(std::size_t slot) const noexcept { return arena_ + plan_.value[slot]; }
-    value_type* gradient(std::size_t slot) const noexcept { return arena_ + plan_.gradient[slot]; }
-    value_type const* x(std::size_t row) const noexcept { return value(Network::row(row).from); }
+    stored_type* value(std::size_t slot) const noexcept { return arena_ + plan_.value[slot]; }
+    stored_type* gradient(std::size_t slot) const noexcept { return arena_ + plan_.gradient[slot]; }
+    stored_type const* x(std::size_t row) const noexcept { return value(Network::row(row).from); }
 
     /// As what a unit's kernels take its parameters.
     template<class Chain, std::size_t Unit>
-    using parameter_t = std::conditional_t<Chain::description_of(Unit).parameters_as_values, value_type, T>;
+    using parameter_t = std::conditional_t<Chain::description_of(Unit).parameters_as_values, stored_type, T>;
 
     template<class P>
     static P const* parameters(numbers const& model, std::size_t row) noexcept {
@@ -170,9 +170,9 @@ private:
     }
     /// Numbers of the step are not in it: those are in the accelerator's memory, where its kernels find them.
     template<class P>
-    layer_place<P, value_type> place(numbers const& model, std::size_t row, value_type const* other) const noexcept {
+    layer_place<P, stored_type> place(numbers const& model, std::size_t row, stored_type const* other) const noexcept {
         auto const& r = Network::row(row);
-        layer_place<P, value_type> p;
+        layer_place<P, stored_type> p;
         p.layer = row;
         if constexpr (last) p.channels_last = order_of(lying.of[row].viewed, 0).channels;
         p.other = other;
@@ -184,18 +184,18 @@ private:
         return p;
     }
     template<class P>
-    layer_place<P, value_type> place(numbers const& model, std::size_t row) const noexcept {
+    layer_place<P, stored_type> place(numbers const& model, std::size_t row) const noexcept {
         return place<P>(model, row, Network::row(row).is_sum() ? value(Network::row(row).other) : nullptr);
     }
 
     /// The kernels, applying a function to what they write.
     template<class Function>
-    static auto applying(Kernels const& k, value_type const* input = nullptr) {
-        using with = with_function<called, Function, value_type>;
+    static auto applying(Kernels const& k, stored_type const* input = nullptr) {
+        using with = with_function<called, Function, stored_type>;
         if constexpr (last)
             return storing_bf16<channels_last<with>>(channels_last<with>(with(k, input)));
         else
-            return typename storing<with, value_type>::type(with(k, input));
+            return typename storing<with, stored_type>::type(with(k, input));
     }
 
     /// In training, or in evaluation.
@@ -300,7 +300,7 @@ private:
     /// `other`: the gradient that comes by a second way.
     template<class Chain, std::size_t Unit, class K>
     void run_backward_input(K const& k, numbers const& model, std::size_t row, std::size_t to,
-                            value_type const* other) const {
+                            stored_type const* other) const {
         using p = parameter_t<Chain, Unit>;
         detail::run_backward_input<layer_t<Chain, Unit>, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, K, p>(
             k, x(row), value(row + 1), gradient(row + 1), gradient(to), parameters<p>(model, row),
@@ -308,7 +308,7 @@ private:
     }
 
     plan_type plan_;
-    value_type* arena_;
+    stored_type* arena_;
 };
 
 } // namespace trireme

@@ -61,8 +61,8 @@ public:
     /// A copy of the parameters as narrow as the values are, if that is narrower, and one layer's gradients.
     static constexpr std::size_t narrow_bytes() noexcept {
         if (!pass_type::narrow) return 0;
-        return narrow_parameters * sizeof(value_type) +
-               round_up(pass_type::narrow_gradients() * sizeof(value_type), cache_line);
+        return narrow_parameters * sizeof(stored_type) +
+               round_up(pass_type::narrow_gradients() * sizeof(stored_type), cache_line);
     }
 
     /// `shards`: those of this rank, of `all_shards`; `samples`: the most of one shard in a step.
@@ -72,7 +72,7 @@ public:
           scored(device), granule_{samples}, shards_(shards), all_shards_(all_shards), libraries_(device),
           parameters_(device, arena_bytes, "parameters"), gradients_(device, arena_bytes * slots, "gradients"),
           state_(device, arena_bytes * Model::optimizer::state_per_parameter, "optimizer's state"),
-          activations_(device, pass_type::elements(pass_type::plan(samples)) * sizeof(value_type), "activations"),
+          activations_(device, pass_type::elements(pass_type::plan(samples)) * sizeof(stored_type), "activations"),
           narrow_(device, narrow_bytes(), "parameters in bf16"), losses_(device, granule_.loss_bytes(), "losses"),
           scores_(device, round_up(all_shards * sizeof(sample_score), cache_line), "losses of the shards"),
           stages_{memory(device, stage_bytes(), "samples"), memory(device, stage_bytes(), "samples")},
@@ -80,7 +80,7 @@ public:
                    memory(device, Device::workspace_bytes, "workspace")},
           pinned_{pinned(stage_bytes()), pinned(stage_bytes())}, results_{pinned(scores_.bytes()),
                                                                           pinned(scores_.bytes())},
-          mirror_(arena_bytes), pass_(pass_type::plan(samples), static_cast<value_type*>(activations_.data())),
+          mirror_(arena_bytes), pass_(pass_type::plan(samples), static_cast<stored_type*>(activations_.data())),
           ready_(device), joined_(device) {}
 
     // ---- on the host: what the next step is about; the slot's last copy must be done ----
@@ -223,9 +223,9 @@ public:
 
 private:
     using pass_type = stream_pass<network, kernels, T>;
-    using value_type = typename pass_type::value_type;
+    using stored_type = typename pass_type::stored_type;
     using pinned = typename Device::pinned_memory;
-    static constexpr std::size_t narrow_parameters = round_up(network::parameters, cache_line / sizeof(value_type));
+    static constexpr std::size_t narrow_parameters = round_up(network::parameters, cache_line / sizeof(stored_type));
     static constexpr std::size_t arena_bytes = Model::arena_elements * sizeof(T);
     static constexpr T pixel_scale = T{1} / T{255};
 
@@ -250,7 +250,7 @@ private:
         }
         return n;
     }
-    value_type* narrow() const noexcept { return static_cast<value_type*>(narrow_.data()); }
+    stored_type* narrow() const noexcept { return static_cast<stored_type*>(narrow_.data()); }
     T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
     T* gradient_slot(std::size_t i) const noexcept {
         return static_cast<T*>(gradients_.data()) + i * Model::arena_elements;
