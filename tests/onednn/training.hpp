@@ -37,8 +37,8 @@ outcome trained(typename Trainer::options options, int steps = 6) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(steps); ++i)
         r.losses.push_back(t.step(images().take(37 * i, i % 3 == 2 ? 23 : 37)).loss);
     r.evaluated = t.evaluate(images().take(5000, 100)).loss;
-    r.parameters.assign(t.parameters().begin(), t.parameters().end());
-    r.buffers.assign(t.buffers().begin(), t.buffers().end());
+    r.parameters.assign(t.parameters(t.rank()).begin(), t.parameters(t.rank()).end());
+    r.buffers.assign(t.buffers(t.rank()).begin(), t.buffers(t.rank()).end());
     return r;
 }
 

@@ -4,7 +4,10 @@
 // Trainers whose devices are processes train as trainers whose devices are threads.
 
 #include <trireme/processes.hpp>
+#include <trireme/weights.hpp>
 
+#include <data/files.hpp>
+#include <data/safetensors_files.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <networks.hpp>
@@ -12,6 +15,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -99,6 +103,33 @@ void compare(int ranks, std::size_t shards, auto strategy) {
     }
 }
 
+/// Saved by a trainer over threads, loaded by one over processes, and saved by one of these.
+template<class Threads, class Processes>
+void weights_come_back() {
+    constexpr int ranks = 3;
+    auto const images = made_up(64);
+    files::folder const folder;
+    auto const before = folder.path("before.safetensors"), after = folder.path("after.safetensors");
+    Threads t({.learning_rate = 0.05f, .batch = 64, .seed = 5, .devices = ranks});
+    t.step(images);
+    save_weights(t, before);
+    auto const wanted = weights(t);
+    auto const place = meeting_place::create(ranks);
+    forked_ranks all(ranks, [&](int rank) {
+        Processes p({.batch = 64, .seed = 9, .devices = ranks, .processes = seat{place, rank}});
+        load_weights(p, before);
+        if (!same_bits(weights(p, rank), wanted)) throw std::runtime_error("other weights have arrived");
+        if (rank == 1) save_weights(p, after);
+        p.step(images);
+        if (same_bits(weights(p, rank), wanted)) throw std::runtime_error("the step has changed nothing");
+    });
+    for (auto const& outcome : all.wait(60s)) {
+        CAPTURE(outcome.said);
+        CHECK(outcome.code == 0);
+    }
+    CHECK(safetensors_files::content_of(before) == safetensors_files::content_of(after));
+}
+
 } // namespace
 
 TEST_SUITE("processes/trainer") {
@@ -112,6 +143,12 @@ TEST_SUITE("processes/trainer") {
     TEST_CASE("weights that are held once are held once for all processes") {
         watchdog const guard("held once");
         for (int const ranks : {1, 3}) compare<once_over_threads, once_over_processes>(ranks, 8, direct{});
+    }
+
+    TEST_CASE("weights from a file reach every process") {
+        watchdog const guard("weights");
+        weights_come_back<over_threads, over_processes>();
+        weights_come_back<once_over_threads, once_over_processes>();
     }
 
     TEST_CASE("a trainer without a seat, or with one among others, is refused") {
