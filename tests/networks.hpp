@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/layer/names.hpp>
 #include <trireme/trireme.hpp>
+
+#include <algorithm>
+#include <cmath>
 
 // The networks that several tests train.
 namespace test_networks {
@@ -50,6 +54,26 @@ template<class Trainer>
 std::vector<typename Trainer::value_type> weights(Trainer const& t, int device = 0) {
     auto const p = t.parameters(device);
     return {p.begin(), p.end()};
+}
+
+/// How far two trainings that began with the same parameters have moved apart: of each tensor with at least two
+/// dimensions the distance, over what it has moved; the worst of them.
+template<class Network>
+double moved_apart(auto const& before, auto const& a, auto const& b) {
+    double worst = 0;
+    for (auto const& tensor : tensors_of<Network>()) {
+        shape const& s = tensor.shape; // a name of its own: there is a word called rank, too
+        if (tensor.is_buffer || s.rank < 2) continue;
+        double distance = 0, way = 0;
+        for (auto i = tensor.first; i < tensor.first + s.size(); ++i) {
+            double const apart = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+            double const moved = static_cast<double>(b[i]) - static_cast<double>(before[i]);
+            distance += apart * apart;
+            way += moved * moved;
+        }
+        worst = std::max(worst, std::sqrt(distance / way));
+    }
+    return worst;
 }
 
 /// 64-bit FNV-1a, for bits that are compared between processes.

@@ -98,16 +98,18 @@ def run(bench):
         mode = fastest_torch(batch, 'fed', 'resnet18', ('+channels-last' + precision, precision))
         if mode is None:
             raise SystemExit('no mode of PyTorch works')
-        others = ['bf16-first'] if dtype == 'bf16' else []
         with contextlib.ExitStack() as stack:
-            workers = [stack.enter_context(torch(batch, 'fed', mode, 'resnet18'))]
-            workers += [stack.enter_context(bench.worker(bench.program('gpu_resnet18'), batch, way))
-                        for way in [dtype, *others]]
-            theirs, ours, *first = zip(*bench.rounds(workers, count, seconds))
-        case = f'resnet18-gpu/{dtype}/batch{batch}'
-        bench.row(case, 'torch', ours, theirs, 'images/s', mode=mode)
-        for figure in first:
-            bench.row(f'{case}/channels-first', 'itself', ours, figure, 'images/s')
+            workers = [stack.enter_context(w) for w in (bench.worker(bench.program('gpu_resnet18'), batch, dtype),
+                                                        torch(batch, 'fed', mode, 'resnet18'))]
+            ours, theirs = zip(*bench.rounds(workers, count, seconds))
+        bench.row(f'resnet18-gpu/{dtype}/batch{batch}', 'torch', ours, theirs, 'images/s', mode=mode)
+
+    def orders(batch):
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(bench.worker(bench.program('gpu_resnet18'), batch, way))
+                       for way in ('bf16', 'bf16-first')]
+            last, first = zip(*bench.rounds(workers, count, seconds))
+        bench.row(f'resnet18-gpu/bf16/batch{batch}/channels-first', 'itself', last, first, 'images/s')
 
     def nodes(batch):
         found = lines('gpu_nodes', batch, count)
@@ -142,7 +144,8 @@ def run(bench):
     for name, job in (('lenet-gpu/batch256', lambda: lenet(256)),
                       ('resnet18-gpu/bf16', lambda: resnet18(256, 'bf16')), ('step/batch256', lambda: nodes(256)),
                       ('all_reduce', peer), ('kernel', micro), ('lenet-gpu/batch32', lambda: lenet(32)),
-                      ('step/batch32', lambda: nodes(32)), ('resnet18-gpu/f32', lambda: resnet18(256, 'f32'))):
+                      ('step/batch32', lambda: nodes(32)), ('resnet18-gpu/orders', lambda: orders(256)),
+                      ('resnet18-gpu/f32', lambda: resnet18(256, 'f32'))):
         try:
             job()
         except (SystemExit, OSError, subprocess.CalledProcessError, ValueError) as e:

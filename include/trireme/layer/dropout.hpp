@@ -66,7 +66,7 @@ private:
         constexpr auto scale = static_cast<typename io_t::value_type>(100.0 / (100 - Percent));
         auto const layer = static_cast<std::uint32_t>(io.place.layer);
         if constexpr (accelerator_kernels<std::remove_cvref_t<decltype(io.policy)>>) { // where the step's number lies
-            keep_some<In::size>(io.policy, from, layer, threshold, scale, to, io.place.channels_last);
+            keep_some<In::size>(io.policy, from, layer, threshold, scale, to, io.place.last_channels);
         } else {
             auto const& at = io.place.granule;
             random_stream const random(at.seed, random_purpose::dropout, static_cast<std::uint32_t>(at.step), layer,

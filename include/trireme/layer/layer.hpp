@@ -178,7 +178,7 @@ struct layer_place {
     T* statistics = nullptr; ///< what goes into its buffers after the step; to be added to, times the shard's share
     T* kept = nullptr;       ///< the numbers that its description asks to be kept
     sum_over_devices<T> sum = {};    ///< for layers that need the whole batch
-    std::uint32_t channels_last = 1; ///< how many, where its input lies so on an accelerator
+    std::uint32_t last_channels = 1; ///< of its input, if it lies channels last on an accelerator
 };
 
 inline namespace TRIREME_ISA {

@@ -62,7 +62,7 @@ public:
 
     /// Where the samples' values go, and the parameters of a row that takes them as values.
     static constexpr auto input_order(std::size_t samples) noexcept {
-        if constexpr (last) {
+        if constexpr (images_last) {
             return order_of(Network::row(0).input, samples * Network::row(0).input.size());
         } else {
             static_cast<void>(samples);
@@ -70,24 +70,36 @@ public:
         }
     }
     static constexpr auto parameter_order(std::size_t row) noexcept {
-        if constexpr (last) {
-            auto const& weights = lying.of[row].weights;
+        if constexpr (images_last) {
+            auto const& weights = rows.of[row].weights;
             if (weights.rank == 4)
                 return order_of(make_shape(weights.extent[1], weights.extent[2], weights.extent[3]), weights.size());
-            return order_of(lying.of[row].viewed, weights.size());
+            return order_of(rows.of[row].viewed, weights.size());
         } else {
             static_cast<void>(row);
             return order_as_it_is{};
         }
     }
 
+    /// Where a row's parameters begin in the narrow copy; of `depth`: the copy's size. In an order of their own rows
+    /// begin on lines, for the kernels that want that order want no address in the middle of eight values.
+    static constexpr std::size_t narrow_place(std::size_t row) noexcept {
+        if (!images_last) return row < Network::depth ? Network::row(row).first_parameter : Network::parameters;
+        std::size_t place = 0;
+        for (std::size_t i = 0; i < row; ++i) {
+            auto const& d = Network::row(i).description;
+            if (d.parameters_as_values) place += round_up(d.parameter_elements(), cache_line / sizeof(stored_type));
+        }
+        return place;
+    }
+
     /// Makes the narrow copy of those parameters that are taken as values.
     static void narrow_parameters(Kernels const& k, T const* from, stored_type* to) {
-        if constexpr (last) {
+        if constexpr (images_last) {
             for (std::size_t row = 0; row < Network::depth; ++row) {
                 auto const& r = Network::row(row);
                 if (r.description.parameters_as_values)
-                    round_values(k, from + r.first_parameter, to + r.first_parameter,
+                    round_values(k, from + r.first_parameter, to + narrow_place(row),
                                  r.description.parameter_elements(), parameter_order(row));
             }
         } else {
@@ -141,9 +153,9 @@ private:
 
     using called = called_t<Kernels>;
 
-    static constexpr bool last = keeps_channels_last<Kernels>;
-    static_assert(!last || narrow, "the copy of the parameters has their order");
-    static constexpr std::conditional_t<last, channels_last_rows<Network>, nothing_kept> lying{};
+    static constexpr bool images_last = keeps_channels_last<Kernels>;
+    static_assert(!images_last || narrow, "the copy of the parameters has their order");
+    static constexpr std::conditional_t<images_last, channels_last_rows<Network>, nothing_kept> rows{};
     static constexpr order_channels_last order_of(shape const& image, std::size_t values) noexcept {
         if (image.rank != 3 || image.extent[1] * image.extent[2] == 1) return {};
         return {static_cast<std::uint32_t>(image.extent[0]),
@@ -163,7 +175,7 @@ private:
         if constexpr (std::is_same_v<P, T>)
             return model.parameters + Network::row(row).first_parameter;
         else
-            return model.narrow_parameters + Network::row(row).first_parameter;
+            return model.narrow_parameters + narrow_place(row);
     }
     static T* gradients(numbers const& model, std::size_t row) noexcept {
         return model.gradients + Network::row(row).first_parameter;
@@ -174,7 +186,7 @@ private:
         auto const& r = Network::row(row);
         layer_place<P, stored_type> p;
         p.layer = row;
-        if constexpr (last) p.channels_last = order_of(lying.of[row].viewed, 0).channels;
+        if constexpr (images_last) p.last_channels = order_of(rows.of[row].viewed, 0).channels;
         p.other = other;
         if constexpr (std::is_same_v<P, T>) { // what a layer keeps of a shard is as wide as parameters are
             if (model.buffers != nullptr) p.buffers = model.buffers + r.first_buffer;
@@ -192,7 +204,7 @@ private:
     template<class Function>
     static auto applying(Kernels const& k, stored_type const* input = nullptr) {
         using with = with_function<called, Function, stored_type>;
-        if constexpr (last)
+        if constexpr (images_last)
             return storing_bf16<channels_last<with>>(channels_last<with>(with(k, input)));
         else
             return typename storing<with, stored_type>::type(with(k, input));

@@ -225,7 +225,8 @@ private:
     using pass_type = stream_pass<network, kernels, T>;
     using stored_type = typename pass_type::stored_type;
     using pinned = typename Device::pinned_memory;
-    static constexpr std::size_t narrow_parameters = round_up(network::parameters, cache_line / sizeof(stored_type));
+    static constexpr std::size_t narrow_parameters =
+        round_up(pass_type::narrow_place(network::depth), cache_line / sizeof(stored_type));
     static constexpr std::size_t arena_bytes = Model::arena_elements * sizeof(T);
     static constexpr T pixel_scale = T{1} / T{255};
 

@@ -5,6 +5,7 @@
 // What adds in another one is compared with the textbook (batch_norm.cpp).
 
 #include <trireme/device/activation_functions.hpp>
+#include <trireme/device/blocks/channels.hpp>
 #include <trireme/device/blocks/conv2d.hpp>
 #include <trireme/device/blocks/dropout.hpp>
 #include <trireme/device/blocks/pool2d.hpp>
@@ -171,6 +172,23 @@ TEST_SUITE("device/blocks/channels_last") {
         means_of_channels_are_near<5, 9, float>(3);
         means_of_channels_are_near<70, 49, double>(2);
         means_of_channels_are_near<32, 1, bf16>(4);
+    }
+
+    TEST_CASE("sums of channels, of the samples that count") {
+        constexpr std::size_t channels = 37, positions = 6, samples = 50, count = 41;
+        auto const x = uniform<double>(0, samples * channels * positions), before = uniform<double>(1, channels);
+        auto const x_last = last(x, samples, channels, positions);
+        staged_shard const about{count, 0, 0, 0, 0, 1};
+        auto const sums = left_by(samples, before, [&](rehearsal_kernels k, double* to) {
+            k.set_shard(&about);
+            blocks::add_channel_sums<channel_geometry<channels, positions, true>>(k, x_last.data(), to);
+        });
+        for (std::size_t c = 0; c < channels; ++c) {
+            double wanted = before[c];
+            for (std::size_t n = 0; n < count; ++n)
+                for (std::size_t p = 0; p < positions; ++p) wanted += x[(n * channels + c) * positions + p];
+            CHECK(sums[c] == doctest::Approx(wanted).epsilon(1e-12));
+        }
     }
 
     TEST_CASE("dropout drops the same values") {

@@ -232,4 +232,38 @@ std::size_t channel_values(block_kernels<Stream> const& k) {
     return k.samples() * G::channels * G::positions;
 }
 
+/// The sum of each channel's values.
+template<class G, class T>
+struct sum_of_channel {
+    using geometry = G;
+    using number = accumulate_t<T>;
+    struct part {
+        number first, second; ///< the sum, nothing
+        u32 count;
+    };
+
+    T const* x;
+    T* sums;
+
+    TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], u32 n, u32) const {
+        number value[8];
+        for (u32 i = 0; i < 8; ++i)
+            if (i < n) value[i] = static_cast<number>(x[places[i]]);
+        for (u32 i = 0; i < 8; ++i)
+            if (i < n) to.first += value[i];
+    }
+    TRIREME_HOST_DEVICE static void join(part& to, part const& other) { to.first += other.first; }
+    TRIREME_HOST_DEVICE void finish(part const& all, u32 channel, staged_shard const&) const {
+        sums[channel] = static_cast<T>(static_cast<number>(sums[channel]) + all.first);
+    }
+};
+
+/// sums += each channel's values, of the samples that count.
+template<class G, class Stream, class T>
+void add_channel_sums(block_kernels<Stream> const& k, T const* x, T* sums) {
+    sum_of_channel<G, T> const what{x, sums};
+    launch_gather(k, what);
+    launch_agree(k, what);
+}
+
 } // namespace trireme::blocks

@@ -29,7 +29,8 @@ struct gpu {
     using libraries = cuda_runtime::libraries;
     using kernels = cuda_kernels;
     using range = cuda_runtime::range_scope;
-    static constexpr std::size_t workspace_bytes = 32_MiB; ///< per stream with kernels; what cuBLAS asks for on Hopper
+    static constexpr std::size_t workspace_bytes =
+        64_MiB; ///< per stream with kernels; cuBLAS asks for half of it on Hopper
 
     /// At least 1; throws usage_error if there is no GPU, or no driver for it.
     static int count() {

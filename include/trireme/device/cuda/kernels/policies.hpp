@@ -91,32 +91,6 @@ struct bias_gradient {
     }
 };
 
-/// The same channels last, in the two launches of channels.hpp: the samples that count, for others have no gradient.
-template<class G, class T>
-struct bias_gradient_channels_last {
-    using geometry = G;
-    using number = accumulate_t<T>;
-    struct part {
-        number first, second; ///< the sum, nothing
-        std::uint32_t count;
-    };
-
-    T const* dy;
-    T* db;
-
-    TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], std::uint32_t n, std::uint32_t) const {
-        number value[8];
-        for (std::uint32_t i = 0; i < 8; ++i)
-            if (i < n) value[i] = static_cast<number>(dy[places[i]]);
-        for (std::uint32_t i = 0; i < 8; ++i)
-            if (i < n) to.first += value[i];
-    }
-    TRIREME_HOST_DEVICE static void join(part& to, part const& other) { to.first += other.first; }
-    TRIREME_HOST_DEVICE void finish(part const& all, std::uint32_t channel, staged_shard const&) const {
-        db[channel] = static_cast<T>(static_cast<number>(db[channel]) + all.first);
-    }
-};
-
 // From which size on a library is worth its price: its launches, and functions that are not part of its kernels.
 // Estimates, not measured yet.
 
@@ -187,9 +161,7 @@ void add_bias(block_kernels<stream> const& k, T const* b, T* y) {
 template<class G, class T>
 void add_bias_gradient(block_kernels<stream> const& k, T const* dy, T* db) {
     if constexpr (G::channels_last) {
-        bias_gradient_channels_last<G, T> const what{dy, db};
-        blocks::launch_gather(k, what);
-        blocks::launch_agree(k, what);
+        blocks::add_channel_sums<G>(k, dy, db);
     } else {
         bias_gradient<G::channels, G::positions, T> const program{dy, db, k.samples()};
         k.queue().launch(program, program.blocks());
