@@ -14,6 +14,8 @@
 #include <trireme/device/host/kernels/reference/softmax_cross_entropy.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -121,7 +123,7 @@ TEST_SUITE("trainer/residual") {
 
     TEST_CASE("synchronised batch norm: devices without a sample take part") {
         synchronised_trainer one({.batch = 64, .seed = 3, .devices = 1}), four({.batch = 64, .seed = 3, .devices = 4});
-        for (std::size_t const n : {2, 64, 3}) {
+        for (std::size_t const n : std::initializer_list<std::size_t>{2, 64, 3}) {
             auto const images = training_images().take(10, n);
             CHECK(four.step(images).loss == doctest::Approx(one.step(images).loss).epsilon(1e-8));
         }

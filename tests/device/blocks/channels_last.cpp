@@ -194,7 +194,7 @@ TEST_SUITE("device/blocks/channels_last") {
     TEST_CASE("dropout drops the same values") {
         constexpr std::size_t channels = 5, positions = 12, samples = 7, size = channels * positions;
         auto const x = uniform<float>(0, samples * size), x_last = last(x, samples, channels, positions);
-        for (std::uint64_t const at : {0, 1, 2, 3}) {
+        for (std::uint64_t const at : std::initializer_list<std::uint64_t>{0, 1, 2, 3}) {
             staged_shard const about{samples, 3, at, 11, 5, 1};
             auto const kept = [&](std::vector<float> const& from, std::uint32_t of) {
                 return left_by(samples, unset<float>(x.size()), [&](rehearsal_kernels k, float* to) {

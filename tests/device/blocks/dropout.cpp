@@ -57,7 +57,7 @@ void blocks_equal_reference(std::size_t samples, std::uint64_t first) {
 TEST_SUITE("device/blocks/dropout") {
     TEST_CASE("blocks drop what the reference drops") {
         for (std::size_t const samples : std::initializer_list<std::size_t>{1, 2, 5, 33})
-            for (std::uint64_t const first : {0, 1, 2, 3, 64, 1001}) {
+            for (std::uint64_t const first : std::initializer_list<std::uint64_t>{0, 1, 2, 3, 64, 1001}) {
                 blocks_equal_reference<1, float>(samples, first);
                 blocks_equal_reference<3, double>(samples, first);
                 blocks_equal_reference<100, float>(samples, first);
