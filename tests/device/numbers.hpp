@@ -34,6 +34,17 @@ std::vector<T> uniform(std::uint32_t which, std::size_t n, double size = 1) {
     return values;
 }
 
+/// [image][channel][position] as [image][position][channel]; what is behind these values stays.
+template<class T>
+std::vector<T> last(std::vector<T> const& values, std::size_t images, std::size_t channels, std::size_t positions) {
+    auto moved = values;
+    for (std::size_t n = 0; n < images; ++n)
+        for (std::size_t c = 0; c < channels; ++c)
+            for (std::size_t p = 0; p < positions; ++p)
+                moved[(n * positions + p) * channels + c] = values[(n * channels + c) * positions + p];
+    return moved;
+}
+
 /// n numbers that no kernel computes, to see that all are overwritten.
 template<class T>
 std::vector<T> unset(std::size_t n) {

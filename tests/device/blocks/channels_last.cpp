@@ -23,20 +23,10 @@
 #include <vector>
 
 using namespace trireme;
+using numbers::last;
 using namespace blocks_test;
 
 namespace {
-
-/// [image][channel][position] as [image][position][channel]; what is behind these values stays.
-template<class T>
-std::vector<T> last(std::vector<T> const& values, std::size_t images, std::size_t channels, std::size_t positions) {
-    auto moved = values;
-    for (std::size_t n = 0; n < images; ++n)
-        for (std::size_t c = 0; c < channels; ++c)
-            for (std::size_t p = 0; p < positions; ++p)
-                moved[(n * positions + p) * channels + c] = values[(n * channels + c) * positions + p];
-    return moved;
-}
 
 /// work(policy) for so many samples, checked to be the same in every order.
 template<class T, class Work>
