@@ -64,13 +64,6 @@ inline double apart(std::vector<double> const& a, std::vector<double> const& b) 
     return std::sqrt(difference / size);
 }
 
-/// The parameters that every trainer with seed 0 begins with.
-template<class Network>
-std::vector<double> initial() {
-    auto const p = trainer<Network, cross_entropy, sgd>({}).parameters();
-    return {p.begin(), p.end()};
-}
-
 template<class Kernels>
 void trains_like_the_host() {
     CAPTURE(Kernels::name);
@@ -129,7 +122,7 @@ TEST_SUITE("cuda/residual") {
         using by_libraries = in_bf16<kernels<channels_last<cuda_library_kernels>>>;
         last::options o{.devices = 1, .logical_shards = 4, .share_devices = true};
         auto const first = trained<last>(o);
-        auto const before = initial<wide_net>();
+        auto const before = weights(last({.devices = 1}));
         auto const near = [&](std::vector<double> const& other) {
             for (std::size_t i = 0; i < 6; ++i) CHECK(other[i] == doctest::Approx(first[i]).epsilon(0.02)); // losses
             auto const parameters = [](std::vector<double> const& all) { return std::span(all).subspan(6); };
