@@ -4,14 +4,6 @@
 #include <golden/hash.hpp>
 #include <golden/small_resnet.hpp>
 #include <networks.hpp>
-#include <trireme/device/host/kernels/reference/activation.hpp>
-#include <trireme/device/host/kernels/reference/add.hpp>
-#include <trireme/device/host/kernels/reference/batch_norm.hpp>
-#include <trireme/device/host/kernels/reference/conv2d.hpp>
-#include <trireme/device/host/kernels/reference/linear.hpp>
-#include <trireme/device/host/kernels/reference/pool2d.hpp>
-#include <trireme/device/host/kernels/reference/sgd.hpp>
-#include <trireme/device/host/kernels/reference/softmax_cross_entropy.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -138,23 +130,6 @@ TEST_SUITE("trainer/residual") {
             CAPTURE(devices);
             CHECK(of(devices) == one);
         }
-    }
-
-    TEST_CASE("many channels, where convolutions go another way, and the kernels of the reference") {
-        using net = network<input<1, 28, 28>, conv2d<32, kernel<3>, stride<2>>, batch_norm<per_shard>, relu,
-                            plain<batch_norm<per_shard>, 32>, halving<batch_norm<per_shard>, 40>, global_avg_pool2d,
-                            linear<10>>;
-        static_assert(detail::scratch_bytes<net, portable, double, portable::lanes<double>>() > 0 ||
-                      portable::lanes<double> == 1);
-        auto const of = [](auto kernel_policy) {
-            trainer<net, cross_entropy, sgd, kernels<decltype(kernel_policy)>, precision<f64>> t(
-                {.learning_rate = 0.125f, .batch = 19});
-            std::vector<double> losses;
-            for (std::size_t k = 0; k < 3; ++k) losses.push_back(t.step(training_images().take(19 * k, 19)).loss);
-            return losses;
-        };
-        auto const ours = of(portable{}), plainly = of(reference{});
-        for (std::size_t k = 0; k < 3; ++k) CHECK(ours[k] == doctest::Approx(plainly[k]).epsilon(1e-9));
     }
 
     TEST_CASE("weights held once: the bits of a copy per device") {
