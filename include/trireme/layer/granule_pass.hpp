@@ -63,7 +63,7 @@ public:
         round_up(detail::scratch_bytes<Network, Kernels, T, Lanes>() / sizeof(T), cache_line / sizeof(T));
 
     explicit granule_pass(T* arena, Kernels policy = {}) noexcept
-        : policy_(detail::with_scratch(policy, arena + plan.elements)), slots_{arena} {}
+        : policy_(detail::with_scratch<kernels>(policy, arena + plan.elements)), slots_{arena} {}
 
     /// Where the caller puts the samples, and where it finds logits and leaves their gradient.
     T* input() const noexcept { return slots_.value(0); }
@@ -107,9 +107,10 @@ private:
         T* value(std::size_t slot) const noexcept { return arena + plan.value[slot]; }
         T* gradient(std::size_t slot) const noexcept { return arena + plan.gradient[slot]; }
     };
-    using calls = detail::layer_calls<Network, Kernels, T, Lanes, slots>;
+    using kernels = detail::with_scratch_t<Network, Kernels, T, Lanes>;
+    using calls = detail::layer_calls<Network, kernels, T, Lanes, slots>;
 
-    [[no_unique_address]] Kernels policy_;
+    [[no_unique_address]] kernels policy_;
     slots slots_;
 };
 

@@ -110,11 +110,23 @@ constexpr std::size_t scratch_bytes() {
     return most;
 }
 
-/// A policy that has been given its memory, if it takes any.
-template<class Kernels>
-Kernels with_scratch(Kernels policy, void* memory) {
-    if constexpr (requires { policy.scratch = memory; }) policy.scratch = memory;
-    return policy;
+/// The policy with memory to work in, if one of the network's layers wants some.
+template<class Network, class Kernels, class T, std::size_t Lanes>
+constexpr auto scratch_policy() {
+    if constexpr (scratch_bytes<Network, Kernels, T, Lanes>() == 0)
+        return pack<Kernels>{};
+    else
+        return pack<typename Kernels::with_scratch>{};
+}
+template<class Network, class Kernels, class T, std::size_t Lanes>
+using with_scratch_t = typename only<decltype(scratch_policy<Network, Kernels, T, Lanes>())>::type;
+
+template<class WithScratch, class Kernels>
+WithScratch with_scratch(Kernels policy, void* memory) {
+    if constexpr (std::is_same_v<WithScratch, Kernels>)
+        return policy;
+    else
+        return {policy, memory};
 }
 
 /// What a pass works with, beside the values of its samples: the model's numbers, and what becomes of them.

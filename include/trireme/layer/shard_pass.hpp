@@ -45,7 +45,7 @@ public:
 
     shard_pass(plan_type const& places, stored_type* arena, Kernels policy = {}) noexcept
         : places_(places), arena_(arena),
-          policy_(detail::with_scratch(policy, arena + places.elements + kept_elements)) {}
+          policy_(detail::with_scratch<kernels>(policy, arena + places.elements + kept_elements)) {}
 
     stored_type* input(std::size_t granule) const noexcept { return at(granule).value(0); }
     stored_type const* output(std::size_t granule) const noexcept { return at(granule).value(Network::depth); }
@@ -112,7 +112,8 @@ private:
         /// Elements of the granules before this one.
         std::size_t before(std::size_t slot) const noexcept { return granule * lanes * sizes[slot]; }
     };
-    using calls = detail::layer_calls<Network, Kernels, T, lanes, slots>;
+    using kernels = detail::with_scratch_t<Network, Kernels, T, lanes>;
+    using calls = detail::layer_calls<Network, kernels, T, lanes, slots>;
 
     struct slot_sizes {
         std::size_t of[Network::depth + 1] = {};
@@ -192,7 +193,7 @@ private:
 
     plan_type const& places_;
     stored_type* arena_;
-    [[no_unique_address]] Kernels policy_;
+    [[no_unique_address]] kernels policy_;
 };
 
 } // namespace trireme::inline TRIREME_ISA

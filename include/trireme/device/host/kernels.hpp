@@ -17,19 +17,24 @@ namespace trireme::inline TRIREME_ISA {
 // A policy says how many lanes its granules have, `lanes<T>`, and, if it likes, up to how many samples it computes one
 // by one, `one_by_one<T>`, in granules of one lane, because a full granule would take longer.
 
+struct portable_with_scratch;
+
 /// The default: plain vector code, one sample per lane, specialised on the known shapes. No dependency.
-///
-/// `scratch` is memory that a kernel may use as it likes until it returns, beginning on a cache line; how much it wants
-/// is what `conv2d_scratch_bytes` and the like say. Passes hand it over; a kernel that is called without it takes a
-/// way that needs none, and may round otherwise.
 struct portable {
     static constexpr char const* name = "portable";
-    void* scratch = nullptr;
+    using with_scratch = portable_with_scratch;
 
     template<class T>
     static constexpr std::size_t lanes = vector_bytes / sizeof(T);
     template<class T>
     static constexpr std::size_t one_by_one = lanes<T> / 2;
+};
+
+/// The same kernels with memory that they may use as they like until they return: convolutions that want some then go
+/// another way, and may round otherwise. How much is what `conv2d_scratch_bytes` and the like say. A type of its own,
+/// for passes that hand it over need not compile what is done without.
+struct portable_with_scratch : portable {
+    void* scratch = nullptr; ///< begins on a cache line
 };
 
 /// The oracle: the textbook loops, one sample at a time in the order of the formulas. Slow; for tests and for reading.

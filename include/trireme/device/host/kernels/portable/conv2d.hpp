@@ -251,10 +251,7 @@ constexpr std::size_t conv2d_scratch_bytes(portable) noexcept {
 /// x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW; x and y times Lanes.
 /// Cost: one multiply-add per tap inside the image; per tap a tile of R x Q sums loads R weights and Q inputs.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void conv2d_forward(portable policy, T const* x, T const* w, T const* b, T* y) noexcept {
-    if constexpr (detail::winograd_pays<G, Lanes, T>())
-        if (policy.scratch != nullptr)
-            return detail::winograd_forward<G, Lanes>(x, w, b, y, static_cast<T*>(policy.scratch));
+TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
     // [inner, inner_end): output columns all of whose taps lie inside the image
     constexpr std::size_t inner = std::min(detail::ceil_div(G::padding, 0, G::stride), G::out_width);
     constexpr std::size_t inner_end =
@@ -284,10 +281,7 @@ TRIREME_NOINLINE void conv2d_forward(portable policy, T const* x, T const* w, T 
 
 /// dx = the gradient with respect to x; overwrites dx. Gathers: every input place sums the outputs it went into.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void conv2d_backward_input(portable policy, T const* w, T const* dy, T* dx) noexcept {
-    if constexpr (detail::winograd_pays<G, Lanes, T>())
-        if (policy.scratch != nullptr)
-            return detail::winograd_backward_input<G, Lanes>(w, dy, dx, static_cast<T*>(policy.scratch));
+TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
     for (std::size_t iy = 0; iy < G::height; ++iy) {
         detail::strided_place const row{(iy + G::padding) % G::stride, (iy + G::padding) / G::stride};
         auto const rows = detail::steps_inside(row, G::out_height, G::kernel, G::stride);
@@ -300,14 +294,35 @@ TRIREME_NOINLINE void conv2d_backward_input(portable policy, T const* w, T const
 
 /// Adds the gradients with respect to w and b, summed over the lanes, to dw and db.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void conv2d_backward_weights(portable policy, T const* x, T const* dy, T* dw, T* db) noexcept {
-    if constexpr (detail::winograd_pays<G, Lanes, T>())
-        if (policy.scratch != nullptr)
-            return detail::winograd_backward_weights<G, Lanes>(x, dy, dw, db, static_cast<T*>(policy.scratch));
+TRIREME_NOINLINE void conv2d_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
     if constexpr (detail::many_channels<G, Lanes, T>)
         detail::many_channels_backward_weights<G, Lanes>(x, dy, dw, db);
     else
         detail::few_channels_backward_weights<G, Lanes>(x, dy, dw, db);
+}
+
+// The same with scratch memory.
+
+template<class G, std::size_t Lanes, class T>
+void conv2d_forward(portable_with_scratch policy, T const* x, T const* w, T const* b, T* y) noexcept {
+    if constexpr (detail::winograd_pays<G, Lanes, T>())
+        detail::winograd_forward<G, Lanes>(x, w, b, y, static_cast<T*>(policy.scratch));
+    else
+        conv2d_forward<G, Lanes>(portable(policy), x, w, b, y);
+}
+template<class G, std::size_t Lanes, class T>
+void conv2d_backward_input(portable_with_scratch policy, T const* w, T const* dy, T* dx) noexcept {
+    if constexpr (detail::winograd_pays<G, Lanes, T>())
+        detail::winograd_backward_input<G, Lanes>(w, dy, dx, static_cast<T*>(policy.scratch));
+    else
+        conv2d_backward_input<G, Lanes>(portable(policy), w, dy, dx);
+}
+template<class G, std::size_t Lanes, class T>
+void conv2d_backward_weights(portable_with_scratch policy, T const* x, T const* dy, T* dw, T* db) noexcept {
+    if constexpr (detail::winograd_pays<G, Lanes, T>())
+        detail::winograd_backward_weights<G, Lanes>(x, dy, dw, db, static_cast<T*>(policy.scratch));
+    else
+        conv2d_backward_weights<G, Lanes>(portable(policy), x, dy, dw, db);
 }
 
 } // namespace trireme::inline TRIREME_ISA
