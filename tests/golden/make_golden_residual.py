@@ -4,7 +4,7 @@
 """Makes the golden values of residual networks: PyTorch's losses, step by step, and its running statistics.
 
 Rerun as make_golden.py, from which everything but the networks comes; --only NAME makes one of them. resnet18 takes
-some ten minutes on one core, and so does resnet18_slow. The layers are those of "Dive into Deep Learning", chapter 8.6, in the order in which they
+some ten minutes on one core. The layers are those of "Dive into Deep Learning", chapter 8.6, in the order in which they
 run: a residual is conv1, bn1, conv2, bn2 and, if it has one, the shortcut's conv3. Hash tensors are counted in that
 order; those of a batch norm are 1 + weight and bias, both with a bound of 0.05.
 """
@@ -48,7 +48,6 @@ def resnet(widths):
 RUNS = {
     "small_resnet": dict(widths=[4, 8, 12], sizes=[64] * 12 + [33, 1, 64, 7, 64, 64, 40, 64], lr=0.1),
     "resnet18": dict(widths=[64, 128, 256, 512], sizes=[256] * 20, lr=0.1),
-    "resnet18_slow": dict(widths=[64, 128, 256, 512], sizes=[256] * 20, lr=0.01),  # rounding grows less
 }
 
 
