@@ -7,6 +7,7 @@
 #include <trireme/schedule/collective/double_binary_tree.hpp>
 #include <trireme/schedule/collective/ring.hpp>
 
+#include "os_threads.hpp"
 #include "watchdog.hpp"
 
 #include <core/seed.hpp>
@@ -14,7 +15,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -67,17 +67,6 @@ public:
 private:
     std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
 };
-
-int threads_of_this_process() {
-    std::ifstream status("/proc/self/status");
-    for (std::string word; status >> word;)
-        if (word == "Threads:") {
-            int n = 0;
-            status >> n;
-            return n;
-        }
-    return -1;
-}
 
 } // namespace
 
@@ -133,12 +122,12 @@ TEST_SUITE("group/threads: running") {
 
     TEST_CASE("200 groups are made, used and destroyed; no thread stays behind") {
         watchdog const guard("200 groups");
-        auto const before = threads_of_this_process();
+        auto const before = os_threads();
         for (int i = 0; i < 200; ++i) {
             group g(1 + i % 5);
             if (i % 3 != 0) g.run([](comm& c) { meet(c); });
         }
-        CHECK(threads_of_this_process() <= before); // fewer, if a device left behind by another test has ended
+        CHECK(os_threads_fall_to(before)); // fewer, if a device left behind by another test has ended
     }
 }
 
@@ -374,7 +363,7 @@ TEST_SUITE("group/threads: a device does not arrive") {
 
     TEST_CASE("a stuck device is left behind, keeps what it uses alive, and ends by itself") {
         watchdog const guard("stuck");
-        auto const before = threads_of_this_process();
+        auto const before = os_threads();
         gate const gate;
         auto alive = std::make_shared<std::vector<int>>(1000, 1);
         std::weak_ptr<std::vector<int>> const observer = alive;
@@ -396,11 +385,11 @@ TEST_SUITE("group/threads: a device does not arrive") {
         alive.reset();
         CHECK(!observer.expired());
         gate.open();
-        for (int i = 0; i < 10000 && (!observer.expired() || threads_of_this_process() > before); ++i)
+        for (int i = 0; i < 10000 && (!observer.expired() || os_threads() > before); ++i)
             std::this_thread::sleep_for(milliseconds(1));
         CHECK(observer.expired());
         CHECK(*sum == 2000);
-        CHECK(threads_of_this_process() <= before); // fewer, if a device left behind by another test has ended
+        CHECK(os_threads_fall_to(before)); // fewer, if a device left behind by another test has ended
     }
 
     TEST_CASE("a slow device within its deadline is waited for") {
@@ -498,11 +487,11 @@ TEST_SUITE("nightly/group/threads") {
 
     TEST_CASE("1,000 groups are created and destroyed; no thread stays behind") {
         watchdog const guard("1,000 groups", 1800);
-        auto const before = threads_of_this_process();
+        auto const before = os_threads();
         for (int i = 0; i < 1000; ++i) {
             group g(1 + i % 16);
             g.run([](comm& c) { meet(c); });
         }
-        CHECK(threads_of_this_process() <= before); // fewer, if a device left behind by another test has ended
+        CHECK(os_threads_fall_to(before)); // fewer, if a device left behind by another test has ended
     }
 }
