@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/blocks/samples.hpp>
 #include <trireme/device/blocks/support.hpp>
 
 #include <cstddef>
@@ -20,7 +21,8 @@ struct keep_some_of_four {
     T const* from;
     T* to;
     staged_shard const* about;
-    u32 layer, threshold, channels;
+    u32 layer, threshold;
+    order_channels_last order;
     accumulate_t<T> scale;
     std::size_t values;
 
@@ -33,19 +35,10 @@ struct keep_some_of_four {
         for (u32 k = 0; k < 4; ++k) {
             std::uint64_t const number = 4 * word + k - begin; // before the first one: beyond all
             if (number >= values) continue;
-            std::uint64_t const at = place(number);
+            std::size_t const at = order.place(number);
             accumulate_t<T> const kept = static_cast<accumulate_t<T>>(from[at]) * scale;
             to[at] = static_cast<T>(bits[k] >= threshold ? kept : accumulate_t<T>(0));
         }
-    }
-
-private:
-    TRIREME_HOST_DEVICE std::uint64_t place(std::uint64_t number) const {
-        if (channels == 1) return number;
-        u32 const positions = Size / channels;
-        std::uint64_t const sample = number / Size;
-        auto const i = static_cast<u32>(number - sample * Size), channel = i / positions;
-        return sample * Size + (i - channel * positions) * channels + channel;
     }
 };
 
@@ -61,9 +54,10 @@ template<std::size_t Size, class Stream, class T>
 void keep_some(block_kernels<Stream> const& k, T const* from, std::uint32_t layer, std::uint32_t threshold,
                std::type_identity_t<accumulate_t<T>> scale, T* to, std::uint32_t channels = 1) {
     std::size_t const values = Size * k.samples(), words = values / 4 + 2;
+    order_channels_last order; // as it is
+    if (channels > 1) order = {channels, static_cast<std::uint32_t>(Size / channels), values};
     if (values != 0)
-        k.each(words,
-               blocks::keep_some_of_four<Size, T>{from, to, k.shard(), layer, threshold, channels, scale, values});
+        k.each(words, blocks::keep_some_of_four<Size, T>{from, to, k.shard(), layer, threshold, order, scale, values});
 }
 
 } // namespace trireme

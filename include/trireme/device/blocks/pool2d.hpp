@@ -13,12 +13,16 @@
 // first cache. Every kernel reads and writes each value about once: memory is what it waits for.
 namespace trireme::blocks {
 
+/// From a value to that of the next position of its channel.
+template<class G>
+inline constexpr u32 position_step = G::channels_last ? G::channels : 1;
+
 template<class G>
 struct pool2d_sizes {
     static constexpr u32 height = G::height, width = G::width, kernel = G::kernel, stride = G::stride;
     static constexpr u32 out_height = G::out_height, out_width = G::out_width;
     static constexpr u32 inputs = height * width, outputs = out_height * out_width;
-    static constexpr u32 step = G::channels_last ? G::channels : 1; ///< between neighbours in a plane
+    static constexpr u32 step = position_step<G>;
 };
 
 /// Which value of a sample's channel, a plane of Height x Width, value i is. `Step` values lie side by side for every
@@ -143,78 +147,49 @@ struct max_pool2d_gradient {
     }
 };
 
-/// The mean of every plane: `width` threads add up a plane's values, the first of them what the others have.
-template<u32 Positions, class T>
-struct plane_mean {
-    static constexpr u32 width = Positions >= 32 ? 32 : Positions >= 8 ? 8 : 1, threads = 256;
-    static constexpr u32 planes_of_block = threads / width;
-    static constexpr int phase_count = 2;
-    struct shared {
-        accumulate_t<T> part[threads];
-    };
-    using own = nothing_kept;
-
-    T const* x;
-    T* y;
-    std::size_t planes;
-
-    u32 blocks() const noexcept { return static_cast<u32>((planes + planes_of_block - 1) / planes_of_block); }
-    TRIREME_HOST_DEVICE int phases() const { return phase_count; }
-    TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
-        std::size_t const plane = std::size_t{at.block} * planes_of_block + at.thread / width;
-        u32 const part = at.thread % width;
-        if (plane >= planes) return;
-        accumulate_t<T> sum = 0;
-        if (k == 0) {
-            for (u32 i = part; i < Positions; i += width) sum += static_cast<accumulate_t<T>>(x[plane * Positions + i]);
-            s.part[at.thread] = sum;
-        } else if (part == 0) {
-            for (u32 i = 0; i < width; ++i) sum += s.part[at.thread + i];
-            y[plane] = static_cast<T>(sum / static_cast<accumulate_t<T>>(Positions));
-        }
-    }
-};
-
-/// The same channels last: a block takes 32 channels of a sample, and eight threads add up each of them.
-template<u32 Channels, u32 Positions, class T>
+/// The mean of every channel of every sample: `members` threads add up its values, the first of them what the others
+/// have. Neighbouring threads read what lies side by side.
+template<class G, class T>
 struct channel_mean {
-    static constexpr u32 width = 32, height = 8, threads = width * height;
-    static constexpr u32 blocks_of_sample = divide_up(Channels, width);
+    static constexpr u32 positions = G::positions, step = position_step<G>;
+    static constexpr u32 members = positions >= 32 ? 32 : positions >= 8 ? 8 : 1, threads = 256;
+    static constexpr u32 channels_of_block = threads / members;
     static constexpr int phase_count = 2;
     struct shared {
-        accumulate_t<T> part[threads];
+        accumulate_t<T> part[channels_of_block][members];
     };
     using own = nothing_kept;
 
     T const* x;
     T* y;
-    std::size_t samples;
+    std::size_t channels; ///< of all samples
 
-    u32 blocks() const noexcept { return static_cast<u32>(samples) * blocks_of_sample; }
+    u32 blocks() const noexcept { return static_cast<u32>((channels + channels_of_block - 1) / channels_of_block); }
     TRIREME_HOST_DEVICE int phases() const { return phase_count; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
-        std::size_t const sample = at.block / blocks_of_sample;
-        u32 const channel = at.block % blocks_of_sample * width + at.thread % width, part = at.thread / width;
-        if (channel >= Channels) return;
+        u32 const column = step == 1 ? at.thread / members : at.thread % channels_of_block;
+        u32 const member = step == 1 ? at.thread % members : at.thread / channels_of_block;
+        std::size_t const channel = std::size_t{at.block} * channels_of_block + column;
+        if (channel >= channels) return;
         accumulate_t<T> sum = 0;
         if (k == 0) {
-            for (u32 i = part; i < Positions; i += height)
-                sum += static_cast<accumulate_t<T>>(x[(sample * Positions + i) * Channels + channel]);
-            s.part[at.thread] = sum;
-        } else if (part == 0) {
-            for (u32 i = 0; i < height; ++i) sum += s.part[i * width + channel % width];
-            y[sample * Channels + channel] = static_cast<T>(sum / static_cast<accumulate_t<T>>(Positions));
+            T const* const first = x + (channel / step * positions * step + channel % step);
+            for (u32 i = member; i < positions; i += members) sum += static_cast<accumulate_t<T>>(first[i * step]);
+            s.part[column][member] = sum;
+        } else if (member == 0) {
+            for (u32 i = 0; i < members; ++i) sum += s.part[column][i];
+            y[channel] = static_cast<T>(sum / static_cast<accumulate_t<T>>(positions));
         }
     }
 };
 
 template<class G, class T>
 struct channel_mean_gradient {
-    static constexpr u32 positions = G::positions, step = G::channels_last ? G::channels : 1;
+    static constexpr u32 positions = G::positions;
     T const* dy;
     T* dx;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        plane_place<1, positions, step> const at(i);
+        plane_place<1, positions, position_step<G>> const at(i);
         dx[i] = static_cast<T>(static_cast<accumulate_t<T>>(dy[at.plane(1)]) / static_cast<accumulate_t<T>>(positions));
     }
 };
@@ -275,14 +250,8 @@ void max_pool2d_backward_input(with_function<K, F, T> const& k, T const* x, T co
 /// y = the mean of each channel. x: C x positions per sample (or channels last), y: C.
 template<class G, std::size_t Lanes, class Stream, class T>
 void global_avg_pool2d_forward(block_kernels<Stream> const& k, T const* x, T* y) {
-    if (k.samples() == 0) return;
-    if constexpr (G::channels_last) {
-        blocks::channel_mean<G::channels, G::positions, T> const program{x, y, k.samples()};
-        k.queue().launch(program, program.blocks());
-    } else {
-        blocks::plane_mean<G::positions, T> const program{x, y, G::channels * k.samples()};
-        k.queue().launch(program, program.blocks());
-    }
+    blocks::channel_mean<G, T> const program{x, y, G::channels * k.samples()};
+    if (k.samples() != 0) k.queue().launch(program, program.blocks());
 }
 
 /// dx = dy / positions, at every position.

@@ -13,13 +13,14 @@
 
 namespace trireme::cuda_runtime {
 
-/// cuDNN takes addresses that are multiples of 4, whatever the type, and of 16 where channels are last; parameters may
-/// be aligned by their size only.
+/// cuDNN takes addresses that are multiples of this, whatever the type; parameters may be aligned by their size only.
+template<class G>
+inline constexpr std::size_t cudnn_alignment = G::channels_last ? 16 : 4;
 template<class G, class T>
 bool cudnn_takes(T const* a, T const* b, T const* c) noexcept {
     return ((reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) |
              reinterpret_cast<std::uintptr_t>(c)) &
-            (G::channels_last ? 15 : 3)) == 0;
+            (cudnn_alignment<G> - 1)) == 0;
 }
 
 /// What a convolution gives.
@@ -42,7 +43,7 @@ namespace trireme {
 template<class G, std::size_t Lanes, bool Everywhere, class T>
 void conv2d_forward(kernels_with_libraries<Everywhere> const& k, T const* x, T const* w, T const* b, T* y) {
     if constexpr (Everywhere || cuda_runtime::convolution_for_library<G>) {
-        if constexpr (sizeof(T) % 4 != 0 || G::channels_last)
+        if constexpr (sizeof(T) % cuda_runtime::cudnn_alignment<G> != 0)
             if (!cuda_runtime::cudnn_takes<G>(x, w, y)) return conv2d_forward<G, Lanes>(k.blocks(), x, w, b, y);
         if (k.samples() != 0) cuda_runtime::convolve_forward<identity_function, G>(k, x, w, b, y);
     } else {
@@ -53,7 +54,7 @@ template<class G, std::size_t Lanes, bool Everywhere, class F, class T>
 void conv2d_forward(with_function<kernels_with_libraries<Everywhere>, F, T> const& k, T const* x, T const* w,
                     T const* b, T* y) {
     if constexpr (Everywhere || cuda_runtime::convolution_for_library<G>) {
-        if constexpr (sizeof(T) % 4 != 0 || G::channels_last)
+        if constexpr (sizeof(T) % cuda_runtime::cudnn_alignment<G> != 0)
             if (!cuda_runtime::cudnn_takes<G>(x, w, y))
                 return conv2d_forward<G, Lanes>(cuda_runtime::blocks_of(k), x, w, b, y);
         if (k.samples() != 0) cuda_runtime::convolve_forward<F, G>(k.without(), x, w, b, y);
@@ -65,7 +66,7 @@ void conv2d_forward(with_function<kernels_with_libraries<Everywhere>, F, T> cons
 template<class G, std::size_t Lanes, bool Everywhere, class T>
 void conv2d_backward_input(kernels_with_libraries<Everywhere> const& k, T const* w, T const* dy, T* dx) {
     if constexpr (Everywhere || cuda_runtime::convolution_for_library<G>) {
-        if constexpr (sizeof(T) % 4 != 0 || G::channels_last)
+        if constexpr (sizeof(T) % cuda_runtime::cudnn_alignment<G> != 0)
             if (!cuda_runtime::cudnn_takes<G>(w, dy, dx)) return conv2d_backward_input<G, Lanes>(k.blocks(), w, dy, dx);
         if (k.samples() != 0)
             k.libraries().cudnn().convolve_backward_input(
@@ -89,7 +90,7 @@ void conv2d_backward_input(with_function<kernels_with_libraries<Everywhere>, F, 
 template<class G, std::size_t Lanes, bool Everywhere, class T>
 void conv2d_backward_weights(kernels_with_libraries<Everywhere> const& k, T const* x, T const* dy, T* dw, T* db) {
     if constexpr (Everywhere || cuda_runtime::convolution_for_library<G>) {
-        if constexpr (sizeof(T) % 4 != 0 || G::channels_last)
+        if constexpr (sizeof(T) % cuda_runtime::cudnn_alignment<G> != 0)
             if (!cuda_runtime::cudnn_takes<G>(x, dy, dw))
                 return conv2d_backward_weights<G, Lanes>(k.blocks(), x, dy, dw, db);
         if (k.samples() == 0) return;
