@@ -32,19 +32,13 @@ namespace cuda_test {
 
 /// One rank, whose kernels work on a shard of which all samples are there.
 template<class Policy>
-struct shard {
-    on_gpu::rank r;
-    array<staged_shard> about;
-    Policy k;
-
+struct shard : on_gpu::staged<Policy> {
     explicit shard(std::size_t samples)
-        : about(r, {staged_shard{static_cast<std::uint32_t>(samples), 1, 0, 5, 3, 0.5}}), k(r.policy<Policy>(samples)) {
-        k.set_shard(about.data());
-    }
+        : on_gpu::staged<Policy>(samples, {static_cast<std::uint32_t>(samples), 1, 0, 5, 3, 0.5}) {}
     /// What `run` makes of an array.
     template<class T, class Run>
     std::vector<T> left_by(std::vector<T> const& before, Run const& run) {
-        array<T> const to(r, before);
+        array<T> const to(this->r, before);
         run(to.data());
         return to.read();
     }

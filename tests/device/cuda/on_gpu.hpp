@@ -65,6 +65,18 @@ private:
     std::size_t size_, skip_;
 };
 
+/// A policy whose samples are a shard's.
+template<class Policy>
+struct staged {
+    on_gpu::rank r;
+    array<trireme::staged_shard> about;
+    Policy k;
+
+    staged(std::size_t samples, trireme::staged_shard const& shard) : about(r, {shard}), k(r.policy<Policy>(samples)) {
+        k.set_shard(about.data());
+    }
+};
+
 template<class T>
 std::vector<double> widened(std::vector<T> const& values) {
     std::vector<double> wide;

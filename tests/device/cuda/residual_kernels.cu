@@ -30,21 +30,10 @@ using namespace trireme;
 using on_gpu::allowed;
 using on_gpu::array;
 using on_gpu::distance;
+using on_gpu::staged;
 using on_gpu::widened;
 
 namespace cuda_test {
-
-/// A policy whose samples are a shard's.
-template<class Policy>
-struct staged {
-    on_gpu::rank r;
-    array<staged_shard> about;
-    Policy k;
-
-    staged(std::size_t samples, staged_shard const& shard) : about(r, {shard}), k(r.policy<Policy>(samples)) {
-        k.set_shard(about.data());
-    }
-};
 
 /// [sample][value], as accelerators have it, of [value][sample], as granules of the host have it.
 template<class T>
