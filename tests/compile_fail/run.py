@@ -16,12 +16,15 @@ FILE.cpp holds one misuse per section and a program that compiles when none is c
 
 All fragments between the bars must be in the compiler's messages (source lines that it repeats do not count). The
 bound on the number of errors may be left out. A second comment line that begins with "// |" continues the fragments.
+The headers that FILE.cpp includes before its first section are compiled once, for all cases.
 """
 import concurrent.futures
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 
 def cases_of(text):
@@ -43,15 +46,35 @@ def cases_of(text):
     return cases, sections
 
 
+def precompiled(text, command, is_clang, folder):
+    """Compiler arguments that read the headers before the first section from a file made now; none if that fails."""
+    head = re.split(r'^\s*#\s*if', text, maxsplit=1, flags=re.M)[0]
+    source = folder / 'head.hpp'
+    source.write_text('\n'.join(re.findall(r'^\s*#\s*include\s*<.*', head, re.M)) + '\n', encoding='utf-8')
+    made = folder / ('head.pch' if is_clang else 'head.hpp.gch')
+    done = subprocess.run(command + ['-x', 'c++-header', str(source), '-o', str(made)], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL)
+    if done.returncode != 0:
+        return []
+    return ['-include-pch', str(made)] if is_clang else ['-include', str(source)]
+
+
 def main():
     split = sys.argv.index('--')
     [path], command = sys.argv[1:split], sys.argv[split + 1:]
-    with open(path, encoding='utf-8') as file:
-        cases, sections = cases_of(file.read())
+    text = pathlib.Path(path).read_text(encoding='utf-8')
+    cases, sections = cases_of(text)
+    with tempfile.TemporaryDirectory() as folder:
+        return judge(path, text, cases, sections, command, pathlib.Path(folder))
+
+
+def judge(path, text, cases, sections, command, folder):
     environment = {**os.environ, 'LC_ALL': 'C'}
     version = subprocess.run(command + ['--version'], stdout=subprocess.PIPE, text=True, env=environment).stdout
-    no_source_lines = '-fno-caret-diagnostics' if 'clang' in version else '-fno-diagnostics-show-caret'
-    command = command + ['-fsyntax-only', no_source_lines, '-fdiagnostics-color=never', path]
+    is_clang = 'clang' in version
+    no_source_lines = '-fno-caret-diagnostics' if is_clang else '-fno-diagnostics-show-caret'
+    command = command + [no_source_lines, '-fdiagnostics-color=never']
+    command += [*precompiled(text, command, is_clang, folder), '-fsyntax-only', path]
 
     def attempt(name):
         define = [f'-D{name}'] if name else []

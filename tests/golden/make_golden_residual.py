@@ -46,8 +46,9 @@ def resnet(widths):
 
 
 RUNS = {
-    "small_resnet": dict(widths=[4, 8, 12], sizes=[64] * 12 + [33, 1, 64, 7, 64, 64, 40, 64], lr=0.1),
+    "small_resnet": dict(widths=[4, 8, 12], sizes=[64] * 4 + [33, 1, 64, 7, 64, 64, 40, 64] + [64] * 8, lr=0.1),
     "resnet18": dict(widths=[64, 128, 256, 512], sizes=[256] * 20, lr=0.1),
+    "resnet18_small_steps": dict(widths=[64, 128, 256, 512], sizes=[256] * 20, lr=0.01),
 }
 
 
