@@ -175,7 +175,7 @@ done
 v3=
 ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
 checked=$programs
-[ "$with_addresses" = "$cxx" ] || checked="$files --no-suite headers" # the other compiler's first build
+[ "$with_addresses" = "$cxx" ] || checked="$files --no-suite headers" # the other compiler's first build; headers alone were the first's
 some=
 if [ "$mode" != nightly ]; then
     some=-Dtest_folders=core,data,device,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes
