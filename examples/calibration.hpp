@@ -87,18 +87,4 @@ inline link_cost measured(threads::group& group, std::size_t bytes) {
     return l;
 }
 
-/// How long the caller's rank waits for the others when all are given something to do: seconds, without the barrier
-/// that it waits in.
-inline double seconds_late(threads::group& group, link_cost const& link) {
-    std::vector<double> times(201);
-    for (auto& t : times)
-        group.run([&t](threads::communicator& me) {
-            auto const start = clock_type::now();
-            barrier<dissemination>(me);
-            if (me.rank() == 0) t = since(start);
-        });
-    auto const s = dissemination::barrier(group.size());
-    return std::max(0.0, median(times) - seconds_of(s, {0, 1, s.chunks}, {{link}}));
-}
-
 } // namespace calibration

@@ -7,9 +7,10 @@
 // before it is measured, in three parts: computation, synchronisation (adding gradients), and waiting for one another.
 //
 // The prediction takes from the plan who computes how many samples and which bytes move, and from a calibration the
-// rest: alpha, beta and gamma of the links between threads, how much later than the caller the other device begins, and
-// how long one device takes for a granule of samples while its neighbour computes, too. Then the same numbers answer
-// for a cluster that is only described: "8 devices are 8 times as fast, why are 16 only 10 times?"
+// rest: alpha, beta and gamma of the links between threads, how long one device takes for a granule of samples, alone
+// and while its neighbour computes, too, and by how much two such devices differ from step to step. Both are done
+// several times in turn, for no machine is equally fast from second to second, and the median is shown. Then the same
+// numbers answer for a cluster that is only described: "8 devices are 8 times as fast, why are 16 only 10 times?"
 
 #include "calibration.hpp"
 #include "resnet18.hpp"
@@ -39,28 +40,51 @@ using lenet = network<input<1, 28, 28>,
 template<class Network>
 using trainer_of = data_parallel_trainer<Network, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>>;
 
-/// The medians of some steps on one batch, in seconds.
+/// How often something is measured: steps of an epoch, epochs of a round.
+struct repeats {
+    int rounds, epochs, steps;
+};
+
+/// The one in the middle by its total.
+step_seconds middle(std::vector<step_seconds> steps) {
+    auto const at = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+    std::nth_element(steps.begin(), at, steps.end(),
+                     [](auto const& a, auto const& b) { return a.total() < b.total(); });
+    return *at;
+}
+
+struct measured_epochs {
+    step_seconds median;
+    std::vector<double> steps; ///< seconds of each step
+};
+
 template<class Trainer>
-measured_step measure(Trainer& trainer, labelled_images const& images, int steps) {
+measured_epochs measure(Trainer& trainer, labelled_images const& images, repeats times) {
+    measured_epochs m;
     std::vector<double> whole, agreeing;
-    for (auto const& epoch : trainer.fit({images, {}}, {.epochs = steps + 1})) { // an epoch of one step
-        if (epoch.epoch == 1) continue;                                          // memory is touched, caches fill
-        whole.push_back(epoch.seconds);
-        agreeing.push_back(epoch.seconds * epoch.sync_share);
+    auto const some = images.take(0, trainer.plan().batch.samples * static_cast<std::size_t>(times.steps));
+    double before = 0;
+    auto const observe = [&](progress_report const& now) {
+        if (now.epoch > 1) m.steps.push_back(now.seconds - (now.batch == 1 ? 0 : before));
+        before = now.seconds;
+    };
+    for (auto const& epoch : trainer.fit({some, {}}, {.epochs = times.epochs + 1}, observe)) {
+        if (epoch.epoch == 1) continue; // memory is touched, caches fill
+        whole.push_back(epoch.seconds / times.steps);
+        agreeing.push_back(epoch.seconds * epoch.sync_share / times.steps);
     }
     // What adding takes without waiting is what it takes when nobody is late.
     auto const quickest = *std::min_element(agreeing.begin(), agreeing.end());
-    measured_step m;
-    m.total = calibration::median(whole);
-    m.waiting = calibration::median(agreeing) - quickest;
-    m.synchronisation = quickest;
+    m.median.waiting = calibration::median(agreeing) - quickest;
+    m.median.synchronisation = quickest;
+    m.median.computation = calibration::median(whole) - m.median.synchronisation - m.median.waiting;
     return m;
 }
 
-/// What one device needs while its neighbour is busy, too: seconds per full granule, per single sample, and for the
-/// rest of a step (the update, mostly).
+/// What a device needs: seconds per full granule, per single sample, and for the rest of a step (the update, mostly).
 struct computation {
     double granule = 0, single = 0, rest = 0;
+    double late = 0; ///< by how much of a step its neighbour is later, on average
 
     /// Samples are computed in granules, and the last few one by one, or as a granule that is not full.
     template<class Network>
@@ -74,99 +98,125 @@ struct computation {
     }
 };
 
-/// The slower of two devices that each train by themselves, at the same time.
+/// Devices that each train by themselves, at the same time: seconds of a step, and by how much of it the last one is
+/// later than the first.
+struct neighbours {
+    double seconds, late;
+};
 template<class Network>
-double side_by_side(labelled_images const& images, std::size_t batch, int steps) {
-    double seconds[2] = {};
-    auto const work = [&](int k) {
+neighbours side_by_side(int devices, labelled_images const& images, std::size_t batch, repeats times) {
+    std::vector<measured_epochs> each(static_cast<std::size_t>(devices));
+    threads::group group(devices);
+    group.run([&](threads::communicator& me) {
         trainer_of<Network> t({.learning_rate = 0.01f, .batch = batch});
-        seconds[k] = measure(t, images.take(0, batch), steps).total;
-    };
-    std::thread neighbour([&] { work(1); });
-    work(0);
-    neighbour.join();
-    return std::max(seconds[0], seconds[1]);
+        barrier<dissemination>(me);
+        each[static_cast<std::size_t>(me.rank())] = measure(t, images, times);
+    });
+    auto const &first = each.front(), &last = each.back();
+    std::vector<double> late; // of epochs
+    auto const steps = static_cast<std::size_t>(times.steps);
+    for (std::size_t i = 0; i < first.steps.size(); i += steps) {
+        double own = 0, waiting = 0;
+        for (auto k = i; k < i + steps; ++k) {
+            own += first.steps[k];
+            waiting += std::max(0.0, last.steps[k] - first.steps[k]);
+        }
+        late.push_back(waiting / own);
+    }
+    return {(first.median.total() + last.median.total()) / 2, calibration::median(late)};
 }
 
 template<class Network>
-computation calibrated(labelled_images const& images, int steps) {
+computation calibrated(int devices, labelled_images const& images, repeats times) {
     constexpr auto lanes = portable::lanes<float>;
-    auto const one = side_by_side<Network>(images, lanes, steps),
-               three = side_by_side<Network>(images, 3 * lanes, steps);
+    auto const one = side_by_side<Network>(devices, images, lanes, times),
+               three = side_by_side<Network>(devices, images, 3 * lanes, times);
     computation c;
-    c.granule = (three - one) / 2;
-    c.rest = std::max(0.0, one - c.granule);
-    if constexpr (!Network::whole_shard) c.single = std::max(0.0, side_by_side<Network>(images, 1, 4 * steps) - c.rest);
+    c.granule = (three.seconds - one.seconds) / 2;
+    c.rest = std::max(0.0, one.seconds - c.granule);
+    c.late = (one.late + three.late) / 2;
+    if constexpr (constexpr auto few = portable::one_by_one<float>; !Network::whole_shard && few > 1) {
+        auto const first = side_by_side<Network>(devices, images, 1, times).seconds,
+                   all = side_by_side<Network>(devices, images, few, times).seconds;
+        c.single = (all - first) / (few - 1);
+        c.rest = std::max(0.0, first - c.single);
+    }
     return c;
 }
 
-/// A step as the plan and the calibration see it; `late`: seconds by which the other devices begin later.
+/// A step as the plan and the calibration see it.
 template<class Network>
-predicted_step predict(training_plan const& plan, computation const& each, machine const& links, double late) {
-    predicted_step p;
+step_seconds predict(training_plan const& plan, computation const& each, machine const& links) {
+    step_seconds p;
     auto const n = static_cast<std::size_t>(plan.devices());
-    double last = 0, first = 0;
-    for (std::size_t d = 0; d < n; ++d) {
-        auto const t = each.seconds<Network>(part(plan.batch.samples, d, n).size());
-        if (d == 0) first = t;
-        last = std::max(last, d == 0 ? t : late + t);
-    }
-    p.computation = first;
-    p.waiting = last - first; // of device 0, on which the clock is read
-    if (n > 1) {
-        auto const s = plan.layout.reduction(0, plan.arena_elements, plan.element_bytes);
-        p.synchronisation = seconds_of(s, {plan.arena_elements, plan.element_bytes, s.chunks}, links);
-    }
+    auto const of = [&](std::size_t d) { return each.seconds<Network>(part(plan.batch.samples, d, n).size()); };
+    p.computation = of(0); // on which the clock is read
+    if (n == 1) return p;
+    double last = 0;
+    for (std::size_t d = 0; d < n; ++d) last = std::max(last, of(d));
+    p.waiting = last - p.computation + each.late * p.computation;
+    auto const s = plan.layout.reduction(0, plan.arena_elements, plan.element_bytes);
+    p.synchronisation = seconds_of(s, {plan.arena_elements, plan.element_bytes, s.chunks}, links);
     return p;
+}
+
+/// A cluster that is only described: machines of 8 such devices, and between them links of 10 Gbit/s with 20 us.
+machine cluster_of(int devices, link_cost const& within_a_machine) {
+    machine m;
+    if (devices > 8) m.groups = levels(8, devices / 8);
+    m.links[0] = within_a_machine;
+    m.links[1] = {2e-5, 8e-10, within_a_machine.gamma, 1e-6};
+    return m;
 }
 
 template<class Network>
 void measure_network(char const* name, std::vector<std::size_t> const& batches, labelled_images const& images,
-                     int steps, std::vector<cell>& cells, std::vector<cluster_row>& clusters) {
+                     repeats times, std::vector<cell>& cells, std::vector<cluster_row>& clusters) {
     using trainer_type = trainer_of<Network>;
     auto const plan_of = [](std::size_t batch, int devices, levels const& groups = {}, strategy_choice s = direct{}) {
         data_parallel_layout layout{devices, s, 0, false};
         layout.groups = groups;
         return trainer_type::plan(batch, layout);
     };
-    // before any run: what a granule takes, and what the links take at the size of this network's gradients
-    auto const each = calibrated<Network>(images, steps);
-    machine links;
-    auto const bytes = round_up<std::size_t>(plan_of(1, 1).arena_elements * sizeof(float), 2 * cache_line);
-    threads::group group(2);
-    links.links[0] = calibration::measured(group, bytes);
-    auto const late = calibration::seconds_late(group, links.links[0]);
-    std::printf("%s: %.4g ms per %zu samples on a device, %.4g ms for the rest; links of %.3g us, %.3g GB/s; the other "
-                "device begins %.3g us later\n",
-                name, 1e3 * each.granule, portable::lanes<float>, 1e3 * each.rest, 1e6 * links.links[0].alpha,
-                1e-9 / (links.links[0].beta + links.links[0].gamma), 1e6 * late);
-
-    for (auto const batch : batches)
-        for (int const devices : {1, 2}) {
-            cell c;
-            c.name = name;
-            c.batch = batch;
-            c.devices = devices;
-            c.predicted = predict<Network>(plan_of(batch, devices), each, links, late);
-            trainer_type t({.learning_rate = 0.01f, .batch = batch, .devices = devices});
-            c.measured = measure(t, images.take(0, batch), steps);
-            cells.push_back(c);
-        }
-
-    // A cluster: machines of 8 such devices, and between machines a link of 10 Gbit/s with 20 us.
     constexpr std::size_t large = 1024; // a batch that 32 devices can share
-    double alone = 0;
-    for (int const devices : {1, 2, 4, 8, 16, 32}) {
-        int const machines = std::max(1, devices / 8);
-        machine cluster;
-        cluster.groups = machines > 1 ? levels(8, machines) : levels{};
-        cluster.links[0] = links.links[0];
-        cluster.links[1] = {2e-5, 8e-10, links.links[0].gamma, 1e-6};
-        auto const strategy = machines > 1 ? strategy_choice(hierarchical<direct, ring>{}) : strategy_choice(direct{});
-        auto const plan = plan_of(large, devices, cluster.groups, strategy);
-        auto const p = predict<Network>(plan, each, cluster, late);
-        if (devices == 1) alone = p.total();
-        clusters.push_back({name, large, devices, alone / p.total(), p});
+    std::vector<std::vector<step_seconds>> predicted(2 * batches.size()), of_clusters(6);
+    std::vector<std::vector<step_seconds>> measured(2 * batches.size());
+    threads::group group(2);
+    auto const bytes = round_up<std::size_t>(plan_of(1, 1).arena_elements * sizeof(float), 2 * cache_line);
+
+    for (int round = 0; round < times.rounds; ++round) {
+        // before the runs: what a granule takes, and what the links take at the size of this network's gradients
+        auto const alone = calibrated<Network>(1, images, times), both = calibrated<Network>(2, images, times);
+        machine links;
+        links.links[0] = calibration::measured(group, bytes);
+        if (round == 0)
+            std::printf(
+                "%s: %.4g ms per %zu samples, beside another device %.4g ms and %.2g ms for the rest, one later "
+                "than the other by %.2g%%; links of %.3g us, %.3g GB/s (the first of %d calibrations)\n",
+                name, 1e3 * alone.granule, portable::lanes<float>, 1e3 * both.granule, 1e3 * both.rest, 100 * both.late,
+                1e6 * links.links[0].alpha, 1e-9 / (links.links[0].beta + links.links[0].gamma), times.rounds);
+        for (std::size_t i = 0; i < measured.size(); ++i) {
+            auto const batch = batches[i / 2];
+            int const devices = i % 2 == 0 ? 1 : 2;
+            predicted[i].push_back(predict<Network>(plan_of(batch, devices), devices == 1 ? alone : both, links));
+            trainer_type t({.learning_rate = 0.01f, .batch = batch, .devices = devices});
+            measured[i].push_back(measure(t, images, times).median);
+        }
+        for (std::size_t i = 0; i < of_clusters.size(); ++i) {
+            int const devices = 1 << i;
+            auto const cluster = cluster_of(devices, links.links[0]);
+            auto const strategy =
+                devices > 8 ? strategy_choice(hierarchical<direct, ring>{}) : strategy_choice(direct{});
+            of_clusters[i].push_back(
+                predict<Network>(plan_of(large, devices, cluster.groups, strategy), both, cluster));
+        }
+    }
+
+    for (std::size_t i = 0; i < measured.size(); ++i)
+        cells.push_back({name, batches[i / 2], i % 2 == 0 ? 1 : 2, middle(predicted[i]), middle(measured[i])});
+    for (std::size_t i = 0; i < of_clusters.size(); ++i) {
+        auto const p = middle(of_clusters[i]);
+        clusters.push_back({name, large, 1 << i, middle(of_clusters[0]).total() / p.total(), p});
     }
 }
 
@@ -188,15 +238,18 @@ int main(int argc, char** argv) try {
     }
     if (host::processors() < 2)
         throw usage_error("scaling compares one device with two, and this process may use one processor only");
-    auto const images = fashion_mnist::load().train.take(0, 1024);
+    auto const images = fashion_mnist::load().train.take(0, 2560);
 
     std::vector<cell> cells;
     std::vector<cluster_row> clusters;
-    measure_network<lenet>("LeNet", {256, 64, 16, 2}, images, quick ? 51 : 401, cells, clusters);
-    if (quick)
-        measure_network<resnet18<batch_norm<per_shard>>>("ResNet-18", {32}, images, 2, cells, clusters);
-    else
-        measure_network<resnet18<batch_norm<per_shard>>>("ResNet-18", {256, 128, 64, 32}, images, 5, cells, clusters);
+    using large_network = resnet18<batch_norm<per_shard>>;
+    if (quick) {
+        measure_network<lenet>("LeNet", {256, 64, 16, 2}, images, {3, 10, 5}, cells, clusters);
+        measure_network<large_network>("ResNet-18", {32}, images, {1, 2, 1}, cells, clusters);
+    } else {
+        measure_network<lenet>("LeNet", {256, 64, 16, 2}, images, {21, 7, 10}, cells, clusters);
+        measure_network<large_network>("ResNet-18", {256, 128, 64, 32}, images, {3, 3, 1}, cells, clusters);
+    }
 
     print_table(cells);
     explain(cells);

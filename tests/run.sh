@@ -180,7 +180,7 @@ some=
 if [ "$mode" != nightly ]; then
     some=-Dtest_folders=core,data,device,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes
     # checking every sum of an address and an index takes half of the compiler's time, and finds little that is used
-    some="$some -Dcpp_args=['-g1','-fno-sanitize=pointer-overflow']"
+    some="$some -Dexamples=disabled -Dcpp_args=['-g1','-fno-sanitize=pointer-overflow']"
 fi
 # shellcheck disable=SC2086
 stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3 $some" \

@@ -221,6 +221,13 @@ constexpr std::size_t even_block(std::size_t n, std::size_t most) noexcept {
     return blocks == 0 ? 1 : (n + blocks - 1) / blocks;
 }
 
+/// The same, but a length that divides n if that is not much shorter: the last block then needs no code of its own.
+constexpr std::size_t dividing_block(std::size_t n, std::size_t most) noexcept {
+    for (auto length = most; 3 * length >= 2 * most; --length)
+        if (n % length == 0) return length;
+    return even_block(n, most);
+}
+
 template<std::size_t N>
 using block_length = std::integral_constant<std::size_t, N>;
 
@@ -234,6 +241,12 @@ template<std::size_t First, std::size_t Last, std::size_t Most, class F>
         for (; begin + length <= Last; begin += length) f(block_length<length>{}, begin);
         if constexpr (rest != 0) f(block_length<rest>{}, begin);
     }
+}
+
+/// Walks N channels, of which there may be many, in blocks of at most `Most`, likewise.
+template<std::size_t N, std::size_t Most, class F>
+[[gnu::always_inline]] inline void for_channels(F const& f) noexcept {
+    for_blocks<0, N, dividing_block(N, Most)>(f);
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -129,7 +129,7 @@ inline void conv2d_backward_input_phase(T const* w, T const* dy, T* dx, std::siz
     constexpr std::size_t inner = std::clamp(steps == 0 ? 0 : steps - 1, begin, end);
     constexpr std::size_t inner_end = std::clamp(steps == 0 ? end : G::out_width, inner, end);
     constexpr std::size_t most_columns = 6, columns_block = even_block(inner_end - inner, most_columns);
-    for_blocks<0, G::channels, accumulators / columns_block>(
+    for_channels<G::channels, accumulators / columns_block>(
         [&]<std::size_t Channels>(block_length<Channels>, std::size_t c) {
             for_blocks<inner, inner_end, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t q) {
                 conv2d_backward_input_tile<G, Lanes, Channels, Columns>(w, dy, dx, c, iy, row, {Phase, q}, rows,
@@ -138,7 +138,7 @@ inline void conv2d_backward_input_phase(T const* w, T const* dy, T* dx, std::siz
         });
     auto const border = [&](std::size_t q, std::size_t last) {
         for (; q < last; ++q)
-            for_blocks<0, G::channels, accumulators / 2>(
+            for_channels<G::channels, accumulators / 2>(
                 [&]<std::size_t Channels>(block_length<Channels>, std::size_t c) {
                     conv2d_backward_input_tile<G, Lanes, Channels, 1>(
                         w, dy, dx, c, iy, row, {Phase, q}, rows,
@@ -213,7 +213,7 @@ template<class G, std::size_t Lanes, class T>
 [[gnu::always_inline]] inline void few_channels_backward_weights(T const* x, T const* dy, T* dw, T* db) noexcept {
     constexpr std::size_t width = register_lanes<T, Lanes>, pixels = G::out_height * G::out_width;
     using vector = lane_vector<T, width>;
-    for_blocks<0, G::out_channels, accumulators / 2>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
+    for_channels<G::out_channels, accumulators / 2>([&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
         vector sum[Outs];
 #pragma GCC unroll 32
         for (std::size_t i = 0; i < Outs; ++i) sum[i] = vector::all(0);
@@ -224,8 +224,8 @@ template<class G, std::size_t Lanes, class T>
         for (std::size_t i = 0; i < Outs; ++i) db[o + i] += sum[i].sum();
     });
     constexpr std::size_t most_columns = 6, columns_block = even_block(G::kernel, most_columns);
-    for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>,
-                                                                                       std::size_t o) {
+    for_channels<G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>,
+                                                                                      std::size_t o) {
         for (std::size_t c = 0; c < G::channels; ++c)
             for (std::size_t ky = 0; ky < G::kernel; ++ky)
                 for_blocks<0, G::kernel, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t kx) {
@@ -259,15 +259,15 @@ TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* 
     constexpr std::size_t most_columns = 6, columns_block = even_block(inner_end - inner, most_columns);
     for (std::size_t oy = 0; oy < G::out_height; ++oy) {
         auto const rows = detail::taps_inside(oy, G::height, G::kernel, G::padding, G::stride);
-        for_blocks<0, G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>,
-                                                                                           std::size_t o) {
+        for_channels<G::out_channels, accumulators / columns_block>([&]<std::size_t Outs>(block_length<Outs>,
+                                                                                          std::size_t o) {
             for_blocks<inner, inner_end, most_columns>([&]<std::size_t Columns>(block_length<Columns>, std::size_t ox) {
                 detail::conv2d_forward_tile<G, Lanes, Outs, Columns>(x, w, b, y, o, oy, ox, rows, {0, G::kernel});
             });
         });
         auto const border = [&](std::size_t ox, std::size_t last) {
             for (; ox < last; ++ox)
-                for_blocks<0, G::out_channels, accumulators / 2>(
+                for_channels<G::out_channels, accumulators / 2>(
                     [&]<std::size_t Outs>(block_length<Outs>, std::size_t o) {
                         detail::conv2d_forward_tile<G, Lanes, Outs, 1>(
                             x, w, b, y, o, oy, ox, rows,

@@ -36,7 +36,7 @@ struct many_channels_blocks {
 
     // The last register may have numbers to spare: they are computed and dropped.
     static constexpr std::size_t registers = (G::out_channels + width - 1) / width;
-    static constexpr std::size_t tile_registers = even_block(registers, most_registers);
+    static constexpr std::size_t tile_registers = dividing_block(registers, most_registers);
     static constexpr std::size_t outs = tile_registers * width;
 
     // One buffer is a transposed block of dy: one row or several, or a part of one.
@@ -47,7 +47,7 @@ struct many_channels_blocks {
     // The other is the sums of a chunk of channels. Every chunk transposes dy anew.
     static constexpr std::size_t most_channels = most / (taps * outs);
     static constexpr std::size_t tile_channels =
-        even_block(G::channels, std::clamp<std::size_t>(most_channels, 1, most_sums / tile_registers));
+        dividing_block(G::channels, std::clamp<std::size_t>(most_channels, 1, most_sums / tile_registers));
     static constexpr std::size_t tiles = (G::channels + tile_channels - 1) / tile_channels;
     static constexpr std::size_t chunk =
         even_block(tiles, std::max<std::size_t>(most_channels / tile_channels, 1)) * tile_channels;
