@@ -38,6 +38,13 @@ using any_trainer =
     trainer<net, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
             reproducible<fixed_tree, dynamic>, precision<Dtype>, Policies...>;
 
+template<class Device, class Dtype>
+using synchronised_trainer =
+    trainer<network<input<1, 28, 28>, avg_pool2d<4>, conv3<8>, batch_norm<synchronised>, relu,
+                    plain<batch_norm<synchronised>, 8>, global_avg_pool2d, batch_norm<synchronised>, linear<10>>,
+            cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
+            precision<Dtype>>;
+
 /// Parameters, running statistics, and the losses of steps, the last one smaller, and of an evaluation.
 template<class Trainer>
 std::vector<double> trained(typename Trainer::options o) {
@@ -89,6 +96,18 @@ TEST_SUITE("cuda/residual") {
             CHECK(
                 apart(trained<any_trainer<gpu, f64>>({.devices = devices, .logical_shards = 4, .share_devices = true}),
                       expected) < 1e-9);
+    }
+
+    TEST_CASE(
+        "statistics of the whole batch: in double the host's, and in float the same bits in a graph and without") {
+        CHECK(apart(trained<synchronised_trainer<gpu, f64>>({.devices = 1}),
+                    trained<synchronised_trainer<host, f64>>({.devices = 1})) < 1e-9);
+        auto const expected = trained<synchronised_trainer<host, f64>>({.devices = 3});
+        CHECK(apart(trained<synchronised_trainer<gpu, f64>>({.devices = 3, .share_devices = true}), expected) < 1e-9);
+        synchronised_trainer<gpu, f32>::options o{.devices = 3, .share_devices = true};
+        auto const first = trained<synchronised_trainer<gpu, f32>>(o);
+        o.eager = true;
+        CHECK(trained<synchronised_trainer<gpu, f32>>(o) == first);
     }
 
     TEST_CASE("a graph, another run and another number of ranks have the same bits") {

@@ -4,6 +4,7 @@
 // Residuals, repeats, batch norm and dropout on accelerators, rehearsed on the host, beside the host's own training.
 
 #include <networks.hpp>
+#include <rehearsed/trainings.hpp>
 
 #include <trireme/device/blocks/add.hpp>
 #include <trireme/device/blocks/batch_norm.hpp>
@@ -22,6 +23,7 @@
 #include <vector>
 
 using namespace trireme;
+using namespace rehearsed;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
 
@@ -44,60 +46,6 @@ using functions = network<input<1, 28, 28>, avg_pool2d<7>, repeat<2, relu, conv3
 template<class Device, class Network = net, class T = f64, class Optimizer = sgd_momentum>
 using any = trainer<Network, cross_entropy, Optimizer, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
                     reproducible<fixed_tree, dynamic>, precision<T>>;
-
-/// Puts the stage back as it was.
-struct on_stage {
-    explicit on_stage(timing when = timing::late, std::uint64_t seed = 0) {
-        stage::here().clear();
-        stage::here().forget_nothing();
-        stage::here().play(when, seed);
-    }
-    ~on_stage() {
-        stage::here().clear();
-        stage::here().forget_nothing();
-        stage::here().play(timing::late);
-    }
-};
-
-template<class T>
-struct outcome {
-    std::vector<double> losses;
-    std::vector<T> numbers; ///< of all devices: parameters, buffers
-    bool operator==(outcome const&) const = default;
-};
-template<class Trainer>
-auto outcome_of(Trainer const& t) {
-    outcome<typename Trainer::value_type> o;
-    for (int r = 0; r < t.devices(); ++r) {
-        auto const p = t.parameters(r);
-        o.numbers.insert(o.numbers.end(), p.begin(), p.end());
-        auto const b = t.buffers(r);
-        o.numbers.insert(o.numbers.end(), b.begin(), b.end());
-    }
-    return o;
-}
-template<class Trainer>
-auto train(Trainer& t, std::size_t images, int epochs) {
-    std::vector<double> losses;
-    auto const data = made_up(images);
-    auto const keep = [&](progress_report const& p) { losses.push_back(p.loss); };
-    for (auto const& epoch : t.fit({data, {}}, {.epochs = epochs}, keep)) (void)epoch;
-    losses.push_back(t.evaluate(data).loss);
-    auto o = outcome_of(t);
-    o.losses = std::move(losses);
-    return o;
-}
-
-/// The worst of |a - b| / (1 + |b|).
-template<class A, class B>
-double apart(std::vector<A> const& a, std::vector<B> const& b) {
-    double worst = a.size() == b.size() ? 0 : 1e9;
-    for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
-        double const truth = static_cast<double>(b[i]), d = std::abs(static_cast<double>(a[i]) - truth);
-        worst = d / (1 + std::abs(truth)) <= worst ? worst : d / (1 + std::abs(truth)); // a NaN counts
-    }
-    return worst;
-}
 
 template<class Network, class T>
 void trains_like_the_host(int epochs, double allowed) {

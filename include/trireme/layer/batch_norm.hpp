@@ -60,6 +60,7 @@ struct batch_norm {
         if (std::is_same_v<Scope, synchronised>) {
             d.device_sums[0] = d.device_sums[1] = channels;
             d.device_sums[2] = 2 * channels;
+            d.forward_sums = 2;
         }
         return d;
     }
@@ -81,10 +82,27 @@ struct batch_norm {
 
     static void forward_agree(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        if constexpr (remote<io_t>)
+        if constexpr (remote<io_t> && whole_batch<io_t>)
+            batch_norm_agree_on_mean<geometry<io_t>>(io.policy, io.place.kept);
+        else if constexpr (remote<io_t>)
             batch_norm_agree<geometry<io_t>>(io.policy, io.place.kept, io.place.statistics, epsilon);
         else
             agree_on_statistics(io);
+    }
+
+    /// On accelerators: the sums of call `Call` over all devices are there.
+    template<std::size_t Call>
+    static void forward_agreed(auto const& io) {
+        using g = geometry<std::remove_cvref_t<decltype(io)>>;
+        if constexpr (Call == 0)
+            batch_norm_agree_on_variance<g>(io.policy, io.place.kept);
+        else
+            batch_norm_agreed<g>(io.policy, io.place.kept, io.place.statistics, epsilon);
+    }
+    template<std::size_t Call>
+    static void backward_agreed(auto const& io) {
+        using g = geometry<std::remove_cvref_t<decltype(io)>>;
+        batch_norm_backward_agreed<g>(io.policy, io.place.kept + 2 * g::channels);
     }
 
     static void forward(auto const& io) {
@@ -129,7 +147,10 @@ struct batch_norm {
     static void backward_agree(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using g = geometry<io_t>;
-        if constexpr (remote<io_t>)
+        if constexpr (remote<io_t> && whole_batch<io_t>)
+            batch_norm_backward_agree_on_sums<g>(io.policy, io.place.kept, io.place.kept + 2 * g::channels,
+                                                 io.gradient(0), io.gradient(1));
+        else if constexpr (remote<io_t>)
             batch_norm_backward_agree<g>(io.policy, io.place.kept, io.place.kept + 2 * g::channels, io.gradient(0),
                                          io.gradient(1));
         else
@@ -169,7 +190,7 @@ private:
         if (at.samples == 0) std::fill_n(mean, 2 * channels, T(0)); // a short batch need not reach all shards
         for (std::size_t c = 0; c < channels && at.samples != 0; ++c)
             variance[c] = static_cast<T>(variance[c] / values);
-        if constexpr (describe(io_t::input::shape).whole_batch()) {
+        if constexpr (whole_batch<io_t>) {
             // of several means that of all, and the variances around it
             values = static_cast<double>(at.batch * g::positions);
             T* const own_mean = variance + channels; // backward has no use for its place yet
@@ -205,7 +226,7 @@ private:
             io.gradient(1)[c] += sums[c];
         }
         auto samples = at.samples;
-        if constexpr (describe(io_t::input::shape).whole_batch()) {
+        if constexpr (whole_batch<io_t>) {
             io.place.sum(sums, 2 * channels);
             samples = at.batch;
         }
@@ -220,6 +241,8 @@ private:
     };
     template<class Io>
     static constexpr bool remote = accelerator_kernels<typename Io::kernels>;
+    template<class Io>
+    static constexpr bool whole_batch = describe(Io::input::shape).whole_batch();
     template<class Io>
     using geometry = channel_geometry<Io::input::shape.extent[0], Io::input::size / Io::input::shape.extent[0],
                                       keeps_channels_last<typename Io::kernels>>;

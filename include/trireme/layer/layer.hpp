@@ -56,6 +56,7 @@ struct layer_description {
         false;                       ///< its kernels on accelerators take parameters, and add gradients, as values lie
     bool whole_shard = false;        ///< needs all samples of a shard before it can give any: see `layer`
     std::size_t device_sums[3] = {}; ///< then: the numbers that it adds over all devices, call by call, in a step
+    std::size_t forward_sums = 0;    ///< calls in forward; the numbers of all calls lie one behind the other in `kept`
     bool accepts = true;             ///< false: the layer's `refusal` says why
 
     constexpr std::size_t parameter_elements() const noexcept {

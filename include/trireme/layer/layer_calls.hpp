@@ -70,8 +70,12 @@ TRIREME_NOINLINE void run_backward_weights(Kernels policy, stored_t<Kernels, T> 
     if constexpr (requires { Layer::backward_weights(io); }) Layer::backward_weights(io);
 }
 
-/// Of layers that need a whole shard: one granule of it, or, `agree`, what they found in all of them.
-enum class phase : bool { gather, agree };
+/// Of layers that need a whole shard: one granule of it, or, `agree`, what they found in all of them. On accelerators
+/// layers that need the whole batch come back after each of their sums over the devices.
+enum class phase : unsigned char { gather, agree, after_first_sum, after_second_sum };
+constexpr phase after_sum(std::size_t call) noexcept {
+    return call == 0 ? phase::after_first_sum : phase::after_second_sum;
+}
 
 template<phase What, class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
 TRIREME_NOINLINE void run_forward_phase(Kernels policy, stored_t<Kernels, T> const* x, stored_t<Kernels, T>* y,
@@ -80,8 +84,10 @@ TRIREME_NOINLINE void run_forward_phase(Kernels policy, stored_t<Kernels, T> con
     forward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, tensors.at, policy, place};
     if constexpr (What == phase::gather)
         Layer::forward_gather(io);
-    else
+    else if constexpr (What == phase::agree)
         Layer::forward_agree(io);
+    else
+        Layer::template forward_agreed<What == phase::after_first_sum ? 0 : 1>(io);
 }
 
 template<phase What, class Layer, class In, class Out, std::size_t Lanes, class Kernels, class T>
@@ -93,8 +99,10 @@ TRIREME_NOINLINE void run_backward_phase(Kernels policy, stored_t<Kernels, T> co
     backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {}, tensors.at, gradients.at, policy, place};
     if constexpr (What == phase::gather)
         Layer::backward_gather(io);
-    else
+    else if constexpr (What == phase::agree)
         Layer::backward_agree(io);
+    else
+        Layer::template backward_agreed<What == phase::after_first_sum ? 0 : 1>(io);
 }
 
 /// The most memory that one of a network's layers would like its kernels to have.

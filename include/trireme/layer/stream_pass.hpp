@@ -10,11 +10,14 @@
 #include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/fused_functions.hpp>
 #include <trireme/layer/layer_calls.hpp>
+#include <trireme/layer/layer_sums.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
+#include <utility>
 
 namespace trireme {
 
@@ -121,6 +124,35 @@ public:
         });
     }
 
+    /// A rank's part in passes of several ranks that go on together.
+    struct lane {
+        stream_pass const* pass;
+        Kernels k, weights;
+        event* ready;
+        numbers model;
+    };
+
+    /// The same for all ranks of this process, layer by layer, where layers add numbers over all devices in between:
+    /// `exchange(i)` hands over the i-th of layer_sums, between what comes before it and what comes after it on every
+    /// rank.
+    template<class Exchange>
+    static void forward(std::span<lane const> lanes, Exchange&& exchange) {
+        detail::for_units<Network>(0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
+            constexpr auto const& d = Chain::description_of(Unit);
+            if constexpr (!d.whole_batch()) {
+                for (auto const& l : lanes) l.pass->template forward_through<Chain, Unit, true>(l.k, l.model, row);
+            } else {
+                for (auto const& l : lanes) l.pass->template forward_statistics<Chain, Unit>(l.k, l.model, row);
+                [&]<std::size_t... Call>(std::index_sequence<Call...>) {
+                    (after_exchange<Call, Chain, Unit, true>(lanes, exchange, layer_sums<Network>::first_of(row), row),
+                     ...);
+                }
+                (std::make_index_sequence<d.forward_sums>{});
+                for (auto const& l : lanes) l.pass->template forward_values<Chain, Unit, true>(l.k, l.model, row);
+            }
+        });
+    }
+
     /// Forward outside of training.
     void evaluate(Kernels const& k, numbers const& model) const {
         detail::for_units<Network>(0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
@@ -137,13 +169,51 @@ public:
         detail::for_units<Network, true>(
             0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
                 if (row + 1 <= Network::first_trainable) return; // nothing below wants a gradient
+                if constexpr (Chain::description_of(Unit).whole_shard)
+                    this->template backward_statistics<Chain, Unit>(k, model, row);
                 this->template weights_of<Chain, Unit>(k, weights, ready, model, after, row);
                 if constexpr (wants_input_gradient<Chain, Unit>())
                     if (row > Network::first_trainable) this->template backward_through<Chain, Unit>(k, model, row);
             });
     }
 
+    /// The same for all ranks of this process together.
+    template<class Exchange>
+    static void backward(std::span<lane const> lanes, Exchange&& exchange) {
+        detail::for_units<Network, true>(
+            0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
+                if (row + 1 <= Network::first_trainable) return;
+                constexpr auto const& d = Chain::description_of(Unit);
+                if constexpr (d.whole_shard)
+                    for (auto const& l : lanes) l.pass->template backward_statistics<Chain, Unit>(l.k, l.model, row);
+                if constexpr (d.whole_batch()) {
+                    auto const first = layer_sums<Network>::first_of(row) + d.forward_sums;
+                    after_exchange<0, Chain, Unit, false>(lanes, exchange, first, row);
+                }
+                for (auto const& l : lanes) {
+                    nothing_after const nothing;
+                    l.pass->template weights_of<Chain, Unit>(l.k, l.weights, *l.ready, l.model, nothing, row);
+                    if constexpr (wants_input_gradient<Chain, Unit>())
+                        if (row > Network::first_trainable)
+                            l.pass->template backward_through<Chain, Unit>(l.k, l.model, row);
+                }
+            });
+    }
+
+    /// What layers keep of a shard.
+    T* kept() const noexcept { return reinterpret_cast<T*>(arena_ + plan_.elements); }
+
 private:
+    template<std::size_t Call, class Chain, std::size_t Unit, bool Forward, class Exchange>
+    static void after_exchange(std::span<lane const> lanes, Exchange& exchange, std::size_t first, std::size_t row) {
+        exchange(first + Call);
+        for (auto const& l : lanes)
+            if constexpr (Forward)
+                l.pass->template forward_phase<detail::after_sum(Call), Chain, Unit>(l.k, l.model, row);
+            else
+                l.pass->template backward_phase<detail::after_sum(Call), Chain, Unit>(l.k, l.model, row);
+    }
+
     template<class Chain, std::size_t Unit>
     using layer_t = typename Chain::template layer_type<Unit>;
     template<class Chain, std::size_t Unit>
@@ -191,7 +261,7 @@ private:
         if constexpr (std::is_same_v<P, T>) { // what a layer keeps of a shard is as wide as parameters are
             if (model.buffers != nullptr) p.buffers = model.buffers + r.first_buffer;
             if (model.statistics != nullptr) p.statistics = model.statistics + r.first_buffer;
-            p.kept = reinterpret_cast<T*>(arena_ + plan_.elements) + r.first_kept;
+            p.kept = kept() + r.first_kept;
         }
         return p;
     }
@@ -213,12 +283,18 @@ private:
     /// In training, or in evaluation.
     template<class Chain, std::size_t Unit, bool Training>
     void forward_through(Kernels const& k, numbers const& model, std::size_t row) const {
-        constexpr auto const& d = Chain::description_of(Unit);
-        if constexpr (!d.view && !detail::applies_next<Chain, Unit - 1>()) {
-            if constexpr (Training && d.whole_shard) {
-                forward_phase<detail::phase::gather, Chain, Unit>(k, model, row);
-                forward_phase<detail::phase::agree, Chain, Unit>(k, model, row);
-            }
+        if constexpr (Training && Chain::description_of(Unit).whole_shard)
+            forward_statistics<Chain, Unit>(k, model, row);
+        forward_values<Chain, Unit, Training>(k, model, row);
+    }
+    template<class Chain, std::size_t Unit>
+    void forward_statistics(Kernels const& k, numbers const& model, std::size_t row) const {
+        forward_phase<detail::phase::gather, Chain, Unit>(k, model, row);
+        forward_phase<detail::phase::agree, Chain, Unit>(k, model, row);
+    }
+    template<class Chain, std::size_t Unit, bool Training>
+    void forward_values(Kernels const& k, numbers const& model, std::size_t row) const {
+        if constexpr (!Chain::description_of(Unit).view && !detail::applies_next<Chain, Unit - 1>()) {
             if constexpr (detail::applies_next<Chain, Unit>()) {
                 using function = typename layer_t<Chain, Unit + 1>::function;
                 run_forward<Chain, Unit, Training>(applying<function>(k), model, row, row + 2);
@@ -249,15 +325,16 @@ private:
 
     /// Layers that need a whole shard add their gradients when they agree, on `k`'s stream; whoever follows that of
     /// `weights` follows them as well.
+    template<class Chain, std::size_t Unit>
+    void backward_statistics(Kernels const& k, numbers const& model, std::size_t row) const {
+        backward_phase<detail::phase::gather, Chain, Unit>(k, model, row);
+        backward_phase<detail::phase::agree, Chain, Unit>(k, model, row);
+    }
     template<class Chain, std::size_t Unit, class After>
     void weights_of(Kernels const& k, Kernels const& weights, event& ready, numbers const& model, After& after,
                     std::size_t row) const {
         constexpr auto const& d = Chain::description_of(Unit);
         using layer = layer_t<Chain, Unit>;
-        if constexpr (d.whole_shard) {
-            backward_phase<detail::phase::gather, Chain, Unit>(k, model, row);
-            backward_phase<detail::phase::agree, Chain, Unit>(k, model, row);
-        }
         if constexpr (d.parameter_count > 0) {
             using p = parameter_t<Chain, Unit>;
             k.queue().record(ready);

@@ -5,6 +5,7 @@
 #include <trireme/collective/on_streams/nccl.hpp>
 #include <trireme/group/transport/nccl/group.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/messages.hpp>
 #include <trireme/trainer/policies.hpp>
 #include <trireme/trainer/stream_transport.hpp>
@@ -45,6 +46,12 @@ public:
         return staging_of(l, rank, elements, element_bytes);
     }
 
+    static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes) {
+        if (ranks == 1) return 0;
+        auto const s = direct::all_reduce(ranks);
+        return staging_bytes(s, {elements, element_bytes, s.chunks}, rank);
+    }
+
     template<class Options>
     nccl_transport(data_parallel_layout const& l, Options const& o)
         : layout_(l), group_(std::make_unique<nccl_group<Device>>(
@@ -57,8 +64,25 @@ public:
     int local_ranks() const noexcept { return group_->local_ranks(); }
     int device_of(int local) const noexcept { return group_->device_of(local); }
 
-    void prepare(std::vector<T*> const& gradients, std::size_t elements) {
+    void prepare(std::vector<T*> const& gradients, std::size_t elements, std::vector<layer_sum<T>> const& sums = {}) {
         if (layout_.devices == 1) return;
+        auto const in_place = [](std::vector<T*> const& numbers, std::size_t begin) {
+            std::vector<stream_buffers<T>> buffers;
+            for (auto* const n : numbers) buffers.push_back({n + begin, n + begin});
+            return buffers;
+        };
+        for (auto const& sum : sums) {
+            std::vector<void*> memory;
+            for (int i = 0; i < local_ranks(); ++i) {
+                staging_.emplace_back(device_of(i), sum_bytes(layout_.devices, first_rank() + i, sum.count, sizeof(T)),
+                                      "messages of the layers' sums");
+                memory.push_back(staging_.back().data());
+            }
+            auto const s = direct::all_reduce(layout_.devices);
+            sums_.push_back(std::make_unique<collective_type>(*group_, s, layout_.reductions() + sums_.size(),
+                                                              buffer_cut{sum.count, sizeof(T), s.chunks},
+                                                              in_place(sum.numbers, 0), memory));
+        }
         std::vector<void*> staging, tables;
         auto const tree = tree_of(layout_, elements, sizeof(T));
         for (int i = 0; i < local_ranks(); ++i) {
@@ -82,17 +106,19 @@ public:
                 for (auto* const g : gradients) data.push_back(g + part.begin);
                 made_.push_back(std::make_unique<collective_type>(*group_, native{}, i, part.size(), data));
             } else {
-                std::vector<stream_buffers<T>> buffers;
-                for (auto* const g : gradients) buffers.push_back({g + part.begin, g + part.begin});
                 auto const s = layout_.reduction(i, elements, sizeof(T));
-                made_.push_back(std::make_unique<collective_type>(
-                    *group_, s, i, buffer_cut{part.size(), sizeof(T), s.chunks}, buffers, staging));
+                made_.push_back(std::make_unique<collective_type>(*group_, s, i,
+                                                                  buffer_cut{part.size(), sizeof(T), s.chunks},
+                                                                  in_place(gradients, part.begin), staging));
             }
         }
     }
 
     void enqueue(std::size_t reduction, std::span<stream* const> streams) {
         if (reduction < made_.size()) made_[reduction]->enqueue(streams);
+    }
+    void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {
+        if (sum < sums_.size()) sums_[sum]->enqueue(streams);
     }
 
     /// Every rank has filled in its own words, and all others are zero: their sum is all of them, bit for bit.
@@ -109,7 +135,8 @@ public:
     /// Per step; without the scores, which are control, not gradients.
     traffic moved(int local) const noexcept {
         traffic sum;
-        for (auto const& m : made_) sum += m->moved(local);
+        for (auto const* all : {&made_, &sums_})
+            for (auto const& m : *all) sum += m->moved(local);
         return sum;
     }
 
@@ -138,7 +165,7 @@ private:
     data_parallel_layout layout_;
     std::unique_ptr<nccl_group<Device>> group_;
     std::vector<typename Device::memory> staging_;
-    std::vector<std::unique_ptr<collective_type>> made_;
+    std::vector<std::unique_ptr<collective_type>> made_, sums_;
     std::vector<nccl_call> scores_;
     bool first_scores_ = true;
 };

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace trireme {
 
@@ -138,19 +139,30 @@ public:
     /// `after(layer)`: see stream_pass.
     template<class After = nothing_after>
     void enqueue_granule(int slot, std::size_t k, std::size_t shard, After&& after = {}) {
-        auto* const stage = granule_at(stages_[slot].data(), k);
-        auto const on_compute = kernels_on(compute, 0, stage), on_beside = kernels_on(beside, 1, stage);
-        auto const model = model_with(gradient_slot(tree_.depth()));
-        enqueue_pixels(on_compute, stage);
-        pass_.forward(on_compute, model);
-        Model::loss::template gradient<typename Model::output, 1>(
-            on_compute, pass_.output(), reinterpret_cast<int const*>(stage + granule_.labels()),
-            reinterpret_cast<T const*>(stage + granule_.weights()), pass_.output_gradient(), losses());
-        follow();
-        add_scores(on_beside, losses(), static_cast<int const*>(nullptr), &on_beside.shard()->count, score_of(shard));
-        beside.record(scored);
-        pass_.backward(on_compute, on_beside, ready_, model, after);
+        auto const l = lane_of(slot, k);
+        enqueue_pixels(l.k, granule_at(stages_[slot].data(), k));
+        pass_.forward(l.k, l.model);
+        enqueue_loss(l, slot, k, shard);
+        pass_.backward(l.k, l.weights, ready_, l.model, after);
     }
+
+    /// The same of the first granules of several ranks, layer by layer, for layers that add numbers over all devices:
+    /// see stream_pass for `exchange(i)`. `lanes` has room for all ranks.
+    template<class Ranks, class Exchange>
+    static void enqueue_granules(Ranks const& ranks,
+                                 std::vector<typename stream_pass<network, kernels, T>::lane>& lanes, int slot,
+                                 Exchange&& exchange) {
+        lanes.clear();
+        for (auto const& r : ranks) {
+            lanes.push_back(r->lane_of(slot, 0));
+            r->enqueue_pixels(lanes.back().k, r->granule_at(r->stages_[slot].data(), 0));
+        }
+        pass_type::forward(lanes, exchange);
+        for (std::size_t i = 0; i < lanes.size(); ++i) ranks[i]->enqueue_loss(lanes[i], slot, 0, 0);
+        pass_type::backward(lanes, exchange);
+    }
+    /// Where layers keep what they add over all devices.
+    T* kept() const noexcept { return pass_.kept(); }
 
     /// What follows on `beside` comes after what `compute` has; and the other way round.
     void follow() {
@@ -261,6 +273,20 @@ private:
         return static_cast<sample_score*>(scores_.data()) + shards_.begin + shard;
     }
 
+    typename pass_type::lane lane_of(int slot, std::size_t k) {
+        auto* const stage = granule_at(stages_[slot].data(), k);
+        return {&pass_, kernels_on(compute, 0, stage), kernels_on(beside, 1, stage), &ready_,
+                model_with(gradient_slot(tree_.depth()))};
+    }
+    void enqueue_loss(typename pass_type::lane const& l, int slot, std::size_t k, std::size_t shard) {
+        auto* const stage = granule_at(stages_[slot].data(), k);
+        Model::loss::template gradient<typename Model::output, 1>(
+            l.k, pass_.output(), reinterpret_cast<int const*>(stage + granule_.labels()),
+            reinterpret_cast<T const*>(stage + granule_.weights()), pass_.output_gradient(), losses());
+        follow();
+        add_scores(l.weights, losses(), static_cast<int const*>(nullptr), &l.weights.shard()->count, score_of(shard));
+        beside.record(scored);
+    }
     void enqueue_pixels(kernels const& k, std::byte const* stage) {
         convert_pixels(k, reinterpret_cast<std::uint8_t const*>(stage + granule_.pixels()), pixel_scale, pass_.input(),
                        granule_.values, pass_type::input_order(granule_.samples));

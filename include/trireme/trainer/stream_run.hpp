@@ -10,8 +10,7 @@
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/trainer/host_run.hpp>
-#include <trireme/trainer/stream_replica.hpp>
-#include <trireme/trainer/stream_transport.hpp>
+#include <trireme/trainer/stream_machine.hpp>
 #include <trireme/trainer/training_state.hpp>
 
 #include <algorithm>
@@ -49,34 +48,16 @@ public:
         p.score_bytes = sizeof(sample_score);
         p.control_bytes = granule.loss_bytes();
         p.workspace_bytes = 2 * Device::workspace_bytes;
-        p.table_bytes = &Transport::table_bytes;
+        p.table_bytes = &machine::table_bytes;
     }
 
-    stream_run(Options const& o, data_parallel_layout const& layout) : work_(o, layout), m_(new machine(layout, o)) {
-        Device::use(m_->transport.device_of(0));
-        auto const& l = work_.layout;
-        auto const samples = l.most_shard_samples(o.batch.samples);
-        for (int i = 0; i < m_->transport.local_ranks(); ++i) {
-            int const rank = m_->transport.first_rank() + i, device = m_->transport.device_of(i);
-            m_->replicas.push_back(std::make_unique<replica>(device, l.shards_of_device(rank), l.shards(),
-                                                             l.gradient_slots(rank), samples));
-            m_->reduced.emplace_back();
-            for (std::size_t k = 0; k < l.reductions(); ++k) m_->reduced.back().emplace_back(device);
-            m_->fork.emplace_back(device);
-            m_->exchanged.emplace_back(device);
-        }
-        std::vector<T*> gradients;
-        for (auto const& r : m_->replicas) {
-            gradients.push_back(r->gradients());
-            m_->compute.push_back(&r->compute);
-            m_->exchange.push_back(&r->exchange);
-            m_->words.push_back(r->score_words());
-        }
+    stream_run(Options const& o, data_parallel_layout const& layout)
+        : work_(o, layout), m_(new machine(work_.layout, o)) {
         try {
             guarded([&] {
-                m_->transport.prepare(gradients, Model::arena_elements);
+                m_->prepare();
                 warm_up();
-                if (!o.eager.value) capture();
+                if (!o.eager.value) m_->capture();
                 begin_weights();
             });
         } catch (...) {
@@ -171,116 +152,13 @@ public:
 
 private:
     using clock = std::chrono::steady_clock;
-    using replica = stream_replica<Model, Device, Options>;
+    using machine = stream_machine<Model, Device, Options, Transport>;
+    using replica = typename machine::replica;
     using stream = typename Device::stream;
     using event = typename Device::event;
 
-    /// What a device that does not answer may still be using.
-    struct machine {
-        machine(data_parallel_layout const& l, Options const& o) : transport(l, o) {}
-        Transport transport;
-        std::vector<std::unique_ptr<replica>> replicas;
-        std::vector<stream*> compute, exchange;
-        std::vector<std::uint64_t*> words;
-        std::vector<std::vector<event>> reduced; ///< by rank and reduction: its gradients are complete on the rank
-        std::vector<event> fork, exchanged;
-        typename Device::graph graphs[2];
-    };
-
     static double seconds(clock::time_point a, clock::time_point b) {
         return std::chrono::duration<double>(b - a).count();
-    }
-
-    // ---- what a step is ----
-
-    /// The whole step on the samples of a slot, over all ranks; begins and ends on the first rank's stream.
-    void enqueue_step(int slot) {
-        spread();
-        for (std::size_t i = 0; i < m_->replicas.size(); ++i) {
-            auto& r = *m_->replicas[i];
-            at_rank_ = rank_of(r);
-            r.begin_step();
-            for (std::size_t k = 0; k < r.shards().size(); ++k) {
-                r.begin_shard();
-                if (overlaps()) { // the reductions come after `beside`, and `compute` after them
-                    r.enqueue_granule(slot, k, k, [&](std::size_t layer) { gradients_of(i, layer); });
-                } else {
-                    r.enqueue_granule(slot, k, k);
-                    r.join();
-                }
-                r.end_shard(k);
-            }
-        }
-        enqueue_reductions();
-        enqueue_end(slot);
-    }
-
-    /// Reductions begin while backward goes on, where nothing is added to a rank's gradients after it.
-    bool overlaps() const noexcept {
-        return work_.layout.devices > 1 && !work_.layout.reproducible() && Model::network::parameters != 0;
-    }
-
-    /// Layer `layer` of a rank has its gradients: so have all reductions that end with it.
-    void gradients_of(std::size_t i, std::size_t layer) {
-        auto const begin = Model::network::row(layer).first_parameter;
-        auto const end = layer == last_trainable() ? Model::arena_elements : next_parameter(layer);
-        for (std::size_t k = 0; k < work_.layout.reductions(); ++k) {
-            auto const part = work_.layout.reduced_by(k, Model::arena_elements);
-            if (part.begin >= begin && part.begin < end) m_->replicas[i]->beside.record(m_->reduced[i][k]);
-        }
-    }
-    static constexpr std::size_t last_trainable() noexcept {
-        auto last = Model::network::first_trainable;
-        for (std::size_t l = last; l < Model::network::depth; ++l)
-            if (Model::network::row(l).description.parameter_count > 0) last = l;
-        return last;
-    }
-    static constexpr std::size_t next_parameter(std::size_t layer) noexcept {
-        return Model::network::row(layer).first_parameter + Model::network::row(layer).description.parameter_elements();
-    }
-
-    void enqueue_reductions() {
-        if (work_.layout.devices == 1) {
-            for (auto& r : m_->replicas) r->end_shards();
-        } else if (!overlaps()) {
-            m_->transport.enqueue(0, m_->compute);
-        } else {
-            for (std::size_t k = work_.layout.reductions(); k-- > 0;) { // the last layers are the first to be complete
-                for (std::size_t i = 0; i < m_->replicas.size(); ++i) m_->exchange[i]->wait(m_->reduced[i][k]);
-                m_->transport.enqueue(k, m_->exchange);
-            }
-            for (std::size_t i = 0; i < m_->replicas.size(); ++i) {
-                m_->exchange[i]->record(m_->exchanged[i]);
-                m_->compute[i]->wait(m_->exchanged[i]);
-            }
-        }
-    }
-
-    /// The update; beside it the losses are shared, and copied to the host.
-    void enqueue_end(int slot) {
-        for (auto& r : m_->replicas) {
-            r->exchange.wait(r->scored);
-            r->enqueue_update(slot);
-        }
-        m_->transport.enqueue_scores(m_->words, 2 * work_.layout.shards(), m_->exchange);
-        for (std::size_t i = 0; i < m_->replicas.size(); ++i) {
-            m_->replicas[i]->enqueue_results(slot, *m_->exchange[i]);
-            m_->exchange[i]->record(m_->exchanged[i]);
-            m_->compute[i]->wait(m_->exchanged[i]);
-        }
-        gather();
-    }
-
-    /// All ranks' streams go on where the first rank's is, and the other way round.
-    void spread() {
-        m_->compute[0]->record(m_->fork[0]);
-        for (std::size_t i = 1; i < m_->compute.size(); ++i) m_->compute[i]->wait(m_->fork[0]);
-    }
-    void gather() {
-        for (std::size_t i = 1; i < m_->compute.size(); ++i) {
-            m_->compute[i]->record(m_->fork[i]);
-            m_->compute[0]->wait(m_->fork[i]);
-        }
     }
 
     /// Everything once, on no samples: libraries choose their algorithms, kernels are loaded, long before they are
@@ -291,25 +169,12 @@ private:
                 for (std::size_t k = 0; k < r->shards().size(); ++k) r->set_samples(slot, k, {}, {}, T{0});
                 r->enqueue_samples(slot, r->shards().size());
             }
-            enqueue_step(slot);
+            m_->enqueue_step(slot);
             for (auto& r : m_->replicas) {
                 r->enqueue_evaluation(slot, 0, 0);
                 r->compute.record(r->used[slot]);
             }
             for_results(slot, [](std::size_t, sample_score const&) {});
-        }
-    }
-
-    void capture() {
-        for (int slot : {0, 1}) {
-            m_->compute[0]->begin_capture();
-            try {
-                enqueue_step(slot);
-            } catch (...) { // as long as a capture goes on, nothing can be freed
-                m_->compute[0]->abandon_capture();
-                throw;
-            }
-            m_->graphs[slot] = m_->compute[0]->end_capture();
         }
     }
 
@@ -375,11 +240,11 @@ private:
         }
         if (number > 1 && m_->replicas[0]->used[1 - slot].reached()) times_.data += seconds(start, clock::now());
         if (work_.options.eager.value) {
-            enqueue_step(slot);
+            m_->enqueue_step(slot);
         } else {
-            gather();
-            m_->compute[0]->launch(m_->graphs[slot]);
-            spread();
+            m_->gather();
+            m_->launch(slot);
+            m_->spread();
         }
         for (auto& r : m_->replicas) r->compute.record(r->used[slot]);
     }
@@ -405,11 +270,9 @@ private:
         }
         int const slot = static_cast<int>(number % 2); // where results are looked for; its numbers are these
         for (auto& r : m_->replicas) stage(*r, slot, {}, T{0});
-        if (overlaps())
-            for (std::size_t i = 0; i < m_->replicas.size(); ++i)
-                for (auto& e : m_->reduced[i]) m_->compute[i]->record(e);
-        enqueue_reductions();
-        enqueue_end(slot);
+        m_->gradients_complete();
+        m_->enqueue_reductions();
+        m_->enqueue_end(slot);
         for (auto& r : m_->replicas) r->compute.record(r->used[slot]);
     }
 
@@ -420,7 +283,8 @@ private:
         auto const mine = part(samples, shard, work_.layout.shards());
         return {0,      static_cast<std::uint32_t>(shard),
                 first,  work_.options.seed,
-                number, static_cast<double>(mine.size()) / static_cast<double>(samples)};
+                number, static_cast<double>(mine.size()) / static_cast<double>(samples),
+                samples};
     }
 
     /// Stages one granule of one rank, in the first place of a slot.
@@ -497,7 +361,7 @@ private:
     }
 
     void wait_for(replica& r, event& e, char const* what) {
-        at_rank_ = rank_of(r);
+        m_->at_rank = m_->rank_of(r);
         auto const limit = deadline::in(work_.options.deadline);
         while (!await(
             e, deadline::in(std::min<std::chrono::duration<double>>(limit.left(), std::chrono::milliseconds(20))))) {
@@ -508,7 +372,7 @@ private:
 
     [[noreturn]] TRIREME_COLD void late(replica& r, char const* what) {
         m_->transport.abandon();
-        int const rank = rank_of(r);
+        int const rank = m_->rank_of(r);
         throw deadline_error(rank, "device " + std::to_string(rank) + " (" + Device::name + " " +
                                        std::to_string(m_->transport.device_of(rank - m_->transport.first_rank())) +
                                        ") did not finish within the deadline of " +
@@ -519,16 +383,10 @@ private:
     void visit_faults(std::uint64_t number) {
         for (auto const point : {fault_point::forward, fault_point::backward, fault_point::reduce, fault_point::update})
             for (int i = 0; i < m_->transport.local_ranks(); ++i) {
-                at_rank_ = m_->transport.first_rank() + i;
-                Faults::at(point, at_rank_, number);
+                m_->at_rank = m_->transport.first_rank() + i;
+                Faults::at(point, m_->at_rank, number);
             }
-        at_rank_ = m_->transport.first_rank();
-    }
-
-    int rank_of(replica const& r) const noexcept {
-        for (std::size_t i = 0; i < m_->replicas.size(); ++i)
-            if (m_->replicas[i].get() == &r) return m_->transport.first_rank() + static_cast<int>(i);
-        return m_->transport.first_rank();
+        m_->at_rank = m_->transport.first_rank();
     }
 
     /// Runs `f`; what it throws stops the trainer, and reaches the caller with the device's name.
@@ -545,10 +403,10 @@ private:
         } catch (usage_error const&) { // of what the caller asked for, unless it comes out of a step
             if (steps_ == 0) throw;
             stopped_ = true;
-            throw device_error(at_rank_, std::current_exception(), message_of(std::current_exception()));
+            throw device_error(m_->at_rank, std::current_exception(), message_of(std::current_exception()));
         } catch (...) {
             stopped_ = true;
-            throw device_error(at_rank_, std::current_exception(), message_of(std::current_exception()));
+            throw device_error(m_->at_rank, std::current_exception(), message_of(std::current_exception()));
         }
     }
     TRIREME_COLD static std::string message_of(std::exception_ptr e) {
@@ -571,7 +429,6 @@ private:
     std::unique_ptr<machine> m_;
     std::uint64_t steps_ = 0;
     step_times times_;
-    int at_rank_ = 0;
     bool stopped_ = false;
     bool stalled_ = false;
 };

@@ -4,6 +4,7 @@
 
 #include <trireme/collective/on_streams/peer.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/collective/direct.hpp>
 #include <trireme/trainer/policies.hpp>
 
 #include <cstddef>
@@ -21,12 +22,15 @@ namespace trireme {
 ///
 ///     static constexpr bytes_t table_bytes(data_parallel_layout const&, int rank, std::size_t arena_elements,
 ///                                          std::size_t element_bytes);            // device memory, for the plan
+///     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes);
 ///     type(data_parallel_layout const&, Options const&);
 ///     int first_rank() const;
 ///     int local_ranks() const;
 ///     int device_of(int local) const;
-///     void prepare(std::vector<T*> const& gradients, std::size_t arena_elements);  // of the local ranks
+///     void prepare(std::vector<T*> const& gradients, std::size_t arena_elements,   // of the local ranks
+///                  std::vector<layer_sum<T>> const&);
 ///     void enqueue(std::size_t reduction, std::span<stream* const>);               // one stream per local rank
+///     void enqueue_sum(std::size_t sum, std::span<stream* const>);
 ///     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
 ///     traffic moved(int local) const;                                              // per step
 ///     void check();                   // while somebody waits: throws what has gone wrong
@@ -34,6 +38,13 @@ namespace trireme {
 // clang-format on
 template<class Way, class Device>
 struct stream_transport;
+
+/// Numbers that a layer adds over all ranks in the middle of a step: where they are on the local ranks.
+template<class T>
+struct layer_sum {
+    std::vector<T*> numbers;
+    std::size_t count = 0;
+};
 
 /// All ranks are of this process and read one another's memory.
 template<accelerator Device, class T>
@@ -53,6 +64,12 @@ public:
         return sum;
     }
 
+    static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes) {
+        if (ranks == 1) return 0;
+        auto const s = direct::all_reduce(ranks);
+        return move_table::bytes(s, {elements, element_bytes, s.chunks}, rank);
+    }
+
     template<class Options>
     peer_transport(data_parallel_layout const& l, Options const& o)
         : layout_(l), group_(std::make_unique<peer_group<Device>>(l.devices, o.share_devices.value, o.deadline)) {
@@ -66,31 +83,36 @@ public:
     int local_ranks() const noexcept { return group_->size(); }
     int device_of(int local) const noexcept { return group_->device_of(local); }
 
-    void prepare(std::vector<T*> const& gradients, std::size_t elements) {
+    void prepare(std::vector<T*> const& gradients, std::size_t elements, std::vector<layer_sum<T>> const& sums = {}) {
         if (layout_.devices == 1) return;
+        auto const add = [&](std::vector<std::unique_ptr<collective_type>>& to, schedule const& s,
+                             std::vector<T*> const& numbers, range part) {
+            std::vector<stream_buffers<T>> buffers;
+            for (auto* const n : numbers) buffers.push_back({n + part.begin, n + part.begin});
+            to.push_back(
+                std::make_unique<collective_type>(*group_, s, buffer_cut{part.size(), sizeof(T), s.chunks}, buffers));
+        };
+        for (auto const& sum : sums) add(sums_, direct::all_reduce(layout_.devices), sum.numbers, {0, sum.count});
         if (layout_.reproducible()) {
-            made_.push_back(
-                std::make_unique<peer_collective<Device, T>>(*group_, layout_.shards(), elements, gradients));
+            made_.push_back(std::make_unique<collective_type>(*group_, layout_.shards(), elements, gradients));
             return;
         }
-        for (std::size_t i = 0; i < layout_.reductions(); ++i) {
-            auto const part = layout_.reduced_by(i, elements);
-            auto const s = layout_.reduction(i, elements, sizeof(T));
-            std::vector<stream_buffers<T>> buffers;
-            for (auto* const g : gradients) buffers.push_back({g + part.begin, g + part.begin});
-            made_.push_back(std::make_unique<peer_collective<Device, T>>(
-                *group_, s, buffer_cut{part.size(), sizeof(T), s.chunks}, buffers));
-        }
+        for (std::size_t i = 0; i < layout_.reductions(); ++i)
+            add(made_, layout_.reduction(i, elements, sizeof(T)), gradients, layout_.reduced_by(i, elements));
     }
 
     void enqueue(std::size_t reduction, std::span<stream* const> streams) {
         if (reduction < made_.size()) made_[reduction]->enqueue(streams);
     }
+    void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {
+        if (sum < sums_.size()) sums_[sum]->enqueue(streams);
+    }
     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
 
     traffic moved(int local) const noexcept {
         traffic sum;
-        for (auto const& m : made_) sum += m->moved(local);
+        for (auto const* all : {&made_, &sums_})
+            for (auto const& m : *all) sum += m->moved(local);
         return sum;
     }
 
@@ -98,9 +120,11 @@ public:
     void abandon() const noexcept {}
 
 private:
+    using collective_type = peer_collective<Device, T>;
+
     data_parallel_layout layout_;
     std::unique_ptr<peer_group<Device>> group_;
-    std::vector<std::unique_ptr<peer_collective<Device, T>>> made_;
+    std::vector<std::unique_ptr<collective_type>> made_, sums_;
 };
 
 template<accelerator Device>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/layer/cross_entropy.hpp>
+#include <trireme/layer/layer_sums.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/plan.hpp>
@@ -36,13 +37,6 @@ struct synchronised_bits_rule {
                   "on how many there are: in a reproducible trainer write batch_norm<per_shard>, or leave out "
                   "reproducible");
 };
-template<class... Where>
-struct whole_batch_device_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0066: batch_norm<synchronised> adds numbers over all devices in the middle of a step, which only "
-                  "those of the host can do so far: write batch_norm<per_shard>, or compute on host");
-};
-
 template<class... Where>
 struct flattened_order_rule {
     static_assert(
@@ -112,9 +106,6 @@ constexpr auto broken_trainer_rule() {
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
         return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                            gets<typename trainer_policies<Policies...>::reproducibility>>>{};
-    else if constexpr (Network::whole_batch && !std::is_same_v<typename trainer_policies<Policies...>::device, host>)
-        return pack<whole_batch_device_rule<row_at_t<whole_batch_row<Network>(), Network>,
-                                            gets<typename trainer_policies<Policies...>::device>>>{};
     else
         return pack<no_rule>{};
 }
@@ -314,9 +305,9 @@ private:
     /// What the layers add over all devices in a step, as `rank` sees it.
     static constexpr traffic device_sums(int devices, int rank) {
         traffic sum;
-        for (std::size_t i = 0; i < network_type::depth; ++i)
-            for (auto const n : network_type::row(i).description.device_sums)
-                if (n != 0 && devices > 1) sum += traffic_of(direct::all_reduce(devices), rank, n, sizeof(value_type));
+        layer_sums<network_type>::for_each([&](auto call) {
+            if (devices > 1) sum += traffic_of(direct::all_reduce(devices), rank, call.elements, sizeof(value_type));
+        });
         return sum;
     }
 

@@ -18,7 +18,8 @@ namespace trireme::blocks {
 /// Mean and sum of squared differences from it, of each channel. Every thread takes the mean of eight values at a time
 /// and joins groups as in Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 /// variances", 1979: values are read once, and nothing cancels.
-template<class G, class A, class T>
+/// `Whole`: the batch is spread over several devices, which then have to add their shares.
+template<class G, class A, class T, bool Whole = false>
 struct statistics_of_values {
     using geometry = G;
     using number = accumulate_t<T>;
@@ -56,6 +57,12 @@ struct statistics_of_values {
         number const mean = all.first;
         number const variance = all.count == 0 ? number(0) : static_cast<number>(all.second / values);
         auto const share = static_cast<number>(about.share);
+        if constexpr (Whole) {
+            kept[channel] = static_cast<T>(share * mean);
+            kept[G::channels + channel] = static_cast<T>(variance);
+            kept[2 * G::channels + channel] = static_cast<T>(mean); // backward has no use for its place yet
+            return;
+        }
         auto const unbiased = static_cast<number>(values > 1 ? values / (values - 1) : 1.0);
         T &to_mean = statistics[channel], &to_variance = statistics[G::channels + channel];
         to_mean = static_cast<T>(static_cast<number>(to_mean) + share * mean);
@@ -65,8 +72,43 @@ struct statistics_of_values {
     }
 };
 
-/// Sums of dy and of dy times the normalised x, of each channel.
-template<class G, class A, class T>
+/// The mean of all shards is there: the share of the variance around it.
+template<class G, class T>
+struct variance_around_all {
+    using number = accumulate_t<T>;
+    T* kept;
+    staged_shard const* about;
+
+    TRIREME_HOST_DEVICE void operator()(std::size_t channel) const {
+        number const apart = static_cast<number>(kept[2 * G::channels + channel]) - static_cast<number>(kept[channel]);
+        T& variance = kept[G::channels + channel];
+        variance = static_cast<T>(static_cast<number>(about->share) * (static_cast<number>(variance) + apart * apart));
+    }
+};
+
+/// Mean and variance of all shards are there.
+template<class G, class T>
+struct statistics_of_all {
+    using number = accumulate_t<T>;
+    T *kept, *statistics;
+    number epsilon;
+    staged_shard const* about;
+
+    TRIREME_HOST_DEVICE void operator()(std::size_t channel) const {
+        double const values = static_cast<double>(about->batch * G::positions);
+        auto const share = static_cast<number>(about->share);
+        auto const unbiased = static_cast<number>(values > 1 ? values / (values - 1) : 1.0);
+        T &spread = kept[G::channels + channel], &to_mean = statistics[channel],
+          &to_variance = statistics[G::channels + channel];
+        auto const variance = static_cast<number>(spread);
+        to_mean = static_cast<T>(static_cast<number>(to_mean) + share * static_cast<number>(kept[channel]));
+        to_variance = static_cast<T>(static_cast<number>(to_variance) + share * variance * unbiased);
+        spread = static_cast<T>(number(1) / std::sqrt(variance + epsilon));
+    }
+};
+
+/// Sums of dy and of dy times the normalised x, of each channel. `Whole`: see above.
+template<class G, class A, class T, bool Whole = false>
 struct sums_of_gradients {
     using geometry = G;
     using number = accumulate_t<T>;
@@ -102,9 +144,21 @@ struct sums_of_gradients {
         number const with_x = all.second * static_cast<number>(kept[G::channels + channel]);
         dw[channel] = static_cast<T>(static_cast<number>(dw[channel]) + with_x);
         db[channel] = static_cast<T>(static_cast<number>(db[channel]) + all.first);
-        auto const values = static_cast<number>(all.count == 0 ? 1 : all.count);
+        auto const values = static_cast<number>(Whole || all.count == 0 ? 1 : all.count);
         means[channel] = static_cast<T>(all.first / values);
         means[G::channels + channel] = static_cast<T>(with_x / values);
+    }
+};
+
+/// The sums of all shards are there.
+template<class G, class T>
+struct means_of_all {
+    T* means;
+    staged_shard const* about;
+
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        auto const values = static_cast<accumulate_t<T>>(about->batch * G::positions);
+        means[i] = static_cast<T>(static_cast<accumulate_t<T>>(means[i]) / (values > 0 ? values : 1));
     }
 };
 
@@ -177,6 +231,26 @@ void batch_norm_agree(block_kernels<Stream> const& k, T* kept, T* statistics, do
     blocks::launch_agree(k, what{nullptr, kept, statistics, static_cast<typename what::number>(epsilon)});
 }
 
+// Where the batch is spread over devices, they add numbers in between. What lies in `kept`, 4 per channel, to be added:
+// shares of the mean, then shares of the variance around the mean of all, then the sums of backward.
+
+/// kept = the shard's share of the mean, its variance, and its mean.
+template<class G, class Stream, class T>
+void batch_norm_agree_on_mean(block_kernels<Stream> const& k, T* kept) {
+    blocks::launch_agree(k, blocks::statistics_of_values<G, T, T, true>{nullptr, kept, nullptr, {}});
+}
+/// kept[C..] = the shard's share of the variance, now that kept is the mean of all.
+template<class G, class Stream, class T>
+void batch_norm_agree_on_variance(block_kernels<Stream> const& k, T* kept) {
+    k.each(G::channels, blocks::variance_around_all<G, T>{kept, k.shard()});
+}
+/// What batch_norm_agree leaves, now that kept is mean and variance of all.
+template<class G, class Stream, class T>
+void batch_norm_agreed(block_kernels<Stream> const& k, T* kept, T* statistics, double epsilon) {
+    k.each(G::channels,
+           blocks::statistics_of_all<G, T>{kept, statistics, static_cast<accumulate_t<T>>(epsilon), k.shard()});
+}
+
 /// y = weight (x - mean) deviation + bias, of every channel; deviation is 1 / sqrt(variance + epsilon). y may be x.
 template<class G, std::size_t Lanes, class Stream, class A, class T>
 void batch_norm_forward(block_kernels<Stream> const& k, A const* x, T const* mean, T const* deviation, T const* weight,
@@ -217,6 +291,17 @@ void batch_norm_backward_gather(block_kernels<Stream> const& k, A const* x, A co
 template<class G, class Stream, class T>
 void batch_norm_backward_agree(block_kernels<Stream> const& k, T const* kept, T* means, T* dw, T* db) {
     blocks::launch_agree(k, blocks::sums_of_gradients<G, T, T>{nullptr, nullptr, kept, means, dw, db});
+}
+
+/// The same where the batch is spread over devices: `sums` are those of the shard, to be added over all, and then
+/// means.
+template<class G, class Stream, class T>
+void batch_norm_backward_agree_on_sums(block_kernels<Stream> const& k, T* kept, T* sums, T* dw, T* db) {
+    blocks::launch_agree(k, blocks::sums_of_gradients<G, T, T, true>{nullptr, nullptr, kept, sums, dw, db});
+}
+template<class G, class Stream, class T>
+void batch_norm_backward_agreed(block_kernels<Stream> const& k, T* sums) {
+    k.each(2 * G::channels, blocks::means_of_all<G, T>{sums, k.shard()});
 }
 
 /// dx = weight deviation (dy - mean of dy - normalised x times mean of dy times it); zero for samples that do not

@@ -27,7 +27,8 @@ struct staged_shard {
     std::uint64_t first = 0; ///< number of its first sample in the shard
     std::uint64_t seed = 0;
     std::uint64_t step = 0;
-    double share = 0; ///< the shard's part of the batch
+    double share = 0;        ///< the shard's part of the batch
+    std::uint64_t batch = 0; ///< samples of the step, over all shards
 };
 
 /// The kernel policy of accelerators: our own block programs, specialised on the known shapes, for any accelerator.

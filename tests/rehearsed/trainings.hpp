@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <networks.hpp>
+
+#include <trireme/rehearsal.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+// What trainings on the rehearsal leave behind, and how far it is from what others leave.
+
+namespace rehearsed {
+
+/// Puts the stage back as it was.
+struct on_stage {
+    explicit on_stage(trireme::rehearsal_runtime::timing when = trireme::rehearsal_runtime::timing::late,
+                      std::uint64_t seed = 0) {
+        trireme::rehearsal_runtime::stage::here().clear();
+        trireme::rehearsal_runtime::stage::here().forget_nothing();
+        trireme::rehearsal_runtime::stage::here().play(when, seed);
+    }
+    ~on_stage() {
+        trireme::rehearsal_runtime::stage::here().clear();
+        trireme::rehearsal_runtime::stage::here().forget_nothing();
+        trireme::rehearsal_runtime::stage::here().play(trireme::rehearsal_runtime::timing::late);
+    }
+};
+
+template<class T>
+struct outcome {
+    std::vector<double> losses;
+    std::vector<T> numbers; ///< of all devices: parameters, buffers
+    bool operator==(outcome const&) const = default;
+};
+template<class Trainer>
+auto outcome_of(Trainer const& t) {
+    outcome<typename Trainer::value_type> o;
+    for (int r = 0; r < t.devices(); ++r) {
+        auto const p = t.parameters(r);
+        o.numbers.insert(o.numbers.end(), p.begin(), p.end());
+        auto const b = t.buffers(r);
+        o.numbers.insert(o.numbers.end(), b.begin(), b.end());
+    }
+    return o;
+}
+template<class Trainer>
+auto train(Trainer& t, std::size_t images, int epochs) {
+    std::vector<double> losses;
+    auto const data = test_networks::made_up(images);
+    auto const keep = [&](trireme::progress_report const& p) { losses.push_back(p.loss); };
+    for (auto const& epoch : t.fit({data, {}}, {.epochs = epochs}, keep)) (void)epoch;
+    losses.push_back(t.evaluate(data).loss);
+    auto o = outcome_of(t);
+    o.losses = std::move(losses);
+    return o;
+}
+
+/// The worst of |a - b| / (1 + |b|).
+template<class A, class B>
+double apart(std::vector<A> const& a, std::vector<B> const& b) {
+    double worst = a.size() == b.size() ? 0 : 1e9;
+    for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+        double const truth = static_cast<double>(b[i]), d = std::abs(static_cast<double>(a[i]) - truth);
+        worst = d / (1 + std::abs(truth)) <= worst ? worst : d / (1 + std::abs(truth)); // a NaN counts
+    }
+    return worst;
+}
+
+} // namespace rehearsed
