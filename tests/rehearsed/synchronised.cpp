@@ -12,14 +12,10 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <initializer_list>
-#include <string>
 
 using namespace trireme;
 using namespace rehearsed;
-using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
 
 namespace synchronised_test {
