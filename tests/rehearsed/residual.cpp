@@ -121,16 +121,7 @@ TEST_SUITE("rehearsed/residual") {
     }
 
     TEST_CASE("parts of gradients and statistics travel while backward goes on: the same sums") {
-        on_stage const as_told(timing::shuffled, 21);
-        using whole = trainer<net, cross_entropy, sgd, on<mesh<rehearsal, dp<3>>>, reduce_by<direct>, precision<f64>>;
-        using cut = trainer<net, cross_entropy, sgd, on<mesh<rehearsal, dp<3>>>, reduce_by<direct, bucket<512>>,
-                            precision<f64>>;
-        static_assert(cut::plan(batch{12}).layout.reductions() > 3);
-        whole a{{.learning_rate = 0.03f, .batch = 12, .seed = 1}};
-        cut b{{.learning_rate = 0.03f, .batch = 12, .seed = 1}};
-        auto const expected = train(a, 40, 1), got = train(b, 40, 1);
-        CHECK(apart(got.losses, expected.losses) < 1e-9);
-        CHECK(apart(got.numbers, expected.numbers) < 1e-9);
+        gradients_in_parts_give_the_same_sums<net>();
     }
 
     TEST_CASE("shards and ranks with few samples or none, and steps of other sizes") {

@@ -6,6 +6,8 @@
 
 #include <trireme/rehearsal.hpp>
 
+#include <doctest/doctest.h>
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -69,6 +71,21 @@ double apart(std::vector<A> const& a, std::vector<B> const& b) {
         worst = d / (1 + std::abs(truth)) <= worst ? worst : d / (1 + std::abs(truth)); // a NaN counts
     }
     return worst;
+}
+
+template<class Network>
+void gradients_in_parts_give_the_same_sums() {
+    using namespace trireme;
+    on_stage const as_told(rehearsal_runtime::timing::shuffled, 21);
+    using whole = trainer<Network, cross_entropy, sgd, on<mesh<rehearsal, dp<3>>>, reduce_by<direct>, precision<f64>>;
+    using cut = trainer<Network, cross_entropy, sgd, on<mesh<rehearsal, dp<3>>>, reduce_by<direct, bucket<512>>,
+                        precision<f64>>;
+    static_assert(cut::plan(batch{12}).layout.reductions() > 3);
+    whole a{{.learning_rate = 0.03f, .batch = 12, .seed = 1}};
+    cut b{{.learning_rate = 0.03f, .batch = 12, .seed = 1}};
+    auto const expected = train(a, 40, 1), got = train(b, 40, 1);
+    CHECK(apart(got.losses, expected.losses) < 1e-9);
+    CHECK(apart(got.numbers, expected.numbers) < 1e-9);
 }
 
 } // namespace rehearsed
