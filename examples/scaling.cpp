@@ -184,9 +184,10 @@ void measure_network(char const* name, std::vector<std::size_t> const& batches, 
     threads::group group(2);
     auto const bytes = round_up<std::size_t>(plan_of(1, 1).arena_elements * sizeof(float), 2 * cache_line);
 
+    repeats const more{times.rounds, 3 * times.epochs, times.steps}; // of steps that are short
     for (int round = 0; round < times.rounds; ++round) {
         // before the runs: what a granule takes, and what the links take at the size of this network's gradients
-        auto const alone = calibrated<Network>(1, images, times), both = calibrated<Network>(2, images, times);
+        auto const alone = calibrated<Network>(1, images, more), both = calibrated<Network>(2, images, more);
         machine links;
         links.links[0] = calibration::measured(group, bytes);
         if (round == 0)
