@@ -4,6 +4,7 @@
 // Training on accelerators with bf16 between the layers and float parameters, rehearsed on the host.
 
 #include <networks.hpp>
+#include <rehearsed/trainings.hpp>
 
 #include <trireme/rehearsal.hpp>
 
@@ -150,14 +151,12 @@ TEST_SUITE("rehearsed/bf16") {
     }
 
     TEST_CASE("the plan is what the devices are asked for, to the byte; values take half of it") {
-        auto const taken = [](int device) { return rehearsal_runtime::budget.taken[device]; };
         for (int const ranks : {1, 3}) {
-            std::size_t before[3];
-            for (int d = 0; d < ranks; ++d) before[d] = taken(d);
+            rehearsed::memory_taken const taken;
             any<bf16> t({.batch = 60, .devices = ranks});
-            for (int r = 0; r < ranks; ++r) CHECK(t.plan().memory(r).total() == taken(r) - before[r]);
+            taken.is_planned(t);
             t.step(made_up(60));
-            for (int r = 0; r < ranks; ++r) CHECK(t.plan().memory(r).total() == taken(r) - before[r]);
+            taken.is_planned(t);
             auto const wide = any<f32>::plan(batch{60}, any<f32>::layout_of({.batch = 60, .devices = ranks}));
             CHECK(2 * t.plan().memory(0).activations < wide.memory(0).activations + 1024);
             CHECK(t.plan().memory(0).parameters < wide.memory(0).parameters * 5 / 2);

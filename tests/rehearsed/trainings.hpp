@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -72,6 +73,23 @@ double apart(std::vector<A> const& a, std::vector<B> const& b) {
     }
     return worst;
 }
+
+/// What devices have been asked for since this was made.
+class memory_taken {
+public:
+    /// A trainer made since then has asked for what its plan says, to the byte.
+    template<class Trainer>
+    void is_planned(Trainer const& t) const {
+        for (int r = 0; r < t.devices(); ++r) {
+            auto const device = static_cast<std::size_t>(r);
+            CHECK(t.plan().memory(r).total() == trireme::rehearsal_runtime::budget.taken[device] - before_[device]);
+        }
+    }
+
+private:
+    decltype(std::to_array(trireme::rehearsal_runtime::budget.taken)) before_ =
+        std::to_array(trireme::rehearsal_runtime::budget.taken);
+};
 
 template<class Network>
 void gradients_in_parts_give_the_same_sums() {

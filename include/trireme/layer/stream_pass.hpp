@@ -117,14 +117,7 @@ public:
     stored_type const* output() const noexcept { return value(Network::depth); }
     stored_type* output_gradient() const noexcept { return gradient(Network::depth); }
 
-    /// `statistics`, where there are layers with buffers, must be zero before, or what other shards have left.
-    void forward(Kernels const& k, numbers const& model) const {
-        detail::for_units<Network>(0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
-            this->template forward_through<Chain, Unit, true>(k, model, row);
-        });
-    }
-
-    /// A rank's part in passes of several ranks that go on together.
+    /// A rank's part in a pass that several ranks may make together.
     struct lane {
         stream_pass const* pass;
         Kernels k, weights;
@@ -132,11 +125,11 @@ public:
         numbers model;
     };
 
-    /// The same for all ranks of this process, layer by layer, where layers add numbers over all devices in between:
+    /// Of one rank, or of all ranks of this process, layer by layer: where layers add numbers over all devices,
     /// `exchange(i)` hands over the i-th of layer_sums, between what comes before it and what comes after it on every
-    /// rank.
-    template<class Exchange>
-    static void forward(std::span<lane const> lanes, Exchange&& exchange) {
+    /// rank. `statistics`, where there are layers with buffers, must be zero before, or what other shards have left.
+    template<class Exchange = nothing_after>
+    static void forward(std::span<lane const> lanes, Exchange&& exchange = {}) {
         detail::for_units<Network>(0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
             constexpr auto const& d = Chain::description_of(Unit);
             if constexpr (!d.whole_batch()) {
@@ -160,43 +153,25 @@ public:
         });
     }
 
-    /// Adds the gradients by the parameters to the model's, on the stream of `weights`, which waits by means of `ready`
-    /// for what it reads. `after(i)` is called when those of layer i have been handed over, from the last layer to the
-    /// first. The caller joins the streams. Needs the forward pass just made.
-    template<class After = nothing_after>
-    void backward(Kernels const& k, Kernels const& weights, event& ready, numbers const& model,
-                  After&& after = {}) const {
+    /// Likewise. Adds the gradients by the parameters to the model's, on the stream of `weights`, which waits by means
+    /// of `ready` for what it reads. `after(row)` is called when those of a row have been handed over for all lanes,
+    /// from the last row to the first. The caller joins the streams. Needs the forward pass just made.
+    template<class Exchange = nothing_after, class After = nothing_after>
+    static void backward(std::span<lane const> lanes, Exchange&& exchange = {}, After&& after = {}) {
         detail::for_units<Network, true>(
             0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
                 if (row + 1 <= Network::first_trainable) return; // nothing below wants a gradient
-                if constexpr (Chain::description_of(Unit).whole_shard)
-                    this->template backward_statistics<Chain, Unit>(k, model, row);
-                this->template weights_of<Chain, Unit>(k, weights, ready, model, after, row);
-                if constexpr (wants_input_gradient<Chain, Unit>())
-                    if (row > Network::first_trainable) this->template backward_through<Chain, Unit>(k, model, row);
-            });
-    }
-
-    /// The same for all ranks of this process together.
-    template<class Exchange>
-    static void backward(std::span<lane const> lanes, Exchange&& exchange) {
-        detail::for_units<Network, true>(
-            0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
-                if (row + 1 <= Network::first_trainable) return;
                 constexpr auto const& d = Chain::description_of(Unit);
                 if constexpr (d.whole_shard)
                     for (auto const& l : lanes) l.pass->template backward_statistics<Chain, Unit>(l.k, l.model, row);
-                if constexpr (d.whole_batch()) {
-                    auto const first = layer_sums<Network>::first_of(row) + d.forward_sums;
-                    after_exchange<0, Chain, Unit, false>(lanes, exchange, first, row);
-                }
-                for (auto const& l : lanes) {
-                    nothing_after const nothing;
-                    l.pass->template weights_of<Chain, Unit>(l.k, l.weights, *l.ready, l.model, nothing, row);
-                    if constexpr (wants_input_gradient<Chain, Unit>())
-                        if (row > Network::first_trainable)
-                            l.pass->template backward_through<Chain, Unit>(l.k, l.model, row);
-                }
+                if constexpr (d.whole_batch())
+                    after_exchange<0, Chain, Unit, false>(lanes, exchange,
+                                                          layer_sums<Network>::first_of(row) + d.forward_sums, row);
+                for (auto const& l : lanes) l.pass->template weights_of<Chain, Unit>(l, row);
+                if constexpr (d.parameter_count > 0) after(row);
+                if constexpr (wants_input_gradient<Chain, Unit>())
+                    if (row > Network::first_trainable)
+                        for (auto const& l : lanes) l.pass->template backward_through<Chain, Unit>(l.k, l.model, row);
             });
     }
 
@@ -330,15 +305,15 @@ private:
         backward_phase<detail::phase::gather, Chain, Unit>(k, model, row);
         backward_phase<detail::phase::agree, Chain, Unit>(k, model, row);
     }
-    template<class Chain, std::size_t Unit, class After>
-    void weights_of(Kernels const& k, Kernels const& weights, event& ready, numbers const& model, After& after,
-                    std::size_t row) const {
+    template<class Chain, std::size_t Unit>
+    void weights_of(lane const& l, std::size_t row) const {
+        auto const& [pass, k, weights, ready, model] = l;
         constexpr auto const& d = Chain::description_of(Unit);
         using layer = layer_t<Chain, Unit>;
         if constexpr (d.parameter_count > 0) {
             using p = parameter_t<Chain, Unit>;
-            k.queue().record(ready);
-            weights.queue().wait(ready);
+            k.queue().record(*ready);
+            weights.queue().wait(*ready);
             auto const add_to = [&](p* gradients) {
                 detail::run_backward_weights<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, Kernels, p>(
                     weights, x(row), value(row + 1), gradient(row + 1), parameters<p>(model, row), gradients,
@@ -352,7 +327,6 @@ private:
                 add_into(weights, gradients(model, row), static_cast<p const*>(model.narrow_gradients),
                          d.parameter_elements(), parameter_order(row));
             }
-            after(row);
         }
     }
     template<detail::phase What, class Chain, std::size_t Unit>

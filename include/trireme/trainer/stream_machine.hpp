@@ -222,7 +222,7 @@ private:
         return network::row(layer).first_parameter + network::row(layer).description.parameter_elements();
     }
 
-    std::vector<typename stream_pass<network, typename Model::kernels, T>::lane> lanes_;
+    std::vector<typename replica::lane> lanes_;
     std::vector<stream*> exchange_;
     std::vector<std::vector<event>> reduced_; ///< by rank and reduction: its gradients are complete on the rank
     std::vector<event> fork_, exchanged_;

@@ -135,30 +135,34 @@ public:
         if constexpr (network::whole_shard) join(); // what such layers agree on is added on `compute`
     }
 
+    /// What ranks need for passes that they make together.
+    using lane = typename stream_pass<network, kernels, T>::lane;
+
     /// Forward, loss and backward of the granule in place `k` of a slot, which belongs to this rank's `shard`-th shard.
     /// `after(layer)`: see stream_pass.
     template<class After = nothing_after>
     void enqueue_granule(int slot, std::size_t k, std::size_t shard, After&& after = {}) {
-        auto const l = lane_of(slot, k);
-        enqueue_pixels(l.k, granule_at(stages_[slot].data(), k));
-        pass_.forward(l.k, l.model);
-        enqueue_loss(l, slot, k, shard);
-        pass_.backward(l.k, l.weights, ready_, l.model, after);
+        auto* const stage = granule_at(stages_[slot].data(), k);
+        lane const mine = lane_of(stage);
+        std::span<lane const> const alone(&mine, 1);
+        enqueue_pixels(mine.k, stage);
+        pass_type::forward(alone);
+        enqueue_loss(mine, stage, shard);
+        pass_type::backward(alone, nothing_after{}, after);
     }
 
     /// The same of the first granules of several ranks, layer by layer, for layers that add numbers over all devices:
     /// see stream_pass for `exchange(i)`. `lanes` has room for all ranks.
     template<class Ranks, class Exchange>
-    static void enqueue_granules(Ranks const& ranks,
-                                 std::vector<typename stream_pass<network, kernels, T>::lane>& lanes, int slot,
-                                 Exchange&& exchange) {
+    static void enqueue_granules(Ranks const& ranks, std::vector<lane>& lanes, int slot, Exchange&& exchange) {
+        auto const stage_of = [slot](auto const& r) { return r->granule_at(r->stages_[slot].data(), 0); };
         lanes.clear();
         for (auto const& r : ranks) {
-            lanes.push_back(r->lane_of(slot, 0));
-            r->enqueue_pixels(lanes.back().k, r->granule_at(r->stages_[slot].data(), 0));
+            lanes.push_back(r->lane_of(stage_of(r)));
+            r->enqueue_pixels(lanes.back().k, stage_of(r));
         }
         pass_type::forward(lanes, exchange);
-        for (std::size_t i = 0; i < lanes.size(); ++i) ranks[i]->enqueue_loss(lanes[i], slot, 0, 0);
+        for (std::size_t i = 0; i < lanes.size(); ++i) ranks[i]->enqueue_loss(lanes[i], stage_of(ranks[i]), 0);
         pass_type::backward(lanes, exchange);
     }
     /// Where layers keep what they add over all devices.
@@ -273,13 +277,11 @@ private:
         return static_cast<sample_score*>(scores_.data()) + shards_.begin + shard;
     }
 
-    typename pass_type::lane lane_of(int slot, std::size_t k) {
-        auto* const stage = granule_at(stages_[slot].data(), k);
+    lane lane_of(std::byte* stage) {
         return {&pass_, kernels_on(compute, 0, stage), kernels_on(beside, 1, stage), &ready_,
                 model_with(gradient_slot(tree_.depth()))};
     }
-    void enqueue_loss(typename pass_type::lane const& l, int slot, std::size_t k, std::size_t shard) {
-        auto* const stage = granule_at(stages_[slot].data(), k);
+    void enqueue_loss(lane const& l, std::byte* stage, std::size_t shard) {
         Model::loss::template gradient<typename Model::output, 1>(
             l.k, pass_.output(), reinterpret_cast<int const*>(stage + granule_.labels()),
             reinterpret_cast<T const*>(stage + granule_.weights()), pass_.output_gradient(), losses());

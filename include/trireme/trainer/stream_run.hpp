@@ -19,11 +19,9 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace trireme {
 
@@ -154,7 +152,6 @@ private:
     using clock = std::chrono::steady_clock;
     using machine = stream_machine<Model, Device, Options, Transport>;
     using replica = typename machine::replica;
-    using stream = typename Device::stream;
     using event = typename Device::event;
 
     static double seconds(clock::time_point a, clock::time_point b) {

@@ -15,6 +15,22 @@
 // Statistics of channels over all samples of a shard: see channels.hpp.
 namespace trireme::blocks {
 
+/// Mean and variance (biased, over `values` numbers) of a channel are known: keeps what the layer wants of them, and
+/// adds a shard's share to what becomes running statistics.
+template<class G, class T>
+TRIREME_HOST_DEVICE void keep_statistics(T* kept, T* statistics, u32 channel, accumulate_t<T> mean,
+                                         accumulate_t<T> variance, double values, double share_of_shard,
+                                         accumulate_t<T> epsilon) {
+    using number = accumulate_t<T>;
+    auto const share = static_cast<number>(share_of_shard);
+    auto const unbiased = static_cast<number>(values > 1 ? values / (values - 1) : 1.0);
+    T &to_mean = statistics[channel], &to_variance = statistics[G::channels + channel];
+    to_mean = static_cast<T>(static_cast<number>(to_mean) + share * mean);
+    to_variance = static_cast<T>(static_cast<number>(to_variance) + share * variance * unbiased);
+    kept[channel] = static_cast<T>(mean);
+    kept[G::channels + channel] = static_cast<T>(number(1) / std::sqrt(variance + epsilon));
+}
+
 /// Mean and sum of squared differences from it, of each channel. Every thread takes the mean of eight values at a time
 /// and joins groups as in Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 /// variances", 1979: values are read once, and nothing cancels.
@@ -56,19 +72,13 @@ struct statistics_of_values {
         double const values = static_cast<double>(all.count);
         number const mean = all.first;
         number const variance = all.count == 0 ? number(0) : static_cast<number>(all.second / values);
-        auto const share = static_cast<number>(about.share);
         if constexpr (Whole) {
-            kept[channel] = static_cast<T>(share * mean);
+            kept[channel] = static_cast<T>(static_cast<number>(about.share) * mean);
             kept[G::channels + channel] = static_cast<T>(variance);
             kept[2 * G::channels + channel] = static_cast<T>(mean); // backward has no use for its place yet
-            return;
+        } else {
+            keep_statistics<G>(kept, statistics, channel, mean, variance, values, about.share, epsilon);
         }
-        auto const unbiased = static_cast<number>(values > 1 ? values / (values - 1) : 1.0);
-        T &to_mean = statistics[channel], &to_variance = statistics[G::channels + channel];
-        to_mean = static_cast<T>(static_cast<number>(to_mean) + share * mean);
-        to_variance = static_cast<T>(static_cast<number>(to_variance) + share * variance * unbiased);
-        kept[channel] = static_cast<T>(mean);
-        kept[G::channels + channel] = static_cast<T>(number(1) / std::sqrt(variance + epsilon));
     }
 };
 
@@ -95,15 +105,9 @@ struct statistics_of_all {
     staged_shard const* about;
 
     TRIREME_HOST_DEVICE void operator()(std::size_t channel) const {
-        double const values = static_cast<double>(about->batch * G::positions);
-        auto const share = static_cast<number>(about->share);
-        auto const unbiased = static_cast<number>(values > 1 ? values / (values - 1) : 1.0);
-        T &spread = kept[G::channels + channel], &to_mean = statistics[channel],
-          &to_variance = statistics[G::channels + channel];
-        auto const variance = static_cast<number>(spread);
-        to_mean = static_cast<T>(static_cast<number>(to_mean) + share * static_cast<number>(kept[channel]));
-        to_variance = static_cast<T>(static_cast<number>(to_variance) + share * variance * unbiased);
-        spread = static_cast<T>(number(1) / std::sqrt(variance + epsilon));
+        keep_statistics<G>(kept, statistics, static_cast<u32>(channel), static_cast<number>(kept[channel]),
+                           static_cast<number>(kept[G::channels + channel]),
+                           static_cast<double>(about->batch * G::positions), about->share, epsilon);
     }
 };
 
@@ -296,7 +300,7 @@ void batch_norm_backward_agree(block_kernels<Stream> const& k, T const* kept, T*
 /// The same where the batch is spread over devices: `sums` are those of the shard, to be added over all, and then
 /// means.
 template<class G, class Stream, class T>
-void batch_norm_backward_agree_on_sums(block_kernels<Stream> const& k, T* kept, T* sums, T* dw, T* db) {
+void batch_norm_backward_agree_on_sums(block_kernels<Stream> const& k, T const* kept, T* sums, T* dw, T* db) {
     blocks::launch_agree(k, blocks::sums_of_gradients<G, T, T, true>{nullptr, nullptr, kept, sums, dw, db});
 }
 template<class G, class Stream, class T>
