@@ -51,7 +51,7 @@ fi
 # What is for GPUs has a build of its own, and a PyTorch of its own: the others' is without CUDA.
 nvcc='' cuda=''
 if [ "$name" = gpu ]; then
-    nvidia-smi -L >/dev/null 2>&1 ||
+    has_gpu ||
         { echo "$0: the benchmark 'gpu' needs a GPU, and nvidia-smi finds none" >&2; exit 3; }
     cuda=-cuda
 fi
@@ -68,7 +68,6 @@ if [ -e "$root/bench/$name/peers.txt" ]; then
     python3 -c 'import os, sysconfig as s; os.stat(s.get_path("include") + "/Python.h")' 2>/dev/null ||
         want python3-dev "torch.compile compiles against it"
 fi
-missing=$packages
 install_packages
 if [ -n "$cuda" ]; then
     [ -n "$nvcc" ] || stop "the benchmark 'gpu' needs nvcc: install NVIDIA's CUDA toolkit, with cuDNN"
@@ -102,7 +101,6 @@ fi
 # Optimised as a user would, for this machine's instruction set, without assertions.
 build=$root/build/bench$cuda${CXX:+-$(basename "${CXX##* }")}
 log=$build.log
-[ -z "$missing" ] || rm -f "$build/made_from" # the build has to look for them
 printf 'building ... ' >&2
 ninja=$(command -v ninja || command -v ninja-build)
 { configure "$build" "$cxx" --buildtype=release -Dtests=disabled -Dexamples=disabled -Dbench=enabled \

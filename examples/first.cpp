@@ -22,5 +22,5 @@ int main() {
     auto data = fashion_mnist::load();
     lenet_trainer t{{.learning_rate = 0.9f, .batch = 256, .seed = 1}};
     for (auto const& epoch : t.fit(data, {.epochs = 10}))
-        std::cout << epoch << '\n';
+        std::cout << epoch << std::endl;
 }

@@ -12,11 +12,17 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/setup.sh"
 
+is_part() { # NAME: whether NAME.cpp is a part of another example, its command line or what it does with MPI
+    case $1 in *_flags | *_mpi) return 0 ;; *) return 1 ;; esac
+}
 names() {
     for file in "$root"/examples/*.cpp; do
         file=$(basename "$file" .cpp)
-        case $file in *_flags | '*') ;; *) echo "  $file" ;; esac
+        is_part "$file" || echo "  $file"
     done
+}
+asks_for() { # OPTION VALUE: whether the example's arguments say so
+    case " $arguments " in *" $1"[\ =]"$2 "*) return 0 ;; *) return 1 ;; esac
 }
 
 name=lenet
@@ -26,30 +32,34 @@ case ${1-} in
 *) name=$1; shift ;;
 esac
 case $name in
-*/* | *_flags) known_name= ;;
-*) known_name=yes ;;
+*/*) file= ;;
+*) file=$root/examples/$name.cpp ;;
 esac
-if [ -z "$known_name" ] || [ ! -e "$root/examples/$name.cpp" ]; then
+if [ ! -e "$file" ] || is_part "$name"; then
     printf "There is no example '%s'. The examples are:\n" "$name" >&2
     names >&2
     exit 2
 fi
 
+# Optimised as a user would, for this machine's instruction set. MPI and CUDA are looked for where they are asked for, and
+# what has a part for them has a build of its own then.
+arguments=$*
+with='' mpi=disabled cuda=disabled nvcc=''
 want_build_tools
 [ ! -e "$root/examples/${name}_flags.cpp" ] || want_header CLI/CLI.hpp libcli11-dev "reads the command line of $name"
-case " $* " in *" --data"[\ =]*) ;; *) want_data ;; esac
-case " $* " in *" --transport"[\ =]mpi*)
+case " $arguments " in *" --data"[\ =]*) ;; *) want_data ;; esac
+if [ -e "$root/examples/${name}_mpi.cpp" ] && asks_for --transport mpi; then
+    with=-mpi mpi=enabled
     want_command mpirun openmpi-bin "starts programs whose devices are processes"
-    has_mpi openmpi || has_mpi mpich || want libopenmpi-dev "joins processes" ;;
-esac
-nvcc=
-[ ! -e "$root/examples/${name}_gpu.cu" ] || find_nvcc
+    has_any_mpi || want libopenmpi-dev "joins processes"
+elif [ -e "$root/examples/${name}_gpu.cu" ] && asks_for --device gpu; then
+    find_nvcc
+    [ -z "$nvcc" ] || with=-cuda cuda=auto
+fi
 install_packages
+[ $cuda = disabled ] || use_newer_meson
 
-# Optimised as a user would, for this machine's instruction set. What has a part for GPUs has a build of its own.
-build=$root/build/examples${nvcc:+-cuda}${CXX:+-$(basename "${CXX##* }")}
-cuda=disabled
-[ -z "$nvcc" ] || { use_newer_meson && cuda=auto; }
+build=$root/build/examples$with${CXX:+-$(basename "${CXX##* }")}
 log=$build.log
 mkdir -p "$root/build"
 
@@ -62,7 +72,7 @@ failed() {
 
 if [ ! -e "$build/build.ninja" ]; then printf 'configuring ... ' >&2; fi
 configure "$build" "$cxx" --buildtype=release -Dtests=disabled -Dexamples=enabled \
-    -Dcuda=$cuda >"$log" 2>&1 || failed
+    -Donednn=disabled -Dmpi=$mpi -Dcuda=$cuda >"$log" 2>&1 || failed
 ninja=$(command -v ninja || command -v ninja-build)
 if ! "$ninja" -C "$build" -n "examples/$name" 2>/dev/null | grep -q 'no work to do'; then
     printf 'building %s ... ' "$name" >&2

@@ -43,6 +43,7 @@ if [ "$mode" != quick ]; then
     has_mpi openmpi || want libopenmpi-dev "one of the MPI libraries"
     want_command mpirun.mpich mpich "starts the same tests with the other MPI library"
     has_mpi mpich || want libmpich-dev "the other MPI library"
+    [ "$(id -u)" -ne 0 ] || want_command debootstrap debootstrap "makes the bare system that the first command is tried on"
     want_header dnnl.hpp libdnnl-dev "kernels<onednn> are tested with it"
     find_nvcc
 fi
@@ -123,11 +124,11 @@ END
 }
 
 # What tests files, not a build, is tested once with each compiler; other instruction sets only nightly.
-files='--no-suite house --no-suite consumers --no-suite other_compilers --no-suite isa --no-suite mpi'
+files='--no-suite house --no-suite consumers --no-suite fresh --no-suite other_compilers --no-suite isa --no-suite mpi'
 programs="$files --no-suite headers --no-suite compile_fail"
 first=$(basename "${cxx##* }")
 if [ "$mode" = quick ]; then
-    stage "$first" "$cxx" quick -Dcuda=disabled --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers --no-suite mpi
+    stage "$first" "$cxx" quick '-Dcuda=disabled -Dmpi=disabled' --no-suite isa --no-suite cuda --no-suite consumers --no-suite fresh --no-suite other_compilers --no-suite mpi
     finish
 fi
 if [ "$mode" = nightly ]; then
@@ -142,7 +143,7 @@ if [ -n "$nvcc" ]; then
     usual_meson=$MESON usual_version=$meson_version
     use_newer_meson
     arch=
-    nvidia-smi -L >/dev/null 2>&1 || arch=-Dgpu_arch=90
+    has_gpu || arch=-Dgpu_arch=90
     stage cuda "$cxx" cuda "-Dcuda=auto -Dbench=enabled -Doptimization=1 $arch" --suite cuda
     MESON=$usual_meson meson_version=$usual_version
 else

@@ -6,6 +6,7 @@
 
 packages='' # what to install
 reasons=''  # one line for each
+installed='' # whether something was: a build folder that was configured before does not know it
 
 want() { # PACKAGE WHY
     case " $packages " in *" $1 "*) return ;; esac
@@ -34,6 +35,14 @@ has_mpi() { # openmpi or mpich: whether its headers are there
         [ ! -e "$header" ] || return 0
     done
     return 1
+}
+
+has_any_mpi() {
+    has_mpi openmpi || has_mpi mpich || command -v mpicxx >/dev/null 2>&1
+}
+
+has_gpu() {
+    nvidia-smi -L >/dev/null 2>&1
 }
 
 # Sets cxx to $CXX, or to the first g++ that is new enough; to nothing if there is none yet.
@@ -142,7 +151,7 @@ install_with_apt() {
         echo "apt knows no package $package here (Ubuntu: is the component 'universe' enabled?)" >&2
         case $package in
         dataset-fashion-mnist) echo "going on without it: give its four files with --data DIRECTORY" >&2 ;;
-        clang | cmake | libclang-rt-dev | libdnnl-dev | make | pkg-config) echo "going on without it: what needs it is not tested" >&2 ;;
+        clang | cmake | debootstrap | libclang-rt-dev | libdnnl-dev | make | pkg-config) echo "going on without it: what needs it is not tested" >&2 ;;
         *) stop "$package cannot be done without, install it by other means" ;;
         esac
         mkdir -p "$root/build/unavailable"
@@ -157,20 +166,21 @@ install_with_apt() {
         }
     fi
     rm -f "$apt_log"
-    packages=''
-    [ -n "$cxx" ] || find_cxx
+    packages='' installed=yes
+    case " $there " in *' g++'*) find_cxx ;; esac
     [ -z "$packages" ] || stop "no C++ compiler that is new enough: set CXX to one (g++ 12, clang++ 14 or newer)"
 }
 
-# Configures a build folder unless it is up to date: anew with another Meson or compiler, again with other options or
-# sources (a new file is found only then). Fails if Meson does.
+# Configures a build folder unless it is up to date: anew with another Meson or compiler, or if packages have just been
+# installed (Meson remembers what a compiler did not find), again with other options or sources (a new file is found only
+# then). Fails if Meson does.
 configure() { # FOLDER COMPILER SETUP_OPTIONS...
     folder=$1 compiler=$2
     shift 2
     # shellcheck disable=SC2086
     tools="Meson $meson_version, $compiler, $($compiler --version | head -n 1)"
     inputs="$* $(cd "$root" && python3 tests/scan.py tests && python3 tests/scan.py examples)"
-    if [ ! -e "$folder/build.ninja" ] || [ "$tools" != "$(cat "$folder/made_with" 2>/dev/null)" ]; then
+    if [ ! -e "$folder/build.ninja" ] || [ -n "$installed" ] || [ "$tools" != "$(cat "$folder/made_with" 2>/dev/null)" ]; then
         rm -rf "$folder"
         env CXX="$compiler" "$MESON" setup "$folder" "$root" "$@" || return 1
     elif [ "$inputs" != "$(cat "$folder/made_from" 2>/dev/null)" ]; then

@@ -55,7 +55,7 @@ else:
     run('cmake', '-G', 'Ninja', '-S', '.', '-B', 'build', f'-DCMAKE_PREFIX_PATH={moved}')
     run('cmake', '--build', 'build')
 
-program = project / 'consumer' if kind == 'pkg-config' else project / 'build' / 'consumer'
+program = project / 'mine' if kind == 'pkg-config' else project / 'build' / 'mine'
 output = subprocess.run([str(program)], stdout=subprocess.PIPE, text=True, check=True).stdout
 print(output, end='')
 assert output.startswith('Trireme '), output

@@ -4,10 +4,11 @@
 
 snippets.py SOURCE_ROOT
 
-- Each ```cpp block of README.md and of the pages of docs (but errors.md, which errors.py compiles) follows a line
-  `<!-- snippet: NAME -->` and equals, less its indentation, a region of tested code: "// [NAME]" to "// [/NAME]" in
-  tests/docs/guide.cpp or tests/docs/gpu.cu (those of docs/clusters.md: in tests/mpi and tests/processes), or, if NAME is the path of an example, that file from its first #include
-  on. Each region is shown.
+- Each block of C++, CMake, Meson or make of README.md and of the pages of docs (but errors.md, which errors.py compiles)
+  follows a line `<!-- snippet: NAME -->` and equals, less its indentation, a region of tested code: "// [NAME]" to
+  "// [/NAME]" in tests/docs/guide.cpp or tests/docs/gpu.cu (those of docs/clusters.md: in tests/mpi and
+  tests/processes), or, if NAME is the path of an example or of a consumer's project, that file less the comments that
+  it begins with. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
 - docs/errors.md has one section per TRI code of the headers, with the compiler's text word for word.
 - Relative links of the documentation lead to files that exist, and to headings that do.
@@ -43,13 +44,13 @@ def regions(path):
 
 
 def blocks(path):
-    """Each ```cpp block of a page: its line, its name (None without a mark) and its text."""
+    """Each block of code of a page: its line, its name (None without a mark) and its text."""
     before, kind, lines, start = '', None, [], 0
     for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
         if kind is None and line.startswith('```'):
             kind, lines, start, mark = line[3:].strip(), [], number, MARK.match(before)
         elif kind is not None and line.startswith('```'):
-            if kind == 'cpp':
+            if kind in ('cpp', 'cmake', 'meson', 'make'):
                 yield start, mark and mark[1], '\n'.join(lines)
             kind = None
         elif kind is not None:
@@ -68,12 +69,13 @@ def check_snippets(root):
     for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/gpu.md', 'docs/clusters.md'):
         for line, name, text in blocks(root / page):
             if name is None:
-                yield f'{page}:{line}: a ```cpp block needs <!-- snippet: NAME --> in the line above'
+                yield f'{page}:{line}: a block of code needs <!-- snippet: NAME --> in the line above'
                 continue
-            if name.endswith('.cpp') and (root / name).is_file():
+            if '/' in name and (root / name).is_file():
                 shown.add(name)
                 source = (root / name).read_text(encoding='utf-8')
-                tested = source[source.index('#include'):].strip('\n')
+                begin = r'^#include' if name.endswith('.cpp') else r'^[^#\n]'
+                tested = source[re.search(begin, source, flags=re.M).start():].strip('\n')
             elif name in wanted:
                 tested = wanted[name]
                 shown.add(name)
