@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""LeNet is one program: over threads and over processes it writes the same log. lenet.py openmpi|mpich PROGRAM"""
+"""LeNet is one program: over threads and over processes it writes the same log; ranks that differ are refused. lenet.py openmpi|mpich PROGRAM
+OTHER, a program of the same library that trains another network by OTHER rate"""
 import pathlib
 import re
 import subprocess
@@ -9,7 +10,7 @@ import tempfile
 
 from launch import Run, expect, finish, mpirun
 
-lenet = sys.argv[2]
+lenet, other = sys.argv[2:]
 if not mpirun or not pathlib.Path('/usr/share/datasets/fashion-mnist').exists():
     sys.exit(77)
 
@@ -26,4 +27,13 @@ with tempfile.TemporaryDirectory() as folder:
     run = Run(2, lenet, *common)
     expect('LeNet over threads, by mpirun', run,
            {'exit code 4': run.code == 4, 'says what to do': '--transport mpi' in run.output})
+    here = [lenet, *common, '--transport', 'mpi', '--devices', '2']
+    run = Run(1, *here, '--seed', '1', ':', '-n', '1', *here, '--seed', '2', limit=60)
+    expect('one flag that differs', run,
+           {'exit code 4': run.code == 4, 'both are told': 'has seed 1' in run.output and 'has seed 2' in run.output,
+            'no epoch': 'test accuracy' not in run.output})
+    run = Run(1, *here, ':', '-n', '1', other, 'rate', limit=60)
+    expect('two programs', run,
+           {'exit code 4': run.code == 4, 'no epoch': 'test accuracy' not in run.output,
+            'both networks are told': 'conv2d<16, kernel<5>>' in run.output and 'max_pool2d<2>' in run.output})
 finish()

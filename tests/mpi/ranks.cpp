@@ -246,6 +246,26 @@ void two_programs() {
     mpi_group(job, all.size(), 20s, other ? "dp<2>, ring" : "dp<2>, direct");
 }
 
+/// One program, one flag of which rank 1 was given otherwise.
+void other_rate() {
+    mpi_trainer::options o{.learning_rate = 0.1f, .batch = 64, .deadline = 20s, .processes = job};
+    {
+        mpi_group const all(job);
+        o.devices = all.size();
+        if (all.rank() == 1) o.learning_rate = 0.2f;
+    }
+    mpi_trainer const t(o);
+}
+
+/// Rank 1 has read other samples; nobody tests.
+void other_samples() {
+    int const ranks = mpi_group(job).size();
+    mpi_trainer t({.batch = 64, .deadline = 20s, .devices = ranks, .processes = job});
+    t.step(made_up(64));
+    for (auto const& e : t.fit({made_up(200, t.rank() == 1 ? 8 : 7), {}}, {.epochs = 1})) (void)e;
+    std::printf("trained\n");
+}
+
 void stuck_in_mpi() {
     mpi_group const g(job);
     mpi_runtime::watchdog::guard const guard(500ms, "MPI_Recv");
@@ -330,6 +350,8 @@ struct {
     {"native", late_for_native},
     {"mesh", mesh_of_four},
     {"programs", two_programs},
+    {"rate", other_rate},
+    {"samples", other_samples},
     {"stuck", stuck_in_mpi},
     {"borrowed", borrowed},
     {"axes", axes},

@@ -78,6 +78,15 @@ run = ranks(2, 'programs')
 expect('ranks of two programs', run,
        {'exit code 4': run.code == 4,
         'both are told': any('dp<2>, ring' in s and 'dp<2>, direct' in s for s in run.said)})
+run = ranks(3, 'rate')
+expect('a flag that one rank was given otherwise', run,
+       {'exit code 4': run.code == 4, 'soon': run.seconds < 10,
+        'both are told': any('learning_rate 0.1, ' in s and 'learning_rate 0.2;' in s for s in run.said)})
+for windows, per_machine in ways:
+    run = ranks(3, 'samples', windows, per_machine, limit=30)
+    expect(f'other samples on one rank, windows {windows}, {per_machine or "all"} on a machine', run,
+           {'fails': run.code not in (0, None), 'soon': run.seconds < 10, 'in the same step': 'trained' not in run.output,
+            'both are told': any(s.count('200 samples with digest') == 2 for s in run.said)})
 for variables, hint in [({}, 'mpirun -n 4'), ({'RANK': '0', 'WORLD_SIZE': '4'}, 'torchrun'),
                         ({'SLURM_PROCID': '0', 'SLURM_NTASKS': '4', 'SLURM_STEP_ID': '0'}, 'srun --mpi=pmix'),
                         ({'SLURM_JOB_ID': '7'}, 'srun was not used')]:

@@ -14,7 +14,9 @@
 #include <processes/forked.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -130,9 +132,140 @@ void weights_come_back() {
     CHECK(safetensors_files::content_of(before) == safetensors_files::content_of(after));
 }
 
+/// All ranks of a trainer must say that they differ, in both parts, within a deadline; `f(trainer's options, rank)`.
+template<class Error>
+void refused(std::string const& one, std::string const& other, std::function<void(over_processes::options, int)> f) {
+    CAPTURE(one);
+    CAPTURE(other);
+    auto const place = meeting_place::create(3);
+    forked_ranks all(3, [&](int rank) {
+        over_processes::options const o{
+            .batch = 64, .seed = 5, .deadline = 20s, .devices = 3, .processes = seat{place, rank}};
+        try {
+            f(o, rank);
+        } catch (Error const& e) {
+            std::string const said = e.what();
+            if (said.find(one) == std::string::npos || said.find(other) == std::string::npos) throw;
+            return;
+        }
+        throw std::runtime_error("ranks that differ were not refused");
+    });
+    for (auto const& outcome : all.wait(20s)) {
+        CAPTURE(outcome.said);
+        CHECK(outcome.code == 0);
+    }
+}
+
+/// The description of a trainer, without the trainer.
+template<class Network, class Loss = cross_entropy, class Optimizer = sgd, class Initialiser = xavier_uniform,
+         class Kernels = portable, class T = float>
+std::string described(float rate = 0.1f, std::size_t batch = 64, std::uint64_t seed = 0, std::size_t shards = 0,
+                      strategy_choice strategy = direct{}, double deadline = 30) {
+    typename trainer<Network, Loss, Optimizer, on<mesh<host, dp<dynamic>>>>::options o{
+        .learning_rate = rate, .batch = batch, .seed = seed, .deadline = std::chrono::duration<double>(deadline)};
+    data_parallel_layout const l{.devices = 2, .strategy = strategy, .logical_shards = shards};
+    return agreement<model<Network, Loss, Optimizer, Kernels, T>, Initialiser>(o, l);
+}
+
 } // namespace
 
 TEST_SUITE("processes/trainer") {
+    TEST_CASE("everything that decides the weights is in what ranks agree on; nothing else is") {
+        using a = network<input<1, 28, 28>, conv2d<3, kernel<3>>, relu, avg_pool2d<2>, flatten, linear<10>>;
+        using other_function =
+            network<input<1, 28, 28>, conv2d<3, kernel<3>>, sigmoid, avg_pool2d<2>, flatten, linear<10>>;
+        using other_pooling = network<input<1, 28, 28>, conv2d<3, kernel<3>>, relu, max_pool2d<2>, flatten, linear<10>>;
+        using other_order = network<input<1, 28, 28>, conv2d<3, kernel<3>>, avg_pool2d<2>, relu, flatten, linear<10>>;
+        using with_dropout =
+            network<input<1, 28, 28>, conv2d<3, kernel<3>>, relu, avg_pool2d<2>, flatten, dropout<50>, linear<10>>;
+        std::string const texts[] = {described<a>(),
+                                     described<other_function>(),
+                                     described<other_pooling>(),
+                                     described<other_order>(),
+                                     described<with_dropout>(),
+                                     described<a, cross_entropy, sgd_momentum>(),
+                                     described<a, cross_entropy, sgd_nesterov>(),
+                                     described<a, cross_entropy, sgd, he_normal>(),
+                                     described<a, cross_entropy, sgd, xavier_uniform, reference>(),
+                                     described<a, cross_entropy, sgd, xavier_uniform, portable, double>(),
+                                     described<a>(std::nextafter(0.1f, 1.0f)),
+                                     described<a>(0.1f, 65),
+                                     described<a>(0.1f, 64, 1),
+                                     described<a>(0.1f, 64, 0, 8),
+                                     described<a>(0.1f, 64, 0, 0, ring{})};
+        for (auto const& one : texts)
+            for (auto const& other : texts) CHECK((one == other) == (&one == &other));
+        CHECK(described<a>(0.1f, 64, 0, 0, direct{}, 7) == described<a>()); // a deadline decides no weight
+        // a layer of one's own may have one name and two meanings
+        CHECK(texts[0].find(std::to_string(a::parameters) + " parameters") != std::string::npos);
+        CHECK(texts[0].find(std::to_string(a::training_flops) + " FLOPs") != std::string::npos);
+    }
+
+    TEST_CASE("ranks with other options are refused when they begin, and told both") {
+        watchdog const guard("options");
+        auto const with = [](auto change) {
+            return [change](over_processes::options o, int rank) {
+                if (rank == 1) change(o);
+                over_processes const t(o);
+            };
+        };
+        refused<launch_error>("seed 5", "seed 6", with([](auto& o) { o.seed = 6; }));
+        refused<launch_error>("learning_rate 0.1", "learning_rate 0.2", with([](auto& o) { o.learning_rate = 0.2f; }));
+        refused<launch_error>("weight_decay 0", "weight_decay 0.5", with([](auto& o) { o.weight_decay = 0.5f; }));
+        refused<launch_error>("momentum 0.9", "momentum 0.8", with([](auto& o) { o.momentum = 0.8f; }));
+        refused<launch_error>("batch 64", "batch 63", with([](auto& o) { o.batch = 63; }));
+    }
+
+    TEST_CASE("ranks with other samples are told so in the same step") {
+        watchdog const guard("samples");
+        auto const set = made_up(128), other = made_up(128, 8);
+        auto const on = [](auto use) {
+            return [use](over_processes::options o, int rank) {
+                over_processes t(o);
+                use(t, rank);
+            };
+        };
+        refused<mismatch_error>("64 samples", "63 samples",
+                                on([&](auto& t, int rank) { t.step(set.take(0, rank == 2 ? 63 : 64)); }));
+        refused<mismatch_error>("64 samples", "digest",
+                                on([&](auto& t, int rank) { t.step((rank == 0 ? other : set).take(0, 64)); }));
+        refused<mismatch_error>("128 samples", "digest", on([&](auto& t, int rank) {
+                                    for (auto const& e : t.fit({rank == 0 ? other : set, {}}, {.epochs = 1})) (void)e;
+                                }));
+        refused<mismatch_error>("128 samples", "127 samples", on([&](auto& t, int rank) {
+                                    for (auto const& e : t.fit({rank == 0 ? set.take(1, 127) : set, {}}, {.epochs = 1}))
+                                        (void)e;
+                                }));
+        refused<mismatch_error>("128 samples", "digest",
+                                on([&](auto& t, int rank) { t.evaluate(rank == 1 ? other : set); }));
+        refused<mismatch_error>("learning rate 0.1", "learning rate 0.5", on([&](auto& t, int rank) {
+                                    t.step(set.take(0, 64));
+                                    if (rank == 1) t.set_learning_rate(0.5f);
+                                    t.step(set.take(0, 64));
+                                }));
+        refused<mismatch_error>("values", "digest", on([&](auto& t, int rank) {
+                                    auto w = weights(t, rank);
+                                    if (rank == 1) w[17] += 1;
+                                    t.load_parameters(w);
+                                }));
+    }
+
+    TEST_CASE("equal samples in other storage, and other deadlines, are agreed in") {
+        watchdog const guard("agree");
+        auto const set = made_up(128);
+        auto const place = meeting_place::create(2);
+        forked_ranks all(2, [&](int rank) {
+            over_processes t(
+                {.batch = 64, .deadline = rank == 0 ? 20s : 19s, .devices = 2, .processes = seat{place, rank}});
+            t.step(rank == 0 ? set.take(64, 64) : made_up(128).take(64, 64));
+            for (auto const& e : t.fit({rank == 0 ? set : made_up(128), set}, {.epochs = 2})) (void)e;
+        });
+        for (auto const& outcome : all.wait(60s)) {
+            CAPTURE(outcome.said);
+            CHECK(outcome.code == 0);
+        }
+    }
+
     TEST_CASE("LeNet on 1 to 4 processes gives the bits of threads: losses, test, weights; the plan's bytes move") {
         watchdog const guard("bits", 300);
         for (int const ranks : {1, 2, 3, 4}) compare<over_threads, over_processes>(ranks, 8, direct{});

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <charconv>
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -19,6 +21,13 @@ inline std::string seconds_text(std::chrono::duration<double> span) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", span.count());
     return text;
+}
+
+/// A number in the fewest digits that tell it from all others of its type: "0.1".
+template<std::floating_point T>
+std::string number_text(T value) {
+    char text[32];
+    return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 /// An option, flag or argument that breaks a rule: a batch of 0, more devices than samples, a batch above the plan.

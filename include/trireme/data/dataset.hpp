@@ -73,6 +73,21 @@ public:
     /// The label of image `i` < size().
     std::uint8_t label(std::size_t i) const noexcept { return storage_->labels[first_ + i]; }
 
+    /// All values, [image][channel][row][column], and all labels. Valid as long as any copy or part of this set.
+    std::span<std::uint8_t const> pixels() const noexcept {
+        if (size_ == 0) return {};
+        return {image(0).data(), size_ * values_per_image()};
+    }
+    std::span<std::uint8_t const> labels() const noexcept {
+        if (size_ == 0) return {};
+        return {storage_->labels.data() + first_, size_};
+    }
+
+    /// Whether these are the very same images as `other`, without a look at them.
+    bool same_storage(labelled_images const& other) const noexcept {
+        return storage_ == other.storage_ && first_ == other.first_ && size_ == other.size_;
+    }
+
     /// The `count` images from `first` on, sharing this storage.
     /// Errors: usage_error if they are not all in the set.
     labelled_images take(std::size_t first, std::size_t count) const {

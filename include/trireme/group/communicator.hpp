@@ -24,6 +24,15 @@ struct operation {
     int step = 0;              ///< of the schedule
 };
 
+/// The data that a collective works for: a training step's samples, or numbers that are loaded. Ranks must agree in it.
+struct collective_subject {
+    char const* what = ""; ///< "samples"; at most eight characters
+    std::uint64_t count = 0;
+    std::uint64_t digest = 0;
+    float learning_rate = 0;
+    bool operator==(collective_subject const&) const = default;
+};
+
 /// A rank's part in one call of a collective: what all ranks must agree in, and where its numbers are.
 struct collective_call {
     // compared between ranks; texts are literals
@@ -36,6 +45,7 @@ struct collective_call {
     int root = 0;
     int steps = 0; ///< of the schedule
     int chunks = 0;
+    collective_subject subject; ///< set by the communicator
 
     // this rank's alone. Buffers may hold a part of what the schedule speaks of: byte `from` of it is their first.
     std::byte const* in = nullptr;
@@ -133,6 +143,7 @@ template<class C>
 concept training_communicator = collective_communicator<C> && requires(C& c, C const& cc) {
     { C::control_bytes } -> std::convertible_to<bytes_t>; // what the group itself takes per rank, for the plan
     c.at_training_step(std::uint64_t{});                  // for the messages of late waits
+    c.works_on(collective_subject{});                     // ranks must agree in it, from the next collective on
     cc.check_stopped();                                   // throws group_stopped if another rank has failed
 };
 

@@ -33,6 +33,12 @@ void check_common_options(Options const& o) {
         throw usage_error("deadline = " + std::to_string(o.deadline.count()) + " s: it must be longer than nothing");
 }
 
+/// Names the options that all optimizers here have, for processes that must agree in them.
+void describe_common_options(auto const& o, auto&& say) {
+    say("learning_rate", o.learning_rate);
+    say("weight_decay", o.weight_decay);
+}
+
 } // namespace detail
 
 /// An optimizer is a type that says how many numbers it keeps per parameter, which options it adds to the trainer's,
@@ -41,6 +47,7 @@ void check_common_options(Options const& o) {
 ///     static constexpr std::size_t state_per_parameter;
 ///     template<class Choices> struct options;        // one flat struct: designators reach direct members only
 ///     static void check(auto const& options);        // throws usage_error
+///     static void describe(auto const& options, auto&& say); // say(name, number) of each that decides the weights
 ///     template<class T> static auto numbers(auto const& options); // what an update needs of them: a trivial struct
 ///     static void update(auto const& kernels, T* w, T const* gradient, T* state, std::size_t n, auto numbers);
 ///

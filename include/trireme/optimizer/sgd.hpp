@@ -50,6 +50,11 @@ void check_momentum_options(Options const& o) {
     check_rate("momentum", static_cast<double>(o.momentum), 1.0);
 }
 
+void describe_momentum_options(auto const& o, auto&& say) {
+    describe_common_options(o, say);
+    say("momentum", o.momentum);
+}
+
 template<class T>
 sgd_numbers<T> momentum_numbers(auto const& o) noexcept {
     return {static_cast<T>(o.learning_rate), static_cast<T>(o.weight_decay), static_cast<T>(o.momentum)};
@@ -65,6 +70,7 @@ struct sgd {
     using options = sgd_options<Choices>;
 
     static void check(auto const& o) { detail::check_common_options(o); }
+    static void describe(auto const& o, auto&& say) { detail::describe_common_options(o, say); }
 
     template<class T>
     static sgd_numbers<T> numbers(auto const& o) noexcept {
@@ -86,6 +92,7 @@ struct sgd_momentum {
     using options = sgd_momentum_options<Choices>;
 
     static void check(auto const& o) { detail::check_momentum_options(o); }
+    static void describe(auto const& o, auto&& say) { detail::describe_momentum_options(o, say); }
 
     template<class T>
     static sgd_numbers<T> numbers(auto const& o) noexcept {
@@ -107,6 +114,7 @@ struct sgd_nesterov {
     using options = sgd_momentum_options<Choices>;
 
     static void check(auto const& o) { detail::check_momentum_options(o); }
+    static void describe(auto const& o, auto&& say) { detail::describe_momentum_options(o, say); }
 
     template<class T>
     static sgd_numbers<T> numbers(auto const& o) noexcept {

@@ -5,8 +5,10 @@
 #include <trireme/collective/barrier.hpp>
 #include <trireme/collective/in_flight.hpp>
 #include <trireme/collective/proved.hpp>
+#include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/schedule/collective/direct.hpp>
+#include <trireme/trainer/agreement.hpp>
 #include <trireme/trainer/engine.hpp>
 #include <trireme/trainer/host_run.hpp>
 
@@ -18,21 +20,10 @@
 
 namespace trireme {
 
-/// What the processes of a trainer must agree in before they begin, in words: the network, how it is spread, the type
-/// of its numbers.
-template<class Model>
-std::string agreed_in(data_parallel_layout const& l) {
-    auto const number = [](auto n) { return std::to_string(n); };
-    return "dp<" + number(l.devices) + ">, " + l.strategy.name + ", " + number(l.logical_shards) + " logical shards, " +
-           number(Model::network::parameters) + " parameters of " + number(sizeof(typename Model::value_type)) +
-           " bytes, " + number(Model::network::training_flops) + " FLOPs per sample" +
-           (l.shared_weights ? ", weights held once" : "");
-}
-
 inline namespace TRIREME_ISA {
 
 /// A trainer whose devices are processes, each with a trainer of its own: SPMD, the same calls in all of them. `Group`
-/// joins them: made of the option `processes`, the number of devices, the deadline and agreed_in, it has this rank's
+/// joins them: made of the option `processes`, the number of devices, the deadline and the agreement, it has this rank's
 /// communicator (`own`), runs functions on it (`run`), and knows which ranks are `near`.
 template<class Model, class Options, class Initialiser, class Faults, class Group>
 class process_run {
@@ -50,7 +41,7 @@ public:
     }
 
     process_run(Options const& o, data_parallel_layout const& layout)
-        : group_(o.processes.value, layout.devices, o.deadline, agreed_in<Model>(layout)),
+        : group_(o.processes.value, layout.devices, o.deadline, agreement<Model, Initialiser>(o, layout)),
           engine_(o, with_levels(layout)) {
         group_.run([&](communicator& c) {
             engine_.construct(c);
@@ -66,6 +57,7 @@ public:
 
     step_report step() {
         engine_.number_all();
+        work_on_images();
         std::uint64_t number = 0;
         group_.run([&](communicator& c) {
             number = engine_.step(c, engine_.all());
@@ -76,6 +68,7 @@ public:
 
     void epoch() {
         mine().reset_times();
+        work_on_images();
         group_.run([&](communicator& c) {
             engine_.epoch(c, [&](std::uint64_t number) {
                 share_losses(c, number);
@@ -85,6 +78,7 @@ public:
     }
 
     void evaluate() {
+        work_on_images();
         group_.run([&](communicator& c) {
             engine_.evaluate(c);
             auto const scores = all_scores();
@@ -125,7 +119,15 @@ private:
         return l;
     }
 
+    /// The images in use and the learning rate become what all ranks must have in common in the next collectives.
+    void work_on_images() {
+        auto const& images = engine_.images();
+        group_.own().works_on({"samples", images.size(), digests_.of(images), engine_.options.learning_rate});
+    }
+
     void load(std::span<T const> values, std::span<T> to) {
+        group_.own().works_on(
+            {"values", values.size(), digest_of(std::as_bytes(values)), engine_.options.learning_rate});
         group_.run([&](communicator& c) {
             all_here(c); // nobody computes with them
             if (!engine_.layout.shared_weights || c.rank() == 0) std::copy(values.begin(), values.end(), to.begin());
@@ -164,6 +166,7 @@ private:
 
     Group group_;
     engine_type engine_;
+    image_digests digests_;
     arena scores_;
     traffic score_traffic_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/deadline.hpp>
+#include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
@@ -10,8 +11,10 @@
 #include <trireme/device/host/progress.hpp>
 #include <trireme/group/communicator.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -54,7 +57,7 @@ TRIREME_COLD inline void check_levels(int ranks, levels const& groups) {
 /// are cut where they are longer than their place.
 class call_words {
 public:
-    static constexpr std::size_t count = 14;
+    static constexpr std::size_t count = 18;
 
     call_words() = default;
     explicit call_words(collective_call const& c) noexcept {
@@ -67,6 +70,10 @@ public:
         words[11] = static_cast<std::uint32_t>(c.root);
         words[12] = static_cast<std::uint32_t>(c.steps);
         words[13] = static_cast<std::uint32_t>(c.chunks);
+        write(14, 1, c.subject.what);
+        words[15] = c.subject.count;
+        words[16] = c.subject.digest;
+        words[17] = std::bit_cast<std::uint32_t>(c.subject.learning_rate);
     }
     bool operator==(call_words const&) const = default;
 
@@ -79,6 +86,19 @@ public:
         if (!op.empty()) said += op + ", ";
         return said + "root " + std::to_string(words[11]) + "; " + std::to_string(words[12]) + " steps, " +
                std::to_string(words[13]) + " chunks)";
+    }
+
+    /// Whether the calls are alike, and only the data that they work for differs.
+    bool differs_in_subject_only(call_words const& other) const noexcept {
+        return words != other.words && std::equal(words.begin(), words.begin() + 14, other.words.begin());
+    }
+    /// "64 samples with digest 0123456789abcdef, learning rate 0.1".
+    TRIREME_COLD std::string subject_text() const {
+        auto const what = read(14, 1);
+        if (what.empty()) return "no data";
+        auto const rate = std::bit_cast<float>(static_cast<std::uint32_t>(words[17]));
+        return std::to_string(words[15]) + ' ' + what + " with digest " + digest_text(words[16]) + ", learning rate " +
+               number_text(rate);
     }
 
     std::array<std::uint64_t, count> words{};
@@ -99,6 +119,10 @@ TRIREME_COLD inline mismatch_error different_calls(char const* member, std::uint
                                                    call_words const& called, int other, call_words const& other_called,
                                                    std::uint32_t other_number) {
     auto const name = [&](int r) { return std::string(member) + ' ' + std::to_string(r); };
+    if (number == other_number && called.differs_in_subject_only(other_called))
+        return mismatch_error(std::string("the ") + member + "s of a group do not work on the same data: " +
+                              name(rank) + " has " + called.subject_text() + ", " + name(other) + " has " +
+                              other_called.subject_text() + "; give all of them the same data, and the same rate");
     return mismatch_error(std::string("the ") + member + "s of a group called different collectives, their number " +
                           std::to_string(number) + ": " + name(rank) + " called " + called.text() + ", " + name(other) +
                           " called " + other_called.text() +
@@ -207,8 +231,10 @@ public:
         inside_ = true;
         compared_ = 0;
         asking_until_.reset();
-        if (!same_literals(call)) words_ = call_words(call);
+        bool const same = same_literals(call);
         call_ = call;
+        call_.subject = subject_;
+        if (!same) words_ = call_words(call_);
         auto& here = own();
         here.call.publish(++calls_, words_);
         here.steps.advance_to(base_ + 1);
@@ -308,6 +334,9 @@ public:
     /// The training step, for messages.
     void at_training_step(std::uint64_t step) noexcept { own().training_step.store(step, std::memory_order_relaxed); }
 
+    /// The data that the next collectives work for. Ranks whose data differ are told so by the first of them.
+    void works_on(collective_subject const& s) noexcept { subject_ = s; }
+
     /// Throws if the group has been stopped: for long computations between waits.
     void check_stopped() const {
         if (state_->stopped().load(std::memory_order_relaxed)) state_->throw_stopped();
@@ -342,7 +371,7 @@ private:
     bool same_literals(collective_call const& c) const noexcept {
         return c.name == call_.name && c.strategy == call_.strategy && c.op == call_.op && c.dtype == call_.dtype &&
                c.elements == call_.elements && c.element_bytes == call_.element_bytes && c.root == call_.root &&
-               c.steps == call_.steps && c.chunks == call_.chunks;
+               c.steps == call_.steps && c.chunks == call_.chunks && subject_ == call_.subject;
     }
 
     /// Throws on all ranks if `source` has called another collective than this rank, or the same otherwise. False if it
@@ -402,6 +431,7 @@ private:
 
     int allocated_ = 0;
     collective_call call_;       ///< the last one
+    collective_subject subject_; ///< of the next one
     call_words words_;           ///< the same, to compare
     std::uint32_t base_ = 0;     ///< of the step count, when the current collective began
     std::uint32_t calls_ = 0;    ///< collectives entered

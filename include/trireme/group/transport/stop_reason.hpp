@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,17 @@ struct bounded_text {
         std::memset(text + n, 0, N - n);
     }
     std::string get() const { return std::string(text, strnlen(text, N - 1)); }
+};
+
+/// The description of a program that all ranks of a group must share: parts, separated by "; ". A text that is too long
+/// is cut, and ends with a digest of all of it.
+struct agreed_text : bounded_text<4000> {
+    static constexpr std::size_t most = sizeof text;
+    void set(std::string_view s) {
+        if (s.size() < most) return bounded_text::set(s);
+        auto const end = "... and so on, with digest " + digest_text(digest_of(std::as_bytes(std::span(s))));
+        bounded_text::set(std::string(s.substr(0, most - 1 - end.size())) + end);
+    }
 };
 
 /// Why a group of processes was stopped: an exception in a form that other processes can throw again.
@@ -135,12 +148,19 @@ private:
     bool failed_ = false;
 };
 
-/// Throws launch_error unless two ranks agree in what the program is and how it is spread, in words.
-inline void require_one_program(int rank, std::string const& mine, int other, std::string const& theirs) {
-    if (theirs != mine)
-        throw launch_error("the processes of this job are not of one program: rank " + std::to_string(rank) + " has " +
-                           mine + ", rank " + std::to_string(other) + " has " + theirs +
-                           "; start one program, with one set of flags, in all processes");
+/// Throws launch_error unless two ranks agree in what the program is and how it is spread (agreed_text). The first part
+/// in which they differ is said first, then both descriptions.
+TRIREME_COLD inline void require_one_program(int rank, std::string const& mine, int other, std::string const& theirs) {
+    if (theirs == mine) return;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < mine.size() && i < theirs.size() && mine[i] == theirs[i]; ++i)
+        if (mine.compare(i, 2, "; ") == 0) begin = i + 2;
+    auto const part = [begin](std::string const& all) { return all.substr(begin, all.find("; ", begin) - begin); };
+    auto const name = [](int r) { return "rank " + std::to_string(r); };
+    throw launch_error("the processes of this job are not of one program: " + name(rank) + " has " + part(mine) + ", " +
+                       name(other) + " has " + part(theirs) +
+                       "; start one program, with one set of flags, in all processes\n  " + name(rank) + ": " + mine +
+                       "\n  " + name(other) + ": " + theirs);
 }
 
 } // namespace trireme

@@ -89,6 +89,11 @@ public:
         messages_.at_training_step(step);
     }
 
+    void works_on(collective_subject const& s) noexcept {
+        if (node_ != nullptr) node_->own().works_on(s);
+        messages_.works_on(s);
+    }
+
     void check_stopped() const {
         if (node_ != nullptr) node_->own().check_stopped();
         if (near_ == nullptr) messages_.check_stopped();

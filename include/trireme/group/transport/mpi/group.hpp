@@ -184,18 +184,18 @@ private:
         messages_.generation =
             static_cast<std::uint64_t>(shared_clock()) * 4194304 + static_cast<std::uint64_t>(getpid());
         together("MPI_Bcast", [&] { return MPI_Bcast(&messages_.generation, 1, MPI_UINT64_T, 0, messages_.comm()); });
-        constexpr int most = 400;
+        constexpr int most = agreed_text::most;
         std::vector<char> all(static_cast<std::size_t>(size()) * most);
-        bounded_text<most> mine;
+        agreed_text mine;
         char const* const names[] = {"automatic", "off", "required"};
-        mine.set(std::string(agreed) + (agreed.empty() ? "" : ", ") + "windows " +
-                 names[static_cast<int>(job.windows)] + ", " +
-                 (job.ranks_per_machine == 0 ? "all" : std::to_string(job.ranks_per_machine)) + " ranks to a machine");
+        mine.set(std::string("windows ") + names[static_cast<int>(job.windows)] + "; " +
+                 (job.ranks_per_machine == 0 ? "all" : std::to_string(job.ranks_per_machine)) + " ranks to a machine" +
+                 (agreed.empty() ? "" : "; ") + std::string(agreed));
         together("MPI_Allgather", [&] {
             return MPI_Allgather(mine.text, most, MPI_CHAR, all.data(), most, MPI_CHAR, messages_.comm());
         });
         for (int r = 0; r < size(); ++r) {
-            bounded_text<most> theirs;
+            agreed_text theirs;
             std::memcpy(theirs.text, all.data() + static_cast<std::size_t>(r) * most, most);
             require_one_program(rank(), mine.get(), r, theirs.get());
         }

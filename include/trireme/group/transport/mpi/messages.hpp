@@ -198,6 +198,7 @@ public:
     std::function<void(stop_reason const&)> on_stop;
 
     void at_training_step(std::uint64_t step) noexcept { step_ = step; }
+    void works_on(collective_subject const& s) noexcept { subject_ = s; }
 
     // ---- a collective ----
 
@@ -208,7 +209,9 @@ public:
         if (stopped_) reason_.raise();
         inside_ = true;
         name_ = call.name;
-        mine_ = call_words(call);
+        auto mine = call;
+        mine.subject = subject_;
+        mine_ = call_words(mine);
         ++number_;
         tag_ = tag_of(mine_, number_);
         neighbour_ = -1;
@@ -523,6 +526,7 @@ private:
     int tag_ = 0;
     char const* name_ = "";
     call_words mine_;
+    collective_subject subject_;
     bool inside_ = false;
     bool withdrawn_ = false;
     bool asking_ = false; ///< since an answer that was no

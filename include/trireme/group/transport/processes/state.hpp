@@ -63,11 +63,11 @@ struct process_slot : step_slot<shared_progress> {
     std::array<shown_window, max_arenas + 1> windows{};
     place in, out; ///< the buffers of its call
     std::size_t in_from = 0, out_from = 0;
-    bounded_text<400> agreed; ///< what all ranks must have in common
+    agreed_text agreed;
 };
 
 struct process_table {
-    static constexpr std::uint64_t layout = 0x5472697265'0001; ///< changes with what stands below
+    static constexpr std::uint64_t layout = 0x5472697265'0002; ///< changes with what stands below
     std::uint64_t magic = layout;
     std::uint64_t slot_bytes = sizeof(process_slot);
     int ranks = 0;

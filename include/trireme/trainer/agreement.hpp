@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/digest.hpp>
+#include <trireme/data/dataset.hpp>
+#include <trireme/layer/summary.hpp>
+#include <trireme/optimizer/optimizer.hpp>
+#include <trireme/parallel/layout.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace trireme {
+
+/// Everything that decides a trainer's weights, in words: what the processes of a trainer must agree in before they
+/// begin. Parts are separated by "; ", the longest, the network, is last. Options that decide no weight (the deadline)
+/// may differ between processes.
+template<class Model, class Initialiser, class Options>
+std::string agreement(Options const& o, data_parallel_layout const& l) {
+    using network = typename Model::network;
+    using optimizer = typename Model::optimizer;
+    std::string text = "dp<" + std::to_string(l.devices) + ">";
+    auto const say = [&text](std::string const& part) { text += "; " + part; };
+    auto const number = [](auto n) { return std::to_string(n); };
+    for (std::size_t i = 0; i < l.reductions(); ++i) say(l.strategy_of(i).name);
+    say(number(l.logical_shards) + " logical shards");
+    if (l.shared_weights) say("weights held once");
+    say("batch " + number(o.batch.samples));
+    say("seed " + number(o.seed));
+    say(optimizer::name);
+    optimizer::describe(o, [&](char const* name, auto value) { say(name + (' ' + number_text(value))); });
+    say(detail::type_name<typename Model::loss>());
+    say(detail::type_name<Initialiser>());
+    say(detail::type_name<typename Model::value_type>());
+    say("kernels " + detail::type_name<typename Model::kernels>()); // with their instruction set
+    say(number(network::parameters) + " parameters");
+    say(number(network::training_flops) + " FLOPs per sample");
+    say(detail::type_name<network>());
+    return text;
+}
+
+/// Digests of labelled images, by what they hold: pixels, labels, sizes. The last two sets are remembered, so that an
+/// epoch and the test after it read their data once, not once per epoch.
+class image_digests {
+public:
+    std::uint64_t of(labelled_images const& images) {
+        for (auto const& e : known_)
+            if (e.images.size() != 0 && e.images.same_storage(images)) return e.digest;
+        auto& oldest = known_[next_++ % known_.size()];
+        std::uint64_t const sizes[] = {images.channels(), images.height(), images.width(), images.classes()};
+        auto const digest = digest_of(std::as_bytes(images.pixels()), digest_of(std::as_bytes(images.labels())));
+        oldest = {images, digest_of(std::as_bytes(std::span(sizes)), digest)};
+        return oldest.digest;
+    }
+
+private:
+    struct entry {
+        labelled_images images; ///< keeps its storage, so that no other set takes its address
+        std::uint64_t digest = 0;
+    };
+    std::array<entry, 2> known_;
+    std::size_t next_ = 0;
+};
+
+} // namespace trireme
