@@ -33,6 +33,7 @@ want_build_tools
 want_header doctest/doctest.h doctest-dev "the tests are written with it"
 want_header CLI/CLI.hpp libcli11-dev "reads the command line of the examples"
 want_data
+want_command ccache ccache "keeps what was compiled for the next run, in this clone or in another"
 if [ "$mode" != quick ]; then
     want_command clang++ clang "the second compiler"
     sanitizes clang++ || want libclang-rt-dev "the second compiler's address checks"
@@ -49,6 +50,12 @@ if [ "$mode" != quick ]; then
 fi
 install_packages
 export MESON
+# CCACHE_DISABLE=1 compiles everything anew.
+cached=''
+if command -v ccache >/dev/null 2>&1 && [ -z "${CCACHE_DISABLE-}" ]; then
+    cached='ccache '
+    export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$root"
+fi
 
 # Two runs in one tree would disturb each other.
 mkdir -p "$root/build"
@@ -84,7 +91,7 @@ stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
     printf '%s: configuring' "$label"
     # shellcheck disable=SC2086
     # lines are all that a message names; types for a debugger would take a third of the compilers' time
-    if ! configure "$folder" "$compiler" -Dtests=enabled -Ddebug=false -Dcpp_args=-g1 $options >"$log" 2>&1; then
+    if ! configure "$folder" "$cached${compiler#ccache }" -Dtests=enabled -Ddebug=false -Dcpp_args=-g1 $options >"$log" 2>&1; then
         echo ', FAILED'
         grep -A 20 'ERROR:' "$log" || tail -n 30 "$log"
         echo 'is not configured' >"$results/$label.broken"

@@ -151,7 +151,7 @@ install_with_apt() {
         echo "apt knows no package $package here (Ubuntu: is the component 'universe' enabled?)" >&2
         case $package in
         dataset-fashion-mnist) echo "going on without it: give its four files with --data DIRECTORY" >&2 ;;
-        clang | cmake | debootstrap | libclang-rt-dev | libdnnl-dev | make | pkg-config) echo "going on without it: what needs it is not tested" >&2 ;;
+        ccache | clang | cmake | debootstrap | libclang-rt-dev | libdnnl-dev | make | pkg-config) echo "going on without it" >&2 ;;
         *) stop "$package cannot be done without, install it by other means" ;;
         esac
         mkdir -p "$root/build/unavailable"
