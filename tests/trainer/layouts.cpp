@@ -1,9 +1,13 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
+#include <floats.hpp>
 #include <networks.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -103,6 +107,35 @@ TEST_SUITE("trainer/layouts") {
             CHECK(std::memcmp(&first.test.loss, &last.test.loss, sizeof first.loss) == 0);
             CHECK(first.test.accuracy == last.test.accuracy);
         }
+    }
+
+    TEST_CASE("bits do not depend on the floating-point environment of the caller's thread, which stays as it is") {
+        auto const images = made_up(100);
+        auto const trained = [&](int devices, other_floats const* which) {
+            small_trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 9, .devices = devices, .logical_shards = 8});
+            t.load_parameters(denormal_weights(small::parameters));
+            std::optional<in_other_floats> other;
+            if (which != nullptr) other.emplace(*which); // the other threads are there, and keep their own
+            run r;
+            r.losses.push_back(t.step(images.take(0, 37)).loss);
+            for (auto const& e : t.fit({images, images.take(0, 35)}, {.epochs = 1}))
+                r.losses.insert(r.losses.end(), {e.loss, e.test.loss, e.test.accuracy});
+            if (which != nullptr) CHECK(other->holds());
+            other.reset();
+            for (int d = 0; d < devices; ++d) r.weights = weights(t, d);
+            for (int d = 0; d < devices; ++d) CHECK(same_bits(r.weights, weights(t, d)));
+            return r;
+        };
+        auto const want = trained(1, nullptr);
+        CHECK(std::ranges::count_if(want.weights, [](float w) { return std::fpclassify(w) == FP_SUBNORMAL; }) > 10);
+        for (auto const which : all_other_floats())
+            for (int const devices : {1, 2}) {
+                CAPTURE(static_cast<int>(which));
+                CAPTURE(devices);
+                auto const got = trained(devices, &which);
+                CHECK(same_bits(got.weights, want.weights));
+                CHECK(same_bits(got.losses, want.losses));
+            }
     }
 
     TEST_CASE("static types and options mean the same program") {

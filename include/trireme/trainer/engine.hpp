@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/errors.hpp>
+#include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/trainer/replica.hpp>
 #include <trireme/trainer/training_state.hpp>
@@ -39,6 +41,9 @@ public:
             initialise_parameters<typename Model::network, Initialiser>(weights, options.seed);
             initialise_buffers<typename Model::network>(weights + Model::first_buffer);
         }
+        if (layout.reproducible() && !floats_are_default())
+            throw usage_error("reproducible needs floats that are rounded to the nearest and keep denormal values, and "
+                              "this device's are not: build for a target that has them, or leave out reproducible");
         replicas_[static_cast<std::size_t>(c.rank())] = std::move(mine);
     }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/device/host/floats.hpp>
 #include <trireme/layer/cross_entropy.hpp>
 #include <trireme/layer/layer_sums.hpp>
 #include <trireme/layer/network.hpp>
@@ -243,7 +244,7 @@ public:
         epoch_report r;
         auto const& times = run_.times();
         r.epoch = epoch;
-        r.loss = e.loss_sum / static_cast<double>(samples.size());
+        r.loss = with_default_floats([&] { return e.loss_sum / static_cast<double>(samples.size()); });
         r.seconds = since();
         r.samples_per_second = static_cast<double>(samples.size()) / r.seconds;
         r.devices = devices();

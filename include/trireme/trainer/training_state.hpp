@@ -6,6 +6,7 @@
 #include <trireme/core/extents.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/sampler.hpp>
+#include <trireme/device/host/floats.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/trainer/report.hpp>
@@ -63,15 +64,19 @@ public:
     /// The mean loss of step `number` over `samples`, once its losses are there and before those of step number + 2.
     /// Shards are added in their fixed tree, so that the figure is as reproducible as the weights.
     double mean_loss(std::uint64_t number, std::size_t samples) {
-        return in_fixed_tree([&](std::size_t s) { return losses_of(number)[s]; }) / static_cast<double>(samples);
+        return with_default_floats([&] {
+            return in_fixed_tree([&](std::size_t s) { return losses_of(number)[s]; }) / static_cast<double>(samples);
+        });
     }
 
     evaluation evaluated() const {
         std::size_t correct = 0;
         for (auto const n : correct_) correct += n;
-        auto const n = static_cast<double>(images_.size());
-        return {in_fixed_tree([&](std::size_t s) { return losses_[s]; }) / n, static_cast<double>(correct) / n,
-                images_.size()};
+        return with_default_floats([&]() -> evaluation {
+            auto const n = static_cast<double>(images_.size());
+            return {in_fixed_tree([&](std::size_t s) { return losses_[s]; }) / n, static_cast<double>(correct) / n,
+                    images_.size()};
+        });
     }
 
     /// For who finds the losses elsewhere and brings them here.

@@ -5,6 +5,7 @@
 #include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/device/host/floats.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -135,7 +136,7 @@ public:
             rank,
             [&] {
                 comm.check_stopped(); // by another rank, in the meantime
-                f(comm);
+                with_default_floats([&] { f(comm); });
                 comm.check_stopped(); // by `f`, in a way that it has not thrown
             },
             [&](stop_reason const& why) {

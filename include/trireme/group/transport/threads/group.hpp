@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/device/host/floats.hpp>
+#include <trireme/device/host/helper_thread.hpp>
 #include <trireme/group/transport/threads/communicator.hpp>
 
 #include <algorithm>
@@ -26,13 +28,15 @@ public:
     };
 
     /// `groups` says which ranks are near one another, for hierarchical strategies and for costs: {4, 2} are two
-    /// groups of four. Throws usage_error if those are not `ranks` ranks.
+    /// groups of four. Throws usage_error if those are not `ranks` ranks, launch_error if the system has no thread.
     explicit group(int ranks, std::chrono::duration<double> wait_limit = std::chrono::seconds(30),
                    levels const& groups = {})
         : shared_(std::make_shared<shared>(checked(ranks, groups), wait_limit, groups)) {
         threads_.reserve(static_cast<std::size_t>(ranks - 1));
         try {
-            for (int r = 1; r < ranks; ++r) threads_.emplace_back([s = shared_, r] { work(*s, r); });
+            for (int r = 1; r < ranks; ++r)
+                threads_.push_back(start_thread("device " + std::to_string(r) + " of " + std::to_string(ranks),
+                                                [s = shared_, r] { work(*s, r); }));
         } catch (...) { // the system refused a thread: the ones that run are sent home
             finish();
             throw;
@@ -120,7 +124,7 @@ private:
     static void perform(shared& s, int rank) noexcept {
         try {
             auto const j = s.current; // keeps the context alive while this rank is in it
-            j.function(j.context.get(), s.ranks[static_cast<std::size_t>(rank)]);
+            with_default_floats([&] { j.function(j.context.get(), s.ranks[static_cast<std::size_t>(rank)]); });
         } catch (group_stopped const&) { // somebody else has said why, unless a user's function threw it
             if (!s.state->stopped()) s.state->stop(rank, std::current_exception());
         } catch (deadline_error const& e) {
