@@ -7,14 +7,17 @@
 #include <trireme/schedule/collective/double_binary_tree.hpp>
 #include <trireme/schedule/collective/ring.hpp>
 
+#include "no_threads.hpp"
 #include "os_threads.hpp"
 #include "watchdog.hpp"
 
 #include <core/seed.hpp>
 #include <doctest/doctest.h>
+#include <sanitizers.hpp>
 
 #include <atomic>
 #include <cstdint>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -22,6 +25,9 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace {
 
@@ -52,6 +58,13 @@ std::optional<Error> error_of(group& g, F f) {
         return e;
     }
     return std::nullopt;
+}
+
+/// The address space that this process has taken.
+std::size_t memory_in_use() {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
@@ -118,6 +131,26 @@ TEST_SUITE("group/threads: running") {
         CHECK_THROWS_WITH_AS(group(0), "a group needs at least one device, not 0", usage_error);
         CHECK_THROWS_AS(group(-1), usage_error);
         CHECK_THROWS_AS(group(-2147483647), usage_error);
+    }
+
+    TEST_CASE("a device for which the system has no thread is named, with the remedy; the others go home") {
+        watchdog const guard("no threads");
+        auto const before = os_threads();
+        {
+            no_threads const none;
+            CHECK_NOTHROW(group(1).run([](comm&) {})); // which is the caller's own
+            CHECK_THROWS_WITH_AS(
+                group(3), doctest::Contains("device 1 of 3 needs a thread, and the system refuses one"), launch_error);
+        }
+        if (!sanitized) { // which need room of their own
+            rlimit unlimited;
+            getrlimit(RLIMIT_AS, &unlimited);
+            auto const some = rlimit{memory_in_use() + (std::size_t{100} << 20), unlimited.rlim_max};
+            setrlimit(RLIMIT_AS, &some); // for the stacks of some, not for 250
+            CHECK_THROWS_WITH_AS(group(250), doctest::Contains("of 250 needs a thread"), launch_error);
+            setrlimit(RLIMIT_AS, &unlimited);
+        }
+        CHECK(os_threads_fall_to(before));
     }
 
     TEST_CASE("200 groups are made, used and destroyed; no thread stays behind") {

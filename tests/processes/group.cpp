@@ -7,13 +7,17 @@
 
 #include <collective/matrix.hpp>
 #include <core/seed.hpp>
+#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <group/no_threads.hpp>
 #include <group/watchdog.hpp>
 #include <processes/forked.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <optional>
 #include <random>
@@ -125,6 +129,80 @@ TEST_SUITE("processes/group") {
             auto const w = processes::window::create(200'000'000, "a test");
             CHECK(static_cast<char const*>(w.data())[199'999'999] == 0);
             CHECK(ftruncate(w.descriptor(), 4096) != 0); // sealed: nobody can take it away
+        }
+    }
+
+    TEST_CASE("memory is limited by the own control group and by each above it") {
+        files::folder const root;
+        auto const tell = [&](std::string const& path, std::string const& content) {
+            std::filesystem::create_directories(std::filesystem::path(root.path(path)).parent_path());
+            std::ofstream(root.path(path)) << content;
+        };
+        auto const available = [&] { return processes::available_memory(root.path()); };
+        tell("proc/meminfo", "MemTotal: 4000 kB\nMemAvailable:  3000 kB\n");
+        CHECK(available() == 3000 * 1024);
+
+        // version 2: a job in a slice, of which the slice has less left
+        tell("proc/self/cgroup", "0::/slice/job\n");
+        tell("proc/self/mountinfo", "25 20 0:22 / /sys rw - sysfs sysfs rw\n"
+                                    "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:9 master:3 - cgroup2 cgroup2 rw\n");
+        tell("sys/fs/cgroup/slice/job/memory.max", "2000000\n");
+        tell("sys/fs/cgroup/slice/job/memory.current", "500000\n");
+        CHECK(available() == 1'500'000);
+        tell("sys/fs/cgroup/slice/job/memory.stat", "anon 400000\ninactive_file 100000\n"); // makes room
+        CHECK(available() == 1'600'000);
+        tell("sys/fs/cgroup/slice/memory.max", "2100000\n");
+        tell("sys/fs/cgroup/slice/memory.current", "1700000\n");
+        CHECK(available() == 400'000);
+        tell("sys/fs/cgroup/slice/memory.current", "2200000\n");
+        CHECK(available() == 0);
+        tell("sys/fs/cgroup/slice/memory.max", "max\n");
+        CHECK(available() == 1'600'000);
+        tell("sys/fs/cgroup/other/memory.max", "1\n"); // not above this one
+        tell("sys/fs/cgroup/memory.max", "700000\n");
+        CHECK(available() == 700'000);
+
+        // a container that sees its own group as the whole tree, and one whose group cannot be seen
+        for (auto const* group : {"/slice/job/inner", "/../elsewhere"}) {
+            tell("proc/self/cgroup", std::string("0::") + group + "\n");
+            tell("proc/self/mountinfo", "30 25 0:26 /slice/job /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+            tell("sys/fs/cgroup/inner/memory.max", "600000\n");
+            CHECK(available() == (group[1] == 's' ? 600'000 : 700'000));
+        }
+
+        // version 1, beside version 2 without memory
+        tell("proc/self/cgroup", "9:name=systemd:/a\n4:cpu,memory:/batch/job\n0::/\n");
+        tell("proc/self/mountinfo", "30 25 0:26 / /unified rw - cgroup2 cgroup2 rw\n"
+                                    "31 25 0:27 / /v1/cpuset rw - cgroup cgroup rw,cpuset\n"
+                                    "32 25 0:28 / /v1/memory rw - cgroup cgroup rw,cpu,memory\n");
+        tell("v1/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        tell("v1/memory/memory.usage_in_bytes", "900000\n");
+        CHECK(available() == 3000 * 1024);
+        tell("v1/memory/batch/memory.limit_in_bytes", "1000000\n");
+        tell("v1/memory/batch/memory.usage_in_bytes", "600000\n");
+        tell("v1/memory/batch/memory.stat", "inactive_file 1\ntotal_inactive_file 50000\n");
+        CHECK(available() == 450'000);
+    }
+
+    TEST_CASE("a rank whose heartbeat gets no thread says so, and the others learn of it") {
+        watchdog const guard("no thread");
+        auto const place = meeting_place::create(2);
+        forked_ranks all(2, [&](int rank) {
+            std::optional<no_threads> none;
+            if (rank == 1) none.emplace();
+            try {
+                processes::group g(place, rank, 20s);
+                none.reset();
+                g.run([](comm& c) { barrier<direct>(c); });
+            } catch (launch_error const&) {
+                require(rank == 1, "a launch error elsewhere");
+                throw;
+            }
+        });
+        for (auto const& o : all.wait(10s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 3);
+            CHECK(has(o.said, "the heartbeat of rank 1 needs a thread, and the system refuses one"));
         }
     }
 

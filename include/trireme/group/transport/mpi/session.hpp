@@ -38,7 +38,7 @@ public:
     class guard {
     public:
         /// `limit` and a second for messages from now; `what` is a literal.
-        guard(std::chrono::duration<double> limit, char const* what) noexcept
+        guard(std::chrono::duration<double> limit, char const* what)
             : before_(of_process().until_.load(std::memory_order_relaxed)),
               what_before_(of_process().what_.load(std::memory_order_relaxed)) {
             auto& w = of_process();
@@ -67,7 +67,7 @@ private:
 
     watchdog() {
         without_signals([this] {
-            std::thread([this] { watch(); }).detach();
+            start_thread("the watchdog of MPI", [this] { watch(); }).detach();
             return 0;
         });
     }

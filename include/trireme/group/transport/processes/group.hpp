@@ -29,7 +29,10 @@ namespace trireme::processes {
 class heartbeat {
 public:
     explicit heartbeat(std::shared_ptr<state> s)
-        : state_(std::move(s)), thread_(without_signals([this] { return std::thread([this] { beat(); }); })) {}
+        : state_(std::move(s)), thread_(without_signals([this] {
+              return start_thread("the heartbeat of rank " + std::to_string(state_->known_as(state_->rank())),
+                                  [this] { beat(); });
+          })) {}
     heartbeat(heartbeat const&) = delete;
     heartbeat& operator=(heartbeat const&) = delete;
     ~heartbeat() {
@@ -65,8 +68,8 @@ private:
 class group {
 public:
     /// Joins the others at `where` as `rank`. Throws deadline_error if not all come within `limit`, launch_error if
-    /// they do not agree in `agreed`: what the program is and how it is spread, in words. `known_as`: the number of the
-    /// rank in a larger group, for messages.
+    /// they do not agree in `agreed`: what the program is and how it is spread, in words; or if the system has no
+    /// thread. `known_as`: the number of the rank in a larger group, for messages.
     group(meeting_place where, int rank, std::chrono::duration<double> limit = std::chrono::seconds(30),
           levels const& near = {}, std::string_view agreed = {}, int known_as = -1)
         : state_(std::make_shared<state>(checked(where, rank, near), rank, limit, near)), communicator_(state_, rank) {

@@ -9,6 +9,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/group/transport/processes/available_memory.hpp>
 
 #include <cerrno>
 #include <climits>
@@ -16,7 +17,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <utility>
@@ -32,40 +32,6 @@ namespace trireme::processes {
 class window_error : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
-
-namespace detail {
-
-/// A number from a file of the kernel; `otherwise` if the file or the number is not there ("max").
-inline std::uint64_t number_in(char const* path, char const* key, std::uint64_t otherwise) {
-    std::ifstream file(path);
-    std::string word;
-    if (*key != 0)
-        while (file >> word && word != key) {}
-    std::uint64_t n = 0;
-    return file >> n ? n : otherwise;
-}
-
-} // namespace detail
-
-/// What this process may still take of the machine's memory: the least of what the kernel calls available and what the
-/// control group that it runs in has left. Processes that ask at once all get the same answer.
-inline bytes_t available_memory() {
-    constexpr auto unknown = std::numeric_limits<std::uint64_t>::max();
-    auto const machine = detail::number_in("/proc/meminfo", "MemAvailable:", unknown / 1024) * 1024;
-    std::uint64_t group = unknown;
-    struct {
-        char const *limit, *used, *statistics, *cache;
-    } constexpr versions[] = {
-        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"},
-        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-         "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file"}};
-    for (auto const& v : versions) {
-        auto const most = detail::number_in(v.limit, "", unknown), now = detail::number_in(v.used, "", 0);
-        auto const cache = detail::number_in(v.statistics, v.cache, 0); // which makes room when it is needed
-        if (most != unknown) group = most + cache > now ? most - now + cache : 0;
-    }
-    return machine < group ? machine : group;
-}
 
 /// Zeroed memory that other processes of the machine can map: a sealed memfd. Its pages are there before the first
 /// touch, and nobody can shrink it: neither a full file system nor a peer makes an access end in SIGBUS. It needs no
