@@ -168,6 +168,8 @@ TEST_SUITE("group/id_file") {
         CHECK_THROWS_WITH_AS(exchange(process(1, 3, 6, f, 0.2)).take(), doctest::Contains(f.file().c_str()),
                              deadline_error);
         CHECK_THROWS_WITH_AS(exchange({1, 3, 6, "", seconds(1)}), doctest::Contains("no id_file"), usage_error);
+        CHECK_THROWS_WITH_AS(exchange({1, 3, 6, f.path.string() + std::string("/id\0b", 5), seconds(1)}),
+                             doctest::Contains("id\\0b\" has a zero byte"), usage_error);
         CHECK_THROWS_WITH_AS(exchange({1, 3, 6, "/no/such/folder/id", seconds(1)}).take(),
                              doctest::Contains("can write beside"), data_error);
     }

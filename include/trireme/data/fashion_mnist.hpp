@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/path.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/idx.hpp>
 
@@ -45,7 +46,7 @@ inline std::string choose_directory(std::string directory) {
         }
     }
     struct ::stat about = {};
-    if (::stat(directory.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) {
+    if (::stat(checked_path(directory).c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) {
         throw data_error(directory, 0, std::string(from) + " is not there or is no folder: " + remedy);
     }
     return directory;

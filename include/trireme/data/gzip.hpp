@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/path.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -28,13 +29,14 @@ namespace trireme {
 ///
 /// Nothing in the file is believed before it is checked: `read(count)` refuses a count that the file's size rules out,
 /// and memory then grows with the bytes that really arrive. Offsets are positions in the decoded stream.
-/// Errors: data_error for a file that is missing, not a regular file, damaged, or shorter or longer than promised.
+/// Errors: data_error for a file that is missing, not a regular file, damaged, or shorter or longer than promised;
+/// usage_error for a path with a zero byte.
 /// Cost: one 64 KiB buffer, and 40 KiB inside zlib for gzip.
 class gzip_file {
 public:
     explicit gzip_file(std::string path) : path_(std::move(path)), buffer_(64 * 1024) {
         // O_NONBLOCK: opening a FIFO must not wait for a writer before we can see that it is one.
-        file_.number = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        file_.number = ::open(checked_path(path_).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         if (file_.number < 0) {
             fail("the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
         }

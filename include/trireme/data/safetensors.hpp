@@ -4,6 +4,7 @@
 
 #include <trireme/core/bf16.hpp>
 #include <trireme/core/errors.hpp>
+#include <trireme/core/path.hpp>
 #include <trireme/data/safetensors_header.hpp>
 
 #include <algorithm>
@@ -23,7 +24,9 @@
 #include <utility>
 #include <vector>
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,7 +58,8 @@ class input {
 public:
     explicit input(std::string path)
         // O_NONBLOCK: opening a FIFO must not wait for a writer before we can see that it is one.
-        : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+        : path_(std::move(path)),
+          file_(::open(checked_path(path_).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
         if (file_.number < 0) {
             fail(0, "the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
         }
@@ -96,11 +100,13 @@ private:
     std::uint64_t size_ = 0;
 };
 
-/// A file that is written beside its place and put there when it is whole; until then what was there stays.
+/// A file that is written beside its place and put there when it is whole; until then what was there stays. The writer
+/// holds a lock on it, which the kernel takes from a process that ends: files without one are left behind by writers
+/// that were killed, and removed.
 class output {
 public:
     explicit output(std::string const& path)
-        : path_(path), folder_(path.substr(0, path.find_last_of('/') + 1) + "."),
+        : path_(checked_path(path)), folder_(path.substr(0, path.find_last_of('/') + 1) + "."),
           folder_file_(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
         if (folder_file_.number < 0) fail("the folder cannot be opened", errno);
         struct ::stat about = {};
@@ -108,6 +114,7 @@ public:
             throw data_error(path, 0,
                              "a folder, pipe or device is there, and only a file is replaced: pass another path");
         }
+        remove_left_behind();
         open_beside();
     }
     output(output const&) = delete;
@@ -129,7 +136,7 @@ public:
     /// After this the new file survives a loss of power; before it, the old one does.
     void put_in_place() {
         if (::fsync(file_.number) != 0) fail("the file cannot be synchronised", errno);
-        if (::close(std::exchange(file_.number, -1)) != 0) fail("the file cannot be closed", errno);
+        if (::close(::dup(file_.number)) != 0) fail("the file cannot be closed", errno); // its lock stays
         if (std::rename(beside_.c_str(), path_.c_str()) != 0) fail("the file cannot be put in its place", errno);
         in_place_ = true;
         // Some file systems cannot synchronise a folder, and say so; there is nothing that they would have to do.
@@ -150,11 +157,49 @@ private:
     void open_beside() {
         static std::atomic<unsigned> count{0};
         for (;;) {
-            beside_ = folder_ + "/.safetensors-" + std::to_string(::getpid()) + "-" + std::to_string(++count) + ".new";
+            beside_ = folder_ + "/" + std::string(prefix) + std::to_string(::getpid()) + "-" + std::to_string(++count) +
+                      std::string(suffix);
             file_.number = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-            if (file_.number >= 0) return;
-            if (errno != EEXIST) fail("no file can be made in the folder", errno);
+            if (file_.number < 0) {
+                if (errno == EEXIST) continue;
+                fail("no file can be made in the folder", errno);
+            }
+            // another writer that removes what was left behind may have been here first
+            struct ::stat about = {};
+            if (lock(file_.number) != EWOULDBLOCK && ::fstat(file_.number, &about) == 0 && about.st_nlink > 0) return;
+            ::close(std::exchange(file_.number, -1));
         }
+    }
+
+    static constexpr std::string_view prefix = ".safetensors-", suffix = ".new";
+
+    /// Zero, or why not: some file systems have no locks.
+    static int lock(int file) noexcept { return ::flock(file, LOCK_EX | LOCK_NB) == 0 ? 0 : errno; }
+
+    /// Whether it is a name that open_beside gives.
+    static bool is_ours(std::string_view name) noexcept {
+        if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size())
+            return false;
+        name = name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
+        return name.find_first_not_of("0123456789-") == std::string_view::npos;
+    }
+
+    /// Removes the files of writers that are no more. Whatever goes wrong, they stay.
+    void remove_left_behind() const noexcept {
+        auto* const all = ::opendir(folder_.c_str());
+        if (all == nullptr) return;
+        while (auto const* const entry = ::readdir(all)) {
+            if (!is_ours(entry->d_name)) continue;
+            descriptor const file(
+                ::openat(folder_file_.number, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+            if (file.number < 0 || lock(file.number) != 0) continue;
+            struct ::stat opened = {}, named = {}; // its writer may have put it in its place just before
+            if (::fstat(file.number, &opened) == 0 && S_ISREG(opened.st_mode) &&
+                ::fstatat(folder_file_.number, entry->d_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                opened.st_ino == named.st_ino && opened.st_dev == named.st_dev)
+                ::unlinkat(folder_file_.number, entry->d_name, 0);
+        }
+        ::closedir(all);
     }
 
     std::string path_;
@@ -344,7 +389,8 @@ private:
 /// whole new one, also if this fails or power is lost. Tensors are sorted by dtype, those of the greatest alignment
 /// first, then by name: equal tensors and metadata give equal bytes, those of the reference implementation. A symbolic
 /// link at `path` is replaced, not followed. A process that is killed here may leave a .safetensors-*.new in the
-/// folder. Errors: data_error with the path and the system's reason; usage_error for tensors that no file can hold.
+/// folder, which the next write into that folder removes. Errors: data_error with the path and the system's reason;
+/// usage_error for tensors that no file can hold, or a path with a zero byte.
 inline void write_safetensors(std::string const& path, std::vector<safetensors_tensor> tensors,
                               safetensors_metadata const& metadata = {}) {
     detail::safetensors::check_tensors(tensors);

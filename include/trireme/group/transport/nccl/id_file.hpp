@@ -5,6 +5,7 @@
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/path.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -155,6 +156,7 @@ public:
             throw usage_error("processes: " + std::to_string(a_.count) +
                               " were given, and no id_file: name a file that all of them see, by which they find one "
                               "another");
+        checked_path(a_.file);
     }
     id_exchange(id_exchange const&) = delete;
     id_exchange& operator=(id_exchange const&) = delete;
