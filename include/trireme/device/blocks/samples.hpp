@@ -44,7 +44,7 @@ struct pixel_value {
     std::uint8_t const* pixels;
     T* x;
     accumulate_t<T> scale;
-    [[no_unique_address]] Order order;
+    Order order;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
         x[order.place(i)] = static_cast<T>(static_cast<accumulate_t<T>>(pixels[i]) * scale);
     }
@@ -54,7 +54,7 @@ template<class T, class A, class Order>
 struct value_sum {
     T* sum;
     A const* term;
-    [[no_unique_address]] Order order;
+    Order order;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
         auto const value = static_cast<accumulate_t<A>>(term[order.place(i)]);
         sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) + value);
@@ -65,7 +65,7 @@ template<class T, class A, class Order>
 struct rounded_value {
     T const* from;
     A* to;
-    [[no_unique_address]] Order order;
+    Order order;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
         to[order.place(i)] = static_cast<A>(static_cast<accumulate_t<A>>(from[i]));
     }

@@ -8,6 +8,7 @@
 
 #include <trireme/device/accelerator.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -47,8 +48,9 @@ __device__ void run_phases(P const& program, typename P::shared& shared) {
     }
 }
 
-/// The one kernel of the library: a block program, phase by phase, with a barrier between two.
-template<class P>
+/// The one kernel of the library: a block program, phase by phase, with a barrier between two. Its name holds the size
+/// of the argument that the host hands over, so that tests can compare that with what the compiled kernel reads.
+template<class P, std::size_t = sizeof(P)>
 __global__ void __launch_bounds__(P::threads) run_blocks(P const program) {
     using shared_t = typename P::shared;
     if constexpr (std::is_empty_v<shared_t>) {
