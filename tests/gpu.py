@@ -20,6 +20,11 @@ import sysconfig
 import time
 
 root = pathlib.Path(__file__).resolve().parent.parent
+# In this order: what was learnt when the time is over should be most of it.
+PARTS = ['build', 'test', 'example', 'micro', 'bench', 'sanitize']
+# What bench/gpu/bench.py calls its rows.
+MICRO_ROWS = ['step', 'all_reduce', 'kernel']
+BENCH_ROWS = {'lenet': 'lenet-gpu', 'resnet': 'resnet18-gpu'}
 COUNTED = re.compile(r'test cases: +\d+ \| +(\d+) passed \| +(\d+) failed')
 LOG_CHARACTERS = 200_000  # of one command
 
@@ -130,6 +135,8 @@ class Tools:
                 for place in (self.cuda / 'bin', self.cuda / 'compute-sanitizer'):
                     if (place / tool).exists():
                         self.env['PATH'] += os.pathsep + str(place)
+        if packed and (packed / 'python').is_dir():
+            self.env['PYTHONPATH'] = os.pathsep.join(filter(None, [self.env.get('PYTHONPATH'), str(packed / 'python')]))
         self.meson = self.python_tool('meson', 'mesonbuild.mesonmain')
         self.ninja = self.python_tool('ninja', 'ninja')
 
@@ -151,12 +158,15 @@ class Tools:
                 (self.lib / 'libz.so').symlink_to(system[0])
             elif archive and archive.exists():
                 (self.lib / 'libz.a').symlink_to(archive)
-        for header, library, names in (('cublasLt.h', 'cublasLt', 'cublas*.h'), ('cudnn.h', 'cudnn', 'cudnn*.h'),
-                                       ('nccl.h', 'nccl', 'nccl*.h')):
+        for header, library, names in (('cublasLt.h', 'cublasLt', 'cublas*'), ('cudnn.h', 'cudnn', 'cudnn*'),
+                                       ('nccl.h', 'nccl', 'nccl*'), ('cuda.h', 'cudart_static', 'cuda*'),
+                                       ('nvtx3/nvToolsExt.h', None, 'nvtx3')):
             self.from_python(header, library, names)
-        for header, remedy in (('doctest/doctest.h', 'doctest'), ('zlib.h', 'zlib')):
+        for header, remedy in (('doctest/doctest.h', 'doctest'), ('zlib.h', 'zlib'), ('cublasLt.h', 'cuBLASLt'),
+                               ('cudnn.h', 'cuDNN')):
             if not self.has_header(header):
-                missing(header, f'install {remedy}, or pack it elsewhere (gpu.sh --pack DIR) and give --with DIR')
+                missing(header, f'install {remedy}' + (', or pack it elsewhere (gpu.sh --pack DIR) and give --with DIR'
+                                                       if remedy in ('doctest', 'zlib') else ''))
 
     def python_tool(self, name, module):
         if path := shutil.which(name, path=self.env['PATH']):
@@ -164,9 +174,9 @@ class Tools:
         beside = pathlib.Path(sys.executable).parent / name
         if beside.exists():
             return [str(beside)]
-        if subprocess.run([sys.executable, '-c', f'import {module}'], capture_output=True).returncode == 0:
+        if subprocess.run([sys.executable, '-c', f'import {module}'], capture_output=True, env=self.env).returncode == 0:
             return [sys.executable, '-m', module]
-        missing(name, f'python3 -m pip install {name}')
+        missing(name, f'python3 -m pip install {name}, or pack it elsewhere (gpu.sh --pack DIR) and give --with DIR')
 
     def has_header(self, name):
         return subprocess.run([*self.compiler, '-std=c++20', '-x', 'c++', '-E', '-', f'-isystem{self.cuda}/include'],
@@ -189,18 +199,20 @@ class Tools:
                 yield line.split('=>')[-1].strip()
 
     def from_python(self, header, library, names):
-        """A library that the system has not may have come with PyTorch; then its names for linking are missing."""
-        if self.has_header(header) and self.links('-l' + library):
+        """A library that the system has not may have come with PyTorch; then its names for linking are missing.
+        `names`: of what belongs to it in that package's folder of headers; without `library` it is headers alone."""
+        if self.has_header(header) and (library is None or self.links('-l' + library)):
             return
         for site in {sysconfig.get_path('purelib'), sysconfig.get_path('platlib'), *sys.path}:
             for path in glob.glob(f'{site}/nvidia/*/include/{header}'):
-                home = pathlib.Path(path).parent.parent
+                home = pathlib.Path(path[:-len(f'/include/{header}')])
                 for source in (home / 'include').glob(names):
                     self.link(source, self.include / source.name)
-                for source in (home / 'lib').glob('lib*.so*'):
-                    if source.name.startswith(f'lib{names.split("*")[0]}'):
+                for source in [*(home / 'lib').glob('lib*.so*'), *(home / 'lib').glob('lib*.a')]:
+                    if library and source.name.startswith(f'lib{names.split("*")[0]}'):
                         self.link(source, self.lib / source.name)
-                        self.link(source, self.lib / (source.name.split('.so')[0] + '.so'))
+                        if '.so' in source.name:
+                            self.link(source, self.lib / (source.name.split('.so')[0] + '.so'))
                 return
 
     @staticmethod
@@ -250,15 +262,26 @@ def verdict(code, output):
     return ('skipped', '') if code == 77 else ('FAILED', note or f'exit code {code}')
 
 
-def run_tests(report, tools, programs, limit, prefix=(), label='', workers=1):
+def cases_of(report, tools, program):
+    """Its test cases by name; a wrong address is the end of a process's CUDA, so each has one of its own."""
+    code, output = report.run([program, '--list-test-cases', '--no-colors'], 30, tools.env, root)
+    names = [line for line in output.splitlines() if line and not line.startswith(('[doctest]', '==='))]
+    return [(program, name) for name in names] if code == 0 and names else [(program, None)]
+
+
+def run_tests(report, tools, programs, limit, prefix=(), label='', workers=1, env=None):
+    """`programs`: each with a test case, or None for all. Together they take `limit` seconds."""
     end = time.monotonic() + min(limit, report.left())
 
-    def one(program):
+    def one(job):
+        program, case = job
         begin = time.monotonic()
-        name = program.name.removeprefix('cu_')
+        name = program.name.removeprefix('cu_') + (f': {case}' if case else '')
         if begin >= end:
             return name, 'out of time', begin, begin, ''
-        done = report.run([*prefix, program], end - begin, tools.env, root)
+        # doctest takes commas for the ends of patterns, and * for anything
+        chosen = ['-tc=' + case.replace(',', '*')] if case else []
+        done = report.run([*prefix, program, *chosen], end - begin, env or tools.env, root)
         return name, None, begin, time.monotonic(), done
 
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
@@ -273,9 +296,17 @@ def run_tests(report, tools, programs, limit, prefix=(), label='', workers=1):
             report.part(f'{label or "test"} {name}', result, begin, note, ended)
 
 
-def benchmarks(report, tools, work, limit):
+def sanitizer_flags(report, tools, sanitizer):
+    """What makes it look at our kernels alone, as far as this version of it knows how."""
+    _, text = report.run([sanitizer, '--help'], 20, tools.env)
+    known = [['--report-api-errors', 'no'],  # tests make calls fail, and ask events that are not ready
+             ['--kernel-regex', 'kns=trireme']]  # the kernels of libraries take most of the time
+    return [word for flag in known if flag[0] in text for word in flag]
+
+
+def benchmarks(report, tools, work, limit, name, wanted):
     begin = time.monotonic()
-    rows = work / 'benchmarks.json'
+    rows = work / f'{name}.json'
     rows.unlink(missing_ok=True)
     peers = work / 'peers/bin'
     peers.mkdir(parents=True, exist_ok=True)
@@ -283,16 +314,19 @@ def benchmarks(report, tools, work, limit):
     (peers / 'python3').chmod(0o755)
     code, output = report.run([sys.executable, root / 'bench/harness.py', 'gpu', work / 'bench',
                                ' '.join(tools.compiler), '--quick', '--json', rows], limit,
-                              {**tools.env, 'TRIREME_BENCH_PEERS': str(work / 'peers')})
+                              {**tools.env, 'TRIREME_BENCH_PEERS': str(work / 'peers'),
+                               'TRIREME_BENCH_ROWS': ' '.join(wanted)})
     print(output, flush=True)
-    (report.out / 'benchmarks.txt').write_text(output, encoding='utf-8')
+    (report.out / f'{name}.txt').write_text(output, encoding='utf-8')
+    measured = []
     if rows.exists():
         try:
-            report.rows = json.loads(rows.read_text(encoding='utf-8'))
+            measured = json.loads(rows.read_text(encoding='utf-8'))
         except ValueError:  # it was stopped while it wrote
             pass
-    report.part('benchmarks', 'ok' if code == 0 else 'out of time' if code is None else 'FAILED', begin,
-                f'{len(report.rows)} rows' + ('' if code == 0 else '; ' + (output.strip().splitlines() or [''])[-1]))
+    report.rows += measured
+    report.part(name, 'ok' if code == 0 else 'out of time' if code is None else 'FAILED', begin,
+                f'{len(measured)} rows' + ('' if code == 0 else '; ' + (output.strip().splitlines() or [''])[-1]))
 
 
 def example(report, tools, work, packed, limit):
@@ -315,11 +349,20 @@ def main():
     arguments.add_argument('--with', dest='packed', type=pathlib.Path, metavar='DIR')
     arguments.add_argument('--out', type=pathlib.Path, default=root / 'build/gpu/out', metavar='OUT')
     arguments.add_argument('--seconds', type=float, default=570)
-    arguments.add_argument('--build-only', action='store_true')
+    arguments.add_argument('--parts', default=','.join(PARTS), metavar='PART,...',
+                           help=f'which, in this order: {",".join(PARTS)}; what is left out must have been built before')
+    arguments.add_argument('--rows', default=','.join(BENCH_ROWS), metavar='ROW,...',
+                           help=f'of the part bench: {",".join(BENCH_ROWS)}')
+    arguments.add_argument('--build-only', action='store_true', help='--parts build, which needs no GPU')
     arguments.add_argument('--jobs', type=int, help='of each of the two builds that run at once')
     arguments.add_argument('--work', type=pathlib.Path, default=root / 'build/gpu', metavar='DIR',
                            help='where to build (build/gpu)')
     a = arguments.parse_args()
+    a.parts, a.rows = ['build'] if a.build_only else a.parts.split(','), a.rows.split(',')
+    for given, known in ((a.parts, PARTS), (a.rows, BENCH_ROWS)):
+        if unknown := [word for word in given if word not in known]:
+            arguments.error(f'{",".join(unknown)}: there are {",".join(known)}')
+    a.build_only = a.parts == ['build']
     packed = a.packed.resolve() if a.packed else None
     if packed and not (packed / 'include').is_dir():
         print(f'gpu.sh: {a.packed} holds nothing: fill it with gpu.sh --pack {a.packed}', file=sys.stderr)
@@ -346,7 +389,7 @@ def main():
     try:
         tools = Tools(work, packed)
         tools.jobs, tools.patient = a.jobs, a.build_only
-        parts(report, tools, work, packed, has_gpu, smi, a.build_only)
+        parts(report, tools, work, packed, has_gpu, smi, a.parts, a.rows)
     except Stopped:
         report.part('stopped from outside', 'FAILED', report.begin)
     except Exception as e:  # a mistake here must not hide what was learnt
@@ -354,7 +397,7 @@ def main():
     return report.table()
 
 
-def parts(report, tools, work, packed, has_gpu, smi, build_only):
+def parts(report, tools, work, packed, has_gpu, smi, wanted, rows):
     code = 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())'
     report.facts |= {
         'GPU': smi if has_gpu else 'none',
@@ -362,10 +405,35 @@ def parts(report, tools, work, packed, has_gpu, smi, build_only):
                                    text=True).stdout.split('\n')[0],
         'CUDA': first_line([tools.nvcc, '--version'], tools.env),
         'Meson': first_line([*tools.meson, '--version'], tools.env),
-        'PyTorch': first_line([sys.executable, '-c', code], tools.env),
+        'PyTorch': first_line([sys.executable, '-c', code], tools.env) if 'bench' in wanted else 'not asked',
         'processors': str(len(os.sched_getaffinity(0))),
         'date': time.strftime('%Y-%m-%d'),
     }
+    if 'build' in wanted:
+        build(report, tools, work, has_gpu)
+    programs = [p for p in sorted((work / 'tests/tests').glob('cu_*')) if p.is_file() and os.access(p, os.X_OK)]
+    # kernels first: there a wrong address is most likely, and the rest of the library stands on them
+    order = ['device_cuda_runtime', 'device_cuda_kernels', 'device_cuda', 'cuda_samples', 'cuda_peer', 'cuda_trainer']
+    programs.sort(key=lambda p: next((i for i, name in enumerate(order) if name in p.name), len(order)))
+    if not programs and {'test', 'sanitize'} & set(wanted):
+        report.part('tests', 'FAILED', time.monotonic(), 'none is built: --parts build,...')
+
+    def jobs_of():
+        for program in programs:
+            yield from cases_of(report, tools, program) if 'device_cuda' in program.name else [(program, None)]
+    if 'test' in wanted:
+        run_tests(report, tools, list(jobs_of()), 240, workers=2)
+    if 'example' in wanted:
+        example(report, tools, work, packed, 40)
+    if 'micro' in wanted:
+        benchmarks(report, tools, work, 90, 'micro', MICRO_ROWS)
+    if 'bench' in wanted:
+        benchmarks(report, tools, work, report.left() - 10, 'bench', [BENCH_ROWS[row] for row in rows])
+    if 'sanitize' in wanted:
+        sanitize(report, tools, [p for p in programs if 'umbrella' not in p.name])
+
+
+def build(report, tools, work, has_gpu):
     knows_cuda = [int(n) for n in re.findall(r'\d+', report.facts['Meson'])[:2]] >= [1, 4]
     usual = ['-Dcuda=enabled' if knows_cuda else '-Dcuda=auto'] + ([] if has_gpu else ['-Dgpu_arch=90'])
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -378,26 +446,19 @@ def parts(report, tools, work, packed, has_gpu, smi, build_only):
                         'cuda', 'benchmarks and examples')]
         for job in jobs:
             job.result()
-    programs = [p for p in sorted((work / 'tests/tests').glob('cu_*')) if p.is_file() and os.access(p, os.X_OK)]
-    if build_only:
-        return
-    run_tests(report, tools, programs, 100)
-    # kernels first: there a wrong address is most likely
-    order = ['device_cuda_kernels', 'cuda_samples', 'device_cuda_runtime', 'cuda_peer', 'cuda_trainer']
-    programs = [p for p in programs if 'umbrella' not in p.name]
-    programs.sort(key=lambda p: next((i for i, name in enumerate(order) if name in p.name), len(order)))
-    sanitizer = shutil.which('compute-sanitizer', path=tools.env['PATH'])
 
-    def sanitize(tool, limit):
-        if sanitizer is None:
-            return report.part(tool, 'skipped', time.monotonic(), 'there is no compute-sanitizer')
-        run_tests(report, tools, programs, limit, (sanitizer, '--tool', tool, '--error-exitcode', '1'), tool, workers=4)
-    sanitize('memcheck', 120)
-    example(report, tools, work, packed, 40)
-    benchmarks(report, tools, work, max(60, report.left() - 60))
-    sanitize('racecheck', report.left() - 5)
-    if report.left() > 20:
-        sanitize('initcheck', report.left() - 5)
+
+def sanitize(report, tools, programs):
+    """Each tool on all programs, as far as the time reaches."""
+    sanitizer = shutil.which('compute-sanitizer', path=tools.env['PATH'])
+    if sanitizer is None:
+        return report.part('sanitizers', 'skipped', time.monotonic(), 'there is no compute-sanitizer')
+    flags = sanitizer_flags(report, tools, sanitizer)
+    env = {**tools.env, 'TRIREME_TEST_DEADLINE': '600'}  # of trainers, whose kernels are slow now
+    for tool in ('memcheck', 'racecheck', 'initcheck'):
+        if report.left() > 20:
+            run_tests(report, tools, [(p, None) for p in programs], report.left() - 5,
+                      (sanitizer, '--tool', tool, *flags, '--error-exitcode', '1'), tool, workers=4, env=env)
 
 
 if __name__ == '__main__':

@@ -5,11 +5,13 @@
 # Everything that needs a GPU, on a machine with one, which may be bare and without a network.
 #
 # sh tests/gpu.sh --pack DIR    where packages can be installed: puts into DIR what such a machine may miss: doctest,
-#                               CLI11, zlib, Fashion-MNIST; some 30 MB
-# sh tests/gpu.sh [--with DIR] [--out OUT] [--seconds N]    there: builds for its GPU, runs all tests for GPUs, again
-#                               under compute-sanitizer, and the benchmarks beside the PyTorch it has, within N seconds
-#                               (570). Prints one table last; logs, and all of it as JSON, go to OUT (build/gpu/out).
-# sh tests/gpu.sh --build-only [...]    stops after building; needs no GPU
+#                               CLI11, zlib, Meson, Ninja, Fashion-MNIST; some 35 MB. Says what is not in it (exit 3)
+# sh tests/gpu.sh [--with DIR] [--out OUT] [--seconds N] [--parts PART,...] [--rows ROW,...]
+#                               there: builds for its GPU, runs all tests for GPUs, an example, the benchmarks beside the
+#                               PyTorch it has, and the tests again under compute-sanitizer, within N seconds (570).
+#                               Prints one table last; logs, and all of it as JSON, go to OUT (build/gpu/out).
+#                               PART: build, test, example, micro, bench, sanitize; ROW, of bench: lenet, resnet
+# sh tests/gpu.sh --build-only [...]    --parts build; needs no GPU
 #
 # Exit codes: 0 all is well; 1 something failed; 2 wrong usage; 3 something is missing; 77 there is no GPU.
 set -eu
@@ -55,4 +57,34 @@ if [ -d "$data" ]; then
 else
     echo "going on without Fashion-MNIST, which is not in $data" >&2
 fi
+python=$(command -v python3)
+if ! "$python" -m pip install --quiet --disable-pip-version-check --upgrade --target "$place/python" meson==1.12.1 ninja \
+    >"$place/pip.log" 2>&1; then
+    tail -n 3 "$place/pip.log" >&2
+    stop 'Meson and Ninja cannot be packed: python3 -m pip must reach PyPI'
+fi
+rm -f "$place/pip.log"
+
+# What is missing there can only be had here: so the folder alone has to do.
+probe=$(mktemp -d)
+trap 'rm -rf "$probe"' EXIT
+cat >"$probe/probe.cpp" <<'END'
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <CLI/CLI.hpp>
+#include <doctest/doctest.h>
+#include <zlib.h>
+int main() { return zlibVersion()[0] == ZLIB_VERSION[0] ? 0 : 1; }
+END
+# shellcheck disable=SC2086
+$cxx -std=c++20 -fsyntax-only -H -isystem "$place/include" "$probe/probe.cpp" 2>"$probe/used" || stop "$place/include does not compile"
+if grep -E '^\.+ .*/(doctest|CLI|zlib|zconf)[^ ]*\.h' "$probe/used" | grep -v -F " $place/include/"; then
+    stop "$place/include is not all that is used: see above"
+fi
+# shellcheck disable=SC2086
+$cxx -std=c++20 -isystem "$place/include" "$probe/probe.cpp" -o "$probe/probe" "$place/lib/libz.a" && "$probe/probe" ||
+    stop "$place/lib/libz.a cannot be linked with: install zlib1g-dev"
+for tool in mesonbuild.mesonmain ninja; do
+    PYTHONPATH=$place/python "$python" -c "import $tool" || stop "$place/python has no $tool"
+done
+echo "$place holds all that a machine may miss"
 du -sh "$place"

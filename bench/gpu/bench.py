@@ -11,10 +11,12 @@ resnet18-gpu/DTYPE/batchB  images/s while fitting, in f32 and in bf16 beside PyT
 resnet18-gpu/bf16/batchB/channels-first  the same in bf16, whose images lie channels last, beside ourselves
 kernel/...               us of block programs beside cuBLASLt and cuDNN, or beside an empty kernel
 
-PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row. It is
-measured by the host's clock over many steps that it does not wait for, we by the seconds of whole epochs.
+PyTorch runs in the fastest of its modes, chosen by a first measurement of each (with --quick of the two that are likely);
+the mode stands in the row. It is measured by the host's clock over many steps that it does not wait for, we by the
+seconds of whole epochs. TRIREME_BENCH_ROWS: how the names of the wanted rows begin; without it all are measured.
 """
 import contextlib
+import os
 import pathlib
 import statistics
 import subprocess
@@ -22,7 +24,7 @@ import time
 
 folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'compile', 'autotune', 'reduce-overhead', 'graph', 'compile-graph']
-quick_modes = ['eager', 'compile', 'reduce-overhead', 'graph', 'compile-graph']
+quick_modes = {'lenet': ['graph', 'compile-graph'], 'resnet18': ['compile-graph', 'reduce-overhead']}
 ways = ['fit-eager', 'fit-blocks', 'fit-libraries']
 
 
@@ -57,7 +59,9 @@ def run(bench):
     def fastest_torch(batch, feed, network='lenet', ways=('',)):
         """The mode that is fastest here; the modes that do not work are named."""
         speed, broken = {}, []
-        for mode in [mode + way for mode in (quick_modes if bench.quick else modes) for way in ways]:
+        if bench.quick:
+            ways = ways[:1]
+        for mode in [mode + way for mode in (quick_modes[network] if bench.quick else modes) for way in ways]:
             try:
                 start = time.monotonic()
                 with torch(batch, feed, mode, network) as worker:
@@ -140,12 +144,15 @@ def run(bench):
 
     facts()
     failed = []
+    wanted = tuple(os.environ.get('TRIREME_BENCH_ROWS', '').split()) or ('',)
     # what is most wanted comes first: it may take long, and be stopped; the rest goes on where a part fails
     for name, job in (('lenet-gpu/batch256', lambda: lenet(256)),
                       ('resnet18-gpu/bf16', lambda: resnet18(256, 'bf16')), ('step/batch256', lambda: nodes(256)),
                       ('all_reduce', peer), ('kernel', micro), ('lenet-gpu/batch32', lambda: lenet(32)),
                       ('step/batch32', lambda: nodes(32)), ('resnet18-gpu/orders', lambda: orders(256)),
                       ('resnet18-gpu/f32', lambda: resnet18(256, 'f32'))):
+        if not name.startswith(wanted):
+            continue
         try:
             job()
         except (SystemExit, OSError, subprocess.CalledProcessError, ValueError) as e:

@@ -4,6 +4,7 @@
 // Training in double whose gradients NCCL adds. A GPU is one rank of NCCL's, so there are as many as GPUs.
 #include <trireme/nccl.hpp>
 
+#include <cuda/patient.hpp>
 #include <networks.hpp>
 
 #include <doctest/doctest.h>
@@ -23,7 +24,8 @@ using trainer_by = trainer<softmax_regression, cross_entropy, sgd, on<mesh<gpu, 
 
 template<class Way>
 auto trained(int devices) {
-    trainer_by<Way> t({.learning_rate = 0.05f, .batch = 64, .devices = devices, .strategy = ring{}});
+    using options = typename trainer_by<Way>::options;
+    trainer_by<Way> t(patient(options{.learning_rate = 0.05f, .batch = 64, .devices = devices, .strategy = ring{}}));
     for (auto const& epoch : t.fit({made_up(150), {}}, {.epochs = 2})) CHECK(std::isfinite(epoch.loss));
     return weights(t);
 }

@@ -7,6 +7,7 @@
 #include <trireme/device/blocks/batch_norm.hpp>
 #include <trireme/device/blocks/dropout.hpp>
 
+#include <cuda/patient.hpp>
 #include <networks.hpp>
 
 #include <doctest/doctest.h>
@@ -50,7 +51,7 @@ template<class Trainer>
 std::vector<double> trained(typename Trainer::options o) {
     o.learning_rate = 0.02f;
     o.batch = 48;
-    Trainer t(o);
+    Trainer t(patient(o));
     std::vector<double> result;
     for (std::size_t const samples : {48, 48, 48, 48, 30})
         result.push_back(t.step(made_up(samples, result.size() + 1)).loss);

@@ -4,6 +4,7 @@
 // Training on a GPU, and on several ranks of one, beside the same training on the host.
 #include <trireme/cuda.hpp>
 
+#include <cuda/patient.hpp>
 #include <networks.hpp>
 
 #include <doctest/doctest.h>
@@ -42,7 +43,7 @@ std::vector<typename Trainer::value_type> trained(typename Trainer::options o) {
     auto const images = made_up(150);
     o.learning_rate = 0.05f;
     o.batch = 64;
-    Trainer t(o);
+    Trainer t(patient(o));
     for (auto const& epoch : t.fit({images, {}}, {.epochs = 2})) CHECK(std::isfinite(epoch.loss));
     t.step(images);
     return weights(t);
@@ -99,7 +100,8 @@ TEST_SUITE("cuda/trainer") {
     }
 
     TEST_CASE("LeNet learns, and is judged like the host judges it") {
-        data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>> t({.learning_rate = 0.5f, .batch = 50});
+        using on_gpu = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>>;
+        on_gpu t(patient(on_gpu::options{.learning_rate = 0.5f, .batch = 50}));
         data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<1>>>> judge({.learning_rate = 0.5f});
         auto const images = made_up(500);
         auto const before = t.evaluate(images);
