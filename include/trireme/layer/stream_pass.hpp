@@ -307,13 +307,14 @@ private:
     }
     template<class Chain, std::size_t Unit>
     void weights_of(lane const& l, std::size_t row) const {
-        auto const& [pass, k, weights, ready, model] = l;
+        auto const &k = l.k, &weights = l.weights; // no structured bindings: clang 14 lets no lambda see them
+        auto const& model = l.model;
         constexpr auto const& d = Chain::description_of(Unit);
         using layer = layer_t<Chain, Unit>;
         if constexpr (d.parameter_count > 0) {
             using p = parameter_t<Chain, Unit>;
-            k.queue().record(*ready);
-            weights.queue().wait(*ready);
+            k.queue().record(*l.ready);
+            weights.queue().wait(*l.ready);
             auto const add_to = [&](p* gradients) {
                 detail::run_backward_weights<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, Kernels, p>(
                     weights, x(row), value(row + 1), gradient(row + 1), parameters<p>(model, row), gradients,
