@@ -43,8 +43,8 @@ using net = network<input<1, 8, 8>, conv2d<4, kernel<7>>, relu, flatten, relu>;
 // errors <= 1
 using net = network<input<1, 8, 8>, conv2d<4, kernel<7>>, flatten, residual<sequential<relu, linear<16>>>, linear<10>>;
 #else
-using net = network<input<1, 8, 8>, batch_norm<per_shard>, conv2d<4, kernel<3>>, flatten, dropout<10>, relu,
-                    residual<dropout<20>>, linear<10>, batch_norm<per_shard>>;
+using net = network<input<1, 8, 8>, batch_norm<per_shard>, conv2d<4, kernel<3>>, flatten, dropout<percent<10>>, relu,
+                    residual<dropout<percent<20>>>, linear<10>, batch_norm<per_shard>>;
 #endif
 
 #if defined(VALUE_BY_INDEX)

@@ -24,12 +24,12 @@ namespace cuda_test {
 
 using norm = batch_norm<per_shard>;
 using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<8>, norm, relu, repeat<2, plain<norm, 8>>, halving<norm, 12>,
-                    plain<norm, 12>, dropout<20>, global_avg_pool2d, named<"first", linear<20>>, norm,
+                    plain<norm, 12>, dropout<percent<20>>, global_avg_pool2d, named<"first", linear<20>>, norm,
                     hyperbolic_tangent, linear<10>>;
 
 /// Convolutions that cuDNN takes and such as it does not, and a flattened image.
 using wide_net = network<input<1, 28, 28>, conv3<32>, norm, relu, max_pool2d<2>, plain<norm, 32>, conv3<64, 2>, norm,
-                         relu, avg_pool2d<2>, flatten, dropout<20>, linear<20>, relu, linear<10>>;
+                         relu, avg_pool2d<2>, flatten, dropout<percent<20>>, linear<20>, relu, linear<10>>;
 template<class... Policies>
 using in_bf16 = trainer<wide_net, cross_entropy, sgd_momentum, on<mesh<gpu, dp<dynamic>>>,
                         reproducible<fixed_tree, dynamic>, precision<bf16>, Policies...>;

@@ -211,7 +211,7 @@ template<class Norm>
 using nested =
     network<input<2, 4, 4>, residual<sequential<>>, conv3<4>,
             residual<residual<sequential<relu, residual<Norm>, conv3<4>>>, residual<sequential<>, conv3<4>>>,
-            residual<sequential<Norm, residual<relu, Norm>, relu>, sequential<Norm, dropout<20>>>, flatten,
+            residual<sequential<Norm, residual<relu, Norm>, relu>, sequential<Norm, dropout<percent<20>>>>, flatten,
             residual<sequential<flatten, linear<5>, relu, linear<64>>, sequential<flatten, relu>>, flatten, linear<3>>;
 template<class Norm>
 using norm_first = network<input<3, 4, 4>, Norm, residual<Norm>, Norm, conv3<2>, Norm>;

@@ -80,7 +80,7 @@ TEST_SUITE("layer/combinators") {
         CHECK(check_gradients<residual<conv1<4, 2>, body<batch_norm<synchronised>, 4, 2>>, in, Kernels>().ok());
         CHECK(check_gradients<residual<preactivated<batch_norm<>, 3>>, in, Kernels>().ok());
         CHECK(check_gradients<repeat<2, residual<body<batch_norm<>, 3>>, curve>, in, Kernels>().ok());
-        CHECK(check_gradients<residual<sequential<conv3<3>, residual<dropout<50>>, curve>>, in, Kernels>().ok());
+        CHECK(check_gradients<residual<sequential<conv3<3>, residual<dropout<percent<50>>>, curve>>, in, Kernels>().ok());
         CHECK(check_gradients<residual<sequential<flatten, linear<4>, sigmoid>, sequential<flatten, linear<4>>>, in,
                               Kernels>()
                   .ok());
@@ -92,7 +92,7 @@ TEST_SUITE("layer/combinators") {
         CHECK(check_gradients<residual<sequential<>, conv3<2>>, in>().ok());
         CHECK(check_gradients<residual<curve>, in>().ok());
         CHECK(check_gradients<residual<sequential<curve, sigmoid>, curve>, in>().ok());
-        CHECK(check_gradients<residual<dropout<50>, sequential<conv3<2>, dropout<30>>>, in>().ok());
+        CHECK(check_gradients<residual<dropout<percent<50>>, sequential<conv3<2>, dropout<percent<30>>>>, in>().ok());
         CHECK(check_gradients<residual<flatten, sequential<flatten, curve>>, in>().ok());
         CHECK(check_gradients<residual<batch_norm<>, batch_norm<>>, in>().ok());
     }
@@ -121,7 +121,7 @@ TEST_SUITE("layer/combinators") {
                                          repeat<2, linear<16>, sigmoid>>,
                               in>()
                   .ok());
-        CHECK(check_gradients<repeat<2, dropout<40>, conv3<2>>, in>().ok());
+        CHECK(check_gradients<repeat<2, dropout<percent<40>>, conv3<2>>, in>().ok());
     }
 
     TEST_CASE("the blocks of He et al., with their kinks") {

@@ -32,12 +32,12 @@ struct miscounted : Layer {
 };
 
 /// Drops other values backward than forward: those of a step later.
-struct forgetful_dropout : dropout<50> {
+struct forgetful_dropout : dropout<percent<50>> {
     static void backward_input(auto const& io) {
         auto later = io.place;
         ++later.granule.step;
         auto other = io;
-        dropout<50>::backward_input(std::remove_cvref_t<decltype(io)>{
+        dropout<percent<50>>::backward_input(std::remove_cvref_t<decltype(io)>{
             other.x, other.y, other.dy, other.dx, other.parameters, other.gradients, other.policy, later});
     }
 };
@@ -112,9 +112,9 @@ TEST_SUITE("layer/gradient_check") {
         CHECK(check_gradients<flatten, input<2, 3, 4>, Kernels>().ok());
         CHECK(check_gradients<global_avg_pool2d, input<3, 4, 5>, Kernels>().ok());
         CHECK(check_gradients<global_avg_pool2d, input<2, 1, 1>, Kernels>().ok());
-        CHECK(check_gradients<dropout<50>, input<2, 3, 5>, Kernels>().ok());
-        CHECK(check_gradients<dropout<10>, input<7>, Kernels>().ok());
-        CHECK(check_gradients<dropout<0>, input<7>, Kernels>().ok());
+        CHECK(check_gradients<dropout<percent<50>>, input<2, 3, 5>, Kernels>().ok());
+        CHECK(check_gradients<dropout<percent<10>>, input<7>, Kernels>().ok());
+        CHECK(check_gradients<dropout<percent<0>>, input<7>, Kernels>().ok());
     }
 
     TEST_CASE("the report counts every derivative") {
@@ -140,7 +140,7 @@ TEST_SUITE("layer/gradient_check") {
         CHECK(check_gradients<doubled<halving>, input<2, 8, 4>, Kernels>().input_error > 0.01);
         CHECK(check_gradients<miscounted<halving>, input<2, 8, 4>, Kernels>().parameter_error > 0.01);
         CHECK(check_gradients<doubled<global_avg_pool2d>, input<2, 3, 4>, Kernels>().input_error > 0.01);
-        CHECK(check_gradients<doubled<dropout<50>>, input<2, 3, 5>, Kernels>().input_error > 0.01);
+        CHECK(check_gradients<doubled<dropout<percent<50>>>, input<2, 3, 5>, Kernels>().input_error > 0.01);
         CHECK(check_gradients<forgetful_dropout, input<2, 3, 5>, Kernels>().input_error > 0.01);
     }
 }

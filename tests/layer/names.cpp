@@ -107,7 +107,7 @@ TEST_SUITE("layer/names") {
                                                     "9.weight", "9.bias", "11.weight", "11.bias"});
         check_places<test_networks::lenet>();
         CHECK(names<network<input<4>, relu>>().empty());
-        CHECK(names<network<input<4>, dropout<50>, batch_norm<>, linear<2>>>() ==
+        CHECK(names<network<input<4>, dropout<percent<50>>, batch_norm<>, linear<2>>>() ==
               list{"1.weight", "1.bias", "1.running_mean", "1.running_var", "2.weight", "2.bias"});
     }
 

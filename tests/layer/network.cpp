@@ -192,7 +192,7 @@ TEST_SUITE("layer/network") {
     TEST_CASE("repeat<N, block> has the rows of N blocks") {
         using image = input<4, 6, 6>;
         using conv = conv2d<4, kernel<3>, padding<1>>;
-        using block = residual<sequential<conv, batch_norm<>, relu, conv>, sequential<dropout<10>, conv>>;
+        using block = residual<sequential<conv, batch_norm<>, relu, conv>, sequential<dropout<percent<10>>, conv>>;
         same_rows<network<image, conv, repeat<3, block, relu>, flatten, linear<2>>,
                   network<image, conv, block, relu, block, relu, block, relu, flatten, linear<2>>>();
         same_rows<network<image, repeat<1, block>>, network<image, block>>();

@@ -24,7 +24,7 @@ namespace {
 /// Every layer that oneDNN's policy has kernels for.
 using net =
     network<input<1, 28, 28>, conv2d<8, kernel<5>>, batch_norm<per_shard>, relu, max_pool2d<2>,
-            residual<sequential<conv2d<8, kernel<3>, padding<1>>, batch_norm<per_shard>, relu>>, dropout<10>,
+            residual<sequential<conv2d<8, kernel<3>, padding<1>>, batch_norm<per_shard>, relu>>, dropout<percent<10>>,
             conv2d<16, kernel<3>, stride<2>>, hyperbolic_tangent, avg_pool2d<2>, flatten, linear<40>, relu, linear<10>>;
 
 template<class Network, class... Policies>

@@ -301,9 +301,9 @@ TEST_SUITE("onednn/kernels") {
     }
 
     TEST_CASE("dropout drops the same values, whatever their layout") {
-        check<dropout<50>, extents<5, 7, 3>>();
-        check<dropout<20>, extents<101>, 3>();
-        check<dropout<30>, extents<6 * 5 * 5>>(make_shape(6, 5, 5));
+        check<dropout<percent<50>>, extents<5, 7, 3>>();
+        check<dropout<percent<20>>, extents<101>, 3>();
+        check<dropout<percent<30>>, extents<6 * 5 * 5>>(make_shape(6, 5, 5));
     }
 
     TEST_CASE("caches follow the parameters from one step to the next, and numbers of samples share them") {

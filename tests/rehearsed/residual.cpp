@@ -38,10 +38,10 @@ using norm = batch_norm<per_shard>;
 /// before the fork, right behind it, and where the ways meet.
 using nested = residual<sequential<relu, conv3<4>, residual<sequential<norm, sigmoid>>>, sequential<norm, sigmoid>>;
 using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, norm, relu, repeat<2, test_networks::plain<norm, 3>>,
-                    test_networks::halving<norm, 4>, nested, dropout<20>, global_avg_pool2d, norm, linear<10>>;
+                    test_networks::halving<norm, 4>, nested, dropout<percent<20>>, global_avg_pool2d, norm, linear<10>>;
 /// Functions in a row, and repeats that begin or end with one; the first parameters are in a repeat.
 using functions = network<input<1, 28, 28>, avg_pool2d<7>, repeat<2, relu, conv3<1>, sigmoid>, hyperbolic_tangent,
-                          repeat<2, conv3<1>, relu>, dropout<50>, flatten, linear<10>>;
+                          repeat<2, conv3<1>, relu>, dropout<percent<50>>, flatten, linear<10>>;
 
 template<class Device, class Network = net, class T = f64, class Optimizer = sgd_momentum>
 using any = trainer<Network, cross_entropy, Optimizer, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,

@@ -14,23 +14,35 @@ namespace trireme {
 
 template<class... Where>
 struct dropout_rule {
-    static_assert(rule_holds<Where...>, "TRI0064: dropout<Percent> drops at least 0 and less than 100 percent");
+    static_assert(rule_holds<Where...>,
+                  "TRI0064: dropout takes a percentage, from percent<0> to percent<99>: write dropout<percent<50>> "
+                  "where half of the values are dropped (a probability of 0.5)");
 };
+
+/// A share in hundredths, `percent<50>`: a bare number might as well be a probability.
+enum class percentage : int {};
+template<int N>
+inline constexpr percentage percent = static_cast<percentage>(N);
 
 // A name that the calls below need before a kernel policy overloads it: see cross_entropy.
 template<std::size_t Size>
 void keep_some() = delete;
 
-/// In training each value is zero with a probability of Percent / 100, and else divided by 1 - Percent / 100; in
-/// evaluation nothing happens. Any shape, no parameters.
+/// `dropout<percent<P>>`: in training each value is zero with a probability of P / 100, and else divided by 1 - P /
+/// 100; in evaluation nothing happens. Any shape, no parameters.
 ///
 /// Which values are dropped follows from the seed, the step, the logical shard, the sample's place in it and the layer,
 /// never from a device, and is drawn again backward, so that nothing is kept. Cost: 10 rounds of Philox per 4 values,
 /// forward and backward.
 /// Source: Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, "Dropout", 2014.
-template<int Percent>
+template<auto Share>
 struct dropout {
-    static constexpr bool usable = Percent >= 0 && Percent < 100;
+    static constexpr bool usable = [] {
+        if constexpr (std::is_same_v<decltype(Share), percentage>)
+            return Share >= percent<0> && Share < percent<100>;
+        else
+            return false;
+    }();
 
     static constexpr layer_description describe(shape in) noexcept {
         if (!usable) return refused(in);
@@ -63,7 +75,7 @@ private:
     template<class In, std::size_t Lanes, class Stored>
     static void apply(auto const& io, Stored const* from, Stored* to) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        constexpr auto scale = static_cast<typename io_t::value_type>(100.0 / (100 - Percent));
+        constexpr auto scale = static_cast<typename io_t::value_type>(100.0 / (100 - hundredths));
         auto const layer = static_cast<std::uint32_t>(io.place.layer);
         if constexpr (accelerator_kernels<std::remove_cvref_t<decltype(io.policy)>>) { // where the step's number lies
             keep_some<In::size>(io.policy, from, layer, threshold, scale, to, io.place.last_channels);
@@ -74,8 +86,9 @@ private:
             keep_some<In::size, Lanes>(io.policy, from, random, at.first, threshold, scale, to);
         }
     }
+    static constexpr int hundredths = usable ? static_cast<int>(Share) : 0;
     /// A value is dropped if its random bits are below.
-    static constexpr std::uint32_t threshold = static_cast<std::uint32_t>((std::uint64_t{1} << 32) * Percent / 100);
+    static constexpr std::uint32_t threshold = static_cast<std::uint32_t>((std::uint64_t{1} << 32) * hundredths / 100);
 };
 
 } // namespace trireme

@@ -29,6 +29,11 @@ std::string type_name() {
         if (name[at - 1] >= '0' && name[at - 1] <= '9' &&
             (name.compare(at, 2, "ul") == 0 || name.compare(at, 2, "UL") == 0))
             name.erase(at, 2);
+    std::string_view const share = "(percentage)"; // as compilers write percent<50>
+    for (auto at = name.find(share); at != std::string::npos; at = name.find(share)) {
+        name.replace(at, share.size(), "percent<");
+        name.insert(name.find_first_not_of("0123456789", at + share.size() - 4), ">");
+    }
     for (auto at = name.find(" >"); at != std::string::npos; at = name.find(" >")) name.erase(at, 1);
     return name;
 }
