@@ -4,6 +4,8 @@
 
 /// GPUs of NVIDIA's, `mesh<gpu, dp<N>>`, beside everything for the host. Needs nvcc; link with cublasLt and cudnn.
 
+#include <trireme/core/macros.hpp> // first: it refuses older standards
+
 #include <trireme/device/blocks/activation.hpp>
 #include <trireme/device/blocks/add.hpp>
 #include <trireme/device/blocks/batch_norm.hpp>

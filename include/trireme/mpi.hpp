@@ -4,6 +4,8 @@
 
 // Groups whose ranks are processes that MPI joins, on one machine or several. Needs an MPI library: Open MPI or MPICH.
 
+#include <trireme/core/macros.hpp> // first: it refuses older standards
+
 #include <trireme/processes.hpp>
 #include <trireme/trainer/mpi_processes.hpp>
 #include <trireme/trainer/mpi_transport.hpp>

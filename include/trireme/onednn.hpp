@@ -4,6 +4,8 @@
 
 /// oneDNN's kernels for the host, `kernels<onednn>`, beside everything else for it. Link with dnnl. Not for .cu files.
 
+#include <trireme/core/macros.hpp> // first: it refuses older standards
+
 #include <trireme/device/onednn/activation.hpp>
 #include <trireme/device/onednn/batch_norm.hpp>
 #include <trireme/device/onednn/conv2d.hpp>

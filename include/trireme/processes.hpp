@@ -4,6 +4,8 @@
 
 // Groups whose ranks are processes of one machine, which read one another's memory: Linux.
 
+#include <trireme/core/macros.hpp> // first: it refuses older standards
+
 #include <trireme/group/transport/processes/group.hpp>
 #include <trireme/trainer/shared_windows.hpp>
 #include <trireme/trireme.hpp>

@@ -4,6 +4,8 @@
 
 /// The rehearsal device: a GPU played on the host, for tests. `mesh<rehearsal, dp<N>>`.
 
+#include <trireme/core/macros.hpp> // first: it refuses older standards
+
 #include <trireme/device/blocks/activation.hpp>
 #include <trireme/device/blocks/add.hpp>
 #include <trireme/device/blocks/batch_norm.hpp>

@@ -4,6 +4,8 @@
 
 /// Everything for the host. CUDA, MPI and oneDNN are separate includes.
 
+#include <trireme/core/macros.hpp> // first: it refuses older standards
+
 #include <trireme/collective/all_gather.hpp>
 #include <trireme/collective/all_reduce.hpp>
 #include <trireme/collective/all_to_all.hpp>

@@ -4,5 +4,7 @@
 
 /// Weights in files: safetensors, with PyTorch's names and layouts.
 
+#include <trireme/core/macros.hpp> // first: it refuses older standards
+
 #include <trireme/trainer/weights.hpp>
 #include <trireme/trireme.hpp>

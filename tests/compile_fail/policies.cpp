@@ -43,6 +43,22 @@ using program = trainer<net, cross_entropy, sgd, reduce_by<ring>, on<mesh<my_rin
 // NO_KERNELS: TRI0043 | at_policy<0 | kernels<
 // errors <= 1
 using program = trainer<net, cross_entropy, sgd, kernels<int>>;
+#elif defined(DEVICE_WITHOUT_ITS_HEADER)
+// DEVICE_WITHOUT_ITS_HEADER: TRI0076 | include trireme/cuda.hpp for gpu | at_policy<0 | gpu
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<gpu, dp<2>>>>;
+#elif defined(TRANSPORT_WITHOUT_ITS_HEADER)
+// TRANSPORT_WITHOUT_ITS_HEADER: TRI0076 | trireme/mpi.hpp for mpi | at_policy<1 | mpi
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, transport<mpi>>;
+#elif defined(KERNELS_WITHOUT_THEIR_HEADER)
+// KERNELS_WITHOUT_THEIR_HEADER: TRI0076 | trireme/onednn.hpp for onednn | at_policy<0 | onednn
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, kernels<onednn>>;
+#elif defined(REFERENCE_WITHOUT_ITS_HEADER)
+// REFERENCE_WITHOUT_ITS_HEADER: TRI0076 | trireme/reference.hpp for reference | at_policy<0 | reference
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd, kernels<reference>>;
 #elif defined(NO_DTYPE)
 // NO_DTYPE: TRI0043 | at_policy<0 | i32
 // errors <= 1
@@ -151,6 +167,12 @@ program::options given{.strategy = direct{}};
 // errors <= 1
 using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 8>>;
 program::options given{.logical_shards = 4};
+#elif defined(FIT_WITHOUT_A_LOOP)
+// FIT_WITHOUT_A_LOOP: fit trains while its result is iterated | t.train(data, {.epochs = 10})
+// errors <= 1
+#pragma GCC diagnostic error "-Wunused-result"
+using program = trainer<net, cross_entropy, sgd>;
+void forget(program& t, dataset const& data) { t.fit(data, {.epochs = 10}); }
 #else
 using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 8>, on<mesh<host, dp<2>>>, reduce_by<direct>,
                         hold_weights<once>>;

@@ -65,20 +65,36 @@ using net = network<input<1, 28, 28>, conv2d<6, kernel<5>>, batch_norm<int>, fla
 // errors <= 1
 using net = network<input<28, 28>, batch_norm<>, flatten, linear<10>>;
 #elif defined(ALL_DROPPED)
-// ALL_DROPPED: TRI0064 | less than 100 percent | at_layer<2, | dropout<100>
+// ALL_DROPPED: TRI0064 | from percent<0> to percent<99> | at_layer<2, | dropout< | 100
 // errors <= 1
-using net = network<input<1, 28, 28>, flatten, relu, dropout<100>, linear<10>>;
+using net = network<input<1, 28, 28>, flatten, relu, dropout<percent<100>>, linear<10>>;
 #elif defined(LESS_THAN_NOTHING_DROPPED)
-// LESS_THAN_NOTHING_DROPPED: TRI0064 | at least 0 | at_layer<1, | dropout<-1>
+// LESS_THAN_NOTHING_DROPPED: TRI0064 | at_layer<1, | dropout< | -1
 // errors <= 1
-using net = network<input<1, 28, 28>, flatten, dropout<-1>, linear<10>>;
+using net = network<input<1, 28, 28>, flatten, dropout<percent<-1>>, linear<10>>;
+#elif defined(A_PROBABILITY)
+// A_PROBABILITY: TRI0064 | write dropout<percent<50>> | at_layer<1, | dropout<1>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, dropout<1>, linear<10>>;
+#elif defined(NEVER_TRAINED)
+// NEVER_TRAINED: TRI0075 | add it under exactly this name | at_layer<1, | gain
+// errors <= 1
+struct gain : relu {
+    static constexpr layer_description describe(shape in) {
+        auto d = relu::describe(in);
+        d.parameter_count = 1;
+        d.parameters[0] = {.name = "factor", .shape = make_shape(1)};
+        return d;
+    }
+    static void backward_weight(auto const&) {}
+};
+using net = network<input<1, 28, 28>, flatten, repeat<2, gain>, linear<10>>;
 #elif defined(AVERAGE_OF_A_VECTOR)
 // AVERAGE_OF_A_VECTOR: TRI0014 | at_layer<1, | global_avg_pool2d | rank<3> | rank<1>
 // errors <= 1
 using net = network<input<1, 28, 28>, flatten, global_avg_pool2d, linear<10>>;
 #else
-using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, batch_norm<>, dropout<0>, flatten, batch_norm<>,
-                    dropout<99>, linear<10>>;
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, batch_norm<>, dropout<percent<0>>, flatten, batch_norm<>, dropout<percent<99>>, linear<10>>;
 #endif
 
 // The first use of the network is what does not compile.

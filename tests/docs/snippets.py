@@ -125,6 +125,9 @@ def check_codes(root):
         if code in sections:
             yield f'docs/errors.md: two sections for {code}'
         sections[code] = ' '.join(re.sub(r'^> ?', '', section, flags=re.M).split())
+    listed = set(re.findall(r'\[(\d{4})\]\(#tri\1\)', (root / 'docs/errors.md').read_text(encoding='utf-8')))
+    for code in sorted(set(sections) - {f'TRI{number}' for number in listed}):
+        yield f'docs/errors.md: the table at the top lacks {code}'
     for code in sorted(set(thrown) - set(sections)):
         yield f'docs/errors.md: no section for {code} of {thrown[code][0]}'
     for code in sorted(set(sections) - set(thrown)):

@@ -25,15 +25,15 @@ FLOORS = {
 UMBRELLA = 'trireme/trireme.hpp'
 # The others, which add to it what a machine may not have; they may include it and one another.
 UMBRELLAS = [UMBRELLA, 'trireme/cuda.hpp', 'trireme/mpi.hpp', 'trireme/nccl.hpp', 'trireme/onednn.hpp', 'trireme/processes.hpp',
-             'trireme/rehearsal.hpp', 'trireme/weights.hpp']
+             'trireme/reference.hpp', 'trireme/rehearsal.hpp', 'trireme/weights.hpp']
 # What needs more than the host's compiler.
 NEEDS_NVCC = ('trireme/cuda.hpp', 'trireme/device/cuda/', 'trireme/nccl.hpp', 'trireme/group/transport/nccl',
               'trireme/collective/on_streams/nccl', 'trireme/trainer/nccl')
 NEEDS_MPI = ('trireme/mpi.hpp', 'trireme/group/transport/mpi/', 'trireme/trainer/mpi')
 NEEDS_ONEDNN = ('trireme/onednn.hpp', 'trireme/device/onednn/')
 APART = NEEDS_NVCC + NEEDS_MPI + NEEDS_ONEDNN
-# What no umbrella holds: the naive kernels, which only tests compare with, and what draws for people.
-NOT_IN_UMBRELLA = ('trireme/device/host/kernels/reference/', 'trireme/schedule/draw.hpp')
+# What no umbrella holds: what draws for people.
+NOT_IN_UMBRELLA = ('trireme/schedule/draw.hpp',)
 # What a kernel takes is laid out by two compilers, and they disagree on this attribute (tests/headers/cuda_arguments.py).
 TAKEN_BY_KERNELS = ('include/trireme/device/', 'include/trireme/collective/on_streams/')
 NOT_FOR_KERNELS = 'no_unique_address'

@@ -96,6 +96,43 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(flat({.batch = 8}).step(made_up(8)).loss > 0);
     }
 
+    TEST_CASE("colours are refused with the reason") {
+        using coloured = any_layout<network<input<3, 28, 28>, flatten, linear<10>>>;
+        CHECK(says(refusal([] { coloured({.batch = 8}).step(made_up(8)); }), {"3 channels", "grey", "input<1, 28, 28>"}));
+    }
+
+    TEST_CASE("a test set that the network cannot take is refused before the first step") {
+        t trainer({.batch = 8});
+        auto const before = weights(trainer);
+        labelled_images const narrow(std::vector<std::uint8_t>(2 * 20 * 20), {1, 2}, 20, 20, 10);
+        CHECK(says(refusal([&] { trainer.train({made_up(8), narrow}, {.epochs = 1}); }), {"400 values", "784"}));
+        CHECK(same_bits(before, weights(trainer)));
+    }
+
+    TEST_CASE("batch_norm of one value per channel is refused before it trains on zeros") {
+        using flat_norm = network<input<1, 28, 28>, flatten, linear<10>, batch_norm<per_shard>>;
+        using normed = any_layout<flat_norm>;
+        CHECK(says(refusal([] { normed({.batch = 1}); }), {"batch = 1", "layer 2", "at least 2"}));
+        CHECK(says(refusal([] { normed({.batch = 3, .devices = 2}); }),
+                   {"batch = 3 on 2 devices leaves 1 for device 0", "at least 4", "synchronised"}));
+        CHECK(says(refusal([] { normed({.batch = 7, .devices = 2, .logical_shards = 4}); }),
+                   {"on 4 logical shards leaves 1 for logical shard 0", "at least 8"}));
+        normed two({.batch = 4, .devices = 2});
+        auto const before = weights(two);
+        CHECK(says(refusal([&] { two.step(made_up(3)); }), {"a step on 3 samples", "at least 4"}));
+        CHECK(says(refusal([&] { two.train({made_up(15), {}}, {.epochs = 1}); }),
+                   {"15 samples ends with a batch of 3", "train.take(0, 12)"}));
+        CHECK(same_bits(before, weights(two)));
+        CHECK(two.train({made_up(16), made_up(1)}, {.epochs = 1}).loss > 0); // and a test may be of one image
+
+        using over_all = trainer<network<input<1, 28, 28>, flatten, linear<10>, batch_norm<synchronised>>, cross_entropy,
+                                 sgd, on<mesh<host, dp<dynamic>>>>;
+        CHECK(over_all({.batch = 2, .devices = 2}).step(made_up(2)).loss > 0);
+        CHECK(says(refusal([] { over_all({.batch = 1}); }), {"batch = 1", "over the batch"}));
+        using image_norm = any_layout<network<input<1, 28, 28>, batch_norm<per_shard>, flatten, linear<10>>>;
+        CHECK(image_norm({.batch = 1}).step(made_up(1)).loss > 0); // 784 values of its channel
+    }
+
     TEST_CASE("a trainer that is used from its own observer says so, and stays whole") {
         t trainer({.batch = 8, .devices = 2});
         auto const images = made_up(64);

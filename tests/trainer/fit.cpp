@@ -62,6 +62,22 @@ TEST_SUITE("trainer/fit") {
         CHECK(same_bits(weights(one), weights(other)));
     }
 
+    TEST_CASE("train is fit without a loop: all epochs, the last report, the observer too") {
+        auto const images = made_up(128);
+        t one({.batch = 32, .seed = 8}), other({.batch = 32, .seed = 8});
+        epoch_report last;
+        for (auto const& e : one.fit({images, images}, {.epochs = 3})) last = e;
+        int told = 0;
+        auto const report = other.train({images, images}, {.epochs = 3}, [&](progress_report const&) { ++told; });
+        CHECK(same_bits(weights(one), weights(other)));
+        CHECK(report.epoch == 3);
+        CHECK(report.loss == last.loss);
+        CHECK(report.test.accuracy == last.test.accuracy);
+        CHECK(told == 3 * 4);
+        CHECK(other.train({images, {}}, {.epochs = 0}).epoch == 0);
+        CHECK(same_bits(weights(one), weights(other)));
+    }
+
     TEST_CASE("an epoch is the sum of its steps in the shuffled order") {
         auto const images = made_up(100);
         t whole({.batch = 32, .seed = 3}), by_hand({.batch = 32, .seed = 3});

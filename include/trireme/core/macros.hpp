@@ -2,6 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+// An include that finds nothing is fatal, and ends what would else be a thousand errors; all entry headers begin here.
+#if __cplusplus < 202002L
+#error "Trireme needs C++20: compile with -std=c++20 (g++ 12, clang 14, nvcc 13, or newer)"
+#define TRIREME_STOP <Trireme needs C++20: compile with -std=c++20>
+#include TRIREME_STOP
+#endif
+
 /// The only macros of the library. None of them selects a backend.
 
 /// Functors that host and device code share.

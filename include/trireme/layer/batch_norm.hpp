@@ -31,7 +31,9 @@ struct batch_norm_rule {
 ///
 /// Input and output (C, H, W), or (C). Parameters: weight (C), beginning at 1, bias (C), at 0. Buffers: running_mean
 /// (C), running_var (C, unbiased). Names, momentum and epsilon are PyTorch's.
-/// Running statistics are the mean over the shards, so that they, too, do not depend on the number of devices.
+/// Running statistics are the mean over the shards, each with the weight of its samples, so that they, too, do not
+/// depend on the number of devices.
+/// A channel needs two values: on a list of values, or an image of 1 x 1, a trainer refuses shards of one sample.
 /// Cost: three passes over the values forward, three backward; 4 C numbers are kept.
 /// Source: Ioffe and Szegedy, "Batch normalization", 2015.
 template<class Scope = per_shard>
@@ -57,6 +59,7 @@ struct batch_norm {
         d.in_place = true;
         d.applies = true;
         d.whole_shard = true;
+        if (in.size() == channels) d.least_samples = 2; // a single value less its mean is 0, whatever it was
         if (std::is_same_v<Scope, synchronised>) {
             d.device_sums[0] = d.device_sums[1] = channels;
             d.device_sums[2] = 2 * channels;

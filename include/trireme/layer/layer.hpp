@@ -57,6 +57,7 @@ struct layer_description {
     bool whole_shard = false;        ///< needs all samples of a shard before it can give any: see `layer`
     std::size_t device_sums[3] = {}; ///< then: the numbers that it adds over all devices, call by call, in a step
     std::size_t forward_sums = 0;    ///< calls in forward; the numbers of all calls lie one behind the other in `kept`
+    std::size_t least_samples = 1;   ///< that training needs: of a shard; with device_sums, of the whole batch
     bool accepts = true;             ///< false: the layer's `refusal` says why
 
     constexpr std::size_t parameter_elements() const noexcept {
@@ -265,8 +266,8 @@ struct backward_io {
 ///     static constexpr layer_description describe(shape input);
 ///     static void forward(auto const& io);          // forward_io: reads x, writes y
 ///     static void backward_input(auto const& io);   // backward_io: reads dy, writes dx
-///     static void backward_weights(auto const& io); // backward_io: reads dy, adds to gradient(k); with parameters
-///     only static void evaluate(auto const& io);         // forward_io: forward outside of training, if that is
+///     static void backward_weights(auto const& io); // backward_io: reads dy, adds to gradient(k); if it has
+///     parameters static void evaluate(auto const& io);         // forward_io: forward outside of training, if that is
 ///     another
 ///
 /// A layer that says `whole_shard` is shown all granules of a shard before it computes any of them, and then once the
@@ -283,5 +284,39 @@ template<class L>
 concept layer = requires(shape s) {
     { L::describe(s) } -> std::same_as<layer_description>;
 };
+
+template<class... Where>
+struct untrained_parameters_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0075: this layer has parameters and no `static void backward_weights(auto const& io)`, so that "
+                  "they would never be trained: add it under exactly this name (it adds to io.gradient(k)), or "
+                  "describe no parameters");
+};
+
+namespace detail {
+
+struct backward_weights_of_nobody {
+    int backward_weights;
+};
+template<class L>
+struct with_a_second_backward_weights : L, backward_weights_of_nobody {};
+
+/// Whether a layer has a member of that name, whatever it takes: then the name is ambiguous beside a second one.
+template<class L>
+inline constexpr bool names_backward_weights = !requires {
+    &with_a_second_backward_weights<L>::backward_weights;
+};
+
+/// Whether a layer has parameters that nothing would train. Layers that say `whole_shard` train theirs in
+/// `backward_agree`, which is called whether it is there or not.
+template<class L>
+constexpr bool forgets_parameters(layer_description const& d) noexcept {
+    if constexpr (std::is_final_v<L>)
+        return false;
+    else
+        return d.accepts && d.parameter_count > 0 && !d.whole_shard && !names_backward_weights<L>;
+}
+
+} // namespace detail
 
 } // namespace trireme

@@ -66,8 +66,9 @@ TRIREME_NOINLINE void run_backward_weights(Kernels policy, stored_t<Kernels, T> 
                                            place_of<Kernels, T> const& place = {}) {
     layer_tensors<Layer, In, T const> const tensors(first_parameter);
     layer_tensors<Layer, In, T> const gradients(first_gradient);
-    backward_io<T, In, Out, Lanes, Kernels> const io{{x}, {y}, {dy}, {}, tensors.at, gradients.at, policy, place};
-    if constexpr (requires { Layer::backward_weights(io); }) Layer::backward_weights(io);
+    if constexpr (!layer_tensors<Layer, In, T>::description.whole_shard) // else `backward_agree` trains them
+        Layer::backward_weights(
+            backward_io<T, In, Out, Lanes, Kernels>{{x}, {y}, {dy}, {}, tensors.at, gradients.at, policy, place});
 }
 
 /// Of layers that need a whole shard: one granule of it, or, `agree`, what they found in all of them. On accelerators

@@ -112,10 +112,12 @@ struct row_writer {
 template<class U>
 struct unit_rows {
     static constexpr void write(row_writer& to) {
-        if constexpr (layer<U>)
-            to.add(U::describe(to.now));
-        else
+        if constexpr (layer<U>) {
+            auto const d = U::describe(to.now);
+            to.add(forgets_parameters<U>(d) ? refused(to.now) : d);
+        } else {
             to.add(refused(to.now));
+        }
     }
 };
 template<>
@@ -284,10 +286,12 @@ constexpr auto unit_rule() {
     } else if constexpr (is_residual_sum<layer_t>) {
         using second = typename extents_of_shape<Chain, row - 1, true>::type;
         return pack<residual_rule<at_layer<Before + row, typename layer_t::written>, wants<in>, gets<second>>>{};
-    } else if constexpr (layer<layer_t>)
-        return pack<typename layer_t::template refusal<where, in>>{};
-    else
+    } else if constexpr (!layer<layer_t>)
         return pack<network_layer_rule<where>>{};
+    else if constexpr (forgets_parameters<layer_t>(layer_t::describe(in::shape)))
+        return pack<untrained_parameters_rule<where>>{};
+    else
+        return pack<typename layer_t::template refusal<where, in>>{};
 }
 template<class Chain>
 struct network_check<Chain, true> {

@@ -130,8 +130,8 @@ struct data_parallel_layout {
 /// Shards that a fixed tree may have: enough for any machine, and the tree's stack stays small.
 inline constexpr std::size_t max_logical_shards = 4096;
 
-/// Devices that one process may have. Threads beyond that are a mistake in an option, and proving their schedule would
-/// take longer than the run.
+/// Devices that a trainer may have, those of all its processes together. More are a mistake in an option, and proving
+/// their schedule would take longer than the run.
 inline constexpr int max_devices = 256;
 
 /// Samples of one step, as many as an order of samples can number.
@@ -144,7 +144,7 @@ TRIREME_COLD inline void check_numbers(data_parallel_layout const& l, std::size_
     auto const number = [](auto n) { return std::to_string(n); };
     if (l.devices < 1) throw usage_error("devices = " + number(l.devices) + ": a trainer needs at least one device");
     if (l.devices > max_devices)
-        throw usage_error("devices = " + number(l.devices) + ": one process has at most " + number(max_devices));
+        throw usage_error("devices = " + number(l.devices) + ": a trainer has at most " + number(max_devices));
     if (batch < 1) throw usage_error("batch = 0: a step needs at least one sample; set the option `batch`");
     if (batch > max_batch)
         throw usage_error("batch = " + number(batch) + ": at most " + number(max_batch) +

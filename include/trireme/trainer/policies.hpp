@@ -11,6 +11,7 @@
 #include <trireme/device/host/all_samples.hpp>
 #include <trireme/device/host/device.hpp>
 #include <trireme/device/host/kernels.hpp>
+#include <trireme/device/sgd_numbers.hpp>
 #include <trireme/group/mesh.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/layout.hpp>
@@ -80,6 +81,17 @@ struct hold_weights {
 struct per_device {};
 struct once {};
 
+// Names of headers that trireme.hpp leaves out, so that a policy that takes one can say where it is.
+struct gpu;
+struct mpi;
+struct nccl;
+struct shared_windows;
+inline namespace TRIREME_ISA {
+template<class A>
+class onednn_kernels;
+using onednn = onednn_kernels<float>;
+} // namespace TRIREME_ISA
+
 enum class policy_kind : int {
     devices,
     reduction,
@@ -144,12 +156,19 @@ struct logical_shards_rule {
                   "raise V in reproducible<fixed_tree, V>, or use fewer devices");
 };
 template<class... Where>
-struct policy_argument_rule {
+struct policy_header_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>> (or gpu, with "
-        "trireme/cuda.hpp), hold_weights per_device or once, kernels a policy with `lanes`, initialise a method with "
-        "`value`, precision f32, f64 or bf16, transport peer, nccl, mpi or shared_windows");
+        "TRI0076: this policy takes what is in a header of its own: include trireme/cuda.hpp for gpu (and compile with "
+        "nvcc), trireme/mpi.hpp for mpi, trireme/nccl.hpp for nccl, trireme/processes.hpp for shared_windows, "
+        "trireme/onednn.hpp for onednn, trireme/reference.hpp for reference");
+};
+template<class... Where>
+struct policy_argument_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0043: this policy's argument is of the wrong kind: on takes mesh<host, dp<N>> or mesh<gpu, "
+                  "dp<N>>, hold_weights per_device or once, kernels a policy with `lanes`, initialise a method with "
+                  "`value`, precision f32, f64 or bf16, transport peer, nccl, mpi or shared_windows");
 };
 template<class... Where>
 struct shared_weights_rule {
@@ -203,8 +222,8 @@ struct tensor_rules_rule {
 template<class... Where>
 struct layout_limit_rule {
     static_assert(rule_holds<Where...>,
-                  "TRI0044: one process has at most 256 devices, and a reproducible trainer at most "
-                  "4096 logical shards: use fewer");
+                  "TRI0044: a trainer has at most 256 devices, and a reproducible one at most 4096 logical shards: use "
+                  "fewer");
 };
 template<class... Where>
 struct reproducible_order_rule {
@@ -318,6 +337,32 @@ constexpr bool runs_on() {
         return false;
 }
 
+/// Whether a type is more than a name: a header that defines it has been included. Kernels are functions beside their
+/// type, so of `reference`, whose type is always there, one is looked for.
+template<class T>
+inline constexpr bool is_included = requires {
+    sizeof(T);
+};
+template<std::same_as<reference> K>
+inline constexpr bool is_included<K> = requires(K k, float* w, std::size_t n, sgd_numbers<float> numbers) {
+    sgd_update(k, w, w, n, numbers);
+};
+
+template<class P>
+inline constexpr bool argument_is_included = true;
+template<class Device, class Axis>
+inline constexpr bool argument_is_included<on<mesh<Device, Axis>>> = is_included<Device>;
+template<class K>
+inline constexpr bool argument_is_included<kernels<K>> = is_included<K>;
+template<class W>
+inline constexpr bool argument_is_included<transport<W>> = is_included<W>;
+
+/// The first policy whose argument's header is missing, npos if all are there.
+template<class... P>
+constexpr std::size_t not_included() noexcept {
+    return first_false({argument_is_included<P>...});
+}
+
 /// Whether a policy's argument can be what its place needs; the kernels that a network asks for are found when it is
 /// instantiated.
 template<class P>
@@ -418,6 +463,8 @@ constexpr auto broken_policy_rule() {
     } else if constexpr (set::doubled != npos) {
         return pack<doubled_policy_rule<at_policy<set::doubles, type_at<set::doubles, P...>>,
                                         at_policy<set::doubled, type_at<set::doubled, P...>>>>{};
+    } else if constexpr (not_included<P...>() != npos) {
+        return pack<policy_header_rule<at_policy<not_included<P...>(), type_at<not_included<P...>(), P...>>>>{};
     } else if constexpr (misfit<P...>() != npos) {
         return pack<policy_argument_rule<at_policy<misfit<P...>(), type_at<misfit<P...>(), P...>>>>{};
     } else {

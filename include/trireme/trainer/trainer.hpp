@@ -10,6 +10,7 @@
 #include <trireme/parallel/plan.hpp>
 #include <trireme/trainer/fit.hpp>
 #include <trireme/trainer/host_run.hpp>
+#include <trireme/trainer/least_samples.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/policies.hpp>
 
@@ -188,6 +189,7 @@ public:
                               std::to_string(run_.state().options.batch.samples) +
                               ": these layers or kernels take the samples of a step all at once (batch_norm, onednn), "
                               "and have memory for a batch; give the trainer a larger batch");
+        detail::check_least_samples<network_type>(run_.state().layout, samples.size(), detail::sample_count::step);
         flag const running(running_);
         return run_.step();
     }
@@ -205,11 +207,23 @@ public:
     /// Each epoch visits every sample of data.train once, in an order shuffled from the seed, and ends with a test on
     /// data.test if that is not empty. `observe(progress_report const&)` is called after every step, on the caller's
     /// thread; it is copied (pass std::ref of one that keeps state), must not use the trainer, and ends the fit as a
-    /// device_error of device 0 if it throws. Throws usage_error for a negative number of epochs.
+    /// device_error of device 0 if it throws. Throws usage_error for a negative number of epochs, and for a test set
+    /// that the network cannot take.
     template<class Observer = no_observer>
-    epoch_range<trainer, Observer> fit(dataset data, fit_options const& o, Observer observe = {}) {
+    [[nodiscard("fit trains while its result is iterated: write for (auto const& epoch : t.fit(data, {.epochs = 10})), "
+                "or t.train(data, {.epochs = 10}) for all epochs at once")]] epoch_range<trainer, Observer>
+    fit(dataset data, fit_options const& o, Observer observe = {}) {
         if (o.epochs < 0) throw usage_error("epochs = " + std::to_string(o.epochs) + ": it must not be negative");
+        if (data.test.size() != 0) ready().check(data.test);
         return {*this, std::move(data), o, std::move(observe)};
+    }
+
+    /// Trains all epochs of `fit` and returns the report of the last; of 0 epochs an empty one.
+    template<class Observer = no_observer>
+    epoch_report train(dataset data, fit_options const& o, Observer observe = {}) {
+        epoch_report last;
+        for (auto const& epoch : fit(std::move(data), o, std::move(observe))) last = epoch;
+        return last;
     }
 
     /// Trains one epoch, the `epoch`-th of `epochs` of this fit. What `fit` calls. The order of samples follows from
@@ -221,6 +235,9 @@ public:
         if (samples.size() < static_cast<std::size_t>(devices()))
             throw usage_error("the data set has " + std::to_string(samples.size()) + " samples for " +
                               std::to_string(devices()) + " devices: it needs at least one per device");
+        auto const batch = e.options.batch.samples;
+        if (auto const rest = samples.size() % batch; rest != 0)
+            detail::check_least_samples<network_type>(e.layout, rest, detail::sample_count::rest, samples.size());
         e.use(samples);
         if (e.order.size() != samples.size()) e.order = epoch_order(samples.size(), e.options.seed);
         e.order.shuffle(e.epochs++);
@@ -228,7 +245,6 @@ public:
 
         auto const start = clock::now();
         auto const since = [&] { return std::chrono::duration<double>(clock::now() - start).count(); };
-        auto const batch = e.options.batch.samples;
         auto tell = [&](std::size_t b, double loss) {
             observe(progress_report{epoch, epochs, b + 1, e.order.batches(batch), loss, since(),
                                     std::min((b + 1) * batch, samples.size()), samples.size()});
@@ -327,6 +343,7 @@ private:
 
     static void check(data_parallel_layout const& layout, std::size_t batch) {
         detail::check_numbers(layout, batch);
+        detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);
         if constexpr (!policies::proved)
             detail::check_schedules(layout, model_type::arena_elements, sizeof(value_type));
     }

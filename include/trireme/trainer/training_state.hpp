@@ -28,13 +28,19 @@ public:
     training_state(Options const& o, data_parallel_layout const& l)
         : options(o), layout(l), losses_(2 * l.shards()), correct_(l.shards()) {}
 
-    /// The samples of the next job. Refuses images that the network cannot take.
-    void use(labelled_images const& images) {
+    /// Throws usage_error for images that the network cannot take.
+    static void check(labelled_images const& images) {
         constexpr auto in = Network::input_extents::shape;
         auto const number = [](std::size_t n) { return std::to_string(n); };
         if (images.size() == 0) throw usage_error("the data set is empty: a step needs at least one sample");
         bool const fits = in.rank == 3 ? in == make_shape(images.channels(), images.height(), images.width())
                                        : in.size() == images.values_per_image();
+        if (!fits && in.rank == 3 && in.extent[0] != images.channels() && in.extent[1] == images.height() &&
+            in.extent[2] == images.width())
+            throw usage_error("the network's input has " + number(in.extent[0]) + " channels of " +
+                              number(in.extent[1]) + " x " + number(in.extent[2]) +
+                              ", and labelled_images are grey, of one channel: write input<1, " + number(in.extent[1]) +
+                              ", " + number(in.extent[2]) + ">; there are no colour images yet");
         if (!fits && in.size() == images.values_per_image())
             throw usage_error("the images are " + number(images.channels()) + " x " + number(images.height()) + " x " +
                               number(images.width()) +
@@ -48,6 +54,10 @@ public:
             throw usage_error("the data set has " + number(images.classes()) + " classes, the network " +
                               number(outputs) + " outputs: end the network with linear<" + number(images.classes()) +
                               ">");
+    }
+    /// The samples of the next job. Throws usage_error for images that the network cannot take.
+    void use(labelled_images const& images) {
+        check(images);
         images_ = images;
     }
 
