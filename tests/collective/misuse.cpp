@@ -312,6 +312,56 @@ TEST_SUITE("collective/misuse: buffers of a call that an error ends") {
     }
 }
 
+TEST_SUITE("collective/misuse: a peer that still works on a rank's buffers") {
+    /// On rank 0, an exception ends a collective while rank 1 adds up numbers of rank 0: until `may_end` it goes on.
+    /// Returns whether rank 0 left the collective after rank 1 had been done.
+    bool leaves_after(std::atomic<bool> const& may_end, std::chrono::milliseconds takes,
+                      std::chrono::milliseconds limit) {
+        struct shared { // rank 1 may outlive the call
+            std::atomic<bool> inside{false}, done{false};
+        };
+        auto const s = std::make_shared<shared>();
+        std::atomic<bool> after{false};
+        threads::group g(2, limit);
+        CHECK_THROWS_AS(g.run([&, s](comm& c) {
+            auto const a = c.allocate(100 * sizeof(float)); // kept while a rank is left behind
+            std::span const x(static_cast<float*>(a.data), 100);
+            if (c.rank() == 1)
+                run_schedule<float>(c, collective::all_reduce, direct::all_reduce(2), x,
+                                    [&may_end, takes, s](reduction_view<float> const& v) -> bytes_t {
+                                        s->inside = true;
+                                        std::this_thread::sleep_for(takes);
+                                        while (!may_end) std::this_thread::yield();
+                                        s->done = true;
+                                        return v.elements * sizeof(float);
+                                    });
+            try {
+                auto pending = start_all_reduce<direct>(c, x);
+                while (!s->inside) std::this_thread::yield();
+                throw std::runtime_error("enough");
+            } catch (std::runtime_error const&) {
+                after = s->done.load();
+                throw;
+            }
+        }),
+                        device_error);
+        return after;
+    }
+
+    TEST_CASE("is waited for, since the exception frees them") {
+        watchdog const guard("a peer at work");
+        std::atomic<bool> const at_once{true};
+        CHECK(leaves_after(at_once, std::chrono::milliseconds(100), std::chrono::seconds(20)));
+    }
+
+    TEST_CASE("is not waited for longer than the deadline") {
+        watchdog const guard("a peer that does not end", 20);
+        static std::atomic<bool> may_end{false}; // outlives the thread that is left behind
+        CHECK(!leaves_after(may_end, std::chrono::milliseconds(0), std::chrono::milliseconds(200)));
+        may_end = true;
+    }
+}
+
 TEST_SUITE("collective/misuse: buffers that overlap") {
     TEST_CASE("are refused, unless every number stays where it is") {
         watchdog const guard("overlaps");

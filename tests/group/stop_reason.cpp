@@ -49,6 +49,24 @@ TEST_SUITE("group/stop_reason") {
         CHECK_THROWS_AS(stop_reason().raise(), device_error);
     }
 
+    TEST_CASE("what a rank throws is told, and is a device_error here, too, whatever it is; what others know stays") {
+        auto const thrown_by = [](auto const& what) {
+            stop_reason told;
+            try {
+                run_or_stop(
+                    2, [&] { throw what; }, [&](stop_reason const& why) { told = why; });
+            } catch (device_error const& e) {
+                CHECK(told.what == stop_reason::kind::failed);
+                CHECK(std::string(e.what()) == "device 2: " + told.text.get());
+                return std::string(e.what());
+            }
+            return std::string("no device_error");
+        };
+        CHECK(thrown_by(42) == "device 2: an exception that is not derived from std::exception");
+        CHECK(thrown_by(std::runtime_error("broken")) == "device 2: broken");
+        CHECK(thrown_by(usage_error("a flag")) == "device 2: a flag");
+    }
+
     TEST_CASE("a long text is cut, and memory that another process has spoilt is not overrun") {
         auto r = of(std::runtime_error(std::string(5000, 'x')));
         CHECK(r.text.get().size() == sizeof r.text.text - 1);

@@ -24,6 +24,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <sys/resource.h>
@@ -38,6 +39,8 @@ using seconds = std::chrono::duration<double>;
 using std::chrono::milliseconds;
 
 constexpr operation meeting = {"meeting", "test", 3};
+
+static_assert(!std::is_copy_constructible_v<comm> && !std::is_move_constructible_v<comm>);
 
 /// Waits until all ranks are here.
 void meet(comm& c) {
@@ -297,6 +300,33 @@ TEST_SUITE("group/threads: a device throws") {
             CHECK(contains(e->what(), "make a new one"));
             CHECK(!ran);
         }
+    }
+
+    TEST_CASE("a run inside of a run is refused, on any rank, and the group is stopped; inside of another group's it "
+              "is not") {
+        watchdog const guard("nested");
+        for (int const culprit : {0, 1}) {
+            CAPTURE(culprit);
+            group g(2);
+            std::atomic<int> inner{0};
+            auto const e = error_of<device_error>(g, [&](comm& c) {
+                if (c.rank() == culprit) g.run([&](comm&) { ++inner; });
+                meet(c);
+            });
+            REQUIRE(e.has_value());
+            CHECK(e->device() == culprit);
+            CHECK(contains(e->what(), "inside of a function that this group runs"));
+            CHECK_THROWS_AS(std::rethrow_exception(e->cause()), usage_error);
+            CHECK(inner == 0);
+        }
+        group g(2);
+        std::atomic<int> sum{0};
+        for (int round = 0; round < 2; ++round) // one after the other is no run inside of a run
+            g.run([&](comm&) {
+                group mine(3);
+                mine.run([&](comm& c) { sum += c.rank(); });
+            });
+        CHECK(sum == 12);
     }
 
     TEST_CASE("all devices throw at once: one of them is named, many times over") {

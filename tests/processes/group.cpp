@@ -273,6 +273,78 @@ TEST_SUITE("processes/group") {
         }
     }
 
+    TEST_CASE("a fork's copy of a group ends by itself, refuses to be used, and shows the other ranks nothing") {
+        watchdog const guard("forked");
+        auto const refused = [](auto&& use) {
+            try {
+                use();
+            } catch (usage_error const& e) {
+                return has(e.what(), "in a process that was forked");
+            }
+            return false;
+        };
+        auto const ended_well = [](pid_t child) {
+            int status = 0;
+            return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        };
+        auto const place = meeting_place::create(2);
+        forked_ranks all(2, [&](int rank) {
+            auto g = std::make_unique<processes::group>(place, rank, 20s);
+            g->run([](comm& c) { barrier<direct>(c); });
+            pid_t child = -1;
+            try {
+                g->run([&](comm& c) {
+                    std::vector<float> x(100, 1.0f);
+                    auto pending = start_all_reduce<ring>(c, x);
+                    if (rank == 1 && (child = fork()) == 0) {
+                        alarm(10); // a copy that hangs is ended
+                        if (!refused([&] { pending.wait(); })) _exit(1);
+                        throw std::runtime_error("of a child");
+                    }
+                    pending.wait();
+                    require(x[99] == 2, "wrong sum");
+                });
+            } catch (device_error const&) {
+                if (child != 0) throw;
+                if (!refused([&] { g->own().allocate(1); })) _exit(2);
+                if (!refused([&] { barrier<direct>(g->own()); })) _exit(3);
+                g.reset();
+                _exit(0);
+            }
+            if (rank == 1) {
+                require(ended_well(child), "the copy inside of a run did not end well");
+                child = fork();
+                if (child == 0) {
+                    alarm(10);
+                    if (!refused([&] { g->run([](comm&) {}); })) _exit(1);
+                    g.reset();
+                    _exit(0);
+                }
+                require(ended_well(child), "the copy did not end well");
+                std::this_thread::sleep_for(300ms); // the other rank looks after this one meanwhile
+            }
+            g->run([](comm& c) { barrier<direct>(c); });
+        });
+        for (auto const& o : all.wait(60s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 0);
+        }
+        forked_ranks threads(1, [&](int) {
+            auto g = std::make_unique<threads::group>(3);
+            g->run([](threads::communicator& c) { barrier<direct>(c); });
+            auto const child = fork();
+            if (child == 0) {
+                alarm(10);
+                if (!refused([&] { g->run([](threads::communicator&) {}); })) _exit(1);
+                g.reset();
+                _exit(0);
+            }
+            require(ended_well(child), "the copy of a group of threads did not end well");
+            g->run([](threads::communicator& c) { barrier<direct>(c); });
+        });
+        CHECK(threads.wait(30s)[0].code == 0);
+    }
+
     TEST_CASE("64 ranks on one processor make progress") {
         watchdog const guard("64 ranks");
         auto const place = meeting_place::create(64);

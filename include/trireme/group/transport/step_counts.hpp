@@ -8,6 +8,7 @@
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/device/host/own_process.hpp>
 #include <trireme/device/host/progress.hpp>
 #include <trireme/group/communicator.hpp>
 
@@ -15,6 +16,8 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -179,7 +182,14 @@ concept step_counting_state = requires(S& s, int rank, std::exception_ptr why, c
     s.show_buffers(rank, call);                                        // where the numbers of `rank`, the caller, are
     { s.buffers_of(rank) } -> std::same_as<collective_call const&>;
     s.state_of(rank); // a clause about a late rank, for messages
+    { s.withdrawal_limit() } -> std::convertible_to<std::chrono::duration<double>>; // of `withdraw`, below
 };
+
+/// How long a rank that gives a collective up waits for others at the most, where what they still use is not freed: a
+/// part of the deadline, which has passed when the rank gives up because another is late.
+inline std::chrono::duration<double> short_withdrawal(std::chrono::duration<double> wait_limit) noexcept {
+    return std::min<std::chrono::duration<double>>(wait_limit / 10, std::chrono::milliseconds(250));
+}
 
 /// Who is to blame when a rank has waited too long for `source`: follow the waits to a rank that waits for nobody, or
 /// for somebody who is there by now.
@@ -200,6 +210,8 @@ template<step_counting_state State>
 class step_counting {
 public:
     step_counting(std::shared_ptr<State> state, int rank) : state_(std::move(state)), rank_(rank) {}
+    step_counting(step_counting const&) = delete;
+    step_counting& operator=(step_counting const&) = delete;
 
     int rank() const noexcept { return rank_; }
     int size() const noexcept { return state_->size(); }
@@ -210,6 +222,7 @@ public:
     /// Zeroed memory that peers can use. Every rank calls it in the same order; a peer may use the result once a
     /// collective has been entered.
     arena allocate(std::size_t bytes) {
+        process_.require();
         auto const id = next_arena(allocated_);
         return {id, state_->allocate(rank_, id, bytes), bytes};
     }
@@ -242,7 +255,10 @@ public:
     }
 
     /// From here until `pause` or `leave` this rank may use its peers' buffers.
-    void resume() noexcept { own().moving.store(true, std::memory_order_seq_cst); }
+    void resume() {
+        process_.require();
+        own().moving.store(true, std::memory_order_seq_cst);
+    }
     void pause() noexcept { own().moving.store(false, std::memory_order_release); }
 
     /// Where a peer has its numbers, once a wait for it has returned; for a peer's own call the same as this rank's, or
@@ -304,13 +320,14 @@ public:
     }
 
     /// Leaves a collective that an exception ends here: stops the group, and returns when no peer uses this rank's
-    /// buffers any more, so that they can be freed. At the latest after the deadline.
+    /// buffers any more, so that they can be freed; at the latest after the state's `withdrawal_limit`.
     TRIREME_COLD void withdraw() noexcept {
+        if (!process_.is_this()) return; // what is shared belongs to the process that was forked
         inside_ = false;
         pause();
         // an exception that has not been caught yet is not known here, and follows
         if (!state_->stopped().load()) state_->stop(rank_, std::current_exception());
-        auto const limit = deadline::in(state_->wait_limit);
+        auto const limit = deadline::in(state_->withdrawal_limit());
         for (int r = 0; r < size(); ++r)
             while (r != rank_ && state_->slot(r).moving.load(std::memory_order_seq_cst) && !limit.passed() &&
                    !state_->is_gone(r))
@@ -319,6 +336,7 @@ public:
 
     /// The same for a rank that has begun a collective and will not go on.
     TRIREME_COLD void abandon(operation const& what) noexcept {
+        if (!process_.is_this()) return;
         state_->stop(rank_,
                      std::make_exception_ptr(usage_error(
                          std::string(what.name) + " (" + what.strategy + ") was begun and dropped in schedule step " +
@@ -344,6 +362,7 @@ public:
 
 protected:
     void require_outside(collective_call const& call) const {
+        process_.require();
         if (inside_) refuse_second_call(name_of(rank_), call.name, call_.name);
     }
     auto& own() const noexcept { return state_->slot(rank_); }
@@ -440,6 +459,7 @@ private:
     int asked_ = -1;             ///< the rank that has not come as far, by the last answer
     std::optional<deadline> asking_until_, look_again_;
     traffic moved_;
+    own_process process_;
 };
 
 } // namespace trireme

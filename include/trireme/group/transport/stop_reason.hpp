@@ -6,6 +6,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/floats.hpp>
+#include <trireme/group/running.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -42,6 +43,8 @@ struct agreed_text : bounded_text<4000> {
     }
 };
 
+inline constexpr char const* not_a_standard_exception = "an exception that is not derived from std::exception";
+
 /// Why a group of processes was stopped: an exception in a form that other processes can throw again.
 struct stop_reason {
     enum class kind : int { unknown, deadline, mismatch, lost, failed };
@@ -66,7 +69,7 @@ struct stop_reason {
         } catch (std::exception const& e) {
             return made(kind::failed, rank, 0, e.what());
         } catch (...) {
-            return made(kind::failed, rank, 0, "an exception that is not derived from std::exception");
+            return made(kind::failed, rank, 0, not_a_standard_exception);
         }
     }
     static stop_reason made(kind what, int rank, std::uint64_t step, std::string_view text) noexcept {
@@ -117,7 +120,8 @@ void run_or_stop(int rank, F&& f, Stop&& stop) {
         stop(stop_reason::of(rank, std::current_exception()));
         throw device_error(rank, std::current_exception(), e.what());
     } catch (...) {
-        known();
+        stop(stop_reason::of(rank, std::current_exception()));
+        throw device_error(rank, std::current_exception(), not_a_standard_exception);
     }
 }
 
@@ -132,21 +136,26 @@ public:
     void run(int rank, Communicator& comm, F&& f, Stop&& stop) {
         if (failed_)
             throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
-        run_or_stop(
-            rank,
-            [&] {
-                comm.check_stopped(); // by another rank, in the meantime
-                with_default_floats([&] { f(comm); });
-                comm.check_stopped(); // by `f`, in a way that it has not thrown
-            },
-            [&](stop_reason const& why) {
-                failed_ = true;
-                stop(why);
-            });
+        one_run_([&] {
+            run_or_stop(
+                rank,
+                [&] {
+                    comm.check_stopped(); // by another rank, in the meantime
+                    with_default_floats([&] { call_with(comm, f); });
+                    comm.check_stopped(); // by `f`, in a way that it has not thrown
+                },
+                [&](stop_reason const& why) {
+                    failed_ = true;
+                    stop(why);
+                });
+        });
     }
+
+    own_process const& process() const noexcept { return one_run_.process(); }
 
 private:
     bool failed_ = false;
+    one_run one_run_;
 };
 
 /// Throws launch_error unless two ranks agree in what the program is and how it is spread (agreed_text). The first part

@@ -4,6 +4,7 @@
 
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
+#include <trireme/core/left_behind.hpp>
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/helper_thread.hpp>
@@ -101,8 +102,13 @@ public:
     group(group const&) = delete;
     group& operator=(group const&) = delete;
 
-    /// Leaves. After an error outside of `run` the others are told that this rank will not come again.
+    /// Leaves, in the process that has joined. After an error outside of `run` the others are told that this rank will
+    /// not come again.
     ~group() {
+        if (!runs_.process().is_this()) { // a fork's copy: its thread is not here, and what it shows is the original's
+            leave_behind(std::move(heartbeat_));
+            return;
+        }
         if (!stopped() && std::uncaught_exceptions() != exceptions_)
             state_->stop(rank(),
                          std::make_exception_ptr(std::runtime_error(

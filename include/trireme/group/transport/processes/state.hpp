@@ -6,6 +6,7 @@
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/device/host/own_process.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/group/transport/processes/window.hpp>
 #include <trireme/group/transport/step_counts.hpp>
@@ -158,8 +159,10 @@ public:
 
     // ---- why a group stops ----
 
-    /// Stops the group in all processes. The first reason is kept; a null one leaves the place to the next.
+    /// Stops the group in all processes; nothing in a process that was forked since. The first reason is kept; a null
+    /// one leaves the place to the next.
     void stop(int rank, std::exception_ptr const& why) noexcept {
+        if (!process_.is_this()) return;
         if (why != nullptr) give_reason(stop_reason::of(rank, why));
         table_.stopped.store(true, std::memory_order_seq_cst);
         for (int r = 0; r < size(); ++r) slot(r).steps.wake();
@@ -175,7 +178,7 @@ public:
     }
 
     void stop(stop_reason const& why) noexcept {
-        give_reason(why);
+        if (process_.is_this()) give_reason(why);
         stop(rank_, nullptr);
     }
 
@@ -234,6 +237,10 @@ public:
         return text + (s.moving.load() ? ", in its collective number " : ", after its collective number ") +
                std::to_string(number) + ", " + s.call.read().text();
     }
+
+    /// A peer that was stopped in the midst of a collective uses windows, which stay mapped where it maps them: nothing
+    /// that it touches is freed. Only a peer that is about to end its work on them is worth waiting for.
+    std::chrono::duration<double> withdrawal_limit() const noexcept { return short_withdrawal(wait_limit); }
 
     // ---- where memory is ----
 
@@ -346,6 +353,7 @@ private:
     int rank_;
     std::array<window, max_arenas + 1> own_;
     std::vector<peer> peers_;
+    own_process process_;
 };
 
 } // namespace trireme::processes

@@ -9,6 +9,7 @@
 #include <trireme/device/host/progress.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/group/transport/step_counts.hpp>
+#include <trireme/group/transport/stop_reason.hpp>
 
 #include <array>
 #include <atomic>
@@ -91,7 +92,7 @@ public:
         } catch (std::exception const& e) {
             throw device_error(rank, why, e.what());
         } catch (...) {
-            throw device_error(rank, why, "an exception that is not derived from std::exception");
+            throw device_error(rank, why, not_a_standard_exception);
         }
     }
 
@@ -107,6 +108,9 @@ public:
     void look_around(int) noexcept {} // a thread does not die alone
     bool is_gone(int) noexcept { return false; }
     std::string state_of(int) const { return {}; }
+    /// Peers use a rank's own buffers, which its caller may free: a rank that withdraws waits as long as it can.
+    /// Nothing but work on those buffers keeps a peer there.
+    std::chrono::duration<double> withdrawal_limit() const noexcept { return wait_limit; }
 
     std::chrono::duration<double> const wait_limit;
     levels const groups;

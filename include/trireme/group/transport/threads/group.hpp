@@ -4,9 +4,11 @@
 
 #include <trireme/device/host/floats.hpp>
 #include <trireme/device/host/helper_thread.hpp>
+#include <trireme/group/running.hpp>
 #include <trireme/group/transport/threads/communicator.hpp>
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -54,7 +56,7 @@ public:
     template<class F>
     void run(F f) {
         auto context = std::make_shared<F>(std::move(f));
-        run(job{std::move(context), [](void* p, communicator& c) { (*static_cast<F*>(p))(c); }},
+        run(job{std::move(context), [](void* p, communicator& c) { call_with(c, *static_cast<F*>(p)); }},
             shared_->state->wait_limit);
     }
 
@@ -63,14 +65,16 @@ public:
     void run(job j, std::chrono::duration<double> grace = std::chrono::milliseconds(500)) {
         if (stopped())
             throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");
-        auto& state = *shared_->state;
-        shared_->current = std::move(j);
-        ++jobs_;
-        for (int r = 1; r < size(); ++r) state.slot(r).issued.advance_to(jobs_);
-        perform(*shared_, 0);
-        await_others(std::min(grace, state.wait_limit));
-        if (stopped()) state.rethrow();
-        shared_->current = {};
+        one_run_([&] {
+            auto& state = *shared_->state;
+            shared_->current = std::move(j);
+            ++jobs_;
+            for (int r = 1; r < size(); ++r) state.slot(r).issued.advance_to(jobs_);
+            perform(*shared_, 0);
+            await_others(std::min(grace, state.wait_limit));
+            if (stopped()) state.rethrow();
+            shared_->current = {};
+        });
     }
 
     /// Rank r's communicator, for use between runs: counters, arenas.
@@ -80,11 +84,10 @@ private:
     struct shared {
         shared(int size, std::chrono::duration<double> wait_limit, levels const& groups)
             : state(std::make_shared<shared_state>(size, wait_limit, groups)) {
-            ranks.reserve(static_cast<std::size_t>(size));
             for (int r = 0; r < size; ++r) ranks.emplace_back(state, r);
         }
         std::shared_ptr<shared_state> state;
-        std::vector<communicator> ranks;
+        std::deque<communicator> ranks; // which stay where they are
         job current;
         std::atomic<bool> quit{false};
     };
@@ -145,14 +148,14 @@ private:
         }
     }
 
-    /// Joins the ranks that have come back; leaves a stuck one to itself.
+    /// Joins the ranks that have come back; leaves a stuck one to itself. A forked process has none of them.
     void finish() noexcept {
         auto& state = *shared_->state;
         shared_->quit.store(true);
         for (std::size_t i = 0; i < threads_.size(); ++i) {
             auto& slot = state.slot(static_cast<int>(i) + 1);
             slot.issued.wake();
-            if (slot.finished.reached(jobs_))
+            if (slot.finished.reached(jobs_) && one_run_.process().is_this())
                 threads_[i].join();
             else
                 threads_[i].detach();
@@ -162,6 +165,7 @@ private:
     std::shared_ptr<shared> shared_;
     std::vector<std::thread> threads_;
     std::uint32_t jobs_ = 0;
+    one_run one_run_;
 };
 
 } // namespace trireme::threads

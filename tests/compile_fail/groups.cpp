@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Functions that a group cannot run. What compiles takes the communicator by reference, named or not.
+
+#include <trireme/processes.hpp>
+#include <trireme/trireme.hpp>
+
+using namespace trireme;
+
+void over_threads(threads::group& group) {
+#if defined(A_COPY_OF_THREADS)
+    // A_COPY_OF_THREADS: TRI0070: a group runs a function that takes the communicator of its rank by reference
+    // | write [](auto& me) { ... } | wants< | threads::communicator
+    // errors <= 1
+    group.run([](auto me) { barrier<direct>(me); });
+#elif defined(A_NAMED_COPY)
+    // A_NAMED_COPY: TRI0070 | threads::communicator
+    // errors <= 1
+    group.run([](threads::communicator me) { barrier<direct>(me); });
+#elif defined(NO_PARAMETER)
+    // NO_PARAMETER: TRI0070 | write [](auto& me) { ... }
+    // errors <= 1
+    group.run([] {});
+#else
+    group.run([](auto& me) { barrier<direct>(me); });
+    group.run([](threads::communicator& me) { barrier<direct>(me); });
+#endif
+}
+
+void over_processes(processes::group& group) {
+#if defined(A_COPY_OF_PROCESSES)
+    // A_COPY_OF_PROCESSES: TRI0070 | wants< | processes::communicator
+    // errors <= 1
+    group.run([](auto me) { barrier<direct>(me); });
+#else
+    group.run([](auto& me) { barrier<direct>(me); });
+#endif
+}
