@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace {
@@ -104,6 +105,90 @@ void train_all(int devices, Set&& set) {
 // ---- the cases ----
 
 mpi_job job;
+int barriers_left = -1; ///< before this process stops itself; -1: it does not
+
+/// Works on for longer than the deadline while the others have finished: they wait, and are not stuck.
+void last_to_finish() {
+    int rank = 0;
+    {
+        mpi_group g(job, 0, 500ms);
+        g.run([](mpi_communicator& c) { barrier<direct>(c); });
+        rank = g.rank();
+    }
+    if (rank != 0) return;
+    std::this_thread::sleep_for(4s);
+    std::printf("fine\n");
+}
+
+/// Guards of two threads that do not end in the order in which they began; then the process sleeps outside of MPI.
+void crossed_guards() {
+    mpi_group const g(job);
+    using guard = mpi_runtime::watchdog::guard;
+    auto first = std::make_unique<guard>(0ms, "a first call");
+    std::unique_ptr<guard> second;
+    std::thread([&] { second = std::make_unique<guard>(100s, "a second call"); }).join();
+    first.reset();
+    std::thread([&] { second.reset(); }).join();
+    std::this_thread::sleep_for(2500ms); // a second of the guard's, and one of the watchdog's
+    std::printf("fine\n");
+}
+
+/// A deadline_error that says whether it came within 1.25 deadlines.
+deadline_error timed(deadline_error const& e, std::int64_t begin, std::chrono::duration<double> limit) {
+    auto const took = static_cast<double>(shared_clock() - begin) * 1e-9;
+    return {e.device(), std::string(e.what()) + (took <= 1.25 * limit.count() ? " (in time)" : " (too late)") +
+                            ", to blame: " + std::to_string(e.device())};
+}
+
+/// A group that rank 1 does not come to make, or in the making of which it is stopped, at the fourth argument's step.
+void incomplete(int steps) {
+    mpi_runtime::session::begin(30s);
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    auto const begin = shared_clock();
+    if (rank == 1 && steps == 0) std::this_thread::sleep_for(60s);
+    if (rank == 1) barriers_left = steps - 1;
+    try {
+        mpi_group const g(job, 0, 2s);
+    } catch (deadline_error const& e) {
+        throw timed(e, begin, 2s);
+    }
+}
+
+/// Rank 1 ends while the others go on.
+void ends_early() {
+    mpi_group g(job, 0, 20s);
+    g.run([](mpi_communicator& c) { barrier<direct>(c); });
+    if (g.rank() == 1) return;
+    std::this_thread::sleep_for(500ms);
+    g.run([](mpi_communicator& c) { barrier<direct>(c); });
+}
+
+/// A fork's copy of a group, and of MPI, ends as if there were none.
+void forked() {
+    auto g = std::make_unique<mpi_group>(job, 0, 20s);
+    g->run([](mpi_communicator& c) { barrier<direct>(c); });
+    if (g->rank() == 1) {
+        auto const child = fork();
+        if (child == 0) {
+            alarm(10);
+            bool refused = false;
+            try {
+                g->run([](mpi_communicator&) {});
+            } catch (usage_error const&) {
+                refused = true;
+            }
+            g.reset();
+            std::exit(refused ? 0 : 1);
+        }
+        int status = 0;
+        require(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+                "the copy did not end well");
+        std::this_thread::sleep_for(300ms); // the other rank looks after this one meanwhile
+    }
+    g->run([](mpi_communicator& c) { barrier<direct>(c); });
+    if (g->rank() == 0) std::printf("fine\n");
+}
 
 /// Nobody leaves before the last has come, by the clock of the machine.
 template<class S>
@@ -210,6 +295,24 @@ void broken_sum() {
                                 });
         barrier<direct>(c);
     });
+}
+
+/// A rank is killed, or stopped, that others send more to than MPI takes without it.
+void long_sum_without(int rank, int signal, std::chrono::duration<double> limit) {
+    std::int64_t begin = 0;
+    try {
+        mpi_group g(job, 0, limit);
+        g.run([&](mpi_communicator& c) {
+            std::vector<float> x(1'000'000);
+            for (int i = 0;; ++i) {
+                begin = shared_clock();
+                if (i == 3 && c.rank() == rank) raise(signal);
+                all_reduce<direct>(c, x);
+            }
+        });
+    } catch (deadline_error const& e) {
+        throw timed(e, begin, limit);
+    }
 }
 
 /// Goes on for long, so that something can happen meanwhile.
@@ -342,6 +445,8 @@ struct {
     {"matrix", every_collective},
     {"bits", bits},
     {"kill", [] { train_until_fault(SIGKILL, victim); }},
+    {"kill_sum", [] { long_sum_without(victim, SIGKILL, 20s); }},
+    {"stop_sum", [] { long_sum_without(victim, SIGSTOP, 2s); }},
     {"stop", [] { train_until_fault(SIGSTOP, victim); }},
     {"different", different_calls},
     {"throw", broken_oar},
@@ -356,9 +461,21 @@ struct {
     {"borrowed", borrowed},
     {"axes", axes},
     {"share", shared_by_mpi},
+    {"last", last_to_finish},
+    {"guards", crossed_guards},
+    {"incomplete", [] { incomplete(victim); }},
+    {"early", ends_early},
+    {"forked", forked},
 };
 
 } // namespace
+
+/// Takes the place of MPI's, which a group calls each time that its ranks meet while it comes to be.
+extern "C" int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
+    if (barriers_left == 0) raise(SIGSTOP);
+    if (barriers_left >= 0) --barriers_left;
+    return PMPI_Ibarrier(comm, request);
+}
 
 int main(int argc, char** argv) {
     std::string_view const name = argc > 1 ? argv[1] : "";

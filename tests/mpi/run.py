@@ -124,6 +124,34 @@ for windows, per_machine in ways:
     expect(f'rank 2 is stopped, {name}', run,
            {'fails': run.code not in (0, None),
             'it is named': len(run.said) >= 1 and all('rank 2 did not arrive' in s for s in run.said)})
+for windows, per_machine in ways:
+    name = f'windows {windows}, {per_machine or "all"} on a machine'
+    run = ranks(4, 'kill_sum', windows, per_machine, 3, limit=30)
+    expect(f'rank 3 is killed in the midst of messages, {name}', run,
+           {'fails': run.code not in (0, None), 'soon': run.seconds < 8,
+            'survivors say who': sum('rank 3 (process' in s for s in run.said) >= (0 if library == 'mpich' else 2)})
+    run = ranks(4, 'stop_sum', windows, per_machine, 2, limit=30)
+    expect(f'rank 2 is stopped in the midst of messages, {name}', run,
+           {'fails': run.code not in (0, None), 'it is named, in one deadline':
+               len(run.said) >= 1 and all('rank 2 did not arrive' in s for s in run.said) and '(in time)' in run.said[0]})
+for step in (0, 1, 5):
+    run = ranks(3, 'incomplete', 'automatic', 0, step, limit=30)
+    others = [s for s in run.said if not s.startswith('rank 1 ')] # which the launcher continues, to end it
+    words = ('absent: 1;', 'to blame: 1') if step else ('not known yet', 'to blame: -1')
+    expect(f'rank 1 is stopped in meeting {step} of a group that begins' if step else 'rank 1 does not make a group', run,
+           {'fails': run.code not in (0, None), 'the others say so': len(others) >= 1,
+            'it is named, if ranks have spoken': all(w in s for s in others for w in words),
+            'in one deadline': all('(in time)' in s for s in others)})
+run = ranks(3, 'last', limit=30)
+expect('a rank works on when the others have finished', run, {'succeeds': run.code == 0 and 'fine' in run.output})
+run = ranks(1, 'guards', limit=30)
+expect('guards of several threads', run, {'succeeds': run.code == 0 and 'fine' in run.output})
+run = ranks(4, 'early', limit=30)
+expect('a rank ends before the others', run,
+       {'fails': run.code is not None and run.code > 0, 'soon': run.seconds < 15,
+        'the others say so': sum('has left the group' in s for s in run.said) >= 1})
+run = ranks(2, 'forked', limit=40)
+expect("a fork's copy of a group", run, {'succeeds': run.code == 0 and 'fine' in run.output})
 run = ranks(2, 'stuck', limit=30)
 expect('a rank that is stuck in MPI is ended by the watchdog', run,
        {'fails': run.code not in (0, None), 'it says so': 'is stuck in MPI_Recv' in run.output, 'soon': run.seconds < 10})

@@ -336,7 +336,6 @@ public:
 
     /// The same for a rank that has begun a collective and will not go on.
     TRIREME_COLD void abandon(operation const& what) noexcept {
-        if (!process_.is_this()) return;
         state_->stop(rank_,
                      std::make_exception_ptr(usage_error(
                          std::string(what.name) + " (" + what.strategy + ") was begun and dropped in schedule step " +

@@ -101,6 +101,7 @@ public:
 
     /// For collectives that an exception ends.
     TRIREME_COLD void withdraw() noexcept {
+        if (near_ == nullptr) messages_.tell_exception(); // before anything is waited for
         if (machine_ != nullptr) machine_->withdraw();
         messages_.withdraw();
     }

@@ -61,7 +61,8 @@ public:
     /// `agreed`: what all must have in common, in words. Throws launch_error, deadline_error, mpi_error.
     explicit mpi_group(mpi_job const& job = {}, int devices = 0,
                        std::chrono::duration<double> limit = std::chrono::seconds(30), std::string_view agreed = {}) try
-        : session_(mpi_runtime::session::begin(limit)), limit_(limit), messages_(job.comm, limit) {
+        : session_(mpi_runtime::session::begin(limit)), limit_(limit), begins_until_(deadline::in(limit)),
+          messages_(job.comm, limit, begins_until_) {
         try {
             compare_agreed(job, agreed);
             check_size(devices);
@@ -74,6 +75,10 @@ public:
         messages_.look_around = [this] {
             if (node_ != nullptr) node_->look_around();
         };
+        messages_.is_gone = [this](int r) {
+            auto const place = node_ == nullptr ? -1 : places_[static_cast<std::size_t>(r)];
+            return place >= 0 && place != node_->rank() && node_->is_gone(place);
+        };
         messages_.on_stop = [this](stop_reason const& why) {
             if (node_ != nullptr) node_->stop(why);
         };
@@ -85,6 +90,7 @@ public:
     mpi_group(mpi_group const&) = delete;
     mpi_group& operator=(mpi_group const&) = delete;
     ~mpi_group() {
+        if (!runs_.process().is_this()) return; // a fork's copy: nothing of MPI is its own
         if (stopped()) {
             give_up();
             return;
@@ -138,7 +144,8 @@ public:
     std::unique_ptr<mpi_group> split(int color, int key, mpi_windows windows = mpi_windows::automatic) {
         MPI_Comm part = MPI_COMM_NULL;
         {
-            mpi_runtime::watchdog::guard const guard(limit_, "MPI_Comm_split");
+            mpi_runtime::watchdog::guard const guard(limit_ + std::chrono::seconds(1), "MPI_Comm_split");
+            messages_.meet(deadline::in(limit_), "MPI_Comm_split");
             mpi_runtime::check(MPI_Comm_split(messages_.comm(), color < 0 ? MPI_UNDEFINED : color, key, &part),
                                "MPI_Comm_split", rank(), "a group is split");
         }
@@ -174,9 +181,11 @@ private:
 
     // ---- how a group comes to be ----
 
+    /// A call that waits for all ranks, when all are here: none waits for one that is missing.
     template<class Call>
-    void together(char const* name, Call&& call) const {
-        mpi_runtime::watchdog::guard const guard(limit_, name);
+    void together(char const* name, Call&& call) {
+        mpi_runtime::watchdog::guard const guard(begins_until_.left() + std::chrono::seconds(2), name);
+        messages_.meet(begins_until_, name);
         mpi_runtime::check(call(), name, rank(), "a group begins");
     }
 
@@ -322,7 +331,8 @@ private:
             auto const near = here == size() ? levels_ : levels();
             // who waits for another machine is late first, and knows for whom
             auto const patient = here == size() ? limit_ : limit_ + std::chrono::seconds(1);
-            node_ = std::make_unique<processes::group>(*where, place, patient, near, std::string_view(), rank());
+            node_ = std::make_unique<processes::group>(*where, place, patient, near, std::string_view(), rank(),
+                                                       begins_until_);
             messages_.waiting = node_->waiting();
         }
         bool const alone = here == 1 && size() > 1; // on its machine: its memory is read by nobody
@@ -335,7 +345,8 @@ private:
         if (somewhere != 0)
             throw launch_error("shared windows are required, and the processes of a machine cannot share memory: " +
                                (why_messages_.empty() ? "another of them says why" : why_messages_));
-        communicator_ = std::make_unique<mpi_communicator>(messages_, node_.get(), shares, places_on(node), levels_);
+        places_ = places_on(node);
+        communicator_ = std::make_unique<mpi_communicator>(messages_, node_.get(), shares, places_, levels_);
     }
 
     /// The number of every rank among the ranks of this machine, -1 for those elsewhere.
@@ -355,10 +366,12 @@ private:
 
     mpi_runtime::session& session_;
     std::chrono::duration<double> limit_;
+    deadline begins_until_; ///< all of its set-up
     mpi_messages messages_;
     mpi_handle node_comm_;
     std::unique_ptr<processes::group> node_;
     std::unique_ptr<mpi_communicator> communicator_;
+    std::vector<int> places_; ///< of all ranks on this machine
     levels levels_;
     int machines_ = 0;
     std::string why_messages_;

@@ -6,9 +6,11 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/left_behind.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/device/host/own_process.hpp>
 #include <trireme/device/host/progress.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/group/transport/mpi/errors.hpp>
+#include <trireme/group/transport/mpi/handle.hpp>
 #include <trireme/group/transport/mpi/session.hpp>
 #include <trireme/group/transport/step_counts.hpp>
 #include <trireme/group/transport/stop_reason.hpp>
@@ -22,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -30,63 +33,6 @@
 #include <vector>
 
 namespace trireme {
-
-/// A communicator of MPI that is freed when this object goes, which is a call that all ranks make together. After MPI
-/// has been finalised, or if it has been given up, it is left.
-class mpi_handle {
-public:
-    mpi_handle() = default;
-    static mpi_handle own(MPI_Comm comm) noexcept { return mpi_handle(comm); }
-
-    /// One of the same ranks with messages of its own. All ranks call it together; throws deadline_error if not all do.
-    static mpi_handle duplicate(MPI_Comm of, std::chrono::duration<double> limit) {
-        int rank = 0;
-        MPI_Comm_rank(of, &rank);
-        mpi_runtime::watchdog::guard const guard(limit, "MPI_Comm_idup");
-        struct making {
-            MPI_Comm made = MPI_COMM_NULL;
-            MPI_Request request = MPI_REQUEST_NULL;
-        };
-        auto m = std::make_unique<making>();
-        mpi_runtime::check(MPI_Comm_idup(of, &m->made, &m->request), "MPI_Comm_idup", rank, "a group begins");
-        auto const end = deadline::in(limit);
-        for (int over = 0; over == 0;) {
-            mpi_runtime::check(MPI_Test(&m->request, &over, MPI_STATUS_IGNORE), "MPI_Test", rank, "a group begins");
-            if (over == 0 && end.passed()) {
-                leave_behind(std::move(m)); // MPI may still write there
-                throw deadline_error(rank, "rank " + std::to_string(rank) +
-                                               " waited in MPI_Comm_idup for the others, longer than the deadline: all "
-                                               "ranks have to begin the group together");
-            }
-            if (over == 0) std::this_thread::yield();
-        }
-        mpi_runtime::check(MPI_Comm_set_errhandler(m->made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", rank,
-                           "a group begins");
-        return mpi_handle(m->made);
-    }
-
-    mpi_handle(mpi_handle&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
-    mpi_handle& operator=(mpi_handle&& other) noexcept {
-        std::swap(comm_, other.comm_);
-        return *this;
-    }
-    ~mpi_handle() {
-        int over = 0;
-        MPI_Finalized(&over);
-        if (comm_ == MPI_COMM_NULL || comm_ == MPI_COMM_WORLD || over != 0 || given_up_) return;
-        mpi_runtime::watchdog::guard const guard(std::chrono::seconds(30), "MPI_Comm_free");
-        MPI_Comm_free(&comm_);
-    }
-
-    MPI_Comm get() const noexcept { return comm_; }
-    /// Leaves it to the end of the process.
-    void give_up() noexcept { given_up_ = true; }
-
-private:
-    explicit mpi_handle(MPI_Comm comm) noexcept : comm_(comm) {}
-    MPI_Comm comm_ = MPI_COMM_NULL;
-    bool given_up_ = false;
-};
 
 template<class T>
 MPI_Datatype mpi_dtype() noexcept {
@@ -115,8 +61,15 @@ void in_pieces(std::size_t total, F&& f, std::size_t most = std::size_t{1} << 30
 /// missing, are found so, and cost nothing as long as all goes well.
 class mpi_messages {
 public:
-    mpi_messages(MPI_Comm of, std::chrono::duration<double> limit)
-        : limit_(limit), data_(mpi_handle::duplicate(of, limit)), control_(mpi_handle::duplicate(of, limit)) {
+    /// All ranks call it together; throws deadline_error if not all do until `end`.
+    mpi_messages(MPI_Comm of, std::chrono::duration<double> limit, deadline const& end)
+        : limit_(limit), data_(mpi_handle::duplicate(of, end)) {
+        try {
+            control_ = mpi_handle::duplicate(of, end);
+        } catch (...) {
+            give_up(); // others may not come to free it
+            throw;
+        }
         MPI_Comm_rank(of, &rank_);
         MPI_Comm_size(of, &size_);
         heard_.resize(static_cast<std::size_t>(size_));
@@ -132,6 +85,7 @@ public:
     mpi_messages& operator=(mpi_messages const&) = delete;
 
     ~mpi_messages() {
+        if (!process_.is_this()) return;
         int over = 0;
         MPI_Finalized(&over);
         if (over != 0) return;
@@ -143,6 +97,25 @@ public:
         int told = 0;
         MPI_Testall(size_, telling_.data(), &told, MPI_STATUSES_IGNORE);
         if (told == 0) leave_behind(std::move(outgoing_)); // nobody has taken them yet
+    }
+
+    /// Meets all other ranks while a group comes to be: `end` is that of all such meetings. Throws deadline_error that
+    /// names who is missing; `next` is what all would do then.
+    TRIREME_COLD void meet(deadline const& end, char const* next) {
+        MPI_Request all_here = MPI_REQUEST_NULL;
+        mpi_runtime::check(MPI_Ibarrier(control_.get(), &all_here), "MPI_Ibarrier", rank_, "a group begins");
+        for (int turn = 0;; ++turn) {
+            int over = 0, called = 0;
+            mpi_runtime::check(MPI_Test(&all_here, &over, MPI_STATUS_IGNORE), "MPI_Test", rank_, "a group begins");
+            if (over != 0) return;
+            // the first whose time is up asks all others who is here
+            MPI_Iprobe(MPI_ANY_SOURCE, roll_call, control_.get(), &called, MPI_STATUS_IGNORE);
+            if (called != 0 || end.passed()) call_roll(next);
+            if (turn < 1000)
+                std::this_thread::yield();
+            else
+                std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
     }
 
     /// Takes all notices that others have sent, so that nothing is under way when MPI ends: all ranks call it, after
@@ -194,6 +167,8 @@ public:
     patience waiting = {20, 4};
     /// Asked during long waits, for what else may end them: it throws.
     std::function<void()> look_around;
+    /// Asked whether a rank is known to be dead: nobody waits for it then.
+    std::function<bool(int)> is_gone;
     /// Told when this group stops, so that it stops elsewhere, too.
     std::function<void(stop_reason const&)> on_stop;
 
@@ -204,6 +179,7 @@ public:
 
     /// Throws usage_error if the last one has not been left.
     void enter(collective_call const& call) {
+        process_.require();
         if (inside_) refuse_second_call("rank " + std::to_string(rank_), call.name, name_);
         check_withdrawn();
         if (stopped_) reason_.raise();
@@ -261,6 +237,7 @@ public:
 
     /// Whether all that was begun is over; looks after the group now and then. Throws what a wait would throw.
     bool settled(operation const& what) {
+        process_.require();
         if (requests_.empty()) return true;
         int over = 0;
         auto const status =
@@ -295,27 +272,36 @@ public:
         }
     }
 
-    /// Gives up what was begun, so that its buffers are free; what does not end by itself is waited for no longer than
-    /// half a second. The group is of no use after that.
+    /// Gives up what was begun, so that its buffers are free, and tells the others why first. What does not end by
+    /// itself is waited for shortly, and what a rank that is gone had a part in not at all. The group is of no use
+    /// after that.
     TRIREME_COLD void withdraw() noexcept {
+        if (!process_.is_this()) return;
         inside_ = false;
         withdrawn_ = true;
-        auto const end = deadline::in(std::chrono::milliseconds(500));
-        for (std::size_t i = 0; i < requests_.size(); ++i) // what is sent, and collectives, cannot be
-            if (pending_[i].received && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
-        for (int over = 0; over == 0 && !end.passed();)
-            if (MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &over, MPI_STATUSES_IGNORE) !=
-                MPI_SUCCESS)
-                break;
+        tell_exception();
+        for (std::size_t i = 0; i < requests_.size(); ++i) {
+            if (requests_[i] == MPI_REQUEST_NULL) continue;
+            if (pending_[i].received)
+                MPI_Cancel(&requests_[i]); // what is sent, and collectives, cannot be
+            else if (is_lost(pending_[i].peer))
+                requests_[i] = MPI_REQUEST_NULL;
+        }
+        await_shortly(requests_);
         requests_.clear();
         pending_.clear();
     }
 
+    /// Tells all other ranks of the exception that is being handled, if there is one.
+    TRIREME_COLD void tell_exception() noexcept {
+        if (auto const why = std::current_exception(); why != nullptr) stop(stop_reason::of(rank_, why));
+    }
+
     // ---- how a group ends ----
 
-    /// Tells all other ranks why this one stops; returns within half a second. The first reason is kept.
+    /// Tells all other ranks why this one stops; returns shortly. The first reason is kept.
     TRIREME_COLD void stop(stop_reason const& why) noexcept {
-        if (stopped_) return;
+        if (stopped_ || !process_.is_this()) return;
         stopped_ = true;
         reason_ = why;
         if (on_stop) {
@@ -329,12 +315,9 @@ public:
             n->why = why;
             std::vector<MPI_Request> told;
             for (int r = 0; r < size_; ++r)
-                if (r != rank_)
+                if (r != rank_ && !is_lost(r))
                     MPI_Isend(n.get(), sizeof *n, MPI_BYTE, r, 0, control_.get(), &told.emplace_back(MPI_REQUEST_NULL));
-            auto const end = deadline::in(std::chrono::milliseconds(500));
-            for (int over = 0; over == 0 && !end.passed();)
-                if (MPI_Testall(static_cast<int>(told.size()), told.data(), &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
-                    break;
+            await_shortly(told);
             leave_behind(std::move(n));    // for who has not taken it
         } catch (std::bad_alloc const&) {} // their deadlines tell them
     }
@@ -368,6 +351,63 @@ private:
         bool received;
     };
     static_assert(std::is_trivially_copyable_v<notice>);
+
+    static constexpr int roll_call = 1; ///< the tag of a message without contents: "I am here, and another is not"
+
+    /// Ends a meeting that has taken too long.
+    [[noreturn]] TRIREME_COLD void call_roll(char const* next) {
+        std::vector<bool> here(static_cast<std::size_t>(size_));
+        here[static_cast<std::size_t>(rank_)] = true;
+        for (int r = 0; r < size_; ++r) {
+            MPI_Request told = MPI_REQUEST_NULL;
+            if (r != rank_ && MPI_Isend(nullptr, 0, MPI_BYTE, r, roll_call, control_.get(), &told) == MPI_SUCCESS)
+                MPI_Request_free(&told);
+        }
+        int missing = size_ - 1;
+        for (auto const end = deadline::in(short_withdrawal(limit_)); missing > 0 && !end.passed();) {
+            int come = 0;
+            MPI_Status from;
+            MPI_Iprobe(MPI_ANY_SOURCE, roll_call, control_.get(), &come, &from);
+            if (come == 0) continue;
+            MPI_Recv(nullptr, 0, MPI_BYTE, from.MPI_SOURCE, roll_call, control_.get(), MPI_STATUS_IGNORE);
+            missing -= !here[static_cast<std::size_t>(from.MPI_SOURCE)];
+            here[static_cast<std::size_t>(from.MPI_SOURCE)] = true;
+        }
+        if (missing == 0)
+            throw deadline_error(rank_, "rank " + std::to_string(rank_) +
+                                            " came too late to a group that the others have given up meanwhile, "
+                                            "longer than the deadline of " +
+                                            seconds_text(limit_) +
+                                            " s; if it is only slow, raise the option `deadline`");
+        std::string names;
+        int first = -1;
+        for (int r = 0; r < size_; ++r) {
+            if (here[static_cast<std::size_t>(r)]) continue;
+            if (first < 0) first = r;
+            names += ' ' + std::to_string(r);
+        }
+        throw deadline_error(first, "rank " + std::to_string(rank_) + " of " + std::to_string(size_) +
+                                        " waited for the others to make a group, before " + next +
+                                        ", for the deadline of " + seconds_text(limit_) + " s; absent:" + names +
+                                        "; look at what these processes say, or raise the option `deadline`");
+    }
+
+    /// Whether a rank will not answer any more. -1: any of them.
+    bool is_lost(int rank) const {
+        if (rank < 0) return stopped_ && reason_.what == stop_reason::kind::lost;
+        if (stopped_ && reason_.what == stop_reason::kind::lost && reason_.rank == rank) return true;
+        return is_gone && is_gone(rank);
+    }
+
+    /// What a group does that gives up takes one short while for all of it.
+    TRIREME_COLD void await_shortly(std::vector<MPI_Request>& requests) noexcept {
+        if (!give_up_by_) give_up_by_ = deadline::in(short_withdrawal(limit_));
+        for (int over = 0; over == 0;)
+            if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &over, MPI_STATUSES_IGNORE) !=
+                    MPI_SUCCESS ||
+                give_up_by_->passed())
+                break;
+    }
 
     MPI_Request* begin(pending p) {
         pending_.push_back(p);
@@ -545,6 +585,8 @@ private:
     std::vector<notice> heard_; ///< the last of each rank
     bool stopped_ = false;
     stop_reason reason_;
+    std::optional<deadline> give_up_by_;
+    own_process process_;
 };
 
 } // namespace trireme

@@ -7,11 +7,12 @@
 #include <trireme/core/exit_code.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/helper_thread.hpp>
+#include <trireme/device/host/own_process.hpp>
+#include <trireme/group/launch.hpp>
 #include <trireme/group/transport/mpi/errors.hpp>
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,8 +27,8 @@ namespace trireme {
 
 namespace mpi_runtime {
 
-/// Ends the process if a call of MPI does not return: a thread that makes none. Guards are cheap, two stores, and one
-/// may stand within another.
+/// Ends the process if a call of MPI does not return: a thread that makes none. Guards are cheap, and each stands for
+/// itself: one may stand within another, and every thread may have its own.
 class watchdog {
 public:
     static watchdog& of_process() {
@@ -38,33 +39,38 @@ public:
     class guard {
     public:
         /// `limit` and a second for messages from now; `what` is a literal.
-        guard(std::chrono::duration<double> limit, char const* what)
-            : before_(of_process().until_.load(std::memory_order_relaxed)),
-              what_before_(of_process().what_.load(std::memory_order_relaxed)) {
-            auto& w = of_process();
+        guard(std::chrono::duration<double> limit, char const* what) : what_(what) {
             auto const seconds = limit.count() < 1e9 ? limit.count() : 1e9;
-            w.what_.store(what, std::memory_order_relaxed);
-            w.until_.store(shared_clock() + static_cast<std::int64_t>((seconds + 1) * 1e9), std::memory_order_release);
+            until_ = shared_clock() + static_cast<std::int64_t>((seconds + 1) * 1e9);
+            auto& w = of_process();
+            std::lock_guard const lock(w.mutex_);
+            number_ = ++w.guards_;
+            next_ = w.first_;
+            if (next_ != nullptr) next_->before_ = this;
+            w.first_ = this;
         }
         guard(guard const&) = delete;
         guard& operator=(guard const&) = delete;
         ~guard() {
             auto& w = of_process();
-            w.what_.store(what_before_, std::memory_order_relaxed);
-            w.until_.store(before_, std::memory_order_release);
+            std::lock_guard const lock(w.mutex_);
+            (before_ != nullptr ? before_->next_ : w.first_) = next_;
+            if (next_ != nullptr) next_->before_ = before_;
         }
 
     private:
-        std::int64_t before_;
-        char const* what_before_;
+        friend watchdog;
+        char const* what_;
+        std::int64_t until_ = 0;
+        std::uint64_t number_ = 0;
+        guard* before_ = nullptr;
+        guard* next_ = nullptr;
     };
 
     /// For its message.
     void know_rank(int rank) noexcept { rank_.store(rank); }
 
 private:
-    static constexpr std::int64_t never = INT64_MAX;
-
     watchdog() {
         without_signals([this] {
             start_thread("the watchdog of MPI", [this] { watch(); }).detach();
@@ -72,25 +78,40 @@ private:
         });
     }
 
-    void watch() const noexcept {
+    struct late_guard {
+        std::uint64_t number = 0; ///< 0: none is late
+        char const* what = "";
+    };
+    late_guard find_late(std::uint64_t number = 0) noexcept {
+        std::lock_guard const lock(mutex_);
+        for (auto const* g = first_; g != nullptr; g = g->next_)
+            if (shared_clock() >= g->until_ && (number == 0 || number == g->number_)) return {g->number_, g->what_};
+        return {};
+    }
+
+    void watch() noexcept {
         for (;;) {
             std::this_thread::sleep_for(std::chrono::milliseconds(100));
-            if (shared_clock() < until_.load(std::memory_order_acquire)) continue;
+            auto late = find_late();
+            if (late.number == 0) continue;
             // a process that was stopped has come back to a limit long gone: it gets a moment to see that itself
             std::this_thread::sleep_for(std::chrono::seconds(1));
-            if (shared_clock() < until_.load(std::memory_order_acquire)) continue;
-            char text[300];
+            late = find_late(late.number);
+            if (late.number == 0) continue;
+            char who[40] = "this process", text[300];
+            if (int const rank = rank_.load(); rank >= 0) std::snprintf(who, sizeof who, "rank %d", rank);
             auto const n = std::snprintf(text, sizeof text,
-                                         "trireme: rank %d is stuck in %s for longer than its deadline, and is ended "
+                                         "trireme: %s is stuck in %s for longer than its deadline, and is ended "
                                          "(exit code %d); look at what the other ranks and the launcher say\n",
-                                         rank_.load(), what_.load(), exit_code::stuck);
+                                         who, late.what, exit_code::stuck);
             if (write(STDERR_FILENO, text, static_cast<std::size_t>(n)) < 0) {}
             _exit(exit_code::stuck);
         }
     }
 
-    std::atomic<std::int64_t> until_{never};
-    std::atomic<char const*> what_{""};
+    std::mutex mutex_;
+    guard* first_ = nullptr; ///< of those that stand
+    std::uint64_t guards_ = 0;
     std::atomic<int> rank_{-1};
 };
 
@@ -118,6 +139,7 @@ private:
         int begun = 0;
         MPI_Initialized(&begun);
         if (begun == 0) {
+            know_rank_by_launch();
             watchdog::guard const guard(limit, "MPI_Init_thread");
             int provided = MPI_THREAD_SINGLE;
             check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread", 0, "to begin");
@@ -131,29 +153,48 @@ private:
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
         watchdog::of_process().know_rank(rank);
     }
+    static void know_rank_by_launch() noexcept {
+        try {
+            if (auto const by = launch::discover(); by.launched()) watchdog::of_process().know_rank(by.rank);
+        } catch (launch_error const&) {} // MPI knows better
+    }
     static session*& owner() noexcept {
         static session* it = nullptr;
         return it;
     }
 
     void end() noexcept {
+        if (!process_.is_this()) return; // MPI is that of the process which was forked
         int over = 0;
         MPI_Finalized(&over);
         if (over != 0) return;
         std::fflush(nullptr);
-        watchdog::guard const guard(limit_, "MPI_Finalize");
         int size = 1;
         MPI_Comm_size(MPI_COMM_WORLD, &size);
         if (int const code = failure_.load(); code != 0 && size > 1) {
             // launchers end all ranks at once, and some of them are about to say what they have seen
             std::this_thread::sleep_for(std::chrono::milliseconds(300));
+            watchdog::guard const guard(limit_, "MPI_Abort");
             MPI_Abort(MPI_COMM_WORLD, code);
-        } else
+        } else {
+            await_others();
+            watchdog::guard const guard(limit_, "MPI_Finalize");
             MPI_Finalize();
+        }
+    }
+
+    /// A rank that has finished waits here for those that have not, however long they work: that is no failure, and
+    /// launchers can end the rank here if another one aborts the job. Within MPI_Finalize Open MPI's cannot.
+    static void await_others() noexcept {
+        MPI_Request all_here = MPI_REQUEST_NULL;
+        if (MPI_Ibarrier(MPI_COMM_WORLD, &all_here) != MPI_SUCCESS) return;
+        for (int turn = 0, over = 0; MPI_Test(&all_here, &over, MPI_STATUS_IGNORE) == MPI_SUCCESS && over == 0; ++turn)
+            std::this_thread::sleep_for(std::chrono::microseconds(turn < 1000 ? 50 : 5000));
     }
 
     std::chrono::duration<double> limit_;
     std::atomic<int> failure_{0};
+    own_process process_;
 };
 
 } // namespace mpi_runtime

@@ -17,6 +17,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -70,9 +71,11 @@ class group {
 public:
     /// Joins the others at `where` as `rank`. Throws deadline_error if not all come within `limit`, launch_error if
     /// they do not agree in `agreed`: what the program is and how it is spread, in words; or if the system has no
-    /// thread. `known_as`: the number of the rank in a larger group, for messages.
+    /// thread. `known_as`: the number of the rank in a larger group, for messages; `join_by`: an end of the wait for
+    /// all that is not `limit` from now.
     group(meeting_place where, int rank, std::chrono::duration<double> limit = std::chrono::seconds(30),
-          levels const& near = {}, std::string_view agreed = {}, int known_as = -1)
+          levels const& near = {}, std::string_view agreed = {}, int known_as = -1,
+          std::optional<deadline> const& join_by = std::nullopt)
         : state_(std::make_shared<state>(checked(where, rank, near), rank, limit, near)), communicator_(state_, rank) {
         auto& mine = state_->slot(rank);
         auto found = presence::awaited;
@@ -90,7 +93,7 @@ public:
         mine.heartbeat.store(shared_clock(), std::memory_order_relaxed);
         mine.present.store(presence::here, std::memory_order_release);
         try {
-            await_all();
+            await_all(join_by ? *join_by : deadline::in(limit));
             compare_agreed();
             state_->adapt_patience();
             heartbeat_ = std::make_unique<heartbeat>(state_);
@@ -130,6 +133,8 @@ public:
 
     /// Stops all ranks for a reason found elsewhere.
     void stop(stop_reason const& why) noexcept { state_->stop(why); }
+    /// Whether the process of a rank has ended without leaving.
+    bool is_gone(int rank) { return state_->is_gone(rank); }
     /// Throws if the group has been stopped, or a rank of it is gone: for those who wait for something else.
     void look_around() {
         state_->look_around(rank());
@@ -157,8 +162,7 @@ private:
         return present == presence::awaited || present == presence::joining;
     }
 
-    TRIREME_COLD void await_all() {
-        auto const limit = deadline::in(state_->wait_limit);
+    TRIREME_COLD void await_all(deadline const& limit) {
         for (int r = 0; r < size(); ++r) {
             while (is_awaited(r)) {
                 if (stopped()) state_->throw_stopped();
