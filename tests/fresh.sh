@@ -67,7 +67,8 @@ mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*
     /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v security | head -n 1)
 : "${mirror:=http://deb.debian.org/debian}"
 can_mount=yes
-unshare --mount --propagation private true 2>/dev/null || can_mount=''
+apart='unshare --mount --propagation private --pid --fork --kill-child' # nothing of a cell outlives it
+$apart true 2>/dev/null || can_mount=''
 
 # Makes the untouched system of a release, once. Sets `why` if that cannot be.
 make_untouched() { # RELEASE
@@ -101,12 +102,15 @@ enter() { # COMMANDS
     set -- env -i HOME=/root PATH=/opt/meson/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         chroot "$system" sh -ec 'cd /trireme; [ ! -e /setting ] || . /setting; eval "$1"' sh "$1"
     if [ -n "$can_mount" ]; then # mounts vanish with the namespace
-        system=$system cuda=$cuda unshare --mount --propagation private sh -ec '
+        # shellcheck disable=SC2086
+        system=$system cuda=$cuda $apart sh -ec '
             mount -t proc proc "$system/proc"
             mount --rbind /dev "$system/dev"
             mount -t tmpfs tmpfs "$system/tmp"
             [ -z "$cuda" ] || { mkdir -p "$system/usr/local/cuda" && mount --rbind "$cuda" "$system/usr/local/cuda"; }
-            exec "$@"' sh "$@"
+            exec "$@"' sh "$@" &
+        inside=$!
+        wait "$inside"
     else
         for device in 'null 3' 'zero 5' 'random 8' 'urandom 9'; do
             [ -e "$system/dev/${device% *}" ] || mknod -m 666 "$system/dev/${device% *}" c 1 "${device#* }"
@@ -151,9 +155,9 @@ try() { # RELEASE THINGS COMMANDS
     enter "$3"
 }
 
-system=''
+system='' inside=''
 trap 'rm -rf "${system:-$logs/none}"' EXIT
-trap 'exit 1' INT TERM HUP
+trap 'kill ${inside:+"$inside"}; exit 1' INT TERM HUP
 passed=0 failed=0 skipped=0
 mkdir -p "$logs"
 printf '%-24s %-10s %8s  %s\n' cell release seconds result

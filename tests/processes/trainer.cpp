@@ -176,8 +176,8 @@ TEST_SUITE("processes/trainer") {
             network<input<1, 28, 28>, conv2d<3, kernel<3>>, sigmoid, avg_pool2d<2>, flatten, linear<10>>;
         using other_pooling = network<input<1, 28, 28>, conv2d<3, kernel<3>>, relu, max_pool2d<2>, flatten, linear<10>>;
         using other_order = network<input<1, 28, 28>, conv2d<3, kernel<3>>, avg_pool2d<2>, relu, flatten, linear<10>>;
-        using with_dropout =
-            network<input<1, 28, 28>, conv2d<3, kernel<3>>, relu, avg_pool2d<2>, flatten, dropout<50>, linear<10>>;
+        using with_dropout = network<input<1, 28, 28>, conv2d<3, kernel<3>>, relu, avg_pool2d<2>, flatten,
+                                     dropout<percent<50>>, linear<10>>;
         std::string const texts[] = {described<a>(),
                                      described<other_function>(),
                                      described<other_pooling>(),
