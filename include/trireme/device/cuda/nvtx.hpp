@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+// NVTX comes with CUDA's toolkit, but not with all of its packages; without it no profiler shows ranges.
+#if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 
 namespace trireme::cuda_runtime {
@@ -29,3 +31,19 @@ public:
 };
 
 } // namespace trireme::cuda_runtime
+
+#else
+
+namespace trireme::cuda_runtime {
+
+/// Nothing.
+class range_scope {
+public:
+    explicit range_scope(char const*) noexcept {}
+    range_scope(range_scope const&) = delete;
+    range_scope& operator=(range_scope const&) = delete;
+};
+
+} // namespace trireme::cuda_runtime
+
+#endif
