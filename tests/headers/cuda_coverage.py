@@ -19,8 +19,6 @@ FOLDERS = ('device/blocks/', 'device/cuda/', 'collective/on_streams/', 'group/tr
 POLICIES = ('block_kernels', 'kernels_with_libraries', 'with_function', 'cuda_library_kernels', 'cuda_block_kernels',
             'cuda_kernels')
 SPELLED_OUT = {'cuda_library_kernels': 'kernels_with_libraries<true>', 'cuda_kernels': 'kernels_with_libraries<false>'}
-# What no program needs: a policy that takes libraries everywhere never falls back on block programs.
-SPARED = {('trireme::cuda_runtime::blocks_of', 'Everywhere', 'true')}
 CLOSING = {'(': ')', '{': '}', '[': ']', '<': '>'}
 NOT_THE_NAME = ('__launch_bounds__', 'alignas', 'decltype', 'requires', 'noexcept', 'explicit')
 
@@ -174,8 +172,7 @@ def missing(template, symbols):
         wanted = {('class', 'T'): ('float', 'double'), ('typename', 'T'): ('float', 'double')}.get(
             tuple(parameter), ('true', 'false') if parameter[0] == 'bool' else ())
         have = {arguments[place] for arguments in found if place < len(arguments)}
-        faults += [f'is not instantiated with {parameter[-1]} = {value}' for value in wanted
-                   if value not in have and (template.name, parameter[-1], value) not in SPARED]
+        faults += [f'is not instantiated with {parameter[-1]} = {value}' for value in wanted if value not in have]
     return faults
 
 

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstddef>
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 using namespace trireme;
@@ -30,6 +31,10 @@ using norm = batch_norm<per_shard>;
 using net =
     network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, norm, relu, residual<sequential<conv3<3>, relu, conv3<3>, norm>>,
             repeat<2, relu, conv3<3>>, max_pool2d<2>, dropout<percent<20>>, flatten, linear<12>, sigmoid, norm, linear<10>>;
+
+using plain = network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, relu, flatten, linear<10>>;
+template<class... Policies>
+using of_plain = trainer<plain, cross_entropy, sgd, on<mesh<rehearsal, dp<2>>>, precision<bf16>, Policies...>;
 
 template<class Dtype, class... Policies>
 using any = trainer<net, cross_entropy, sgd_momentum, on<mesh<rehearsal, dp<dynamic>>>,
@@ -58,6 +63,45 @@ outcome trained(typename Trainer::options o, std::initializer_list<std::size_t> 
     stage::here().clear();
     stage::here().play(timing::late);
     return r;
+}
+
+/// Kernels that ask for a workspace, note something, and take gradients that are zero for anything.
+struct particular : rehearsal::kernels {
+    static constexpr std::size_t workspace_bytes(shape const& weights) noexcept {
+        return weights.rank == 4 ? 192 * 1024 : 64 * 1024;
+    }
+    static inline int written = 0;
+
+    particular(stream& queue, std::size_t samples, workspace scratch, rehearsal::libraries& l)
+        : kernels(queue, samples, scratch, l) {
+        l.noted = {"conv2d: by a block program"};
+    }
+};
+template<class G, std::size_t Lanes, class T>
+void conv2d_backward_weights(particular const& k, T const* x, T const* dy, T* dw, T* db) {
+    if (k.gradients_are_zero()) {
+        ++particular::written;
+        k.queue().zero(dw, G::out_channels * G::channels * G::kernel * G::kernel * sizeof(T));
+    }
+    conv2d_backward_weights<G, Lanes>(static_cast<rehearsal::kernels const&>(k), x, dy, dw, db);
+}
+
+/// Where the rows' parameters lie in the narrow copy, as libraries read them.
+template<class Kernels>
+void narrow_rows_are_aligned() {
+    using pass = stream_pass<net, storing_bf16<Kernels>, float>;
+    std::size_t end = 0;
+    for (std::size_t row = 0; row < net::depth; ++row) {
+        auto const& d = net::row(row).description;
+        if (!d.parameters_as_values) continue;
+        CAPTURE(row);
+        auto const begin = pass::narrow_place(row);
+        CHECK(begin * sizeof(bf16) % 256 == 0);
+        CHECK(begin >= end);
+        end = begin + d.parameter_elements();
+    }
+    CHECK(pass::narrow_place(net::depth) >= end);
+    CHECK(pass::narrow_place(net::depth) * sizeof(bf16) % 256 == 0); // one layer's gradients follow
 }
 
 double apart(std::vector<double> const& a, std::vector<double> const& b) {
@@ -140,11 +184,29 @@ TEST_SUITE("rehearsed/bf16") {
         }
     }
 
+    TEST_CASE("parameters begin where libraries read many bytes at once, in either order") {
+        narrow_rows_are_aligned<rehearsal::kernels>();
+        narrow_rows_are_aligned<channels_last<rehearsal::kernels>>();
+    }
+
+    TEST_CASE("kernels say how much workspace they want, what they do without a library, and overwrite zeros") {
+        of_plain<> wanted({.learning_rate = 0.03f, .batch = 12, .seed = 1});
+        CHECK(wanted.notes().empty());
+        rehearsed::memory_taken const taken;
+        of_plain<kernels<particular>> t({.learning_rate = 0.03f, .batch = 12, .seed = 1});
+        taken.is_planned(t);
+        for (int rank : {0, 1}) CHECK(t.plan().memory(rank).workspace == 2 * 192 * 1024);
+        CHECK(t.notes() == std::vector<std::string>{"conv2d: by a block program"}); // of both ranks
+        auto const before = particular::written;
+        for (std::size_t step = 0; step < 3; ++step)
+            CHECK(t.step(made_up(50, step)).loss == wanted.step(made_up(50, step)).loss); // granule by granule
+        CHECK(particular::written > before);
+        CHECK(test_networks::weights(t) == test_networks::weights(wanted));
+    }
+
     TEST_CASE("a step larger than the batch") {
         auto const images = made_up(50);
-        using plain = network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, relu, flatten, linear<10>>;
-        using of_plain = trainer<plain, cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<bf16>>;
-        of_plain whole({.learning_rate = 0.03f, .batch = 50, .seed = 1}),
+        of_plain<> whole({.learning_rate = 0.03f, .batch = 50, .seed = 1}),
             in_parts({.learning_rate = 0.03f, .batch = 7, .seed = 1});
         for (int step = 0; step < 3; ++step)
             CHECK(in_parts.step(images).loss == doctest::Approx(whole.step(images).loss).epsilon(1e-2));

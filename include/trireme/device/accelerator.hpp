@@ -9,8 +9,11 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace trireme {
 
@@ -104,7 +107,8 @@ concept accelerator = accelerator_stream<typename D::stream> && requires(int dev
     { D::reaches(device, device) } -> std::same_as<bool>;             // its memory from the other
     requires std::constructible_from<typename D::memory, int, std::size_t, char const*>; // zeroed; throws usage_error
     requires std::constructible_from<typename D::pinned_memory, std::size_t>; // of the host, for copies that go on
-    typename D::libraries;                                                    // handles that kernels need, one per rank
+    typename D::libraries; // handles that kernels need, one per rank, and notes of what is done without them
+    { std::declval<typename D::libraries const&>().notes() } -> std::convertible_to<std::vector<std::string>>;
     typename D::kernels; // the default kernel policy: from (stream&, samples, workspace, libraries&)
     { D::workspace_bytes } -> std::convertible_to<std::size_t>;
 };

@@ -84,29 +84,27 @@ public:
         }
     }
 
-    /// Where a row's parameters begin in the narrow copy; of `depth`: the copy's size. In an order of their own rows
-    /// begin on lines, for the kernels that want that order want no address in the middle of eight values.
+    /// What narrow tensors begin on: the widest reads of libraries' kernels want it, which multiply by them.
+    static constexpr std::size_t narrow_alignment = 256;
+
+    /// Where a row's parameters begin in the narrow copy; of `depth`: the copy's size.
     static constexpr std::size_t narrow_place(std::size_t row) noexcept {
-        if (!images_last) return row < Network::depth ? Network::row(row).first_parameter : Network::parameters;
         std::size_t place = 0;
         for (std::size_t i = 0; i < row; ++i) {
             auto const& d = Network::row(i).description;
-            if (d.parameters_as_values) place += round_up(d.parameter_elements(), cache_line / sizeof(stored_type));
+            if (d.parameters_as_values)
+                place += round_up(d.parameter_elements(), narrow_alignment / sizeof(stored_type));
         }
         return place;
     }
 
     /// Makes the narrow copy of those parameters that are taken as values.
     static void narrow_parameters(Kernels const& k, T const* from, stored_type* to) {
-        if constexpr (images_last) {
-            for (std::size_t row = 0; row < Network::depth; ++row) {
-                auto const& r = Network::row(row);
-                if (r.description.parameters_as_values)
-                    round_values(k, from + r.first_parameter, to + narrow_place(row),
-                                 r.description.parameter_elements(), parameter_order(row));
-            }
-        } else {
-            round_values(k, from, to, Network::parameters);
+        for (std::size_t row = 0; row < Network::depth; ++row) {
+            auto const& r = Network::row(row);
+            if (r.description.parameters_as_values)
+                round_values(k, from + r.first_parameter, to + narrow_place(row), r.description.parameter_elements(),
+                             parameter_order(row));
         }
     }
 
@@ -315,16 +313,18 @@ private:
             using p = parameter_t<Chain, Unit>;
             k.queue().record(*l.ready);
             weights.queue().wait(*l.ready);
-            auto const add_to = [&](p* gradients) {
+            auto const add_to = [&](Kernels const& on, p* gradients) {
                 detail::run_backward_weights<layer, in_t<Chain, Unit>, out_t<Chain, Unit>, 1, Kernels, p>(
-                    weights, x(row), value(row + 1), gradient(row + 1), parameters<p>(model, row), gradients,
+                    on, x(row), value(row + 1), gradient(row + 1), parameters<p>(model, row), gradients,
                     place<p>(model, row));
             };
             if constexpr (std::is_same_v<p, T>) {
-                add_to(gradients(model, row));
+                add_to(weights, gradients(model, row));
             } else {
                 weights.queue().zero(model.narrow_gradients, d.parameter_elements() * sizeof(p));
-                add_to(model.narrow_gradients);
+                auto on_zeros = weights;
+                on_zeros.set_gradients_are_zero();
+                add_to(on_zeros, model.narrow_gradients);
                 add_into(weights, gradients(model, row), static_cast<p const*>(model.narrow_gradients),
                          d.parameter_elements(), parameter_order(row));
             }

@@ -28,8 +28,8 @@ inline constexpr bool has_native<nccl> = true;
 /// The ranks of a trainer are spread over processes, and joined by NCCL. Strategies other than `native` give the bits
 /// that they give everywhere.
 ///
-/// Graphs that hold its work have to be gone before it is: NCCL keeps what they use until then. For graphs NVIDIA
-/// recommends one GPU per process; here a process's GPUs share one graph, so that none is launched without the others.
+/// Graphs that hold its work have to be gone before it is: NCCL keeps what they use until then. A process with several
+/// GPUs hands its steps over without graphs: NVIDIA says that with them a launch may block for ever.
 template<accelerator Device, class T>
 class nccl_transport {
 public:
@@ -63,6 +63,7 @@ public:
     int first_rank() const noexcept { return group_->first_rank(); }
     int local_ranks() const noexcept { return group_->local_ranks(); }
     int device_of(int local) const noexcept { return group_->device_of(local); }
+    bool captures() const noexcept { return local_ranks() == 1; }
 
     void prepare(std::vector<T*> const& gradients, std::size_t elements, std::vector<layer_sum<T>> const& sums = {}) {
         if (layout_.devices == 1) return;

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,18 @@ public:
                round_up(pass_type::narrow_gradients() * sizeof(stored_type), cache_line);
     }
 
+    /// Of each of the two streams with kernels: what the kernels ask for the layer that needs most, if they say.
+    static constexpr std::size_t workspace_bytes() noexcept {
+        if constexpr (requires { kernels::workspace_bytes(shape{}); }) {
+            std::size_t most = 0;
+            for (std::size_t row = 0; row < network::depth; ++row)
+                most = std::max(most, kernels::workspace_bytes(network::row(row).description.parameters[0].shape));
+            return most;
+        } else {
+            return Device::workspace_bytes;
+        }
+    }
+
     /// `shards`: those of this rank, of `all_shards`; `samples`: the most of one shard in a step.
     stream_replica(int device, range shards, std::size_t all_shards, std::size_t slots, std::size_t samples)
         : compute(device), exchange(device), copies(device),
@@ -77,8 +90,7 @@ public:
           narrow_(device, narrow_bytes(), "parameters in bf16"), losses_(device, granule_.loss_bytes(), "losses"),
           scores_(device, round_up(all_shards * sizeof(sample_score), cache_line), "losses of the shards"),
           stages_{memory(device, stage_bytes(), "samples"), memory(device, stage_bytes(), "samples")},
-          scratch_{memory(device, Device::workspace_bytes, "workspace"),
-                   memory(device, Device::workspace_bytes, "workspace")},
+          scratch_{memory(device, workspace_bytes(), "workspace"), memory(device, workspace_bytes(), "workspace")},
           pinned_{pinned(stage_bytes()), pinned(stage_bytes())}, results_{pinned(scores_.bytes()),
                                                                           pinned(scores_.bytes())},
           mirror_(arena_bytes), pass_(pass_type::plan(samples), static_cast<stored_type*>(activations_.data())),
@@ -231,6 +243,7 @@ public:
     T* gradients() const noexcept { return gradient_slot(0); }
     range shards() const noexcept { return shards_; }
     std::size_t samples() const noexcept { return granule_.samples; }
+    std::vector<std::string> notes() const { return libraries_.notes(); }
 
     stream compute, exchange, copies, beside;
     event staged[2]; ///< the slot's samples are there
@@ -241,8 +254,7 @@ private:
     using pass_type = stream_pass<network, kernels, T>;
     using stored_type = typename pass_type::stored_type;
     using pinned = typename Device::pinned_memory;
-    static constexpr std::size_t narrow_parameters =
-        round_up(pass_type::narrow_place(network::depth), cache_line / sizeof(stored_type));
+    static constexpr std::size_t narrow_parameters = pass_type::narrow_place(network::depth);
     static constexpr std::size_t arena_bytes = Model::arena_elements * sizeof(T);
     static constexpr T pixel_scale = T{1} / T{255};
 

@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace trireme {
 
@@ -45,17 +46,17 @@ public:
         p.stage_header_bytes = cache_line;
         p.score_bytes = sizeof(sample_score);
         p.control_bytes = granule.loss_bytes();
-        p.workspace_bytes = 2 * Device::workspace_bytes;
+        p.workspace_bytes = 2 * replica::workspace_bytes();
         p.table_bytes = &machine::table_bytes;
     }
 
     stream_run(Options const& o, data_parallel_layout const& layout)
-        : work_(o, layout), m_(new machine(work_.layout, o)) {
+        : work_(o, layout), m_(new machine(work_.layout, o)), eager_(o.eager.value || !m_->transport.captures()) {
         try {
             guarded([&] {
                 m_->prepare();
                 warm_up();
-                if (!o.eager.value) m_->capture();
+                if (!eager_) m_->capture();
                 begin_weights();
             });
         } catch (...) {
@@ -148,6 +149,15 @@ public:
         return {t.messages * steps_, t.bytes * steps_};
     }
 
+    /// What the kernels of this process's ranks do otherwise than they were asked to, each once.
+    std::vector<std::string> notes() const {
+        std::vector<std::string> all;
+        for (auto const& r : m_->replicas)
+            for (auto& note : r->notes())
+                if (std::find(all.begin(), all.end(), note) == all.end()) all.push_back(std::move(note));
+        return all;
+    }
+
 private:
     using clock = std::chrono::steady_clock;
     using machine = stream_machine<Model, Device, Options, Transport>;
@@ -236,7 +246,7 @@ private:
             r->enqueue_samples(slot, r->shards().size());
         }
         if (number > 1 && m_->replicas[0]->used[1 - slot].reached()) times_.data += seconds(start, clock::now());
-        if (work_.options.eager.value) {
+        if (eager_) {
             m_->enqueue_step(slot);
         } else {
             m_->gather();
@@ -426,6 +436,7 @@ private:
     std::unique_ptr<machine> m_;
     std::uint64_t steps_ = 0;
     step_times times_;
+    bool eager_;
     bool stopped_ = false;
     bool stalled_ = false;
 };

@@ -27,6 +27,7 @@ namespace trireme {
 ///     int first_rank() const;
 ///     int local_ranks() const;
 ///     int device_of(int local) const;
+///     bool captures() const;          // whether a step may be a graph
 ///     void prepare(std::vector<T*> const& gradients, std::size_t arena_elements,   // of the local ranks
 ///                  std::vector<layer_sum<T>> const&);
 ///     void enqueue(std::size_t reduction, std::span<stream* const>);               // one stream per local rank
@@ -82,6 +83,7 @@ public:
     int first_rank() const noexcept { return 0; }
     int local_ranks() const noexcept { return group_->size(); }
     int device_of(int local) const noexcept { return group_->device_of(local); }
+    bool captures() const noexcept { return true; }
 
     void prepare(std::vector<T*> const& gradients, std::size_t elements, std::vector<layer_sum<T>> const& sums = {}) {
         if (layout_.devices == 1) return;

@@ -22,6 +22,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace trireme {
 
@@ -301,6 +302,15 @@ public:
     traffic wire(int rank) const {
         check_ready();
         return run_.wire(checked_rank(rank));
+    }
+
+    /// What devices compute otherwise than their kernels were asked to, in sentences: block programs do what a library
+    /// of a GPU cannot. Of this process; complete when the trainer is made.
+    std::vector<std::string> notes() const {
+        if constexpr (requires { run_.notes(); })
+            return run_.notes();
+        else
+            return {};
     }
 
     /// Running statistics of the network's layers, as device `rank` has them, in the order of the layers.

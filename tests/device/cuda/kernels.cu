@@ -87,13 +87,15 @@ std::vector<double> sloped(std::vector<double> gradient, std::vector<double> con
     return gradient;
 }
 
-/// What layers with weights and a bias have in common. `Layer` says how to call its kernels.
+/// What layers with weights and a bias have in common. `Layer` says how to call its kernels. Parameters and gradients,
+/// which are aligned by their size only, lie `skip` numbers behind an address that every kernel takes.
 template<class Policy, class Layer, class T>
-void weighted_layer_matches(std::size_t samples) {
+void weighted_layer_matches(std::size_t samples, std::size_t skip) {
     CAPTURE(Policy::name);
     CAPTURE(Layer::text());
     CAPTURE(sizeof(T));
     CAPTURE(samples);
+    CAPTURE(skip);
     INFO("TRIREME_TEST_SEED=", numbers::seed());
     constexpr std::size_t inputs = Layer::inputs, outputs = Layer::outputs, weights = Layer::weights,
                           biases = Layer::biases;
@@ -112,34 +114,34 @@ void weighted_layer_matches(std::size_t samples) {
 
     on_gpu::rank r;
     auto const k = r.policy<Policy>(samples);
-    for (std::size_t const skip : {0, 1}) { // parameters and gradients are aligned by their size only
-        CAPTURE(skip);
-        array<T> const at_x(r, x), at_dy(r, dy), at_w(r, w, skip), at_b(r, b, skip);
-        auto const forward = [&](auto const& policy) {
-            return left_by<T>(r, unset<T>(y.size()), 0,
-                              [&](T* to) { Layer::forward(policy, at_x.data(), at_w.data(), at_b.data(), to); });
-        };
-        check_near<T>(forward(k), y, "forward");
-        check_near<T>(forward(with_function<Policy, relu_function, T>(k)), applied<relu_function>(y),
-                      "forward with relu");
-        check_near<T>(forward(with_function<Policy, sigmoid_function, T>(k)), applied<sigmoid_function>(y),
-                      "forward with sigmoid");
+    array<T> const at_x(r, x), at_dy(r, dy), at_w(r, w, skip), at_b(r, b, skip);
+    auto const forward = [&](auto const& policy) {
+        return left_by<T>(r, unset<T>(y.size()), 0,
+                          [&](T* to) { Layer::forward(policy, at_x.data(), at_w.data(), at_b.data(), to); });
+    };
+    check_near<T>(forward(k), y, "forward");
+    check_near<T>(forward(with_function<Policy, relu_function, T>(k)), applied<relu_function>(y), "forward with relu");
+    check_near<T>(forward(with_function<Policy, sigmoid_function, T>(k)), applied<sigmoid_function>(y),
+                  "forward with sigmoid");
 
-        auto const backward_input = [&](auto const& policy) {
-            return left_by<T>(r, unset<T>(dx.size()), 0,
-                              [&](T* to) { Layer::backward_input(policy, at_w.data(), at_dy.data(), to); });
-        };
-        check_near<T>(backward_input(k), dx, "backward_input");
-        check_near<T>(backward_input(with_function<Policy, sigmoid_function, T>(k, at_x.data())),
-                      sloped<sigmoid_function>(dx, wide_x), "backward_input with sigmoid");
+    auto const backward_input = [&](auto const& policy) {
+        return left_by<T>(r, unset<T>(dx.size()), 0,
+                          [&](T* to) { Layer::backward_input(policy, at_w.data(), at_dy.data(), to); });
+    };
+    check_near<T>(backward_input(k), dx, "backward_input");
+    check_near<T>(backward_input(with_function<Policy, sigmoid_function, T>(k, at_x.data())),
+                  sloped<sigmoid_function>(dx, wide_x), "backward_input with sigmoid");
 
-        array<T> const at_db(r, db, skip);
-        auto const new_dw = left_by<T>(r, dw, skip, [&](T* to) {
-            at_db.write(db);
-            Layer::backward_weights(k, at_x.data(), at_dy.data(), to, at_db.data());
-        });
-        check_near<T>(new_dw, true_dw, "gradient of the weights");
-        check_near<T>(at_db.read(), true_db, "gradient of the bias");
+    array<T> const at_db(r, db, skip);
+    auto const new_dw = left_by<T>(r, dw, skip, [&](T* to) {
+        at_db.write(db);
+        Layer::backward_weights(k, at_x.data(), at_dy.data(), to, at_db.data());
+    });
+    check_near<T>(new_dw, true_dw, "gradient of the weights");
+    check_near<T>(at_db.read(), true_db, "gradient of the bias");
+    if constexpr (Layer::template goes_to_cudnn<Policy>) { // else the block programs would have done it all
+        if (skip != 0) CHECK(r.libraries.notes().size() == 3);
+        if (skip == 0 && weights > cuda_runtime::most_weights_of_blocks) CHECK(r.libraries.notes().empty());
     }
 }
 
@@ -149,6 +151,11 @@ struct conv2d_layer {
     static constexpr std::size_t outputs = G::out_channels * G::out_height * G::out_width;
     static constexpr std::size_t weights = G::out_channels * G::channels * G::kernel * G::kernel;
     static constexpr std::size_t biases = G::out_channels;
+
+    template<class Policy>
+    static constexpr bool goes_to_cudnn = std::is_same_v<Policy, cuda_library_kernels> ||
+                                          (std::is_same_v<Policy, cuda_kernels> &&
+                                           cuda_runtime::convolution_for_library<G>);
 
     static std::string text() { return cuda_runtime::convolution_sizes::of<G>(1).text(); }
     template<class K, class T>
@@ -169,6 +176,9 @@ template<class G>
 struct linear_layer {
     static constexpr std::size_t inputs = G::inputs, outputs = G::outputs, weights = G::inputs * G::outputs,
                                  biases = G::outputs;
+
+    template<class Policy>
+    static constexpr bool goes_to_cudnn = false;
 
     static std::string text() { return cuda_runtime::linear_text<G>{"linear", 1}.text(); }
     template<class K, class T>
@@ -439,26 +449,26 @@ static_assert(!cuda_runtime::softmax_for_library<100> && cuda_runtime::softmax_f
 // The default policy has no kernels of its own: it is enough to see that it chooses.
 
 template<class Policy>
-void convolutions_match() {
-    weighted_layer_matches<Policy, conv2d_layer<second_of_lenet>, float>(64);
-    weighted_layer_matches<Policy, conv2d_layer<large>, float>(7);
+void convolutions_match(std::size_t skip) {
+    weighted_layer_matches<Policy, conv2d_layer<second_of_lenet>, float>(64, skip);
+    weighted_layer_matches<Policy, conv2d_layer<large>, float>(7, skip);
     if constexpr (!std::is_same_v<Policy, cuda_kernels>) {
-        weighted_layer_matches<Policy, conv2d_layer<first_of_lenet>, float>(5);
-        weighted_layer_matches<Policy, conv2d_layer<odd>, float>(3);
-        weighted_layer_matches<Policy, conv2d_layer<odd>, double>(3);
-        weighted_layer_matches<Policy, conv2d_layer<large>, bf16>(4);
+        weighted_layer_matches<Policy, conv2d_layer<first_of_lenet>, float>(5, skip);
+        weighted_layer_matches<Policy, conv2d_layer<odd>, float>(3, skip);
+        weighted_layer_matches<Policy, conv2d_layer<odd>, double>(3, skip);
+        weighted_layer_matches<Policy, conv2d_layer<large>, bf16>(4, skip);
     }
 }
 
 template<class Policy>
-void matrices_match() {
-    weighted_layer_matches<Policy, linear_layer<linear_geometry<400, 120>>, float>(64);
-    weighted_layer_matches<Policy, linear_layer<linear_geometry<84, 10>>, float>(33);
-    weighted_layer_matches<Policy, linear_layer<linear_geometry<512, 128>>, float>(17);
+void matrices_match(std::size_t skip) {
+    weighted_layer_matches<Policy, linear_layer<linear_geometry<400, 120>>, float>(64, skip);
+    weighted_layer_matches<Policy, linear_layer<linear_geometry<84, 10>>, float>(33, skip);
+    weighted_layer_matches<Policy, linear_layer<linear_geometry<512, 128>>, float>(17, skip);
     if constexpr (!std::is_same_v<Policy, cuda_kernels>) {
-        weighted_layer_matches<Policy, linear_layer<linear_geometry<257, 129>>, float>(1);
-        weighted_layer_matches<Policy, linear_layer<linear_geometry<257, 129>>, double>(17);
-        weighted_layer_matches<Policy, linear_layer<linear_geometry<256, 128>>, bf16>(40);
+        weighted_layer_matches<Policy, linear_layer<linear_geometry<257, 129>>, float>(1, skip);
+        weighted_layer_matches<Policy, linear_layer<linear_geometry<257, 129>>, double>(17, skip);
+        weighted_layer_matches<Policy, linear_layer<linear_geometry<256, 128>>, bf16>(40, skip);
     }
 }
 
@@ -511,13 +521,20 @@ using namespace cuda_test;
 
 TEST_SUITE("device/cuda kernels") {
 
-    TEST_CASE("convolutions by block programs") { convolutions_match<cuda_block_kernels>(); }
-    TEST_CASE("convolutions by cuDNN") { convolutions_match<cuda_library_kernels>(); }
-    TEST_CASE("convolutions by default") { convolutions_match<cuda_kernels>(); }
+    TEST_CASE("convolutions by block programs") { convolutions_match<cuda_block_kernels>(0); }
+    TEST_CASE("convolutions by cuDNN") { convolutions_match<cuda_library_kernels>(0); }
+    TEST_CASE("convolutions by default") { convolutions_match<cuda_kernels>(0); }
 
-    TEST_CASE("products of matrices by block programs") { matrices_match<cuda_block_kernels>(); }
-    TEST_CASE("products of matrices by cuBLASLt") { matrices_match<cuda_library_kernels>(); }
-    TEST_CASE("products of matrices by default") { matrices_match<cuda_kernels>(); }
+    TEST_CASE("products of matrices by block programs") { matrices_match<cuda_block_kernels>(0); }
+    TEST_CASE("products of matrices by cuBLASLt") { matrices_match<cuda_library_kernels>(0); }
+    TEST_CASE("products of matrices by default") { matrices_match<cuda_kernels>(0); }
+
+    // a wrong address ends CUDA for its process: these have one of their own
+    TEST_CASE("parameters anywhere: convolutions by block programs") { convolutions_match<cuda_block_kernels>(1); }
+    TEST_CASE("parameters anywhere: convolutions not by cuDNN") { convolutions_match<cuda_library_kernels>(1); }
+    TEST_CASE("parameters anywhere: convolutions by default") { convolutions_match<cuda_kernels>(1); }
+    TEST_CASE("parameters anywhere: matrices by block programs") { matrices_match<cuda_block_kernels>(1); }
+    TEST_CASE("parameters anywhere: matrices by cuBLASLt") { matrices_match<cuda_library_kernels>(1); }
 
     TEST_CASE("pooling by block programs") { pools_match<cuda_block_kernels>(); }
     TEST_CASE("pooling by cuDNN") { pools_match<cuda_library_kernels>(); }
@@ -554,22 +571,27 @@ TEST_SUITE("device/cuda kernels") {
         CHECK(same_bits(at_z.read(), eager));
     }
 
-    TEST_CASE("a workspace that is too small is named with what is needed") {
-        on_gpu::rank r;
+    TEST_CASE("what cuDNN cannot do is noted once, with what it needs") {
         using layer = conv2d_layer<large>;
-        cuda_library_kernels const none(r.queue, 64, {}, r.libraries);
-        gpu::memory const some(0, 64 * (layer::inputs + layer::outputs + layer::weights) * sizeof(float), "arrays");
+        constexpr std::size_t samples = 64, values = samples * (layer::inputs + layer::outputs) + 2 * layer::weights;
+        on_gpu::rank r;
+        constexpr std::size_t enough_for_one_part = 128 * 1024; // of a block program
+        cuda_library_kernels const k(r.queue, samples, {r.scratch.data(), enough_for_one_part}, r.libraries);
+        gpu::memory const some(0, values * sizeof(float), "arrays");
         auto* const x = static_cast<float*>(some.data());
-        auto* const y = x + 64 * layer::inputs;
-        auto* const w = y + 64 * layer::outputs;
-        try {
-            layer::backward_weights(none, x, y, w, w);
-            MESSAGE("cuDNN needed no workspace");
-        } catch (usage_error const& e) {
-            std::string const what = e.what();
-            CHECK(what.find("cuDNN needs a workspace of ") == 0);
-            CHECK(what.find("conv2d of 64 samples of 32 x 14 x 14 to 64 channels") != std::string::npos);
-        }
+        auto* const y = x + samples * layer::inputs;
+        auto* const w = y + samples * layer::outputs;
+        layer::backward_weights(k, x, y, w, w + layer::weights);
+        for (auto const& note : r.libraries.notes()) // which are none if cuDNN needs as little
+            CHECK(note.find("for cuDNN needs a workspace of ") != std::string::npos);
+        auto const before = r.libraries.notes().size();
+        for (int time = 0; time < 2; ++time) layer::backward_weights(k, x, y, w + 1, w + 1 + layer::weights);
         on_gpu::finish(r.queue);
+        auto const notes = r.libraries.notes();
+        REQUIRE(notes.size() == before + 1);
+        CHECK(notes.back() ==
+              "conv2d of 64 samples of 32 x 14 x 14 to 64 channels, kernel 3, padding 1, stride 1, gradient "
+              "by the weights: computed by a block program on gpu 0, for cuDNN needs tensors that begin "
+              "on 16 bytes");
     }
 }

@@ -58,6 +58,10 @@ public:
     staged_shard const* shard() const noexcept { return shard_; }
     void set_shard(staged_shard const* shard) noexcept { shard_ = shard; }
 
+    /// Whether the gradients that kernels add to are zero, so that a kernel may write its own and not read them.
+    bool gradients_are_zero() const noexcept { return gradients_are_zero_; }
+    void set_gradients_are_zero() noexcept { gradients_are_zero_ = true; }
+
     /// f(i) for all i in [0, n): of all samples, where it is about each value of each. F is a struct with a name at
     /// namespace scope.
     template<class F>
@@ -71,6 +75,7 @@ private:
     std::size_t samples_;
     workspace scratch_;
     staged_shard const* shard_ = nullptr;
+    bool gradients_are_zero_ = false;
 };
 
 template<class Stream>

@@ -30,7 +30,7 @@ struct gpu {
     using kernels = cuda_kernels;
     using range = cuda_runtime::range_scope;
     static constexpr std::size_t workspace_bytes =
-        64_MiB; ///< per stream with kernels; cuBLAS asks for half of it on Hopper
+        cuda_runtime::workspace_of_cublaslt; ///< per stream with kernels, of policies that do not say how much
 
     /// At least 1; throws usage_error if there is no GPU, or no driver for it.
     static int count() {

@@ -7,6 +7,8 @@
 #include <trireme/device/rehearsal/queue.hpp>
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 namespace trireme {
 
@@ -22,10 +24,12 @@ struct rehearsal {
     using event = rehearsal_runtime::event;
     using graph = rehearsal_runtime::graph;
 
-    /// A device has no library.
+    /// A device has no library. Policies of tests may note something.
     class libraries {
     public:
         explicit libraries(int) {}
+        std::vector<std::string> const& notes() const noexcept { return noted; }
+        std::vector<std::string> noted;
     };
 
     class kernels : public block_kernels<stream> {

@@ -99,6 +99,8 @@ struct convolution_sizes {
     }
 };
 
+enum class convolution_pass : std::uint64_t { forward, backward_input, backward_weights };
+
 /// A pool2d_geometry and the number of samples, as numbers.
 struct pooling_sizes {
     std::size_t samples, channels, height, width, kernel, stride, out_height, out_width;
@@ -122,7 +124,12 @@ struct pooling_sizes {
 /// the workspace, and add up products in the type that was asked for: no FFT, and of Winograd's forms only the small
 /// one, whose sums are as good as those of a product of matrices.
 class cudnn {
+    struct convolution_plan;
+
 public:
+    /// The old calls are not told how tensors are aligned; their kernels read 16 bytes at once.
+    static constexpr std::size_t alignment = 16;
+
     explicit cudnn(int device) : device_(device) {
         on_device const here(device, "cuDNN");
         cudnnHandle_t handle = nullptr;
@@ -130,12 +137,24 @@ public:
         handle_ = {handle, destroy{device}};
     }
 
+    /// How a convolution is computed; null where cuDNN cannot do it, of which there is then a note: no algorithm that
+    /// may be used keeps to the workspace, or the tensors are not `aligned`. The answer is the same at every call.
+    template<class T>
+    convolution_plan const* plan(convolution_sizes const& sizes, workspace const& scratch, convolution_pass which,
+                                 bool aligned) {
+        on_device const here(device_, sizes);
+        auto const& made = convolution<T>(sizes, scratch.bytes, which, aligned);
+        return made.usable ? &made : nullptr;
+    }
+
+    /// What cuDNN was asked for and could not do, in sentences.
+    std::vector<std::string> const& notes() const noexcept { return notes_; }
+
     /// y = conv(x, w)
     template<class T>
-    void convolve(stream& queue, workspace const& scratch, convolution_sizes const& sizes, T const* x, T const* w,
-                  T* y) {
+    void convolve(stream& queue, workspace const& scratch, convolution_sizes const& sizes, convolution_plan const& plan,
+                  T const* x, T const* w, T* y) {
         on_device const here(device_, sizes);
-        auto& plan = convolution<T>(sizes, scratch.bytes, pass::forward);
         attach(queue, sizes);
         typename network_numbers<T>::scalar const one = 1, zero = 0;
         check(cudnnConvolutionForward(handle_.get(), &one, plan.x, x, plan.w, w, plan.how,
@@ -146,10 +165,9 @@ public:
 
     /// dx = the gradient by x
     template<class T>
-    void convolve_backward_input(stream& queue, workspace const& scratch, convolution_sizes const& sizes, T const* w,
-                                 T const* dy, T* dx) {
+    void convolve_backward_input(stream& queue, workspace const& scratch, convolution_sizes const& sizes,
+                                 convolution_plan const& plan, T const* w, T const* dy, T* dx) {
         on_device const here(device_, sizes);
-        auto& plan = convolution<T>(sizes, scratch.bytes, pass::backward_input);
         attach(queue, sizes);
         typename network_numbers<T>::scalar const one = 1, zero = 0;
         check(cudnnConvolutionBackwardData(handle_.get(), &one, plan.w, w, plan.y, dy, plan.how,
@@ -158,17 +176,16 @@ public:
               "cudnnConvolutionBackwardData", device_, sizes);
     }
 
-    /// dw += the gradient by w
+    /// dw += the gradient by w, or = where dw is zero and need not be read
     template<class T>
-    void convolve_backward_weights(stream& queue, workspace const& scratch, convolution_sizes const& sizes, T const* x,
-                                   T const* dy, T* dw) {
+    void convolve_backward_weights(stream& queue, workspace const& scratch, convolution_sizes const& sizes,
+                                   convolution_plan const& plan, T const* x, T const* dy, T* dw, bool dw_is_zero) {
         on_device const here(device_, sizes);
-        auto& plan = convolution<T>(sizes, scratch.bytes, pass::backward_weights);
         attach(queue, sizes);
-        typename network_numbers<T>::scalar const one = 1;
+        typename network_numbers<T>::scalar const one = 1, before = dw_is_zero ? 0 : 1;
         check(cudnnConvolutionBackwardFilter(handle_.get(), &one, plan.x, x, plan.y, dy, plan.how,
                                              static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), scratch.data,
-                                             plan.workspace, &one, plan.w, dw),
+                                             plan.workspace, &before, plan.w, dw),
               "cudnnConvolutionBackwardFilter", device_, sizes);
     }
 
@@ -197,14 +214,13 @@ public:
     }
 
 private:
-    enum class pass : std::uint64_t { forward, backward_input, backward_weights };
-
     struct convolution_plan {
         cudnn_tensor x, y;
         cudnn_filter w;
         cudnn_convolution how;
         int algorithm = 0;
         std::size_t workspace = 0;
+        bool usable = false;
     };
     struct pooling_plan {
         cudnn_tensor x, y;
@@ -235,10 +251,12 @@ private:
     }
 
     template<class T>
-    convolution_plan& convolution(convolution_sizes const& s, std::size_t room, pass which) {
-        std::array<std::uint64_t, 12> const key{static_cast<std::uint64_t>(which),
+    convolution_plan const& convolution(convolution_sizes const& s, std::size_t room, convolution_pass which,
+                                        bool aligned) {
+        std::array<std::uint64_t, 13> const key{static_cast<std::uint64_t>(which),
                                                 static_cast<std::uint64_t>(network_numbers<T>::stored),
                                                 std::uint64_t{s.channels_last},
+                                                std::uint64_t{aligned},
                                                 room,
                                                 s.samples,
                                                 s.channels,
@@ -249,13 +267,29 @@ private:
                                                 s.padding,
                                                 s.stride};
         auto& plan = convolutions_[key];
-        if (plan == nullptr) plan = make_convolution<T>(s, room, which);
+        if (plan == nullptr) {
+            plan = std::make_unique<convolution_plan>();
+            if (aligned)
+                choose_algorithm<T>(*plan, s, room, which);
+            else
+                note(s, which, "tensors that begin on " + std::to_string(alignment) + " bytes");
+        }
         return *plan;
     }
 
+    void note(convolution_sizes const& s, convolution_pass which, std::string const& wanted) {
+        notes_.push_back(s.text() +
+                         (which == convolution_pass::forward          ? ""
+                          : which == convolution_pass::backward_input ? ", gradient by the input"
+                                                                      : ", gradient by the weights") +
+                         ": computed by a block program on gpu " + std::to_string(device_) + ", for cuDNN needs " +
+                         wanted);
+    }
+
     template<class T>
-    std::unique_ptr<convolution_plan> make_convolution(convolution_sizes const& s, std::size_t room, pass which) const {
-        auto plan = std::make_unique<convolution_plan>();
+    void choose_algorithm(convolution_plan& chosen, convolution_sizes const& s, std::size_t room,
+                          convolution_pass which) {
+        auto* const plan = &chosen;
         auto const n = [](std::size_t i) { return static_cast<int>(i); };
         lay_out<T>(plan->x, s.samples, s.channels, s.height, s.width, s);
         lay_out<T>(plan->y, s.samples, s.out_channels, s.out_height, s.out_width, s);
@@ -267,10 +301,10 @@ private:
               "cudnnSetConvolution2dDescriptor", device_, s);
         set_math(*plan, network_numbers<T>::math, s);
         auto const handle = handle_.get();
-        if (which == pass::forward) {
+        if (which == convolution_pass::forward) {
             using algorithm = cudnnConvolutionFwdAlgo_t;
             choose<cudnnConvolutionFwdAlgoPerf_t>(
-                *plan, s, room, network_numbers<T>::math,
+                *plan, s, room, which, network_numbers<T>::math,
                 [&](int* most) { return cudnnGetConvolutionForwardAlgorithmMaxCount(handle, most); },
                 [&](int most, int* found, auto* list) {
                     return cudnnGetConvolutionForwardAlgorithm_v7(handle, plan->x, plan->w, plan->how, plan->y, most,
@@ -284,10 +318,10 @@ private:
                     return a == CUDNN_CONVOLUTION_FWD_ALGO_FFT || a == CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING ||
                            a == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED;
                 });
-        } else if (which == pass::backward_input) {
+        } else if (which == convolution_pass::backward_input) {
             using algorithm = cudnnConvolutionBwdDataAlgo_t;
             choose<cudnnConvolutionBwdDataAlgoPerf_t>(
-                *plan, s, room, network_numbers<T>::math,
+                *plan, s, room, which, network_numbers<T>::math,
                 [&](int* most) { return cudnnGetConvolutionBackwardDataAlgorithmMaxCount(handle, most); },
                 [&](int most, int* found, auto* list) {
                     return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, plan->w, plan->y, plan->how, plan->x,
@@ -305,7 +339,7 @@ private:
         } else {
             using algorithm = cudnnConvolutionBwdFilterAlgo_t;
             choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
-                *plan, s, room, network_numbers<T>::math,
+                *plan, s, room, which, network_numbers<T>::math,
                 [&](int* most) { return cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(handle, most); },
                 [&](int most, int* found, auto* list) {
                     return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, plan->x, plan->y, plan->how, plan->w,
@@ -317,7 +351,6 @@ private:
                 },
                 [](algorithm a) { return a != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1; });
         }
-        return plan;
     }
 
     void set_math(convolution_plan& plan, cudnnMathType_t math, convolution_sizes const& s) const {
@@ -326,12 +359,17 @@ private:
 
     /// The first algorithm of cuDNN's list, best first, that may be used.
     template<class Performance, class Count, class List, class Size, class Excluded>
-    void choose(convolution_plan& plan, convolution_sizes const& s, std::size_t room, cudnnMathType_t math,
-                Count const& count, List const& list, Size const& size, Excluded const& excluded) const {
+    void choose(convolution_plan& plan, convolution_sizes const& s, std::size_t room, convolution_pass which,
+                cudnnMathType_t math, Count const& count, List const& list, Size const& size,
+                Excluded const& excluded) {
         int most = 0, found = 0;
         check(count(&most), "cudnnGetConvolution...AlgorithmMaxCount", device_, s);
         std::vector<Performance> best(static_cast<std::size_t>(most));
-        check(list(most, &found, best.data()), "cudnnGetConvolution...Algorithm_v7", device_, s);
+        auto const listed = list(most, &found, best.data());
+        if (CUDNN_STATUS_CATEGORY(listed) == CUDNN_STATUS_NOT_SUPPORTED)
+            found = 0;
+        else
+            check(listed, "cudnnGetConvolution...Algorithm_v7", device_, s);
         best.resize(static_cast<std::size_t>(std::min(found, most)));
         constexpr auto none = std::numeric_limits<std::size_t>::max();
         std::size_t least = none;
@@ -349,15 +387,13 @@ private:
             if (bytes > room) continue;
             plan.algorithm = static_cast<int>(it.algo);
             plan.workspace = bytes;
+            plan.usable = true;
             return;
         }
-        auto const remedy = "use kernels<cuda_block_kernels>, which need none";
-        if (least == none)
-            throw usage_error("cuDNN has no algorithm on gpu " + std::to_string(device_) + " for " + s.text() +
-                              " that gives the same bits at every run; " + remedy);
-        throw usage_error("cuDNN needs a workspace of " + std::to_string(least) + " bytes on gpu " +
-                          std::to_string(device_) + " for " + s.text() + ", and its stream has " +
-                          std::to_string(room) + "; use a smaller batch, or " + remedy);
+        note(s, which,
+             least == none
+                 ? "an algorithm that gives the same bits at every run, and has none"
+                 : "a workspace of " + std::to_string(least) + " bytes, and its stream has " + std::to_string(room));
     }
 
     template<class T>
@@ -391,8 +427,9 @@ private:
 
     int device_;
     std::unique_ptr<cudnnContext, destroy> handle_;
-    std::map<std::array<std::uint64_t, 12>, std::unique_ptr<convolution_plan>> convolutions_;
+    std::map<std::array<std::uint64_t, 13>, std::unique_ptr<convolution_plan>> convolutions_;
     std::map<std::array<std::uint64_t, 9>, std::unique_ptr<pooling_plan>> poolings_;
+    std::vector<std::string> notes_;
 };
 
 } // namespace trireme::cuda_runtime

@@ -59,7 +59,8 @@ void multiply_backward_input(kernels_with_libraries<Everywhere> const& k, T cons
 /// dw += dy x^T, db += dy, summed over the samples. cuBLASLt could write db, but not add to it.
 template<class G, bool Everywhere, class T>
 void multiply_backward_weights(kernels_with_libraries<Everywhere> const& k, T const* x, T const* dy, T* dw, T* db) {
-    matrix_product const product{G::inputs, G::outputs, k.samples(), false, true, matrix_end::add};
+    auto const end = k.gradients_are_zero() ? matrix_end::write : matrix_end::add;
+    matrix_product const product{G::inputs, G::outputs, k.samples(), false, true, end};
     k.libraries().cublaslt().multiply(k.queue(), k.scratch(), product, x, dy, static_cast<T const*>(nullptr), dw,
                                       linear_text<G>{"linear_backward_weights", k.samples()});
     add_bias_gradient<channel_geometry<G::outputs, 1>>(k.blocks(), dy, db);

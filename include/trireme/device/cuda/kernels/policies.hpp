@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/extents.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/blocks/channels.hpp>
 #include <trireme/device/blocks/kernels.hpp>
@@ -14,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace trireme::cuda_runtime {
 
@@ -31,6 +35,9 @@ public:
         if (cudnn_ == nullptr) cudnn_ = std::make_unique<cuda_runtime::cudnn>(device_);
         return *cudnn_;
     }
+
+    /// What is computed by block programs because a library cannot, in sentences.
+    std::vector<std::string> notes() const { return cudnn_ == nullptr ? std::vector<std::string>() : cudnn_->notes(); }
 
 private:
     int device_;
@@ -102,6 +109,11 @@ inline constexpr bool convolution_for_library =
 
 /// Fewest weights of a matrix for which cuBLASLt has kernels that fill the GPU.
 inline constexpr std::size_t fewest_weights_of_cublaslt = 65536;
+
+/// Workspace of a stream, as large as the largest that a layer of the network asks for. cuDNN's deterministic gradients
+/// by the weights add up parts, and may copy images in another order before; cuBLAS asks for half of this on Hopper;
+/// block programs of layers that are not for libraries add up no more parts than these.
+inline constexpr std::size_t workspace_of_cudnn = 512_MiB, workspace_of_cublaslt = 64_MiB, workspace_of_blocks = 16_MiB;
 template<class G>
 inline constexpr bool matrix_for_library = G::inputs* G::outputs >= fewest_weights_of_cublaslt;
 
@@ -115,6 +127,15 @@ class kernels_with_libraries : public block_kernels<cuda_runtime::stream> {
 public:
     static constexpr char const* name = Everywhere ? "cuda libraries" : "cuda";
     static constexpr bool everywhere = Everywhere;
+
+    /// Of each stream with kernels, for a layer with weights of this shape.
+    static constexpr std::size_t workspace_bytes(shape const& weights) noexcept {
+        if (weights.rank == 4 && (Everywhere || weights.size() > cuda_runtime::most_weights_of_blocks))
+            return cuda_runtime::workspace_of_cudnn;
+        if (weights.rank == 2 && (Everywhere || weights.size() >= cuda_runtime::fewest_weights_of_cublaslt))
+            return cuda_runtime::workspace_of_cublaslt;
+        return cuda_runtime::workspace_of_blocks;
+    }
 
     kernels_with_libraries(stream& queue, std::size_t samples, workspace scratch,
                            cuda_runtime::libraries& opened) noexcept
