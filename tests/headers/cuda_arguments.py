@@ -7,7 +7,7 @@ cuda_arguments.py PROGRAM...
 A block program is the argument of its kernel. Host and device are compiled by different compilers, which must lay it out
 alike; nvcc 13 does not, for instance, where an empty member is [[no_unique_address]], and then a kernel reads what
 follows on the host's stack. The name of a kernel ends with the size that the host knows (device/cuda/launch.hpp); what
-the kernel reads is told by its code, in the programs that nvcc has made of the .cu files, with -no-compress.
+the kernel reads is told by its code, in the programs that nvcc has made of the .cu files.
 """
 import pathlib
 import re
@@ -52,7 +52,7 @@ def device_codes(fatbins):
             flags, = struct.unpack_from('<Q', fatbins, at + 40)
             if kind == FATBIN_ELF:
                 if flags & COMPRESSED:
-                    raise ValueError('its device code is compressed: compile it with -no-compress')
+                    raise ValueError('its device code is compressed, which nvcc does only if asked to: leave that out')
                 yield fatbins[at + header:at + header + size]
             at += header + size
 
