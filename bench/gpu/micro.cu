@@ -25,7 +25,7 @@ constexpr int repetitions = 20; // in a graph, so that launching it does not cou
 
 struct card {
     gpu::stream queue{0};
-    gpu::memory scratch{0, gpu::workspace_bytes, "workspace"};
+    gpu::memory scratch{0, cuda_runtime::workspace_of_cudnn, "workspace"};
     gpu::libraries libraries{0};
     bench::stopwatch watch{queue.handle()};
     std::size_t samples;
@@ -182,6 +182,7 @@ int main(int argc, char** argv) try {
         product<linear_geometry<512, 512>>(m, "linear512to512");
         product<linear_geometry<1024, 1024>>(m, "linear1024to1024");
     }
+    for (auto const& note : m.libraries.notes()) std::fprintf(stderr, "%s\n", note.c_str());
     return 0;
 } catch (std::exception const& e) {
     std::fprintf(stderr, "micro: %s\n", e.what());

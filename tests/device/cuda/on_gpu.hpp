@@ -28,7 +28,7 @@ inline void finish(trireme::gpu::stream& s) {
 /// What one rank has of a GPU.
 struct rank {
     trireme::gpu::stream queue{0};
-    trireme::gpu::memory scratch{0, trireme::gpu::workspace_bytes, "workspace"};
+    trireme::gpu::memory scratch{0, trireme::cuda_runtime::workspace_of_cudnn, "workspace"};
     trireme::gpu::libraries libraries{0};
 
     template<class Policy>
