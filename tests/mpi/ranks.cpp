@@ -155,6 +155,12 @@ void incomplete(int steps) {
     }
 }
 
+/// Rank 1 does not even begin MPI.
+void without_mpi() {
+    if (launch::discover().rank == 1) std::this_thread::sleep_for(60s);
+    mpi_group const g(job, 0, 1s);
+}
+
 /// Rank 1 ends while the others go on.
 void ends_early() {
     mpi_group g(job, 0, 20s);
@@ -466,6 +472,7 @@ struct {
     {"guards", crossed_guards},
     {"incomplete", [] { incomplete(victim); }},
     {"early", ends_early},
+    {"no_mpi", without_mpi},
     {"forked", forked},
 };
 

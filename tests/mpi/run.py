@@ -152,6 +152,10 @@ expect('a rank ends before the others', run,
         'the others say so': sum('has left the group' in s for s in run.said) >= 1})
 run = ranks(2, 'forked', limit=40)
 expect("a fork's copy of a group", run, {'succeeds': run.code == 0 and 'fine' in run.output})
+run = ranks(2, 'no_mpi', limit=30)
+expect('a rank that does not begin MPI', run,
+       {'fails': run.code not in (0, None), 'soon': run.seconds < 15,
+        'the other is ended by the watchdog, which knows its rank': 'rank 0 is stuck in MPI_Init_thread' in run.output})
 run = ranks(2, 'stuck', limit=30)
 expect('a rank that is stuck in MPI is ended by the watchdog', run,
        {'fails': run.code not in (0, None), 'it says so': 'is stuck in MPI_Recv' in run.output, 'soon': run.seconds < 10})
