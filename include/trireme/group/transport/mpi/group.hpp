@@ -96,6 +96,7 @@ public:
             return;
         }
         if (std::uncaught_exceptions() == exceptions_) {
+            node_.reset(); // ranks that still wait for this one learn at once that it has left
             messages_.close();
             return;
         }
