@@ -97,6 +97,42 @@ struct backwards {
 static_assert(proves<backwards, collective::all_to_all, 4>);
 #endif
 
+#if defined(ANOTHER_CHUNK)
+// ANOTHER_CHUNK: TRI0081: this schedule reads another chunk than it writes | only an all-to-all may | strategy<crossed>
+// | on_rank<0> | at_step<0> | of_chunk<1>
+// errors <= 2
+struct crossed {
+    static constexpr char const* name = "crossed";
+    static constexpr schedule all_gather(int ranks) noexcept { return {name, ranks, ranks, 2, &step}; }
+    static constexpr collective_step step(int, int rank, int s) noexcept {
+        int const peer = 1 - rank;
+        if (s == 1) return {step_kind::wait, 0, one_rank(peer), 1};
+        return {step_kind::copy, peer, one_rank(peer), 0, {}, rank};
+    }
+};
+static_assert(proves<crossed, collective::all_gather, 2>);
+#endif
+
+#if defined(NO_STRATEGY)
+// NO_STRATEGY: TRI0079: a collective is told its strategy | all_reduce<ring>(...) | asked_for<
+// errors <= 1
+void add(threads::communicator& c, std::vector<float>& x) { all_reduce(c, x); }
+#endif
+
+#if defined(NO_OPERATION)
+// NO_OPERATION: TRI0080: this is no reduction operation | op::sum, op::max, op::min and op::avg are | gets<std::plus<
+// errors <= 1
+void add(threads::communicator& c, std::vector<float>& x) { all_reduce<ring>(c, x, std::plus<>()); }
+#endif
+
+#if defined(NO_OPERATION_BETWEEN_BUFFERS)
+// NO_OPERATION_BETWEEN_BUFFERS: TRI0080: this is no reduction operation | lambda
+// errors <= 1
+void add(threads::communicator& c, std::vector<float>& x, std::vector<float>& y) {
+    reduce<direct>(c, x, y, 0, [](auto a, auto b) { return a * b; });
+}
+#endif
+
 #if defined(NO_INNER)
 // NO_INNER: TRI0046: hierarchical<Inner, Outer> needs an inner strategy with | strategy<trireme::dissemination>
 // errors <= 2

@@ -131,8 +131,8 @@ using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, hold_wei
 using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reproducible<fixed_tree, 4>,
                         reduce_by<direct, for_tensors<in_layer<1>, ring>>>;
 #elif defined(STATISTICS_OF_ALL_DEVICES)
-// STATISTICS_OF_ALL_DEVICES: TRI0065 | write batch_norm<per_shard> | at_layer< | batch_norm< | gets< | reproducible< | fixed_tree | 8
-// errors <= 1
+// STATISTICS_OF_ALL_DEVICES: TRI0065 | write batch_norm<per_shard> | at_layer< | batch_norm< | gets< | reproducible< |
+// fixed_tree | 8 errors <= 1
 using normed = network<input<1, 28, 28>, conv2d<2, kernel<3>>, batch_norm<synchronised>, flatten, linear<10>>;
 using program = trainer<normed, cross_entropy, sgd, on<mesh<host, dp<2>>>, reproducible<fixed_tree, 8>>;
 #elif defined(STATISTICS_IN_A_REPEAT)
@@ -167,6 +167,21 @@ program::options given{.strategy = direct{}};
 // errors <= 1
 using program = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 8>>;
 program::options given{.logical_shards = 4};
+#elif defined(LEARNING_RATE_OF_ANOTHER_NAME)
+// LEARNING_RATE_OF_ANOTHER_NAME: TRI0077 | lr is learning_rate
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd_momentum>;
+void make() { program t{{.lr = 0.1f, .momentum = 0.9f, .batch = 64}}; }
+#elif defined(MOMENTUM_OF_PLAIN_SGD)
+// MOMENTUM_OF_PLAIN_SGD: TRI0077 | sgd_momentum
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd>;
+void make() { program t{{.learning_rate = 0.1f, .momentum = 0.9f, .batch = 64}}; }
+#elif defined(EPOCHS_OF_A_TRAINER)
+// EPOCHS_OF_A_TRAINER: TRI0077 | epochs goes to fit or train
+// errors <= 1
+using program = trainer<net, cross_entropy, sgd>;
+void make() { program t{{.learning_rate = 0.1f, .batch = 64, .epochs = 10}}; }
 #elif defined(FIT_WITHOUT_A_LOOP)
 // FIT_WITHOUT_A_LOOP: fit trains while its result is iterated | t.train(data, {.epochs = 10})
 // errors <= 1

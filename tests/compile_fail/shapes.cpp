@@ -44,6 +44,10 @@ using net = network<input<1, 28, 28>, avg_pool2d<2, padding<1>>, flatten, linear
 // NO_WINDOW: TRI0016 | at_layer<0
 // errors <= 1
 using net = network<input<1, 28, 28>, max_pool2d<0>, flatten, linear<10>>;
+#elif defined(INPUTS_AND_OUTPUTS)
+// INPUTS_AND_OUTPUTS: TRI0078 | the number of its outputs alone | at_layer<1 | linear<784, 10>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, linear<784, 10>>;
 #elif defined(NO_OUTPUTS)
 // NO_OUTPUTS: TRI0017 | at_layer<1
 // errors <= 1
@@ -94,7 +98,8 @@ using net = network<input<1, 28, 28>, flatten, repeat<2, gain>, linear<10>>;
 // errors <= 1
 using net = network<input<1, 28, 28>, flatten, global_avg_pool2d, linear<10>>;
 #else
-using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, batch_norm<>, dropout<percent<0>>, flatten, batch_norm<>, dropout<percent<99>>, linear<10>>;
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, batch_norm<>, dropout<percent<0>>, flatten,
+                    batch_norm<>, dropout<percent<99>>, linear<10>>;
 #endif
 
 // The first use of the network is what does not compile.

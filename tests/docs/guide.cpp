@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The code of docs/guide.md and docs/schedules.md. What stands between "// [name]" and "// [/name]" is printed there word
-// for word, which snippets.py checks; what stands around it proves what the pages say about it.
+// The code of docs/guide.md and docs/schedules.md. What stands between "// [name]" and "// [/name]" is printed there
+// word for word, which snippets.py checks; what stands around it proves what the pages say about it.
 
 #include <doctest/doctest.h>
 #include <networks.hpp>
@@ -333,9 +333,23 @@ TEST_SUITE("docs/guide") {
         auto const watch = [&](progress_report const& p) { done.push_back(p.samples); };
         for (auto const& epoch : t.fit(data, {.epochs = 3}, watch)) std::cout << epoch << '\n';
         // [/fit]
-        std::cout.rdbuf(before);
         CHECK(contains(out.str(), "epoch 3  loss "));
         CHECK(contains(out.str(), "test accuracy"));
+        // [learning_rate]
+        for (auto const& epoch : t.fit(data, {.epochs = 4}))
+            if (epoch.epoch % 2 == 0)
+                t.set_learning_rate(t.current_options().learning_rate / 2); // holds for all further steps
+        // [/learning_rate]
+        CHECK(t.current_options().learning_rate == 0.125f);
+        // [train]
+        auto const report = t.train(data, {.epochs = 2});
+        std::cout << report.loss << ", " << report.test.accuracy << '\n';
+        // [/train]
+        std::cout.rdbuf(before);
+        CHECK(report.epoch == 2);
+        CHECK(report.tested);
+        CHECK(report.test.samples == 100);
+        CHECK(report.devices == 1);
         REQUIRE(done.size() == 3 * 8); // 7 batches of 64 and one of 52
         CHECK(done[6] == 448);
         CHECK(done[7] == 500);

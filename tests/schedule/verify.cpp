@@ -109,7 +109,7 @@ struct tally {
     }
 };
 
-constexpr std::size_t faults = static_cast<std::size_t>(schedule_fault::unheard) + 1;
+constexpr std::size_t faults = static_cast<std::size_t>(schedule_fault::elsewhere) + 1;
 
 /// Judges every mutant of `s`. The oracle sees each accepted one, and each `every`-th of the refused.
 void judge(table const& s, std::array<tally, mutants::names.size()>& of, std::array<int, faults>& innocent, int every,

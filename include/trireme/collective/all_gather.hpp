@@ -14,7 +14,7 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical. T is any type that may be
 /// copied as bytes. Throws as all_reduce; cost: traffic_of(schedule, rank, cut) between ranks.
-template<class Strategy, collective_communicator C, writable_buffer Buffer>
+template<class Strategy = unnamed_strategy, collective_communicator C, writable_buffer Buffer>
 requires byte_copyable<element_of<Buffer>> in_flight<element_of<Buffer>, detail::no_op, C>
 start_all_gather(C& comm, Buffer&& whole) {
     using T = element_of<Buffer>;
@@ -29,7 +29,7 @@ start_all_gather(C& comm, Buffer&& whole) {
             detail::call_of<T, detail::no_op>(collective::all_gather, s, buffer.size(), buffer, buffer),
             {}};
 }
-template<class Strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
 requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C> start_all_gather(C& comm, In&& input,
                                                                                                     Out&& output) {
     using T = element_of<In>;
@@ -44,10 +44,10 @@ requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, 
     return start_all_gather<Strategy>(comm, out);
 }
 
-template<class Strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
 requires byte_copyable<element_of<In>>
 void all_gather(C& comm, In&& input, Out&& output) { start_all_gather<Strategy>(comm, input, output).wait(); }
-template<class Strategy, collective_communicator C, writable_buffer Buffer>
+template<class Strategy = unnamed_strategy, collective_communicator C, writable_buffer Buffer>
 requires byte_copyable<element_of<Buffer>>
 void all_gather(C& comm, Buffer&& whole) { start_all_gather<Strategy>(comm, whole).wait(); }
 

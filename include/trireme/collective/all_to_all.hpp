@@ -13,7 +13,7 @@ namespace trireme::inline TRIREME_ISA {
 /// apart.
 ///
 /// Strategies: direct. T is any type that may be copied as bytes. Throws usage_error (sizes), and as all_reduce.
-template<class Strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
 requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C> start_all_to_all(C& comm, In&& input,
                                                                                                     Out&& output) {
     using T = element_of<In>;
@@ -37,7 +37,7 @@ requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, 
             {}};
 }
 
-template<class Strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
 requires byte_copyable<element_of<In>>
 void all_to_all(C& comm, In&& input, Out&& output) { start_all_to_all<Strategy>(comm, input, output).wait(); }
 

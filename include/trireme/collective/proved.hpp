@@ -21,9 +21,19 @@ struct strategy_makes_rule {
         "names, or give your own a static member function of the collective's name");
 };
 
-/// A word of that message.
+template<class... Where>
+struct strategy_named_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0079: a collective is told its strategy: write all_reduce<direct>(...), all_reduce<ring>(...) or "
+                  "the like; the collective's documentation names those that make it");
+};
+
+/// A word of these messages.
 template<collective>
 struct asked_for;
+
+/// Where a call names no strategy.
+struct unnamed_strategy {};
 
 namespace detail {
 
@@ -34,6 +44,10 @@ struct makes_check {
 template<class Strategy, collective Goal>
 struct makes_check<Strategy, Goal, false> {
     using type = strategy_makes_rule<strategy<Strategy>, asked_for<Goal>>;
+};
+template<collective Goal>
+struct makes_check<unnamed_strategy, Goal, false> {
+    using type = strategy_named_rule<asked_for<Goal>>;
 };
 
 } // namespace detail

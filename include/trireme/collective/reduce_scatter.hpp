@@ -15,7 +15,7 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical.
 /// Throws and costs as all_reduce.
-template<class Strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
+template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
 requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce_scatter(C& comm, In&& input,
                                                                                          Out&& output, Op = {}) {
@@ -39,7 +39,8 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce
     auto const result = one_block ? 0 : r * block;
     return {comm, s, {in.size(), sizeof(T), s.chunks, comm.size()}, call, {result, result + block}};
 }
-template<class Strategy, reduction_operation Op = op::sum, collective_communicator C, writable_buffer Buffer>
+template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
+         writable_buffer Buffer>
 requires reducible<element_of<Buffer>> in_flight<element_of<Buffer>, Op, C>
 start_reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
     using T = element_of<Buffer>;
@@ -47,14 +48,24 @@ start_reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
     return start_reduce_scatter<Strategy>(comm, std::span<T const>(buffer), buffer, o);
 }
 
-template<class Strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
+template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
 requires reducible<element_of<In>>
 void reduce_scatter(C& comm, In&& input, Out&& output, Op o = {}) {
     start_reduce_scatter<Strategy>(comm, input, output, o).wait();
 }
-template<class Strategy, reduction_operation Op = op::sum, collective_communicator C, writable_buffer Buffer>
+template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
+         writable_buffer Buffer>
 requires reducible<element_of<Buffer>>
 void reduce_scatter(C& comm, Buffer&& whole, Op o = {}) { start_reduce_scatter<Strategy>(comm, whole, o).wait(); }
+
+template<class Strategy = unnamed_strategy, collective_communicator C, buffer Buffer, functor_of_another_kind F>
+void reduce_scatter(C&, Buffer&&, F const&) {
+    [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
+}
+template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer Out, functor_of_another_kind F>
+void reduce_scatter(C&, In&&, Out&&, F const&) {
+    [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
+}
 
 } // namespace trireme::inline TRIREME_ISA

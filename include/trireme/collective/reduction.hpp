@@ -4,6 +4,7 @@
 
 #include <trireme/core/bf16.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/words.hpp>
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/device/host/stored_numbers.hpp>
 
@@ -51,6 +52,17 @@ struct avg : sum {
 template<class Op>
 concept reduction_operation =
     std::same_as<Op, op::sum> || std::same_as<Op, op::max> || std::same_as<Op, op::min> || std::same_as<Op, op::avg>;
+
+template<class... Where>
+struct operation_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0080: this is no reduction operation: op::sum, op::max, op::min and op::avg are, which ranks and "
+                  "transports know by name; for another one, all_gather the numbers and combine them on every rank");
+};
+
+/// A functor where an operation belongs: collectives take it, to refuse it by that rule.
+template<class F>
+concept functor_of_another_kind = !reduction_operation<F> && std::invocable<F&, float, float>;
 
 /// What collectives that add can work with.
 template<class T>

@@ -26,7 +26,8 @@ inline void check_classes(std::size_t classes) {
 
 } // namespace detail
 
-/// Images of one size, one byte per value, each with a label in [0, classes). The content never changes.
+/// Grey images of one size, one byte per value, each with a label in [0, classes). The content never changes. Networks
+/// see a byte divided by 255.
 ///
 /// A value like a pointer: copies and parts share one storage, which lives as long as any of them.
 class labelled_images {

@@ -91,7 +91,7 @@ constexpr std::size_t option_value() noexcept {
 ///
 /// Input (C, H, W), output (Channels, (H + 2 P - K) / S + 1, (W + 2 P - K) / S + 1).
 /// Parameters: weight (Channels, C, K, K), bias (Channels), PyTorch's layout. Options: `padding<P>`, `stride<S>`.
-template<std::size_t Channels, class Kernel, class... Options>
+template<std::size_t Channels, class Kernel, class... Options> // conv2d<6, kernel<5>, padding<2>>
 struct conv2d {
     static constexpr std::size_t side = detail::option_value<kernel, 0, Kernel>();
     static constexpr std::size_t pad = detail::option_value<padding, 0, Options...>();

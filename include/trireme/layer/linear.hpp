@@ -19,12 +19,19 @@ struct linear_outputs_rule {
     static_assert(rule_holds<Where...>, "TRI0017: linear needs at least one output");
 };
 
+template<class... Where>
+struct linear_arguments_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0078: linear takes the number of its outputs alone, linear<128>: its inputs are what the layer "
+                  "before it gives");
+};
+
 /// Fully connected layer: y = W x + b. Input (N), output (Outputs).
 /// Parameters: weight (Outputs, N), bias (Outputs), PyTorch's layout.
-template<std::size_t Outputs>
+template<std::size_t Outputs, std::size_t... More>
 struct linear {
     static constexpr layer_description describe(shape in) noexcept {
-        if (Outputs == 0 || in.rank != 1) return refused(in);
+        if (sizeof...(More) != 0 || Outputs == 0 || in.rank != 1) return refused(in);
         layer_description d;
         auto const inputs = in.extent[0];
         d.output = make_shape(Outputs);
@@ -57,8 +64,10 @@ struct linear {
     }
 
     template<class Where, class In>
-    using refusal = std::conditional_t<Outputs == 0, linear_outputs_rule<Where>,
-                                       linear_input_rule<Where, wants<rank<1>>, gets<rank<In::rank>>>>;
+    using refusal =
+        std::conditional_t<sizeof...(More) != 0, linear_arguments_rule<Where>,
+                           std::conditional_t<Outputs == 0, linear_outputs_rule<Where>,
+                                              linear_input_rule<Where, wants<rank<1>>, gets<rank<In::rank>>>>>;
 };
 
 } // namespace trireme

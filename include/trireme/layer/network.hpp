@@ -307,7 +307,7 @@ struct network_check<Chain, true> {
 /// Layers are counted from 0, as they run. Parameters lie in one arena, layer by layer, tensor by tensor, without gaps:
 /// the canonical coordinates in which they are initialised, reduced, updated and saved. Buffers (running statistics)
 /// lie in the same order behind them.
-template<class Input, class... Layers>
+template<class Input, class... Layers> // types: hyperbolic_tangent, not the function tanh
 struct network : detail::chain<typename Input::extents, decltype(detail::flat_list<Layers...>())> {
 private:
     using chain = detail::chain<typename Input::extents, decltype(detail::flat_list<Layers...>())>;

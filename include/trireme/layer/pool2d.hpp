@@ -65,7 +65,7 @@ protected:
 
 /// Average over square windows. Input (C, H, W), output (C, (H - Side) / S + 1, (W - Side) / S + 1), S = Side unless
 /// `stride<S>` says otherwise. No parameters; backward needs neither input nor output.
-template<std::size_t Side, class... Options>
+template<std::size_t Side, class... Options> // avg_pool2d<2>, avg_pool2d<3, stride<2>>
 struct avg_pool2d : detail::pool2d<Side, Options...> {
     static constexpr layer_description describe(shape in) noexcept {
         auto d = detail::pool2d<Side, Options...>::describe(in);
@@ -87,7 +87,7 @@ struct avg_pool2d : detail::pool2d<Side, Options...> {
 };
 
 /// Maximum over square windows; the first of equal values gets the gradient, as in PyTorch. Shapes as avg_pool2d.
-template<std::size_t Side, class... Options>
+template<std::size_t Side, class... Options> // max_pool2d<2>, max_pool2d<3, stride<2>>
 struct max_pool2d : detail::pool2d<Side, Options...> {
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;

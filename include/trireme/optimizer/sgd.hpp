@@ -13,9 +13,11 @@ namespace trireme {
 template<class Choices>
 struct sgd_options {
     float learning_rate = 0.1f;
+    typename Choices::other_name lr = {}, momentum = {}, nesterov = {}; ///< refused, with the names of this library
     float weight_decay = 0.0f; ///< L2: adds weight_decay * w to every gradient, biases included
     trireme::batch batch = 32; ///< samples per step over all devices; the last batch of an epoch may be smaller
-    std::uint64_t seed = 0;    ///< of the initial weights and of the order of samples
+    typename Choices::other_name batch_size = {}, epochs = {}; ///< refused likewise
+    std::uint64_t seed = 0;                                    ///< of the initial weights and of the order of samples
     std::chrono::duration<double> deadline = std::chrono::seconds(30); ///< of every wait for another device
     typename Choices::devices devices = {};
     typename Choices::strategy strategy = {};
@@ -29,9 +31,12 @@ struct sgd_options {
 template<class Choices>
 struct sgd_momentum_options {
     float learning_rate = 0.1f;
+    typename Choices::other_name lr = {};
     float momentum = 0.9f;
+    typename Choices::other_name nesterov = {};
     float weight_decay = 0.0f;
     trireme::batch batch = 32;
+    typename Choices::other_name batch_size = {}, epochs = {};
     std::uint64_t seed = 0;
     std::chrono::duration<double> deadline = std::chrono::seconds(30);
     typename Choices::devices devices = {};

@@ -21,9 +21,10 @@ enum class schedule_fault : std::uint8_t {
     out_of_order, ///< two reads from one peer overtake each other: a message queue could not carry them
     too_early,    ///< a chunk is read before its source is certain to have it
     misplaced,    ///< a chunk ends with what belongs to another rank or chunk
-    reused,  ///< a chunk that was written to another rank is written again, or read there before its owner wrote it
-    unaware, ///< a rank may leave a barrier before another has entered it
-    unheard  ///< a chunk is written to a rank that never waits for the writing step
+    reused,   ///< a chunk that was written to another rank is written again, or read there before its owner wrote it
+    unaware,  ///< a rank may leave a barrier before another has entered it
+    unheard,  ///< a chunk is written to a rank that never waits for the writing step
+    elsewhere ///< a step reads another chunk than it writes, where the collective has no such step
 };
 
 struct verdict {
@@ -139,9 +140,10 @@ public:
                     (step.kind != step_kind::copy || step.sources.count == 1) &&
                     (!moves || (goal_ != collective::barrier && step.chunk.first >= 0 && step.chunk.first < chunks_ &&
                                 step.chunk.count >= 1 && step.chunk.count <= chunks_)) &&
-                    (step.source_chunk == -1 || (goal_ == collective::all_to_all && step.source_chunk >= 0 &&
-                                                 step.source_chunk < chunks_ && step.chunk.count == 1));
+                    step.source_chunk >= -1 && step.source_chunk < chunks_;
                 if (!fits) return {schedule_fault::out_of_range, r, i, step.chunk.first};
+                if (step.source_chunk != -1 && (goal_ != collective::all_to_all || step.chunk.count != 1))
+                    return {schedule_fault::elsewhere, r, i, step.chunk.first};
             }
         return {};
     }

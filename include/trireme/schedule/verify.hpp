@@ -81,6 +81,8 @@ constexpr char const* describe(schedule_fault fault) noexcept {
         return "lets a rank leave before it knows that all have entered";
     case schedule_fault::unheard:
         return "writes a chunk to a rank that never waits for it";
+    case schedule_fault::elsewhere:
+        return "has a source_chunk, and is no copy of a single chunk in an all-to-all";
     }
     return "";
 }
@@ -158,6 +160,11 @@ template<class... Where>
 struct schedule_rule<schedule_fault::unheard, Where...> {
     static_assert(rule_holds<Where...>, "TRI0051: this schedule writes a chunk to a rank that never waits for it: let "
                                         "that rank wait for the step named below");
+};
+template<class... Where>
+struct schedule_rule<schedule_fault::elsewhere, Where...> {
+    static_assert(rule_holds<Where...>, "TRI0081: this schedule reads another chunk than it writes, a `source_chunk`, "
+                                        "which only an all-to-all may, one chunk in a step: leave it out");
 };
 
 namespace detail {

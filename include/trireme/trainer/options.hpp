@@ -88,6 +88,19 @@ struct no_accelerator_option {
     }
 };
 
+/// A field whose name stands for another elsewhere, and cannot be set: else compilers say of an option that does not
+/// exist only that no constructor of the trainer takes a list.
+struct option_of_another_name {
+    constexpr option_of_another_name() = default;
+    template<class X>
+    constexpr option_of_another_name(X const&) {
+        static_assert(detail::fixed_by_type<X>,
+                      "TRI0077: this option has another name: lr is learning_rate, batch_size is batch; momentum is an "
+                      "option of the optimizers sgd_momentum and sgd_nesterov, nesterov is the latter, and epochs goes "
+                      "to fit or train");
+    }
+};
+
 /// Where the devices of a mesh are spread over several processes, by transport<nccl>: which of how many this one is,
 /// and a file that all of them see, through which they find one another, or a function that does it (process_by_mpi).
 /// The mesh counts the devices of all processes.
@@ -109,6 +122,7 @@ struct processes_option {
 /// The types of those fields for a set of policies.
 template<class Policies>
 struct option_fields {
+    using other_name = option_of_another_name;
     using accelerator =
         std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option, chosen_option<bool>>;
     using processes = typename processes_option<typename Policies::transport>::type;

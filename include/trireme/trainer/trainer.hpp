@@ -15,6 +15,7 @@
 #include <trireme/trainer/policies.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -120,8 +121,8 @@ inline namespace TRIREME_ISA {
 /// A training program: a network, its loss, its optimizer, and policies in any order, each at most once.
 ///
 /// The type is the composition; the object is the run: constructing it starts the devices, allocates everything and
-/// proves what the compiler could not. It is used by one thread. An exception on a device stops all devices and reaches
-/// the caller as a device_error that names it; afterwards the trainer refuses to work.
+/// proves what the compiler could not. It is used by one thread at a time. An exception on a device stops all devices
+/// and reaches the caller as a device_error that names it; afterwards the trainer refuses to work.
 template<class Network, class Loss, class Optimizer, class... Policies>
 class trainer {
 public:
@@ -184,22 +185,23 @@ public:
 
     /// One step on all of `samples`, however many (at least one): mean gradient, one update.
     step_report step(labelled_images const& samples) {
-        ready().use(samples);
-        if (model_type::whole_shard && samples.size() > run_.state().options.batch.samples)
+        job const running(*this);
+        auto& e = run_.state();
+        e.use(samples);
+        if (model_type::whole_shard && samples.size() > e.options.batch.samples)
             throw usage_error("a step on " + std::to_string(samples.size()) + " samples, the option batch is " +
-                              std::to_string(run_.state().options.batch.samples) +
+                              std::to_string(e.options.batch.samples) +
                               ": these layers or kernels take the samples of a step all at once (batch_norm, onednn), "
                               "and have memory for a batch; give the trainer a larger batch");
-        detail::check_least_samples<network_type>(run_.state().layout, samples.size(), detail::sample_count::step);
-        flag const running(running_);
+        detail::check_least_samples<network_type>(e.layout, samples.size(), detail::sample_count::step);
         return run_.step();
     }
 
     /// Mean loss and accuracy on all of `samples`; the weights stay as they are.
     evaluation evaluate(labelled_images const& samples) {
-        auto& e = ready();
+        job const running(*this);
+        auto& e = run_.state();
         e.use(samples);
-        flag const running(running_);
         run_.evaluate();
         return e.evaluated();
     }
@@ -232,7 +234,8 @@ public:
     template<class Observer>
     epoch_report train_epoch(labelled_images const& samples, int epoch, int epochs, Observer& observe) {
         using clock = std::chrono::steady_clock;
-        auto& e = ready();
+        job const running(*this);
+        auto& e = run_.state();
         if (samples.size() < static_cast<std::size_t>(devices()))
             throw usage_error("the data set has " + std::to_string(samples.size()) + " samples for " +
                               std::to_string(devices()) + " devices: it needs at least one per device");
@@ -252,10 +255,7 @@ public:
         };
         e.observer_state = &tell;
         e.observer = [](void* state, std::size_t b, double loss) { (*static_cast<decltype(tell)*>(state))(b, loss); };
-        {
-            flag const running(running_);
-            run_.epoch();
-        }
+        run_.epoch();
         e.observer = nullptr;
 
         epoch_report r;
@@ -370,26 +370,41 @@ private:
     /// Throws usage_error unless nobody is using the devices: none has failed (one that is stuck may still be reading),
     /// and no job is running (an observer is called while the other devices are in the next step).
     void check_ready() const {
-        if (running_)
-            throw usage_error("a trainer was used from inside its own fit: an observer may look at the report it is "
-                              "given; evaluate, step and the rest wait for the end of the epoch");
+        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) refuse_second_use();
+        check_going();
+    }
+    void check_going() const {
         if (run_.stopped())
             throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
+    }
+    [[noreturn]] TRIREME_COLD static void refuse_second_use() {
+        throw usage_error(
+            "this trainer is in use by another of its calls: an observer may look at the report it is "
+            "given, and evaluate, step and the rest wait for the end of the epoch; another thread needs a "
+            "trainer of its own, or a lock");
     }
     auto& ready() {
         check_ready();
         return run_.state();
     }
 
-    /// Up as long as it lives.
-    struct flag {
-        bool& up;
-        explicit flag(bool& f) noexcept : up(f) { up = true; }
-        ~flag() { up = false; }
+    /// The devices are at work as long as it lives. Throws usage_error if they are already, or work no more.
+    class job {
+    public:
+        explicit job(trainer& t) : running_(t.running_) {
+            t.check_going();
+            if (running_.exchange(true)) refuse_second_use();
+        }
+        job(job const&) = delete;
+        job& operator=(job const&) = delete;
+        ~job() { running_ = false; }
+
+    private:
+        std::atomic_ref<bool> running_;
     };
 
     run_type run_;
-    bool running_ = false; ///< a job is in progress, on the thread that uses this trainer
+    alignas(std::atomic_ref<bool>::required_alignment) mutable bool running_ = false; ///< a job is in progress
 };
 
 /// A trainer whose devices all hold the whole model and share the batch.
