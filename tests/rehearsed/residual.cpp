@@ -38,7 +38,7 @@ using norm = batch_norm<per_shard>;
 /// before the fork, right behind it, and where the ways meet.
 using nested = residual<sequential<relu, conv3<4>, residual<sequential<norm, sigmoid>>>, sequential<norm, sigmoid>>;
 using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, norm, relu, repeat<2, test_networks::plain<norm, 3>>,
-                    test_networks::halving<norm, 4>, nested, dropout<percent<20>>, global_avg_pool2d, norm, linear<10>>;
+                    test_networks::halving<norm, 4>, nested, dropout<percent<20>>, global_avg_pool2d, linear<10>>;
 /// Functions in a row, and repeats that begin or end with one; the first parameters are in a repeat.
 using functions = network<input<1, 28, 28>, avg_pool2d<7>, repeat<2, relu, conv3<1>, sigmoid>, hyperbolic_tangent,
                           repeat<2, conv3<1>, relu>, dropout<percent<50>>, flatten, linear<10>>;
@@ -211,8 +211,8 @@ TEST_SUITE("rehearsed/residual") {
             auto const run = [&](std::uint64_t forgotten) {
                 stage::here().forget(forgotten);
                 any<rehearsal, small, f32> t(
-                    {.learning_rate = 0.1f, .batch = 8, .seed = 6, .devices = 2, .logical_shards = shards});
-                return train(t, 12, 1);
+                    {.learning_rate = 0.1f, .batch = 12, .seed = 6, .devices = 2, .logical_shards = shards});
+                return train(t, 20, 1);
             };
             outcome<float> expected;
             std::uint64_t waits = 0, missed = 0;
