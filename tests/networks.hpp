@@ -76,12 +76,6 @@ double moved_apart(auto const& before, auto const& a, auto const& b) {
     return worst;
 }
 
-/// 64-bit FNV-1a, for bits that are compared between processes.
-inline std::uint64_t fnv1a(std::span<std::byte const> bytes, std::uint64_t hash = 0xcbf29ce484222325u) {
-    for (auto const byte : bytes) hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
-    return hash;
-}
-
 template<class T>
 bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;

@@ -9,6 +9,7 @@
 #include <data/files.hpp>
 #include <data/safetensors_files.hpp>
 #include <doctest/doctest.h>
+#include <floats.hpp>
 #include <group/watchdog.hpp>
 #include <networks.hpp>
 #include <processes/forked.hpp>
@@ -17,6 +18,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -37,6 +39,10 @@ using once_over_threads = trainer<small, cross_entropy, sgd_momentum, on<mesh<ho
                                   reproducible<fixed_tree, dynamic>, hold_weights<once>>;
 using once_over_processes = trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
                                     reproducible<fixed_tree, dynamic>, hold_weights<once>, transport<shared_windows>>;
+
+void require(bool right, char const* otherwise) {
+    if (!right) throw std::runtime_error(otherwise);
+}
 
 /// What a run has come to, in bits.
 struct result {
@@ -151,6 +157,59 @@ void refused(std::string const& one, std::string const& other, std::function<voi
         throw std::runtime_error("ranks that differ were not refused");
     });
     for (auto const& outcome : all.wait(20s)) {
+        CAPTURE(outcome.said);
+        CHECK(outcome.code == 0);
+    }
+}
+
+/// Ranks whose files are not all whole, or not all of one content: none takes anything, and all go on.
+template<class Processes>
+void weights_are_refused_by_all() {
+    constexpr int ranks = 3;
+    auto const images = made_up(64);
+    files::folder const folder;
+    auto const right = folder.path("right"), other = folder.path("other"), cut = folder.path("cut");
+    {
+        auto const place = meeting_place::create(1);
+        Processes p({.batch = 64, .seed = 5, .devices = 1, .processes = seat{place, 0}});
+        save_weights(p, right);
+        p.step(images);
+        save_weights(p, other);
+    }
+    auto content = safetensors_files::content_of(right);
+    content.resize(content.size() / 2);
+    folder.write("cut", content);
+    auto const place = meeting_place::create(ranks);
+    forked_ranks all(ranks, [&](int rank) {
+        Processes p({.batch = 64, .seed = 9, .deadline = 20s, .devices = ranks, .processes = seat{place, rank}});
+        auto const before = weights(p, rank);
+        auto const refused = [&](int odd_rank, std::string const& odd_file) {
+            try {
+                load_weights(p, rank == odd_rank ? odd_file : right);
+            } catch (data_error const& e) {
+                require(rank == odd_rank && e.path() == odd_file, "an error in the file of another rank");
+            } catch (device_error const& e) {
+                require(e.device() == odd_rank && rank != odd_rank, "the wrong rank is named");
+                require(std::string(e.what()).find(odd_file) != std::string::npos, "the file is not named");
+            } catch (mismatch_error const& e) {
+                require(odd_file == other, "what cannot be read is no mismatch");
+                require(std::string(e.what()).find("rank " + std::to_string(odd_rank == 0 ? 1 : odd_rank)) !=
+                            std::string::npos,
+                        "the ranks that differ are not named");
+            }
+            require(same_bits(weights(p, rank), before), "a refused file has changed the weights");
+        };
+        for (int const odd_rank : {1, 0, 2}) {
+            refused(odd_rank, cut);
+            refused(odd_rank, folder.path("none"));
+            refused(odd_rank, other);
+        }
+        load_weights(p, right); // the trainer is as it was
+        require(!same_bits(weights(p, rank), before), "nothing was loaded");
+        require(p.wire(rank).bytes == 0, "what is no step's is counted as a step's traffic");
+        p.step(images);
+    });
+    for (auto const& outcome : all.wait(60s)) {
         CAPTURE(outcome.said);
         CHECK(outcome.code == 0);
     }
@@ -284,6 +343,57 @@ TEST_SUITE("processes/trainer") {
         weights_come_back<once_over_threads, once_over_processes>();
     }
 
+    TEST_CASE("files that one rank cannot read, or that hold something else there, are refused by all ranks") {
+        watchdog const guard("refused weights");
+        weights_are_refused_by_all<over_processes>();
+        weights_are_refused_by_all<once_over_processes>();
+    }
+
+    TEST_CASE("bits do not depend on the floating-point environment of one rank") {
+        watchdog const guard("floats");
+        auto const images = made_up(64);
+        auto const trained = [&](int ranks, other_floats const* which) {
+            auto const place = meeting_place::create(ranks);
+            shared_value<std::array<std::uint64_t, 2>> found;
+            forked_ranks all(ranks, [&](int rank) {
+                once_over_processes p({.learning_rate = 0.05f,
+                                       .batch = 64,
+                                       .seed = 9,
+                                       .devices = ranks,
+                                       .logical_shards = 8,
+                                       .processes = seat{place, rank}});
+                p.load_parameters(denormal_weights(small::parameters));
+                std::optional<in_other_floats> other;
+                if (which != nullptr && rank == ranks - 1) other.emplace(*which);
+                result r;
+                for (int i = 0; i < 2; ++i) {
+                    auto const loss = p.step(images).loss;
+                    r.mix(&loss, sizeof loss);
+                }
+                auto const test = p.evaluate(images);
+                require(!other || other->holds(), "the rank's own environment is gone");
+                other.reset();
+                auto const w = weights(p, rank);
+                r.mix(w.data(), w.size() * sizeof w[0]);
+                r.mix(&test.loss, sizeof test.loss);
+                (*found)[static_cast<std::size_t>(rank)] = r.hash;
+            });
+            for (auto const& o : all.wait(60s)) {
+                CAPTURE(o.said);
+                CHECK(o.code == 0);
+            }
+            return std::vector<std::uint64_t>(found->begin(), found->begin() + ranks);
+        };
+        auto const want = trained(1, nullptr)[0];
+        for (auto const which : all_other_floats())
+            for (int const ranks : {1, 2})
+                for (auto const got : trained(ranks, &which)) {
+                    CAPTURE(static_cast<int>(which));
+                    CAPTURE(ranks);
+                    CHECK(got == want);
+                }
+    }
+
     TEST_CASE("a trainer without a seat, or with one among others, is refused") {
         try {
             over_processes t({.devices = 2});
@@ -332,5 +442,21 @@ TEST_SUITE("processes/trainer") {
         for (auto const& o : all.wait(60s)) CHECK(o.code == 0);
         CHECK((*observed)[0] == 2);
         CHECK((*observed)[1] == 0);
+    }
+
+    TEST_CASE("an observer that throws is an error of its rank on all ranks") {
+        watchdog const guard("observer");
+        auto const place = meeting_place::create(2);
+        auto const images = made_up(64);
+        forked_ranks all(2, [&](int rank) {
+            over_processes t({.batch = 32, .deadline = 20s, .devices = 2, .processes = seat{place, rank}});
+            auto epochs = t.fit({images, {}}, {.epochs = 1},
+                                [](progress_report const&) { throw std::runtime_error("seen enough"); });
+            epochs.begin();
+        });
+        for (auto const& o : all.wait(10s)) {
+            CHECK(o.code == 3);
+            CHECK(o.said == "device 0: seen enough");
+        }
     }
 }

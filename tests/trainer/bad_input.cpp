@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 
+#include <cfenv>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
@@ -47,6 +49,14 @@ struct forgets_to_wait {
     }
 };
 
+/// As on a machine whose environment is another one, whatever it is told.
+struct sets_floats_otherwise {
+    static double value(parameter_tensor const& p, random_stream const& r, std::uint64_t i) {
+        std::fesetround(FE_UPWARD);
+        return xavier_uniform::value(p, r, i);
+    }
+};
+
 } // namespace
 
 TEST_SUITE("trainer/bad_input") {
@@ -70,6 +80,23 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(says(refusal([] { (void)t::plan(8, t::layout_of({.devices = 0})); }), {"at least one device"}));
         using with_momentum = any_layout<softmax_regression, sgd_momentum>;
         CHECK(says(refusal([] { with_momentum({.momentum = 1.0f}); }), {"momentum = 1", "below 1"}));
+    }
+
+    TEST_CASE("reproducible is refused where the floating-point environment cannot be set right") {
+        using reproducible_or_not = trainer<softmax_regression, cross_entropy, sgd, initialise<sets_floats_otherwise>,
+                                            reproducible<fixed_tree, dynamic>>;
+        std::string said;
+        try {
+            reproducible_or_not({.logical_shards = 8});
+        } catch (device_error const& e) {
+            CHECK(e.device() == 0);
+            CHECK_THROWS_AS(std::rethrow_exception(e.cause()), usage_error);
+            said = e.what();
+        }
+        CHECK(says(said, {"reproducible needs floats that are rounded to the nearest", "leave out reproducible"}));
+        CHECK(floats_are_default()); // again
+        CHECK_NOTHROW(reproducible_or_not({.logical_shards = 0}));
+        std::fesetround(FE_TONEAREST); // of long double, too, which is the program's own
     }
 
     TEST_CASE("a strategy that is chosen when the program runs is proved then") {

@@ -1,13 +1,19 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/weights.hpp>
+
+#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <networks.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 using namespace trireme;
 using namespace test_networks;
@@ -46,6 +52,71 @@ struct planned_faults {
 using faulty = any_layout<small, sgd, with_faults<planned_faults>>;
 using faulty_once = trainer<small, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, reproducible<fixed_tree, dynamic>,
                             hold_weights<once>, with_faults<planned_faults>>;
+
+/// A layer of a user's own that gives its input on, and breaks when a test says so.
+struct brittle {
+    enum class place { nowhere, forward, backward };
+    static inline std::atomic<place> breaks{place::nowhere};
+    static inline std::atomic<bool> by_caller{true};
+    static inline std::thread::id caller = {};
+
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        return d;
+    }
+    static void forward(auto const& io) {
+        may_break(place::forward);
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i];
+    }
+    static void backward_input(auto const& io) {
+        may_break(place::backward);
+        for (std::size_t i = 0; i < io.dy.size(); ++i) io.dx[i] = io.dy[i];
+    }
+    static void may_break(place here) {
+        if (breaks == here && (std::this_thread::get_id() == caller) == by_caller)
+            throw std::out_of_range("the layer is broken");
+    }
+};
+using with_brittle = any_layout<network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<12>, brittle, linear<10>>>;
+
+/// What a job on `t` throws, as the trainer's device `guilty` has thrown it.
+template<class Cause, class Job>
+void ends_as_error_of(int guilty, std::string const& words, Job&& job) {
+    try {
+        job();
+        FAIL("nothing was thrown");
+    } catch (device_error const& e) {
+        CHECK(e.device() == guilty);
+        CHECK(std::string(e.what()) == "device " + std::to_string(guilty) + ": " + words);
+        CHECK_THROWS_AS(std::rethrow_exception(e.cause()), Cause);
+    }
+}
+
+/// An error was there: a device may still be at work in the trainer's memory.
+template<class Trainer>
+void refuses_everything(Trainer& t) {
+    auto const refused = [](auto&& f) {
+        CHECK_THROWS_WITH_AS(f(), doctest::Contains("stopped by an earlier error on a device: construct a new one"),
+                             usage_error);
+    };
+    auto const images = made_up(64);
+    files::folder const folder;
+    std::vector<typename Trainer::value_type> values(Trainer::network_type::parameters);
+    refused([&] { t.step(images); });
+    refused([&] { t.evaluate(images); });
+    refused([&] { t.fit({images, {}}, {.epochs = 1}).begin(); });
+    refused([&] { (void)t.parameters(); });
+    refused([&] { (void)t.buffers(); });
+    refused([&] { (void)t.wire(0); });
+    refused([&] { t.load_parameters(values); });
+    refused([&] { t.load_buffers({}); });
+    refused([&] { t.set_learning_rate(0.5f); });
+    refused([&] { save_weights(t, folder.path("weights")); });
+    CHECK(std::filesystem::is_empty(folder.path()));
+    auto const file = folder.write("weights", {1, 2, 3});
+    refused([&] { load_weights(t, file); }); // before it looks at the file
+}
 
 /// A stalled device is left behind; a test waits for it to wake before it goes on.
 void until_all_awake() {
@@ -87,11 +158,74 @@ TEST_SUITE("trainer/failures") {
         plan_fault();
     }
 
+    TEST_CASE("after an error a trainer refuses everything: its weights are neither shown, saved nor changed") {
+        for (int const devices : {1, 2}) {
+            plan_fault({fault_point::update, devices - 1, 1, 0});
+            faulty t({.batch = 64, .devices = devices});
+            CHECK_THROWS_AS(t.step(made_up(64)), device_error);
+            refuses_everything(t);
+        }
+        plan_fault();
+    }
+
+    TEST_CASE("a layer that throws ends a step, an epoch and a test as an error of its device") {
+        auto const images = made_up(64);
+        brittle::caller = std::this_thread::get_id();
+        for (int const devices : {1, 2, 3})
+            for (auto const place : {brittle::place::forward, brittle::place::backward})
+                for (int job = 0; job < 3; ++job) {
+                    if (job == 2 && place == brittle::place::backward) continue; // a test goes forward
+                    CAPTURE(devices);
+                    CAPTURE(static_cast<int>(place));
+                    CAPTURE(job);
+                    brittle::by_caller = devices != 2;
+                    with_brittle t({.batch = 64, .deadline = std::chrono::seconds(60), .devices = devices});
+                    t.step(images);
+                    brittle::breaks = place;
+                    auto const start = std::chrono::steady_clock::now();
+                    ends_as_error_of<std::out_of_range>(devices == 2 ? 1 : 0, "the layer is broken", [&] {
+                        if (job == 0) t.step(images);
+                        if (job == 1) t.fit({images, {}}, {.epochs = 1}).begin();
+                        if (job == 2) t.evaluate(images);
+                    });
+                    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+                    brittle::breaks = brittle::place::nowhere;
+                    CHECK_THROWS_AS(t.step(images), usage_error);
+                }
+    }
+
+    TEST_CASE("an observer that throws ends the fit as an error of device 0, and the trainer") {
+        auto const images = made_up(96);
+        plan_fault();
+        for (int const devices : {1, 3})
+            for (bool const standard : {true, false}) {
+                CAPTURE(devices);
+                CAPTURE(standard);
+                faulty t({.batch = 32, .deadline = std::chrono::seconds(60), .devices = devices});
+                int told = 0;
+                auto epochs = t.fit({images, {}}, {.epochs = 2}, [&](progress_report const&) {
+                    if (++told != 2) return;
+                    if (standard) throw std::out_of_range("seen enough");
+                    throw 42;
+                });
+                auto const start = std::chrono::steady_clock::now();
+                if (standard)
+                    ends_as_error_of<std::out_of_range>(0, "seen enough", [&] { epochs.begin(); });
+                else
+                    ends_as_error_of<int>(0, "an exception that is not derived from std::exception",
+                                          [&] { epochs.begin(); });
+                CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+                CHECK(told == 2);
+                CHECK_THROWS_AS(t.step(images), usage_error);
+            }
+    }
+
     TEST_CASE("a stalled device is named by a deadline error, and nothing hangs") {
         auto const images = made_up(64);
         for (auto const point : {fault_point::backward, fault_point::update}) {
-            plan_fault({point, 2, 1, 1.5});
+            plan_fault({point, 2, 3, 1.5});
             faulty t({.batch = 64, .deadline = std::chrono::milliseconds(300), .devices = 4, .strategy = ring{}});
+            for (int k = 0; k < 2; ++k) t.step(images);
             try {
                 t.step(images);
                 FAIL("the stall was not noticed");
@@ -99,6 +233,8 @@ TEST_SUITE("trainer/failures") {
                 CHECK(e.device() == 2);
                 CHECK(std::string(e.what()).find("device 2") != std::string::npos);
                 CHECK(std::string(e.what()).find("deadline") != std::string::npos);
+                if (point == fault_point::backward) // where the others wait in a collective
+                    CHECK(std::string(e.what()).find(" of training step 3") != std::string::npos);
             }
             CHECK_THROWS_AS(t.step(images), usage_error);
         }

@@ -3,16 +3,51 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <sstream>
 #include <string>
+#include <vector>
 
 using namespace trireme;
 using namespace test_networks;
 
 namespace {
 using t = any_layout<softmax_regression>;
-}
+
+/// Softmax regression in double precision and naive loops: nothing of it is the library's.
+struct naive_regression {
+    std::vector<double> w, b = std::vector<double>(10); ///< w: [class][pixel]
+
+    /// One step of gradient descent on `samples`, all of one weight; returns the sum of their losses before it.
+    double step(labelled_images const& images, std::span<std::uint32_t const> samples, double rate) {
+        std::vector<double> dw(w.size()), db(b.size());
+        double loss = 0;
+        for (auto const i : samples) {
+            auto const image = images.image(i);
+            double logits[10], sum = 0;
+            for (std::size_t c = 0; c < 10; ++c) {
+                logits[c] = b[c];
+                for (std::size_t p = 0; p < 784; ++p) logits[c] += w[c * 784 + p] * image[p] / 255;
+                sum += std::exp(logits[c]);
+            }
+            for (std::size_t c = 0; c < 10; ++c) {
+                bool const right = images.label(i) == c;
+                double const d = std::exp(logits[c]) / sum - (right ? 1 : 0);
+                if (right) loss -= std::log(std::exp(logits[c]) / sum);
+                db[c] += d;
+                for (std::size_t p = 0; p < 784; ++p) dw[c * 784 + p] += d * image[p] / 255;
+            }
+        }
+        auto const each = rate / static_cast<double>(samples.size());
+        for (std::size_t k = 0; k < w.size(); ++k) w[k] -= each * dw[k];
+        for (std::size_t k = 0; k < b.size(); ++k) b[k] -= each * db[k];
+        return loss;
+    }
+};
+} // namespace
 
 TEST_SUITE("trainer/fit") {
     TEST_CASE("epochs are trained one by one, each with a test and a report") {
@@ -50,6 +85,45 @@ TEST_SUITE("trainer/fit") {
         CHECK(told[5].epochs == 2);
         CHECK(told[5].batches == 3);
         CHECK(told[2].seconds >= told[0].seconds);
+    }
+
+    TEST_CASE("every sample of a batch weighs alike, in a short last batch, too: losses and weights of naive loops") {
+        auto const images = made_up(47);
+        for (std::size_t const batch : {20u, 46u}) // the last has 7 samples, or a single one
+            for (int const devices : {1, 2, 3})
+                for (std::size_t const shards : {0u, 8u}) {
+                    CAPTURE(batch);
+                    CAPTURE(devices);
+                    CAPTURE(shards);
+                    t trainer({.learning_rate = 0.25f,
+                               .batch = batch,
+                               .seed = 5,
+                               .devices = devices,
+                               .strategy = direct{},
+                               .logical_shards = shards});
+                    auto const first = weights(trainer);
+                    naive_regression naive{{first.begin(), first.begin() + 7840}};
+                    std::vector<double> told;
+                    double sum = 0;
+                    for (auto const& e : trainer.fit({images, {}}, {.epochs = 1},
+                                                     [&](progress_report const& p) { told.push_back(p.loss); })) {
+                        epoch_order order(47, 5);
+                        order.shuffle(0);
+                        for (std::size_t b = 0; b < order.batches(batch); ++b) {
+                            auto const samples = order.batch(b, batch);
+                            auto const loss = naive.step(images, samples, 0.25);
+                            CHECK(told.at(b) ==
+                                  doctest::Approx(loss / static_cast<double>(samples.size())).epsilon(1e-5));
+                            sum += loss;
+                        }
+                        CHECK(e.loss == doctest::Approx(sum / 47).epsilon(1e-5));
+                    }
+                    auto const got = weights(trainer);
+                    double worst = 0;
+                    for (std::size_t k = 0; k < got.size(); ++k)
+                        worst = std::max(worst, std::abs(got[k] - (k < 7840 ? naive.w[k] : naive.b[k - 7840])));
+                    CHECK(worst < 1e-5);
+                }
     }
 
     TEST_CASE("the loop may be left early, and goes on where it was") {

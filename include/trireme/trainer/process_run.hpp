@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/collective/all_gather.hpp>
 #include <trireme/collective/barrier.hpp>
 #include <trireme/collective/in_flight.hpp>
 #include <trireme/collective/proved.hpp>
 #include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
+#include <trireme/core/fnv.hpp>
+#include <trireme/group/transport/stop_reason.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/trainer/agreement.hpp>
 #include <trireme/trainer/engine.hpp>
@@ -15,8 +18,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <initializer_list>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace trireme {
 
@@ -99,6 +105,36 @@ public:
     std::span<T const> buffers(int) const { return mine().buffers(group_.own()); }
     void load_parameters(std::span<T const> values) { load(values, weights()); }
     void load_buffers(std::span<T const> values) { load(values, mine().buffers(group_.own())); }
+
+    /// Finds out on all ranks whether each is well (`failed` is null), and has read these values; every rank calls it.
+    /// Throws why another rank is not, as a device_error, or a mismatch_error for different values; a rank that is not
+    /// well itself returns. The group works on.
+    void agree(std::exception_ptr const& failed, std::initializer_list<std::span<std::byte const>> values) {
+        struct state_of_rank {
+            bool well = true;
+            std::uint64_t sum = 0;
+            stop_reason why;
+        } mine;
+        if (failed != nullptr) {
+            mine.well = false;
+            mine.why = stop_reason::of(group_.rank(), failed);
+        } else
+            for (auto const bytes : values) mine.sum = fnv1a(bytes, mine.sum);
+        std::vector<state_of_rank> all(static_cast<std::size_t>(engine_.layout.devices));
+        group_.run([&](communicator& c) {
+            auto const before = c.pulled();
+            all_gather<direct>(c, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+            score_traffic_ += c.pulled() - before;
+        });
+        if (!mine.well) return;
+        for (auto const& other : all)
+            if (!other.well) other.why.raise();
+        for (std::size_t r = 1; r < all.size(); ++r)
+            if (all[r].sum != all[0].sum)
+                throw mismatch_error("the weights that rank " + std::to_string(r) +
+                                     " has read are not those that rank 0 has read, and all ranks begin with one set: "
+                                     "no rank has taken them; give all ranks a file with one content");
+    }
 
     /// Of this process alone: what others move is counted there.
     traffic wire(int rank) const {

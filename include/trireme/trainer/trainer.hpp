@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -284,6 +285,29 @@ public:
                               " values, the network has " + std::to_string(network_type::parameters) + " parameters");
         check_ready();
         run_.load_parameters(values);
+    }
+
+    /// Sets the parameters and the running statistics of all devices to what `read(parameters, buffers)` fills in, two
+    /// spans. If it throws, nothing is changed. Where devices are processes all of them call it, and agree before
+    /// anything is changed: what `read` throws on one rank is thrown there, and as a device_error that names the rank
+    /// on all others; ranks that have read different values throw a mismatch_error. The trainer works on.
+    template<class Read>
+    void load(Read&& read) {
+        check_ready();
+        std::vector<value_type> parameters, buffers;
+        std::exception_ptr failed;
+        try {
+            parameters.resize(network_type::parameters);
+            buffers.resize(network_type::buffers);
+            read(std::span(parameters), std::span(buffers));
+        } catch (...) {
+            failed = std::current_exception();
+        }
+        if constexpr (requires { run_.agree(failed, {std::as_bytes(std::span(parameters))}); })
+            run_.agree(failed, {std::as_bytes(std::span(parameters)), std::as_bytes(std::span(buffers))});
+        if (failed != nullptr) std::rethrow_exception(failed);
+        run_.load_parameters(parameters);
+        run_.load_buffers(buffers);
     }
 
     /// The options, `learning_rate` and the like as they are now.

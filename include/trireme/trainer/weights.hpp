@@ -62,30 +62,31 @@ void save_weights(Trainer const& t, std::string const& path, safetensors_metadat
 
 /// Sets a trainer's parameters and running statistics from a safetensors file, on all devices; what the optimizer keeps
 /// stays. The file's tensors are those of the network, by name and shape: one that is missing or left over is an error,
-/// and then nothing is changed. Values of a narrower type are taken exactly. Every process of a trainer calls it.
+/// and then nothing is changed, on any rank. Values of a narrower type are taken exactly. Every process of a trainer
+/// calls it.
 ///
-/// Errors: data_error, naming file and tensor.
+/// Errors: data_error, naming file and tensor; over processes of the host also those of trainer::load, for the files of
+/// other ranks.
 template<class Trainer>
 void load_weights(Trainer& t, std::string const& path) {
     using T = typename Trainer::value_type;
     using network = typename Trainer::network_type;
-    safetensors_file const file(path);
-    std::vector<T> parameters(network::parameters), buffers(network::buffers);
-    std::map<std::string, bool, std::less<>> known;
-    for (auto const& tensor : tensors_of<network>()) {
-        auto& to = tensor.is_buffer ? buffers : parameters;
-        file.read(tensor.name, detail::file_shape(tensor.shape),
-                  std::span<T>(to).subspan(tensor.first, tensor.shape.size()));
-        known[tensor.name] = true;
-    }
-    for (auto const& entry : file.tensors())
-        if (!known.contains(entry.name) && !detail::is_count(entry.name))
-            throw data_error(path, entry.begin,
-                             "tensor " + entry.name +
-                                 " is not one of the network's: is the file of another network? tensors_of<network>() "
-                                 "lists its names, and named<\"...\", layer> gives a layer another one");
-    t.load_parameters(parameters);
-    t.load_buffers(buffers);
+    t.load([&](std::span<T> parameters, std::span<T> buffers) {
+        safetensors_file const file(path);
+        std::map<std::string, bool, std::less<>> known;
+        for (auto const& tensor : tensors_of<network>()) {
+            auto const to = tensor.is_buffer ? buffers : parameters;
+            file.read(tensor.name, detail::file_shape(tensor.shape), to.subspan(tensor.first, tensor.shape.size()));
+            known[tensor.name] = true;
+        }
+        for (auto const& entry : file.tensors())
+            if (!known.contains(entry.name) && !detail::is_count(entry.name))
+                throw data_error(
+                    path, entry.begin,
+                    "tensor " + entry.name +
+                        " is not one of the network's: is the file of another network? tensors_of<network>() "
+                        "lists its names, and named<\"...\", layer> gives a layer another one");
+    });
 }
 
 } // namespace trireme

@@ -4,6 +4,7 @@
 
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
+#include <trireme/core/fnv.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/path.hpp>
 
@@ -19,6 +20,7 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -69,13 +71,7 @@ static_assert(std::is_trivially_copyable_v<id_header>);
 
 inline std::uint64_t checksum(id_header h, std::vector<std::byte> const& body) noexcept {
     h.sum = 0;
-    std::uint64_t sum = 0xCBF29CE484222325u; // FNV-1a
-    auto const add = [&](void const* data, std::size_t n) {
-        for (std::size_t i = 0; i < n; ++i) sum = (sum ^ static_cast<unsigned char const*>(data)[i]) * 0x100000001B3u;
-    };
-    add(&h, sizeof h);
-    add(body.data(), body.size());
-    return sum;
+    return fnv1a(body, fnv1a(std::as_bytes(std::span(&h, 1))));
 }
 
 struct id_record {
