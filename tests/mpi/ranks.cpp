@@ -9,6 +9,7 @@
 #include <collective/matrix.hpp>
 #include <networks.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -248,6 +249,33 @@ void every_collective() {
     impatient.run(begun);
 }
 
+/// Weights that the last rank cannot read are taken by none, and the trainers go on.
+void load_together(int ranks) {
+    mpi_trainer::options o{.batch = 64, .devices = ranks};
+    o.processes = job;
+    mpi_trainer t(o);
+    auto const before = weights(t, t.rank());
+    auto const load = [&](bool broken) {
+        t.load([&](std::span<float> parameters, std::span<float>) {
+            if (broken && t.rank() == ranks - 1) throw data_error("the weights", 7, "are broken");
+            std::fill(parameters.begin(), parameters.end(), 0.5f);
+        });
+    };
+    try {
+        load(true);
+        require(false, "broken weights were loaded");
+    } catch (data_error const&) {
+        require(t.rank() == ranks - 1, "the error of another rank");
+    } catch (device_error const& e) {
+        require(e.device() == ranks - 1 && std::strstr(e.what(), "the weights, byte 7: are broken") != nullptr,
+                e.what());
+    }
+    require(same_bits(weights(t, t.rank()), before), "weights have changed");
+    load(false);
+    require(weights(t, t.rank()).back() == 0.5f, "weights have not changed");
+    t.step(made_up(64));
+}
+
 void bits() {
     int size = 0;
     {
@@ -256,6 +284,7 @@ void bits() {
         if (g.rank() == 0) std::printf("%s\n", g.describe().c_str());
     }
     train_all<mpi_trainer>(size, [](auto& o) { o.processes = job; });
+    load_together(size);
 }
 
 void train_until_fault(int signal, int rank) {
