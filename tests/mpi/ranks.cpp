@@ -88,7 +88,7 @@ void train(typename Trainer::options o, char const* what) {
                 std::to_string(steps * planned.bytes));
     if (t.rank() == 0)
         std::printf("%s: losses %a, test %a %a, weights %016llx\n", what, sum, score.loss, score.accuracy,
-                    static_cast<unsigned long long>(fnv1a(std::as_bytes(t.parameters()))));
+                    static_cast<unsigned long long>(digest_of(std::as_bytes(t.parameters()))));
 }
 
 template<class Trainer, class Set>

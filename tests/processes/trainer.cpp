@@ -46,9 +46,11 @@ void require(bool right, char const* otherwise) {
 
 /// What a run has come to, in bits.
 struct result {
-    std::uint64_t hash = fnv1a({});
+    std::uint64_t hash = digest_of({});
     traffic wire, planned;
-    void mix(void const* data, std::size_t bytes) { hash = fnv1a({static_cast<std::byte const*>(data), bytes}, hash); }
+    void mix(void const* data, std::size_t bytes) {
+        hash = digest_of({static_cast<std::byte const*>(data), bytes}, hash);
+    }
 };
 
 template<class Trainer>

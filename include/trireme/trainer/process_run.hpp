@@ -8,7 +8,6 @@
 #include <trireme/collective/proved.hpp>
 #include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
-#include <trireme/core/fnv.hpp>
 #include <trireme/group/transport/stop_reason.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/trainer/agreement.hpp>
@@ -29,8 +28,8 @@ namespace trireme {
 inline namespace TRIREME_ISA {
 
 /// A trainer whose devices are processes, each with a trainer of its own: SPMD, the same calls in all of them. `Group`
-/// joins them: made of the option `processes`, the number of devices, the deadline and the agreement, it has this rank's
-/// communicator (`own`), runs functions on it (`run`), and knows which ranks are `near`.
+/// joins them: made of the option `processes`, the number of devices, the deadline and the agreement, it has this
+/// rank's communicator (`own`), runs functions on it (`run`), and knows which ranks are `near`.
 template<class Model, class Options, class Initialiser, class Faults, class Group>
 class process_run {
     using communicator = typename Group::communicator;
@@ -119,7 +118,7 @@ public:
             mine.well = false;
             mine.why = stop_reason::of(group_.rank(), failed);
         } else
-            for (auto const bytes : values) mine.sum = fnv1a(bytes, mine.sum);
+            for (auto const bytes : values) mine.sum = digest_of(bytes, mine.sum);
         std::vector<state_of_rank> all(static_cast<std::size_t>(engine_.layout.devices));
         group_.run([&](communicator& c) {
             auto const before = c.pulled();

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <trireme/core/deadline.hpp>
+#include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
-#include <trireme/core/fnv.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/path.hpp>
 
@@ -71,7 +71,7 @@ static_assert(std::is_trivially_copyable_v<id_header>);
 
 inline std::uint64_t checksum(id_header h, std::vector<std::byte> const& body) noexcept {
     h.sum = 0;
-    return fnv1a(body, fnv1a(std::as_bytes(std::span(&h, 1))));
+    return digest_of(body, digest_of(std::as_bytes(std::span(&h, 1))));
 }
 
 struct id_record {
