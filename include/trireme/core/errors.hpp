@@ -74,8 +74,8 @@ private:
     std::uint64_t step_;
 };
 
-/// A launch that does not fit the program: as many processes as the mesh has devices are needed, and all of one
-/// program.
+/// A launch that does not fit the program: as many processes as the mesh has devices are needed, all of one program;
+/// or a device, or the library itself, needs a thread, and the system refuses one.
 class launch_error : public usage_error {
     using usage_error::usage_error;
 };

@@ -166,7 +166,8 @@ private:
             }
             // another writer that removes what was left behind may have been here first
             struct ::stat about = {};
-            if (lock(file_.number) != EWOULDBLOCK && ::fstat(file_.number, &about) == 0 && about.st_nlink > 0) return;
+            bool const taken = lock(file_.number) == EWOULDBLOCK;
+            if (!taken && (::fstat(file_.number, &about) != 0 || about.st_nlink > 0)) return;
             ::close(std::exchange(file_.number, -1));
         }
     }
@@ -190,8 +191,8 @@ private:
         if (all == nullptr) return;
         while (auto const* const entry = ::readdir(all)) {
             if (!is_ours(entry->d_name)) continue;
-            descriptor const file(
-                ::openat(folder_file_.number, entry->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+            descriptor const file( // to be written, or some file systems give no lock
+                ::openat(folder_file_.number, entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
             if (file.number < 0 || lock(file.number) != 0) continue;
             struct ::stat opened = {}, named = {}; // its writer may have put it in its place just before
             if (::fstat(file.number, &opened) == 0 && S_ISREG(opened.st_mode) &&

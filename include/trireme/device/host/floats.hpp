@@ -39,9 +39,10 @@ private:
 };
 
 namespace detail {
-/// A call that no arithmetic is moved out of.
+/// A call that no arithmetic is moved out of, and that is not moved itself: compilers must not find it free of effects.
 template<class F>
 TRIREME_NOINLINE decltype(auto) apart(F& f) {
+    asm volatile("" ::: "memory");
     return f();
 }
 } // namespace detail
