@@ -266,9 +266,8 @@ struct backward_io {
 ///     static constexpr layer_description describe(shape input);
 ///     static void forward(auto const& io);          // forward_io: reads x, writes y
 ///     static void backward_input(auto const& io);   // backward_io: reads dy, writes dx
-///     static void backward_weights(auto const& io); // backward_io: reads dy, adds to gradient(k); if it has
-///     parameters static void evaluate(auto const& io);         // forward_io: forward outside of training, if that is
-///     another
+///     static void backward_weights(auto const& io); // with parameters: reads dy, adds to gradient(k)
+///     static void evaluate(auto const& io);         // forward_io: where training differs from evaluation
 ///
 /// A layer that says `whole_shard` is shown all granules of a shard before it computes any of them, and then once the
 /// shard as a whole, with the views of its first granule; it leaves what it finds in `io.place.kept`:
