@@ -8,6 +8,7 @@
 #include <trireme/rehearsal.hpp>
 
 #include <doctest/doctest.h>
+#include <floats.hpp>
 
 #include <chrono>
 #include <stdexcept>
@@ -67,6 +68,17 @@ struct put_back {
 using namespace failures_test;
 
 TEST_SUITE("rehearsed/failures") {
+
+    TEST_CASE("weights begin alike whatever the floating-point environment of the caller's thread") {
+        put_back const _;
+        on_two<> const wanted({.batch = 8, .seed = 3});
+        for (auto const which : all_other_floats()) {
+            in_other_floats const other(which);
+            on_two<> const t({.batch = 8, .seed = 3});
+            CHECK(other.holds());
+            CHECK(test_networks::same_bits(test_networks::weights(t, 1), test_networks::weights(wanted, 1)));
+        }
+    }
 
     TEST_CASE("an exception at any point names the device and stops the trainer") {
         put_back const after;

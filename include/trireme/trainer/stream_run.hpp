@@ -7,6 +7,7 @@
 #include <trireme/core/fault_points.hpp>
 #include <trireme/core/left_behind.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/trainer/host_run.hpp>
@@ -187,7 +188,8 @@ private:
 
     void begin_weights() {
         for (auto& r : m_->replicas) {
-            initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed);
+            with_default_floats(
+                [&] { initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed); });
             std::fill(r->mirror() + Model::network::parameters, r->mirror() + Model::arena_elements, T{0});
             initialise_buffers<typename Model::network>(r->mirror() + Model::first_buffer);
             r->enqueue_clear();
