@@ -80,7 +80,8 @@ TEST_SUITE("layer/combinators") {
         CHECK(check_gradients<residual<conv1<4, 2>, body<batch_norm<synchronised>, 4, 2>>, in, Kernels>().ok());
         CHECK(check_gradients<residual<preactivated<batch_norm<>, 3>>, in, Kernels>().ok());
         CHECK(check_gradients<repeat<2, residual<body<batch_norm<>, 3>>, curve>, in, Kernels>().ok());
-        CHECK(check_gradients<residual<sequential<conv3<3>, residual<dropout<percent<50>>>, curve>>, in, Kernels>().ok());
+        CHECK(
+            check_gradients<residual<sequential<conv3<3>, residual<dropout<percent<50>>>, curve>>, in, Kernels>().ok());
         CHECK(check_gradients<residual<sequential<flatten, linear<4>, sigmoid>, sequential<flatten, linear<4>>>, in,
                               Kernels>()
                   .ok());

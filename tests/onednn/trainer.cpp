@@ -30,8 +30,8 @@ using small_resnet = network<input<1, 28, 28>, conv3<8>, Norm, relu, repeat<2, p
 using mixed =
     network<input<1, 28, 28>, conv2d<6, kernel<5>>, batch_norm<per_shard>, relu, max_pool2d<2>,
             residual<sequential<conv3<6>, batch_norm<per_shard>, relu>, sequential<batch_norm<per_shard>, sigmoid>>,
-            dropout<percent<20>>, conv3<12>, hyperbolic_tangent, avg_pool2d<2>, flatten, dropout<percent<50>>, relu, linear<40>,
-            batch_norm<per_shard>, relu, linear<10>>;
+            dropout<percent<20>>, conv3<12>, hyperbolic_tangent, avg_pool2d<2>, flatten, dropout<percent<50>>, relu,
+            linear<40>, batch_norm<per_shard>, relu, linear<10>>;
 
 template<class Network, class... Policies>
 using on_devices = trainer<Network, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>, Policies...>;

@@ -28,9 +28,9 @@ using test_networks::made_up;
 using test_networks::conv3;
 using norm = batch_norm<per_shard>;
 /// Layers that take their parameters as values lie, with and without a function behind them, and such as do not.
-using net =
-    network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, norm, relu, residual<sequential<conv3<3>, relu, conv3<3>, norm>>,
-            repeat<2, relu, conv3<3>>, max_pool2d<2>, dropout<percent<20>>, flatten, linear<12>, sigmoid, norm, linear<10>>;
+using net = network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, norm, relu,
+                    residual<sequential<conv3<3>, relu, conv3<3>, norm>>, repeat<2, relu, conv3<3>>, max_pool2d<2>,
+                    dropout<percent<20>>, flatten, linear<12>, sigmoid, norm, linear<10>>;
 
 using plain = network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, relu, flatten, linear<10>>;
 template<class... Policies>
@@ -173,7 +173,8 @@ TEST_SUITE("rehearsed/bf16") {
     }
 
     TEST_CASE("channels last, what is dropped of a flattened image is the same") {
-        using dropping = network<input<1, 28, 28>, avg_pool2d<4>, conv3<5>, relu, flatten, dropout<percent<30>>, linear<10>>;
+        using dropping =
+            network<input<1, 28, 28>, avg_pool2d<4>, conv3<5>, relu, flatten, dropout<percent<30>>, linear<10>>;
         using first = trainer<dropping, cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<bf16>>;
         using last = trainer<dropping, cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>, precision<bf16>, images_last>;
         first a({.learning_rate = 0.1f, .batch = 16, .seed = 5});

@@ -148,8 +148,8 @@ TEST_SUITE("trainer/residual") {
     }
 
     TEST_CASE("dropout: other values in every step, layer and shard, the same on any number of devices") {
-        using net =
-            network<input<1, 28, 28>, flatten, linear<32>, relu, dropout<percent<50>>, linear<16>, dropout<percent<20>>, linear<10>>;
+        using net = network<input<1, 28, 28>, flatten, linear<32>, relu, dropout<percent<50>>, linear<16>,
+                            dropout<percent<20>>, linear<10>>;
         using t = any_layout<net>;
         auto const of = [](int devices) {
             t made({.learning_rate = 0.1f, .batch = 64, .seed = 5, .devices = devices, .logical_shards = 4});
