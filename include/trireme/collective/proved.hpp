@@ -32,7 +32,7 @@ struct strategy_named_rule {
 template<collective>
 struct asked_for;
 
-/// Where a call names no strategy.
+/// The strategy of a call that names none.
 struct unnamed_strategy {};
 
 namespace detail {

@@ -84,7 +84,7 @@ public:
         return {storage_->labels.data() + first_, size_};
     }
 
-    /// Whether these are the very same images as `other`, without a look at them.
+    /// True if these are the very same images as `other`; compares no pixel.
     bool same_storage(labelled_images const& other) const noexcept {
         return storage_ == other.storage_ && first_ == other.first_ && size_ == other.size_;
     }

@@ -177,7 +177,7 @@ private:
     /// Zero, or why not: some file systems have no locks.
     static int lock(int file) noexcept { return ::flock(file, LOCK_EX | LOCK_NB) == 0 ? 0 : errno; }
 
-    /// Whether it is a name that open_beside gives.
+    /// True for names that open_beside gives.
     static bool is_ours(std::string_view name) noexcept {
         if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size())
             return false;

@@ -300,13 +300,13 @@ struct backward_weights_of_nobody {
 template<class L>
 struct with_a_second_backward_weights : L, backward_weights_of_nobody {};
 
-/// Whether a layer has a member of that name, whatever it takes: then the name is ambiguous beside a second one.
+/// True if a layer has a member of that name, whatever it takes: then the name is ambiguous beside a second one.
 template<class L>
 inline constexpr bool names_backward_weights = !requires {
     &with_a_second_backward_weights<L>::backward_weights;
 };
 
-/// Whether a layer has parameters that nothing would train. Layers that say `whole_shard` train theirs in
+/// True if a layer has parameters that nothing would train. Layers that say `whole_shard` train theirs in
 /// `backward_agree`, which is called whether it is there or not.
 template<class L>
 constexpr bool forgets_parameters(layer_description const& d) noexcept {

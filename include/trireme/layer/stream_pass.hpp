@@ -84,10 +84,10 @@ public:
         }
     }
 
-    /// What narrow tensors begin on: the widest reads of libraries' kernels want it, which multiply by them.
+    /// Alignment of narrow tensors: the widest reads of libraries' products want it.
     static constexpr std::size_t narrow_alignment = 256;
 
-    /// Where a row's parameters begin in the narrow copy; of `depth`: the copy's size.
+    /// Offset of a row's parameters in the narrow copy; of `depth`: the copy's size.
     static constexpr std::size_t narrow_place(std::size_t row) noexcept {
         std::size_t place = 0;
         for (std::size_t i = 0; i < row; ++i) {

@@ -26,7 +26,7 @@ constexpr std::size_t neediest_row() noexcept {
     return found;
 }
 
-/// Which samples are counted: those of the option `batch`, of a call of `step`, or of the last batch of an epoch.
+/// The samples that are counted: those of the option `batch`, of a call of `step`, or of the last batch of an epoch.
 enum class sample_count { batch, step, rest };
 
 /// `of`: the samples of the epoch, if they are counted for its last batch.

@@ -337,7 +337,7 @@ constexpr bool runs_on() {
         return false;
 }
 
-/// Whether a type is more than a name: a header that defines it has been included. Kernels are functions beside their
+/// True if a type is more than a name: a header that defines it has been included. Kernels are functions beside their
 /// type, so of `reference`, whose type is always there, one is looked for.
 template<class T>
 inline constexpr bool is_included = requires {

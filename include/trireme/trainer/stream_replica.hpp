@@ -147,7 +147,7 @@ public:
         if constexpr (network::whole_shard) join(); // what such layers agree on is added on `compute`
     }
 
-    /// What ranks need for passes that they make together.
+    /// A rank's part in passes that several ranks make together.
     using lane = typename stream_pass<network, kernels, T>::lane;
 
     /// Forward, loss and backward of the granule in place `k` of a slot, which belongs to this rank's `shard`-th shard.

@@ -150,7 +150,7 @@ public:
         return {t.messages * steps_, t.bytes * steps_};
     }
 
-    /// What the kernels of this process's ranks do otherwise than they were asked to, each once.
+    /// Deviations of the kernels of this process's ranks from what they were asked, each once.
     std::vector<std::string> notes() const {
         std::vector<std::string> all;
         for (auto const& r : m_->replicas)

@@ -328,7 +328,7 @@ public:
         return run_.wire(checked_rank(rank));
     }
 
-    /// What devices compute otherwise than their kernels were asked to, in sentences: block programs do what a library
+    /// Deviations of devices from what their kernels were asked, in sentences: block programs do what a library
     /// of a GPU cannot. Of this process; complete when the trainer is made.
     std::vector<std::string> notes() const {
         if constexpr (requires { run_.notes(); })

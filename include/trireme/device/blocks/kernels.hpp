@@ -58,7 +58,7 @@ public:
     staged_shard const* shard() const noexcept { return shard_; }
     void set_shard(staged_shard const* shard) noexcept { shard_ = shard; }
 
-    /// Whether the gradients that kernels add to are zero, so that a kernel may write its own and not read them.
+    /// True if the gradients that kernels add to are zero, so that a kernel may write its own and not read them.
     bool gradients_are_zero() const noexcept { return gradients_are_zero_; }
     void set_gradients_are_zero() noexcept { gradients_are_zero_ = true; }
 

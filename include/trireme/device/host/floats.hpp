@@ -55,7 +55,7 @@ decltype(auto) with_default_floats(F&& f) {
     return detail::apart(f);
 }
 
-/// Whether the calling thread computes as default_floats says: finds out by computing, on any target.
+/// True if the calling thread computes as default_floats says; a computation finds out, on any target.
 TRIREME_NOINLINE inline bool floats_are_default() noexcept {
     using limits = std::numeric_limits<float>;
     float const volatile smallest = limits::min(), half = 0.5f, one = 1.0f, little = limits::epsilon() / 8;

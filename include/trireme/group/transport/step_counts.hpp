@@ -91,7 +91,7 @@ public:
                std::to_string(words[13]) + " chunks)";
     }
 
-    /// Whether the calls are alike, and only the data that they work for differs.
+    /// True if the calls are alike, and only the data that they work for differs.
     bool differs_in_subject_only(call_words const& other) const noexcept {
         return words != other.words && std::equal(words.begin(), words.begin() + 14, other.words.begin());
     }
@@ -185,7 +185,7 @@ concept step_counting_state = requires(S& s, int rank, std::exception_ptr why, c
     { s.withdrawal_limit() } -> std::convertible_to<std::chrono::duration<double>>; // of `withdraw`, below
 };
 
-/// How long a rank that gives a collective up waits for others at the most, where what they still use is not freed: a
+/// The longest that a rank which gives a collective up waits for others, where what they still use is not freed: a
 /// part of the deadline, which has passed when the rank gives up because another is late.
 inline std::chrono::duration<double> short_withdrawal(std::chrono::duration<double> wait_limit) noexcept {
     return std::min<std::chrono::duration<double>>(wait_limit / 10, std::chrono::milliseconds(250));

@@ -13,7 +13,7 @@
 
 namespace trireme::cuda_runtime {
 
-/// How cuDNN computes a convolution between these tensors; null where it cannot, which is the same at every call: then
+/// cuDNN's plan for a convolution between these tensors; null where it cannot, which is the same at every call: then
 /// the block programs do. Parameters lie without gaps, so they may be aligned by their size only.
 template<class G, bool Everywhere, class T>
 auto plan_of(kernels_with_libraries<Everywhere> const& k, convolution_pass which, T const* a, T const* b, T const* c) {

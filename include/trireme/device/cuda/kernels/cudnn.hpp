@@ -137,7 +137,7 @@ public:
         handle_ = {handle, destroy{device}};
     }
 
-    /// How a convolution is computed; null where cuDNN cannot do it, of which there is then a note: no algorithm that
+    /// The plan of a convolution; null where cuDNN cannot do it, of which there is then a note: no algorithm that
     /// may be used keeps to the workspace, or the tensors are not `aligned`. The answer is the same at every call.
     template<class T>
     convolution_plan const* plan(convolution_sizes const& sizes, workspace const& scratch, convolution_pass which,
@@ -147,7 +147,7 @@ public:
         return made.usable ? &made : nullptr;
     }
 
-    /// What cuDNN was asked for and could not do, in sentences.
+    /// Requests that cuDNN could not meet, in sentences.
     std::vector<std::string> const& notes() const noexcept { return notes_; }
 
     /// y = conv(x, w)

@@ -36,7 +36,7 @@ public:
         return *cudnn_;
     }
 
-    /// What is computed by block programs because a library cannot, in sentences.
+    /// Layers that block programs compute because a library cannot, in sentences.
     std::vector<std::string> notes() const { return cudnn_ == nullptr ? std::vector<std::string>() : cudnn_->notes(); }
 
 private:

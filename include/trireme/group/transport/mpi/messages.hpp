@@ -392,14 +392,14 @@ private:
                                         "; look at what these processes say, or raise the option `deadline`");
     }
 
-    /// Whether a rank will not answer any more. -1: any of them.
+    /// True if a rank will not answer any more; of -1, if any rank will not.
     bool is_lost(int rank) const {
         if (rank < 0) return stopped_ && reason_.what == stop_reason::kind::lost;
         if (stopped_ && reason_.what == stop_reason::kind::lost && reason_.rank == rank) return true;
         return is_gone && is_gone(rank);
     }
 
-    /// What a group does that gives up takes one short while for all of it.
+    /// A group that gives up takes one short while for all that it still does.
     TRIREME_COLD void await_shortly(std::vector<MPI_Request>& requests) noexcept {
         if (!give_up_by_) give_up_by_ = deadline::in(short_withdrawal(limit_));
         for (int over = 0; over == 0;)

@@ -34,7 +34,7 @@ struct group_files {
 inline constexpr group_files version_1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"};
 inline constexpr group_files version_2 = {"/memory.max", "/memory.current", "inactive_file"};
 
-/// What a control group has left for its processes.
+/// Bytes that a control group has left for its processes.
 inline std::uint64_t left_in_group(std::string const& folder, group_files const& f) {
     auto const most = number_in(folder + f.limit, "", no_limit);
     if (most == no_limit) return no_limit;
@@ -43,7 +43,7 @@ inline std::uint64_t left_in_group(std::string const& folder, group_files const&
     return most > taken ? most - taken : 0;
 }
 
-/// Whether `word` is among `words`, which commas part.
+/// True if `word` is among `words`, which commas part.
 inline bool is_among(std::string const& words, char const* word) {
     std::istringstream all(words);
     for (std::string one; std::getline(all, one, ',');)
@@ -85,9 +85,9 @@ inline std::uint64_t left_in_groups(std::string const& mount, std::string const&
 
 } // namespace detail
 
-/// What this process may still take of the machine's memory: the least of what the kernel calls available and what the
-/// control group that it runs in, and each of those above it, has left. Processes that ask at once all get the same
-/// answer. `root`: where /proc and the control groups are, for tests.
+/// Bytes that this process may still take of the machine's memory: the least of what the kernel calls available and
+/// what the control group that it runs in, and each of those above it, has left. Processes that ask at once all get the
+/// same answer. `root`: where /proc and the control groups are, for tests.
 inline bytes_t available_memory(std::string const& root = {}) {
     auto left = detail::number_in(root + "/proc/meminfo", "MemAvailable:", detail::no_limit / 1024) * 1024;
     std::ifstream mounts(root + "/proc/self/mountinfo");

@@ -133,7 +133,7 @@ public:
 
     /// Stops all ranks for a reason found elsewhere.
     void stop(stop_reason const& why) noexcept { state_->stop(why); }
-    /// Whether the process of a rank has ended without leaving.
+    /// True if the process of a rank has ended without leaving.
     bool is_gone(int rank) { return state_->is_gone(rank); }
     /// Throws if the group has been stopped, or a rank of it is gone: for those who wait for something else.
     void look_around() {
