@@ -181,7 +181,8 @@ template<class... Where>
 struct kernels_device_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0055: these kernels do not run on this kind of device: leave out kernels<policy>, or take one of "
-                  "the mesh's device (the host has portable and reference, and onednn with trireme/onednn.hpp)");
+                  "the mesh's device (the host has portable, reference with trireme/reference.hpp, and onednn with "
+                  "trireme/onednn.hpp)");
 };
 template<class... Where>
 struct kernels_precision_rule {
