@@ -107,7 +107,7 @@ TEST_SUITE("rehearsed/synchronised") {
             on_stage const as_told(timing::shuffled, 9);
             any<host, f64> on_host({.learning_rate = 0.03f, .batch = 24, .seed = 3, .devices = 3});
             any<rehearsal, f64> t({.learning_rate = 0.03f, .batch = 24, .seed = 3, .devices = 3, .eager = eager});
-            for (auto const n : std::initializer_list<std::size_t>{24, 3, 1, 7, 2, 24}) {
+            for (auto const n : std::initializer_list<std::size_t>{24, 3, 7, 2, 24}) {
                 CAPTURE(n);
                 auto const images = made_up(n, n);
                 CHECK(t.step(images).loss == doctest::Approx(on_host.step(images).loss).epsilon(1e-7));
@@ -116,6 +116,7 @@ TEST_SUITE("rehearsed/synchronised") {
             CHECK(apart(outcome_of(t).numbers, outcome_of(on_host).numbers) < 1e-7);
             CHECK_THROWS_WITH_AS(t.step(made_up(25)), doctest::Contains("25 samples, the option batch is 24"),
                                  usage_error);
+            CHECK_THROWS_WITH_AS(t.step(made_up(1)), doctest::Contains("needs at least 2"), usage_error);
         }
     }
 
