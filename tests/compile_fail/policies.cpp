@@ -131,8 +131,9 @@ using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, hold_wei
 using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, reproducible<fixed_tree, 4>,
                         reduce_by<direct, for_tensors<in_layer<1>, ring>>>;
 #elif defined(STATISTICS_OF_ALL_DEVICES)
-// STATISTICS_OF_ALL_DEVICES: TRI0065 | write batch_norm<per_shard> | at_layer< | batch_norm< | gets< | reproducible< |
-// fixed_tree | 8 errors <= 1
+// STATISTICS_OF_ALL_DEVICES: TRI0065 | write batch_norm<per_shard> | at_layer< | batch_norm< | gets< | reproducible<
+// | fixed_tree | 8
+// errors <= 1
 using normed = network<input<1, 28, 28>, conv2d<2, kernel<3>>, batch_norm<synchronised>, flatten, linear<10>>;
 using program = trainer<normed, cross_entropy, sgd, on<mesh<host, dp<2>>>, reproducible<fixed_tree, 8>>;
 #elif defined(STATISTICS_IN_A_REPEAT)
