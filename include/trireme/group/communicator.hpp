@@ -45,7 +45,7 @@ struct collective_call {
     int root = 0;
     int steps = 0; ///< of the schedule
     int chunks = 0;
-    collective_subject subject; ///< set by the communicator
+    collective_subject subject = {}; ///< set by the communicator
 
     // this rank's alone. Buffers may hold a part of what the schedule speaks of: byte `from` of it is their first.
     std::byte const* in = nullptr;
