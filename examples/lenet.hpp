@@ -181,6 +181,7 @@ template<class Trainer>
 double train(lenet_flags const& flags, int devices, dataset const& data, log_file& log) {
     std::printf("\n%d device%s\n", devices, devices == 1 ? "" : "s");
     Trainer trainer(options_for<Trainer>(flags, devices));
+    for (auto const& note : trainer.notes()) std::printf("note: %s\n", note.c_str());
     progress_line progress;
     double seconds = 0, for_data = 0, for_gradients = 0;
     // `std::ref`, because `fit` keeps a copy of its observer
