@@ -76,13 +76,13 @@ struct avg_pool2d : detail::pool2d<Side, Options...> {
 
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using geometry = typename avg_pool2d::template geometry<io_t>;
-        avg_pool2d_forward<geometry, io_t::lanes>(io.policy, io.x.data, io.y.data);
+        using g = typename detail::pool2d<Side, Options...>::template geometry<io_t>;
+        avg_pool2d_forward<g, io_t::lanes>(io.policy, io.x.data, io.y.data);
     }
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using geometry = typename avg_pool2d::template geometry<io_t>;
-        avg_pool2d_backward_input<geometry, io_t::lanes>(io.policy, io.dy.data, io.dx.data);
+        using g = typename detail::pool2d<Side, Options...>::template geometry<io_t>;
+        avg_pool2d_backward_input<g, io_t::lanes>(io.policy, io.dy.data, io.dx.data);
     }
 };
 
@@ -91,13 +91,13 @@ template<std::size_t Side, class... Options> // max_pool2d<2>, max_pool2d<3, str
 struct max_pool2d : detail::pool2d<Side, Options...> {
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using geometry = typename max_pool2d::template geometry<io_t>;
-        max_pool2d_forward<geometry, io_t::lanes>(io.policy, io.x.data, io.y.data);
+        using g = typename detail::pool2d<Side, Options...>::template geometry<io_t>;
+        max_pool2d_forward<g, io_t::lanes>(io.policy, io.x.data, io.y.data);
     }
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        using geometry = typename max_pool2d::template geometry<io_t>;
-        max_pool2d_backward_input<geometry, io_t::lanes>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data);
+        using g = typename detail::pool2d<Side, Options...>::template geometry<io_t>;
+        max_pool2d_backward_input<g, io_t::lanes>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data);
     }
 };
 
