@@ -156,6 +156,7 @@ private:
 
     /// The images in use and the learning rate become what all ranks must have in common in the next collectives.
     void work_on_images() {
+        if (engine_.layout.devices == 1) return; // no other rank compares, so that no image is read
         auto const& images = engine_.images();
         group_.own().works_on({"samples", images.size(), digests_.of(images), engine_.options.learning_rate});
     }
