@@ -75,7 +75,8 @@ void find_centres(threads::communicator& me) {
 } // namespace
 
 int main() try {
-    threads::group(ranks).run(find_centres);
+    threads::group group(ranks);
+    group.run(find_centres);
 } catch (std::exception const& e) {
     std::fprintf(stderr, "just_collectives: %s\n", e.what());
     return 3;

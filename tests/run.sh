@@ -45,6 +45,7 @@ if [ "$mode" != quick ]; then
     want_command mpirun.mpich mpich "starts the same tests with the other MPI library"
     has_mpi mpich || want libmpich-dev "the other MPI library"
     [ "$(id -u)" -ne 0 ] || want_command debootstrap debootstrap "makes the bare system that the first command is tried on"
+    has_venv || want python3-venv "clang-format, and a Meson that knows .cu files, get environments of their own"
     want_header dnnl.hpp libdnnl-dev "kernels<onednn> are tested with it"
     find_nvcc
 fi

@@ -41,6 +41,10 @@ has_any_mpi() {
     has_mpi openmpi || has_mpi mpich || command -v mpicxx >/dev/null 2>&1
 }
 
+has_venv() {
+    python3 -c 'import venv, ensurepip' 2>/dev/null
+}
+
 has_gpu() {
     nvidia-smi -L >/dev/null 2>&1
 }
@@ -88,7 +92,7 @@ find_nvcc() {
         export PATH
     fi
     if [ -n "$nvcc" ] && ! knows_cuda "$("$MESON" --version 2>/dev/null || echo 0)"; then
-        python3 -c 'import venv, ensurepip' 2>/dev/null ||
+        has_venv ||
             want python3-venv "a newer Meson, which knows the headers of .cu files, gets an environment of its own"
     fi
 }

@@ -18,8 +18,7 @@ TEST_SUITE("core/deadline") {
         auto const before = deadline::clock::now();
         auto const d = deadline::in(std::chrono::milliseconds(20));
         CHECK(d.at() >= before + std::chrono::milliseconds(20));
-        while (!d.passed() && deadline::clock::now() - before < std::chrono::seconds(20)) {
-        }
+        while (!d.passed() && deadline::clock::now() - before < std::chrono::seconds(20)) {}
         CHECK(d.passed());
         CHECK(deadline::clock::now() >= d.at());
         CHECK(d.left() <= deadline::clock::duration::zero());

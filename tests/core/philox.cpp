@@ -15,8 +15,7 @@ using trireme::random_purpose;
 using trireme::random_stream;
 
 // Random123, tests/kat_vectors, philox4x32 10.
-static_assert(philox::block({0, 0}, {0, 0, 0, 0}) ==
-              philox::counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+static_assert(philox::block({0, 0}, {0, 0, 0, 0}) == philox::counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
 static_assert(philox::block({0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}) ==
               philox::counter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
 static_assert(philox::block({0xa4093822, 0x299f31d0}, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}) ==
@@ -33,7 +32,8 @@ TEST_SUITE("core/philox") {
 
     TEST_CASE("element i of a stream is word i % 4 of block i / 4, under a counter that names the stream") {
         random_stream const s(0x123456789ABCDEF0, random_purpose::sample_order, 7, 9, 5);
-        for (std::uint64_t const i : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{6}, (std::uint64_t{1} << 34) - 1}) {
+        for (std::uint64_t const i :
+             {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{6}, (std::uint64_t{1} << 34) - 1}) {
             auto const block = i / 4;
             auto const wanted =
                 philox::block({0x9ABCDEF0, 0x12345678}, {static_cast<std::uint32_t>(block), 9, 7, (2u << 16) + 5});
@@ -44,11 +44,10 @@ TEST_SUITE("core/philox") {
     TEST_CASE("seed, purpose and all coordinates each choose another stream") {
         std::set<std::uint32_t> first;
         using enum random_purpose;
-        for (auto const& s :
-             {random_stream(1, parameters), random_stream(2, parameters),
-              random_stream(1 + (std::uint64_t{1} << 32), parameters), random_stream(1, dropout),
-              random_stream(1, parameters, 1), random_stream(1, parameters, 0, 1),
-              random_stream(1, parameters, 0, 0xFFFFFFFF), random_stream(1, parameters, 0, 0, 1)})
+        for (auto const& s : {random_stream(1, parameters), random_stream(2, parameters),
+                              random_stream(1 + (std::uint64_t{1} << 32), parameters), random_stream(1, dropout),
+                              random_stream(1, parameters, 1), random_stream(1, parameters, 0, 1),
+                              random_stream(1, parameters, 0, 0xFFFFFFFF), random_stream(1, parameters, 0, 0, 1)})
             first.insert(s.bits(0));
         CHECK(first.size() == 8);
     }

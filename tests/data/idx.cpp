@@ -148,16 +148,10 @@ TEST_SUITE("data/idx") {
     TEST_CASE("the reader's own wishes come before memory is taken") {
         files::folder const folder;
         auto const path = folder.write("images", image_file);
-        files::expect_data_error(
-            [&] {
-                trireme::read_idx_images(path, {28, 5});
-            },
-            path, 8, "the number of rows is 4, and must be 28");
-        files::expect_data_error(
-            [&] {
-                trireme::read_idx_images(path, {4, 28});
-            },
-            path, 12, "the number of columns is 5, and must be 28");
+        files::expect_data_error([&] { trireme::read_idx_images(path, {28, 5}); }, path, 8,
+                                 "the number of rows is 4, and must be 28");
+        files::expect_data_error([&] { trireme::read_idx_images(path, {4, 28}); }, path, 12,
+                                 "the number of columns is 5, and must be 28");
         CHECK(trireme::read_idx_images(path, {4, 0}).count == 3);
     }
 

@@ -53,8 +53,7 @@ TEST_SUITE("group/stop_reason") {
         auto const thrown_by = [](auto const& what) {
             stop_reason told;
             try {
-                run_or_stop(
-                    2, [&] { throw what; }, [&](stop_reason const& why) { told = why; });
+                run_or_stop(2, [&] { throw what; }, [&](stop_reason const& why) { told = why; });
             } catch (device_error const& e) {
                 CHECK(told.what == stop_reason::kind::failed);
                 CHECK(std::string(e.what()) == "device 2: " + told.text.get());

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// nvcc takes every header of the host. It evaluates constants in a pass of its own before the host compiler does it again:
-// both must agree on a network, its plan and the proof of a schedule, and what runs must be what was asserted.
+// nvcc takes every header of the host. It evaluates constants in a pass of its own before the host compiler does it
+// again: both must agree on a network, its plan and the proof of a schedule, and what runs must be what was asserted.
 #include <trireme/trireme.hpp>
 
 #include <cstdio>

@@ -92,9 +92,8 @@ TEST_SUITE("schedule/draw") {
         CHECK(count(picture, "<line class=\"wrong\"") == 1);
         CHECK(count(picture, "class=\"copies\"") == 1 + 1); // the other rank is stuck, and not drawn
 
-        auto const nowhere = of_two([](int, int, int) -> collective_step {
-            return {step_kind::copy, 0, {5, 1, 1, 9}, 7};
-        });
+        auto const nowhere =
+            of_two([](int, int, int) -> collective_step { return {step_kind::copy, 0, {5, 1, 1, 9}, 7}; });
         CHECK(count(schedule_svg(nowhere, "", verify(collective::all_reduce, nowhere)), "not proved: it names") == 1);
         auto const lazy = of_two([](int, int, int) -> collective_step { return {}; });
         CHECK(count(schedule_svg(lazy, "", verify(collective::all_reduce, lazy)), "not proved: it ends without") == 1);

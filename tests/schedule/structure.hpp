@@ -26,8 +26,8 @@ constexpr bool proved_each(std::integer_sequence<int, I...>) {
 
 /// The compiler proves `Strategy` for First..Last ranks, each in constant expressions of its own.
 template<class Strategy, int First, int Last, collective Goal = collective::all_reduce>
-inline constexpr bool
-    proved_for = proved_each<Strategy, First, Goal>(std::make_integer_sequence<int, Last - First + 1>{});
+inline constexpr bool proved_for =
+    proved_each<Strategy, First, Goal>(std::make_integer_sequence<int, Last - First + 1>{});
 
 /// "reduce 2 from 1 3 after 0 to 4", "copy 1-3 from 0 after 2", "wait for 1 after 5", "idle".
 inline std::string event(schedule const& s, int rank, int i) {

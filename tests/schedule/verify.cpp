@@ -51,8 +51,7 @@ void for_each_collective(void (*f)(collective goal, maker make)) {
                     f(goal, [](int ranks, int root) { return schedule_of<Strategy, goal>(ranks, root); });
             }(),
             ...);
-    }
-    (std::make_integer_sequence<int, collectives>{});
+    }(std::make_integer_sequence<int, collectives>{});
 }
 
 collective_step idle() { return {}; }
@@ -486,8 +485,7 @@ TEST_SUITE("nightly/schedule/verify") {
     }
 
     TEST_CASE_TEMPLATE("the oracle runs every mutant, the refused ones, too", S, EVERY_STRATEGY) {
-        for_each_collective<S>([](collective goal, maker make) {
-            judge_all(goal, make, {2, 3, 4, 5, 6, 7, 8}, 1, 20);
-        });
+        for_each_collective<S>(
+            [](collective goal, maker make) { judge_all(goal, make, {2, 3, 4, 5, 6, 7, 8}, 1, 20); });
     }
 }

@@ -395,11 +395,8 @@ TEST_SUITE("trainer/weights in files") {
         refused([](file_content& c) { c.entries[c.at("1.bias")].name = "1.bios"; }, {"'1.bias'", "no tensor"});
         refused([](file_content& c) { c.entries[c.at("6.weight")].name = "7.weight"; }, {"'6.weight'"});
         refused([](file_content& c) { c.entries[c.at("2.running_mean")].name = "running"; }, {"'2.running_mean'"});
-        refused(
-            [](file_content& c) {
-                c.entries[c.at("1.weight")].shape = {3, 3, 3, 1};
-            },
-            {"'1.weight'", "[3, 3, 3, 1]", "[3, 1, 3, 3]"});
+        refused([](file_content& c) { c.entries[c.at("1.weight")].shape = {3, 3, 3, 1}; },
+                {"'1.weight'", "[3, 3, 3, 1]", "[3, 1, 3, 3]"});
         refused([](file_content& c) { c.entries[c.at("6.weight")].shape = {750}; },
                 {"'6.weight'", "[750]", "[10, 75]"});
         refused(

@@ -15,8 +15,8 @@ namespace trireme::inline TRIREME_ISA {
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical. T is any type that may be
 /// copied as bytes. Throws as all_reduce; cost: traffic_of(schedule, rank, cut) between ranks.
 template<class Strategy = unnamed_strategy, collective_communicator C, writable_buffer Buffer>
-requires byte_copyable<element_of<Buffer>> in_flight<element_of<Buffer>, detail::no_op, C>
-start_all_gather(C& comm, Buffer&& whole) {
+    requires byte_copyable<element_of<Buffer>>
+in_flight<element_of<Buffer>, detail::no_op, C> start_all_gather(C& comm, Buffer&& whole) {
     using T = element_of<Buffer>;
     std::span<T> const buffer(whole);
     auto const n = static_cast<std::size_t>(comm.size());
@@ -30,8 +30,8 @@ start_all_gather(C& comm, Buffer&& whole) {
             {}};
 }
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
-requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C> start_all_gather(C& comm, In&& input,
-                                                                                                    Out&& output) {
+    requires byte_copyable<element_of<In>>
+in_flight<element_of<In>, detail::no_op, C> start_all_gather(C& comm, In&& input, Out&& output) {
     using T = element_of<In>;
     std::span<T const> const in(input);
     std::span<T> const out(output);
@@ -45,10 +45,14 @@ requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, 
 }
 
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
-requires byte_copyable<element_of<In>>
-void all_gather(C& comm, In&& input, Out&& output) { start_all_gather<Strategy>(comm, input, output).wait(); }
+    requires byte_copyable<element_of<In>>
+void all_gather(C& comm, In&& input, Out&& output) {
+    start_all_gather<Strategy>(comm, input, output).wait();
+}
 template<class Strategy = unnamed_strategy, collective_communicator C, writable_buffer Buffer>
-requires byte_copyable<element_of<Buffer>>
-void all_gather(C& comm, Buffer&& whole) { start_all_gather<Strategy>(comm, whole).wait(); }
+    requires byte_copyable<element_of<Buffer>>
+void all_gather(C& comm, Buffer&& whole) {
+    start_all_gather<Strategy>(comm, whole).wait();
+}
 
 } // namespace trireme::inline TRIREME_ISA

@@ -22,8 +22,8 @@ namespace trireme::inline TRIREME_ISA {
 /// traffic_of(schedule, rank, elements, sizeof(T)) between ranks; no allocation after the strategy's first use.
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
-requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_all_reduce(C& comm, In&& input, Out&& output,
-                                                                                     Op = {}) {
+    requires reducible<element_of<In>>
+in_flight<element_of<In>, Op, C> start_all_reduce(C& comm, In&& input, Out&& output, Op = {}) {
     using T = element_of<In>;
     std::span<T const> const in(input);
     std::span<T> const out(output);
@@ -40,8 +40,8 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_all_re
 }
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
          writable_buffer Buffer>
-requires reducible<element_of<Buffer>> in_flight<element_of<Buffer>, Op, C> start_all_reduce(C& comm, Buffer&& whole,
-                                                                                             Op o = {}) {
+    requires reducible<element_of<Buffer>>
+in_flight<element_of<Buffer>, Op, C> start_all_reduce(C& comm, Buffer&& whole, Op o = {}) {
     using T = element_of<Buffer>;
     std::span<T> const buffer(whole);
     return start_all_reduce<Strategy>(comm, std::span<T const>(buffer), buffer, o);
@@ -49,14 +49,16 @@ requires reducible<element_of<Buffer>> in_flight<element_of<Buffer>, Op, C> star
 
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
-requires reducible<element_of<In>>
+    requires reducible<element_of<In>>
 void all_reduce(C& comm, In&& input, Out&& output, Op o = {}) {
     start_all_reduce<Strategy>(comm, input, output, o).wait();
 }
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
          writable_buffer Buffer>
-requires reducible<element_of<Buffer>>
-void all_reduce(C& comm, Buffer&& whole, Op o = {}) { start_all_reduce<Strategy>(comm, whole, o).wait(); }
+    requires reducible<element_of<Buffer>>
+void all_reduce(C& comm, Buffer&& whole, Op o = {}) {
+    start_all_reduce<Strategy>(comm, whole, o).wait();
+}
 
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer Buffer, functor_of_another_kind F>
 void all_reduce(C&, Buffer&&, F const&) {

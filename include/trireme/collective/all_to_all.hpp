@@ -14,8 +14,8 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Strategies: direct. T is any type that may be copied as bytes. Throws usage_error (sizes), and as all_reduce.
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
-requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C> start_all_to_all(C& comm, In&& input,
-                                                                                                    Out&& output) {
+    requires byte_copyable<element_of<In>>
+in_flight<element_of<In>, detail::no_op, C> start_all_to_all(C& comm, In&& input, Out&& output) {
     using T = element_of<In>;
     std::span<T const> const in(input);
     std::span<T> const out(output);
@@ -38,7 +38,9 @@ requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, 
 }
 
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
-requires byte_copyable<element_of<In>>
-void all_to_all(C& comm, In&& input, Out&& output) { start_all_to_all<Strategy>(comm, input, output).wait(); }
+    requires byte_copyable<element_of<In>>
+void all_to_all(C& comm, In&& input, Out&& output) {
+    start_all_to_all<Strategy>(comm, input, output).wait();
+}
 
 } // namespace trireme::inline TRIREME_ISA

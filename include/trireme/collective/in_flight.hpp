@@ -33,7 +33,7 @@ using element_of = std::ranges::range_value_t<B>;
 /// One of T, to be written to.
 template<class B, class T>
 concept buffer_of = buffer<B> && std::same_as<element_of<B>, T> &&
-    !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<B>>>;
+                    !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<B>>>;
 
 template<class B>
 concept writable_buffer = buffer_of<B, element_of<B>>;
@@ -109,7 +109,7 @@ namespace trireme::inline TRIREME_ISA {
 template<class T, class Op, collective_communicator C>
 class [[nodiscard("a collective that has begun must be waited for: keep this value and call its wait()")]] in_flight {
 public:
-    in_flight(C & comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide)
+    in_flight(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide)
         : comm_(comm), divide_(divide), out_(reinterpret_cast<T*>(call.out)),
           divisor_(std::same_as<Op, op::avg> ? s.ranks : 1),
           at_once_(divisor_ != 1 && !s.of_a_transport && detail::adds_at_once(s)),
@@ -147,7 +147,7 @@ public:
 
 private:
     template<class F>
-    bool guarded(F && f) {
+    bool guarded(F&& f) {
         try {
             return f();
         } catch (...) { // said by an exception; the destructor need not say it again

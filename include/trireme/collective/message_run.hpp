@@ -135,7 +135,7 @@ private:
     bool neighbours_ready() {
         if (machine_ == nullptr) return true;
         int const before = 2 * static_cast<int>(round_);
-        auto const all = [&](std::vector<round_message> const& list, int round_message::*other, int after) {
+        auto const all = [&](std::vector<round_message> const& list, int round_message::* other, int after) {
             for (auto const& m : list)
                 if (is_near(m.*other) && !machine_->has_completed(comm_.place_of(m.*other), after, now())) {
                     comm_.messages().awaits(m.*other);
@@ -156,7 +156,7 @@ private:
         begun_ = true;
         auto& way = comm_.messages();
         way.awaits(-1);
-        auto const far = [&](std::vector<round_message> const& list, int round_message::*other, auto&& begin) {
+        auto const far = [&](std::vector<round_message> const& list, int round_message::* other, auto&& begin) {
             for (auto const& m : list)
                 if (auto const piece = elements_of(cut_, m.first, m.count);
                     !is_near(m.*other) && (piece.size() != 0 || m.count == 0))
@@ -283,7 +283,7 @@ private:
 
     /// As the pulling run counts: what two ranks exchange in one half of a round is one message.
     template<class Blocks>
-    void count(std::vector<round_message> const& list, int round_message::*other, Blocks&& blocks) {
+    void count(std::vector<round_message> const& list, int round_message::* other, Blocks&& blocks) {
         traffic moved;
         for (std::size_t i = 0; i < list.size(); ++i) {
             if (list[i].count == 0) continue;

@@ -16,8 +16,8 @@ namespace trireme::inline TRIREME_ISA {
 /// root), and as all_reduce.
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
-requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce(C& comm, In&& input, Out&& output,
-                                                                                 int root = 0, Op = {}) {
+    requires reducible<element_of<In>>
+in_flight<element_of<In>, Op, C> start_reduce(C& comm, In&& input, Out&& output, int root = 0, Op = {}) {
     using T = element_of<In>;
     std::span<T const> const in(input);
     std::span<T> const out(output);
@@ -35,8 +35,8 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce
 }
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
          writable_buffer Buffer>
-requires reducible<element_of<Buffer>> in_flight<element_of<Buffer>, Op, C> start_reduce(C& comm, Buffer&& whole,
-                                                                                         int root = 0, Op o = {}) {
+    requires reducible<element_of<Buffer>>
+in_flight<element_of<Buffer>, Op, C> start_reduce(C& comm, Buffer&& whole, int root = 0, Op o = {}) {
     using T = element_of<Buffer>;
     std::span<T> const buffer(whole);
     return start_reduce<Strategy>(comm, std::span<T const>(buffer), buffer, root, o);
@@ -44,14 +44,16 @@ requires reducible<element_of<Buffer>> in_flight<element_of<Buffer>, Op, C> star
 
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
-requires reducible<element_of<In>>
+    requires reducible<element_of<In>>
 void reduce(C& comm, In&& input, Out&& output, int root = 0, Op o = {}) {
     start_reduce<Strategy>(comm, input, output, root, o).wait();
 }
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
          writable_buffer Buffer>
-requires reducible<element_of<Buffer>>
-void reduce(C& comm, Buffer&& whole, int root = 0, Op o = {}) { start_reduce<Strategy>(comm, whole, root, o).wait(); }
+    requires reducible<element_of<Buffer>>
+void reduce(C& comm, Buffer&& whole, int root = 0, Op o = {}) {
+    start_reduce<Strategy>(comm, whole, root, o).wait();
+}
 
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer Buffer, functor_of_another_kind F>
 void reduce(C&, Buffer&&, int, F const&) {

@@ -17,8 +17,8 @@ namespace trireme::inline TRIREME_ISA {
 /// Throws and costs as all_reduce.
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
-requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce_scatter(C& comm, In&& input,
-                                                                                         Out&& output, Op = {}) {
+    requires reducible<element_of<In>>
+in_flight<element_of<In>, Op, C> start_reduce_scatter(C& comm, In&& input, Out&& output, Op = {}) {
     using T = element_of<In>;
     std::span<T const> const in(input);
     std::span<T> const out(output);
@@ -41,8 +41,8 @@ requires reducible<element_of<In>> in_flight<element_of<In>, Op, C> start_reduce
 }
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
          writable_buffer Buffer>
-requires reducible<element_of<Buffer>> in_flight<element_of<Buffer>, Op, C>
-start_reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
+    requires reducible<element_of<Buffer>>
+in_flight<element_of<Buffer>, Op, C> start_reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
     using T = element_of<Buffer>;
     std::span<T> const buffer(whole);
     return start_reduce_scatter<Strategy>(comm, std::span<T const>(buffer), buffer, o);
@@ -50,14 +50,16 @@ start_reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
 
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
-requires reducible<element_of<In>>
+    requires reducible<element_of<In>>
 void reduce_scatter(C& comm, In&& input, Out&& output, Op o = {}) {
     start_reduce_scatter<Strategy>(comm, input, output, o).wait();
 }
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
          writable_buffer Buffer>
-requires reducible<element_of<Buffer>>
-void reduce_scatter(C& comm, Buffer&& whole, Op o = {}) { start_reduce_scatter<Strategy>(comm, whole, o).wait(); }
+    requires reducible<element_of<Buffer>>
+void reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
+    start_reduce_scatter<Strategy>(comm, whole, o).wait();
+}
 
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer Buffer, functor_of_another_kind F>
 void reduce_scatter(C&, Buffer&&, F const&) {

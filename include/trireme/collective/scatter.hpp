@@ -16,8 +16,9 @@ namespace trireme::inline TRIREME_ISA {
 /// Strategies: direct, binomial_tree. T is any type that may be copied as bytes. Throws usage_error (sizes, no such
 /// root), and as all_reduce.
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
-requires byte_copyable<element_of<In>> in_flight<element_of<In>, detail::no_op, C>
-start_scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0) {
+    requires byte_copyable<element_of<In>>
+in_flight<element_of<In>, detail::no_op, C> start_scatter(C& comm, In&& input, Out&& output, std::size_t block,
+                                                          int root = 0) {
     using T = element_of<In>;
     std::span<T const> const in(input);
     std::span<T> const out(output);
@@ -41,7 +42,7 @@ start_scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0
 }
 
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
-requires byte_copyable<element_of<In>>
+    requires byte_copyable<element_of<In>>
 void scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0) {
     start_scatter<Strategy>(comm, input, output, block, root).wait();
 }

@@ -49,8 +49,8 @@ namespace trireme::inline TRIREME_ISA {
 /// there; give them weight 0.
 ///
 /// Shapes: `out` [values_per_image][Lanes], `labels` [Lanes]. 1 <= indices.size() <= Lanes, each index < images.size().
-/// Cost: a transpose of bytes in registers. 16 lanes of 28 x 28 to float, g++ 12 -O3, AVX-512: 1.8 us from the cache, 3.2
-/// us from shuffled places in memory; a plain double loop takes about three times as long.
+/// Cost: a transpose of bytes in registers. 16 lanes of 28 x 28 to float, g++ 12 -O3, AVX-512: 1.8 us from the
+/// cache, 3.2 us from shuffled places in memory; a plain double loop takes about three times as long.
 template<std::size_t Lanes, class T, class Label>
 void gather_images(labelled_images const& images, std::span<std::uint32_t const> indices, T scale,
                    T* TRIREME_RESTRICT out, Label* TRIREME_RESTRICT labels) noexcept {

@@ -45,11 +45,11 @@ struct nothing_kept {};
 /// numbers and types with a name at namespace scope: nvcc takes nothing else (docs/gpu.md).
 template<class P>
 concept block_program = std::is_trivially_copyable_v<P> &&
-    requires(P const& p, block_place at, typename P::shared& shared, typename P::own& own) {
-    { P::threads } -> std::convertible_to<std::uint32_t>;
-    { p.phases() } -> std::convertible_to<int>;
-    p.phase(0, at, shared, own);
-};
+                        requires(P const& p, block_place at, typename P::shared& shared, typename P::own& own) {
+                            { P::threads } -> std::convertible_to<std::uint32_t>;
+                            { p.phases() } -> std::convertible_to<int>;
+                            p.phase(0, at, shared, own);
+                        };
 
 inline constexpr std::uint32_t most_threads_of_block = 1024;
 inline constexpr std::size_t most_shared_bytes = 48 * 1024;
@@ -82,19 +82,19 @@ struct index_program {
 /// From `begin_capture` on nothing is done, but noted; other streams are drawn in when they wait for an event of a
 /// stream that notes, and have to be waited for in turn before `end_capture` returns all of it as one graph.
 template<class S>
-concept accelerator_stream = requires(S& s, typename S::event& e, typename S::graph& g, void* to, void const* from,
-                                      std::size_t bytes) {
-    { s.device() } -> std::same_as<int>;
-    s.copy(to, from, bytes); // between any two of: pinned host memory, memory of any device
-    s.zero(to, bytes);
-    s.record(e);
-    s.wait(e);
-    { e.reached() } -> std::same_as<bool>; // also where nothing was recorded; throws what went wrong on the device
-    s.begin_capture();
-    { s.end_capture() } -> std::same_as<typename S::graph>;
-    s.abandon_capture(); // ends one whose work is not wanted; nothing happens without one
-    s.launch(g);
-};
+concept accelerator_stream =
+    requires(S& s, typename S::event& e, typename S::graph& g, void* to, void const* from, std::size_t bytes) {
+        { s.device() } -> std::same_as<int>;
+        s.copy(to, from, bytes); // between any two of: pinned host memory, memory of any device
+        s.zero(to, bytes);
+        s.record(e);
+        s.wait(e);
+        { e.reached() } -> std::same_as<bool>; // also where nothing was recorded; throws what went wrong on the device
+        s.begin_capture();
+        { s.end_capture() } -> std::same_as<typename S::graph>;
+        s.abandon_capture(); // ends one whose work is not wanted; nothing happens without one
+        s.launch(g);
+    };
 
 /// A kind of accelerator. Devices of one kind are numbered from 0.
 template<class D>

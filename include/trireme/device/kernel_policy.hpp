@@ -13,7 +13,7 @@ namespace trireme {
 template<class K, class T>
 inline constexpr bool computes_in = std::is_floating_point_v<T>;
 template<class K, class T>
-requires requires { K::template computes<T>; }
+    requires requires { K::template computes<T>; }
 inline constexpr bool computes_in<K, T> = K::template computes<T>;
 
 /// How the values between layers, and their gradients, lie in memory: as numbers of type T, with which parameters are
@@ -23,7 +23,7 @@ struct stored {
     using type = T;
 };
 template<class K, class T>
-requires requires { typename K::stored_values; }
+    requires requires { typename K::stored_values; }
 struct stored<K, T> {
     using type = typename K::stored_values;
 };
@@ -36,7 +36,7 @@ struct storing {
     using type = K;
 };
 template<class K, class A>
-requires requires { typename K::template storing<A>; }
+    requires requires { typename K::template storing<A>; }
 struct storing<K, A> {
     using type = typename K::template storing<A>;
 };
@@ -45,7 +45,7 @@ struct storing<K, A> {
 template<class K>
 inline constexpr bool keeps_channels_last = false;
 template<class K>
-requires requires { K::keeps_channels_last; }
+    requires requires { K::keeps_channels_last; }
 inline constexpr bool keeps_channels_last<K> = K::keeps_channels_last;
 
 /// The policy that kernels are called with: a policy may be more than that.
@@ -54,7 +54,7 @@ struct called {
     using type = K;
 };
 template<class K>
-requires requires { typename K::called; }
+    requires requires { typename K::called; }
 struct called<K> {
     using type = typename K::called;
 };

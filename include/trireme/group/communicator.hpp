@@ -76,8 +76,8 @@ concept communicator = requires(C& c, C const& cc, std::size_t bytes) {
 /// not go on to `abandon` it: both stop the group, and return when the rank's own buffers are free. All waits compare
 /// what the ranks have called, and end with a mismatch_error if it differs.
 template<class C>
-concept pull_communicator = communicator<C> &&
-    requires(C& c, C const& cc, arena const& a, collective_call const& call, int i, operation const& o, traffic t) {
+concept pull_communicator = communicator<C> && requires(C& c, C const& cc, arena const& a, collective_call const& call,
+                                                        int i, operation const& o, traffic t) {
     { cc.template peer<float>(a, i) } -> std::same_as<float const*>;
     { c.enter(call) } -> std::same_as<collective_call>;
     { c.call_of(i) } -> std::same_as<collective_call const&>;
@@ -114,24 +114,25 @@ constexpr bool shares_memory(C const& c) noexcept {
 /// neighbour that it is about; `leave`, or `withdraw` after an error. `kept` is a place for what whoever runs
 /// collectives wants to keep with the communicator.
 template<class C>
-concept message_communicator = communicator<C> && pull_communicator<typename C::near_communicator> &&
+concept message_communicator =
+    communicator<C> && pull_communicator<typename C::near_communicator> &&
     requires(C& c, collective_call const& call, operation const& o, std::size_t n, void* p, int i) {
-    { c.near() } -> std::same_as<typename C::near_communicator*>;
-    { c.machine() } -> std::same_as<typename C::near_communicator*>;
-    { c.place_of(i) } -> std::same_as<int>;
-    c.messages().enter(call);
-    c.messages().send(i, p, n);
-    c.messages().receive(i, p, n);
-    { c.messages().settled(o) } -> std::same_as<bool>;
-    c.messages().wait(o, [] { return true; });
-    c.messages().awaits(i);
-    c.messages().leave();
-    c.messages().withdraw();
-    { c.template kept<int>() } -> std::same_as<int&>;
-    c.withdraw();
-    c.abandon(o);
-    c.count(traffic{});
-};
+        { c.near() } -> std::same_as<typename C::near_communicator*>;
+        { c.machine() } -> std::same_as<typename C::near_communicator*>;
+        { c.place_of(i) } -> std::same_as<int>;
+        c.messages().enter(call);
+        c.messages().send(i, p, n);
+        c.messages().receive(i, p, n);
+        { c.messages().settled(o) } -> std::same_as<bool>;
+        c.messages().wait(o, [] { return true; });
+        c.messages().awaits(i);
+        c.messages().leave();
+        c.messages().withdraw();
+        { c.template kept<int>() } -> std::same_as<int&>;
+        c.withdraw();
+        c.abandon(o);
+        c.count(traffic{});
+    };
 
 /// What collectives run on.
 template<class C>

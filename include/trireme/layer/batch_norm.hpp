@@ -239,9 +239,7 @@ private:
 
     /// Whether its kernels also apply a function to what they write, on the host.
     template<class Io>
-    static constexpr bool applies = requires {
-        typename Io::kernels::function;
-    };
+    static constexpr bool applies = requires { typename Io::kernels::function; };
     template<class Io>
     static constexpr bool remote = accelerator_kernels<typename Io::kernels>;
     template<class Io>

@@ -128,9 +128,7 @@ struct concatenated<pack<A...>, pack<B...>, pack<C...>, pack<D...>, Rest...>
 
 /// `named`. By what it has: nvcc deduces no template argument of a class type.
 template<class L>
-concept is_named = requires {
-    typename L::named_layer;
-};
+concept is_named = requires { typename L::named_layer; };
 
 /// A layer, or what stands for several, as a flat list. `repeat` stays: it is walked N times.
 template<class Layer>

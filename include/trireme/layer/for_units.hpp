@@ -33,8 +33,7 @@ constexpr void for_units(std::size_t row, F const& f) {
         int const in_order[] = {
             0, (visit(std::integral_constant<std::size_t, (Back ? Chain::units - 1 - Unit : Unit)>{}), 0)...};
         (void)in_order;
-    }
-    (std::make_index_sequence<Chain::units>{});
+    }(std::make_index_sequence<Chain::units>{});
 }
 
 } // namespace trireme::detail

@@ -17,8 +17,8 @@ constexpr bool is_plain_function() {
         return false;
     } else {
         constexpr auto const& d = Chain::description_of(Unit);
-        return requires { typename Chain::template layer_type<Unit>::function; }
-        &&d.in_place && !d.backward_reads_input && d.parameter_count == 0;
+        return requires { typename Chain::template layer_type<Unit>::function; } && d.in_place &&
+               !d.backward_reads_input && d.parameter_count == 0;
     }
 }
 

@@ -200,8 +200,8 @@ struct granule_view {
 
     /// One value of one sample: (lane, i), (lane, row, column) or (lane, channel, row, column).
     template<std::convertible_to<std::size_t>... Index>
-    requires(sizeof...(Index) == static_cast<std::size_t>(Extents::rank)) constexpr T&
-    operator()(std::size_t lane, Index... i) const noexcept {
+        requires(sizeof...(Index) == static_cast<std::size_t>(Extents::rank))
+    constexpr T& operator()(std::size_t lane, Index... i) const noexcept {
         std::size_t const at[] = {static_cast<std::size_t>(i)...};
         std::size_t offset = 0;
         for (int d = 0; d < Extents::rank; ++d) offset = offset * sample.extent[d] + at[d];
@@ -302,9 +302,7 @@ struct with_a_second_backward_weights : L, backward_weights_of_nobody {};
 
 /// True if a layer has a member of that name, whatever it takes: then the name is ambiguous beside a second one.
 template<class L>
-inline constexpr bool names_backward_weights = !requires {
-    &with_a_second_backward_weights<L>::backward_weights;
-};
+inline constexpr bool names_backward_weights = !requires { &with_a_second_backward_weights<L>::backward_weights; };
 
 /// True if a layer has parameters that nothing would train. Layers that say `whole_shard` train theirs in
 /// `backward_agree`, which is called whether it is there or not.

@@ -65,7 +65,7 @@ template<std::size_t N, class... Block>
 inline constexpr bool repeats_something = N > 0 && rows_of_block<Block...> > 0;
 template<std::size_t N, class... Block>
 inline constexpr std::size_t rows_of<repeat<N, Block...>> =
-    repeats_something<N, Block...> ? N* rows_of_block<Block...> : 1;
+    repeats_something<N, Block...> ? N * rows_of_block<Block...> : 1;
 
 /// Writes the rows of a network one after the other.
 struct row_writer {

@@ -137,8 +137,7 @@ public:
                 [&]<std::size_t... Call>(std::index_sequence<Call...>) {
                     (after_exchange<Call, Chain, Unit, true>(lanes, exchange, layer_sums<Network>::first_of(row), row),
                      ...);
-                }
-                (std::make_index_sequence<d.forward_sums>{});
+                }(std::make_index_sequence<d.forward_sums>{});
                 for (auto const& l : lanes) l.pass->template forward_values<Chain, Unit, true>(l.k, l.model, row);
             }
         });

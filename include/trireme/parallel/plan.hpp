@@ -40,8 +40,8 @@ struct training_plan {
     std::size_t activation_elements = 0;
     std::size_t element_bytes = 0;    ///< of parameters, gradients and optimizer state
     std::size_t activation_bytes = 0; ///< of one activation
-    flops_t training_flops = 0; ///< per sample, forward and backward and loss
-    flops_t forward_flops = 0;  ///< per sample
+    flops_t training_flops = 0;       ///< per sample, forward and backward and loss
+    flops_t forward_flops = 0;        ///< per sample
     bytes_t control_bytes = 0;
     bytes_t workspace_bytes = 0;
 

@@ -81,7 +81,8 @@ struct all_reduce_rule {
     using type = no_rule;
 };
 template<int Devices, class S>
-requires(!choosing_strategy<S> && makes<S, collective::all_reduce>) struct all_reduce_rule<Devices, S> {
+    requires(!choosing_strategy<S> && makes<S, collective::all_reduce>)
+struct all_reduce_rule<Devices, S> {
     using type = collective_rule<S, collective::all_reduce, Devices>;
 };
 template<int Devices, class Candidates>
@@ -96,10 +97,10 @@ struct all_reduce_rule<Devices, S> : all_reduce_rules_of<Devices, typename S::ca
 template<class R>
 inline constexpr bool is_tensor_rule = false;
 template<class Which, class Strategy>
-inline constexpr bool
-    is_tensor_rule<for_tensors<Which, Strategy>> = is_all_reduce<Strategy>&& requires(tensor_place const& t) {
-    { Which::takes(t) } -> std::convertible_to<bool>;
-};
+inline constexpr bool is_tensor_rule<for_tensors<Which, Strategy>> =
+    is_all_reduce<Strategy> && requires(tensor_place const& t) {
+        { Which::takes(t) } -> std::convertible_to<bool>;
+    };
 
 template<bytes_t Bytes>
 inline constexpr bool is_tensor_rule<bucket<Bytes>> = Bytes > 0;

@@ -192,7 +192,7 @@ inline std::vector<rank_round> rounds_of_rank(message_schedule const& all, int r
 /// in one half of a round is one message.
 inline traffic traffic_of(message_schedule const& all, int rank, buffer_cut const& cut) {
     traffic sum;
-    auto const count = [&](std::vector<round_message> const& list, int round_message::*mine) {
+    auto const count = [&](std::vector<round_message> const& list, int round_message::* mine) {
         for (std::size_t i = 0; i < list.size(); ++i) {
             auto const& m = list[i];
             if (m.*mine != rank || m.count == 0) continue;

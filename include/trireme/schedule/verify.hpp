@@ -265,7 +265,7 @@ inline constexpr verdict compiler_verdict = detail::proof_of<Strategy, Goal, Ran
 /// `no_rule` if what `Strategy` makes for `Goal` does it on `Ranks` ranks, else the rule it breaks, which does not
 /// compile.
 template<class Strategy, collective Goal, int Ranks>
-requires makes<Strategy, Goal>
+    requires makes<Strategy, Goal>
 using collective_rule =
     typename detail::schedule_check<Strategy, Goal, Ranks, compiler_verdict<Strategy, Goal, Ranks>.ok()>::type;
 

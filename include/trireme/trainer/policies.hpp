@@ -322,10 +322,8 @@ struct not_reproducible {
 template<class M>
 inline constexpr bool is_usable_mesh = false;
 template<class Device, class Axis>
-inline constexpr bool is_usable_mesh<mesh<Device, Axis>> = (std::same_as<Device, host> ||
-                                                            accelerator<Device>)&&requires {
-    Axis::extent;
-};
+inline constexpr bool is_usable_mesh<mesh<Device, Axis>> =
+    (std::same_as<Device, host> || accelerator<Device>) && requires { Axis::extent; };
 
 /// Whether a kernel policy is for a kind of device.
 template<class K, class Device>
@@ -341,13 +339,10 @@ constexpr bool runs_on() {
 /// True if a type is more than a name: a header that defines it has been included. Kernels are functions beside their
 /// type, so of `reference`, whose type is always there, one is looked for.
 template<class T>
-inline constexpr bool is_included = requires {
-    sizeof(T);
-};
+inline constexpr bool is_included = requires { sizeof(T); };
 template<std::same_as<reference> K>
-inline constexpr bool is_included<K> = requires(K k, float* w, std::size_t n, sgd_numbers<float> numbers) {
-    sgd_update(k, w, w, n, numbers);
-};
+inline constexpr bool is_included<K> =
+    requires(K k, float* w, std::size_t n, sgd_numbers<float> numbers) { sgd_update(k, w, w, n, numbers); };
 
 template<class P>
 inline constexpr bool argument_is_included = true;
@@ -373,15 +368,12 @@ inline constexpr bool argument_fits<on<M>> = is_usable_mesh<M>;
 template<class W>
 inline constexpr bool argument_fits<hold_weights<W>> = std::is_same_v<W, per_device> || std::is_same_v<W, once>;
 template<class K>
-inline constexpr bool argument_fits<kernels<K>> = requires {
-    K::template lanes<float>;
-};
+inline constexpr bool argument_fits<kernels<K>> = requires { K::template lanes<float>; };
 template<class W>
 inline constexpr bool argument_fits<transport<W>> = is_transport<W>;
 template<class M>
-inline constexpr bool argument_fits<initialise<M>> = requires(parameter_tensor const& p, random_stream const& r) {
-    M::value(p, r, std::uint64_t{});
-};
+inline constexpr bool argument_fits<initialise<M>> =
+    requires(parameter_tensor const& p, random_stream const& r) { M::value(p, r, std::uint64_t{}); };
 template<class D>
 inline constexpr bool argument_fits<precision<D>> =
     std::is_same_v<D, f32> || std::is_same_v<D, f64> || std::is_same_v<D, bf16>;

@@ -364,8 +364,7 @@ private:
             comm.check_stopped();
             auto const start = clock::now();
             if constexpr (Model::at_once) {
-                gather_all(
-                    images, samples.size(), [&](std::size_t i) { return samples[i]; }, pass.input(g));
+                gather_all(images, samples.size(), [&](std::size_t i) { return samples[i]; }, pass.input(g));
             } else {
                 int labels[lanes];
                 gather_images<lanes>(images, granule(g), pixel_scale, pass.input(g), labels);
@@ -418,8 +417,7 @@ private:
         for (auto at = samples.begin; at < samples.end; at += places_.samples) {
             comm.check_stopped();
             auto const count = std::min(places_.samples, samples.end - at);
-            gather_all(
-                images, count, [at](std::size_t i) { return at + i; }, pass.input(0));
+            gather_all(images, count, [at](std::size_t i) { return at + i; }, pass.input(0));
             pass.evaluate(numbers, granule_place{0, 0, 0, 0, count, count, count});
             for (std::size_t i = 0; i < count; ++i) {
                 int const label = static_cast<int>(images.label(at + i));

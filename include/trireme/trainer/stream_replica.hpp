@@ -81,20 +81,20 @@ public:
 
     /// `shards`: those of this rank, of `all_shards`; `samples`: the most of one shard in a step.
     stream_replica(int device, range shards, std::size_t all_shards, std::size_t slots, std::size_t samples)
-        : compute(device), exchange(device), copies(device),
-          beside(device), staged{event(device), event(device)}, used{event(device), event(device)},
-          scored(device), granule_{samples}, shards_(shards), all_shards_(all_shards), libraries_(device),
-          parameters_(device, arena_bytes, "parameters"), gradients_(device, arena_bytes * slots, "gradients"),
+        : compute(device), exchange(device), copies(device), beside(device), staged{event(device), event(device)},
+          used{event(device), event(device)}, scored(device), granule_{samples}, shards_(shards),
+          all_shards_(all_shards), libraries_(device), parameters_(device, arena_bytes, "parameters"),
+          gradients_(device, arena_bytes * slots, "gradients"),
           state_(device, arena_bytes * Model::optimizer::state_per_parameter, "optimizer's state"),
           activations_(device, pass_type::elements(pass_type::plan(samples)) * sizeof(stored_type), "activations"),
           narrow_(device, narrow_bytes(), "parameters in bf16"), losses_(device, granule_.loss_bytes(), "losses"),
           scores_(device, round_up(all_shards * sizeof(sample_score), cache_line), "losses of the shards"),
           stages_{memory(device, stage_bytes(), "samples"), memory(device, stage_bytes(), "samples")},
           scratch_{memory(device, workspace_bytes(), "workspace"), memory(device, workspace_bytes(), "workspace")},
-          pinned_{pinned(stage_bytes()), pinned(stage_bytes())}, results_{pinned(scores_.bytes()),
-                                                                          pinned(scores_.bytes())},
-          mirror_(arena_bytes), pass_(pass_type::plan(samples), static_cast<stored_type*>(activations_.data())),
-          ready_(device), joined_(device) {}
+          pinned_{pinned(stage_bytes()), pinned(stage_bytes())},
+          results_{pinned(scores_.bytes()), pinned(scores_.bytes())}, mirror_(arena_bytes),
+          pass_(pass_type::plan(samples), static_cast<stored_type*>(activations_.data())), ready_(device),
+          joined_(device) {}
 
     // ---- on the host: what the next step is about; the slot's last copy must be done ----
 

@@ -151,7 +151,9 @@ public:
     }
 
     /// What a program of this type costs: memory per device, bytes on the wire, operations. A constant expression.
-    static constexpr training_plan plan(batch b) requires(policies::is_static) {
+    static constexpr training_plan plan(batch b)
+        requires(policies::is_static)
+    {
         return plan(b, data_parallel_layout{policies::devices, strategy_choice(typename policies::strategy{}),
                                             static_cast<std::size_t>(policies::shards), policies::shared_weights,
                                             buckets()});

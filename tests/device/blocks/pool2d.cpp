@@ -20,9 +20,9 @@ using namespace blocks_test;
 namespace {
 
 template<class G>
-constexpr std::size_t inputs = G::channels* G::height* G::width;
+constexpr std::size_t inputs = G::channels * G::height * G::width;
 template<class G>
-constexpr std::size_t outputs = G::channels* G::out_height* G::out_width;
+constexpr std::size_t outputs = G::channels * G::out_height * G::out_width;
 
 template<class G, class T>
 void blocks_equal_reference(std::size_t samples) {

@@ -153,9 +153,9 @@ struct conv2d_layer {
     static constexpr std::size_t biases = G::out_channels;
 
     template<class Policy>
-    static constexpr bool goes_to_cudnn = std::is_same_v<Policy, cuda_library_kernels> ||
-                                          (std::is_same_v<Policy, cuda_kernels> &&
-                                           cuda_runtime::convolution_for_library<G>);
+    static constexpr bool goes_to_cudnn =
+        std::is_same_v<Policy, cuda_library_kernels> ||
+        (std::is_same_v<Policy, cuda_kernels> && cuda_runtime::convolution_for_library<G>);
 
     static std::string text() { return cuda_runtime::convolution_sizes::of<G>(1).text(); }
     template<class K, class T>

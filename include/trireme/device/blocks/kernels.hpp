@@ -83,9 +83,7 @@ block_kernels<Stream> blocks_of_(block_kernels<Stream> const&); // declared only
 
 /// A policy whose kernels run on an accelerator.
 template<class K>
-concept accelerator_kernels = requires(K const& k) {
-    trireme::blocks_of_(k);
-};
+concept accelerator_kernels = requires(K const& k) { trireme::blocks_of_(k); };
 
 /// The same kernels for images that lie channels last, and weights in the order of what they multiply: what the units
 /// of GPUs for products of bf16 want. Layers tell the kernels by their geometries; what these are called with is the

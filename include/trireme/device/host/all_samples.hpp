@@ -46,7 +46,7 @@ struct layer_shapes {
 template<class K>
 inline constexpr bool takes_all_samples = false;
 template<class K>
-requires requires { K::all_samples; }
+    requires requires { K::all_samples; }
 inline constexpr bool takes_all_samples<K> = K::all_samples;
 
 /// The kernels for what is no layer.
@@ -55,7 +55,7 @@ struct sample_kernels_of {
     using type = K;
 };
 template<class K>
-requires takes_all_samples<K>
+    requires takes_all_samples<K>
 struct sample_kernels_of<K> {
     using type = typename K::sample_kernels;
 };

@@ -145,8 +145,7 @@ template<std::size_t D, class T, std::size_t N>
         auto const a = above.value, b = below.value;
         above.value = __builtin_shufflevector(a, b, ((At & D) == 0 ? At : N + At - D)...);
         below.value = __builtin_shufflevector(a, b, ((At & D) == 0 ? At + D : N + At)...);
-    }
-    (std::make_index_sequence<N>{});
+    }(std::make_index_sequence<N>{});
 #endif
 }
 
@@ -157,8 +156,7 @@ template<std::size_t D = 1, class T, std::size_t N>
     if constexpr (D < N) {
         [&]<std::size_t... Row>(std::index_sequence<Row...>) {
             (((Row & D) == 0 ? swap_blocks<D>(rows[Row], rows[Row | D]) : void()), ...);
-        }
-        (std::make_index_sequence<N>{});
+        }(std::make_index_sequence<N>{});
         transpose<2 * D>(rows);
     }
 }

@@ -24,9 +24,8 @@ template<std::size_t C, class T>
 struct channel_period {
     using vector = lane_vector<T, full_register<T>>;
     static constexpr std::size_t common = std::lcm(C, vector::size);
-    static constexpr std::size_t length = C % vector::size != 0 && C > 1024
-                                              ? C
-                                              : common*((8 * vector::size + common - 1) / common);
+    static constexpr std::size_t length =
+        C % vector::size != 0 && C > 1024 ? C : common * ((8 * vector::size + common - 1) / common);
     /// Values whose sums are taken at once, so that they are read again from the cache, and rounding stays small.
     static constexpr std::size_t block = std::max<std::size_t>(1, 16384 / length) * length;
 

@@ -60,7 +60,7 @@ struct best_of_on {
     /// What each candidate costs for a buffer of `bytes`, rounded up to a power of two: so a choice is a constant where
     /// ranks and size are. `groups` are those of the communicator; without any, the machine's, if they fit.
     template<collective Goal>
-    requires makes_some<Goal>
+        requires makes_some<Goal>
     static constexpr strategy_prices<sizeof...(S)> prices(int ranks, bytes_t bytes, levels const& groups = {}) {
         auto m = Machine::description;
         m.groups = near(ranks, groups);

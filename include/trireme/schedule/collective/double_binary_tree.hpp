@@ -13,8 +13,8 @@ namespace trireme {
 /// - Phases: up (every inner rank adds its children's chunks), down (every rank copies its parent's), a wait until the
 ///   children have read. Reduce is the first of them, broadcast the second; between rank 0 and the second tree's root,
 ///   another rank, that half takes one hop more.
-/// - Cost per rank: at most 2 buffers read from peers, 4 `pieces` + 2 steps for any n; a broadcast takes the time of 2 `pieces`
-///   + log2(n) chunks.
+/// - Cost per rank: at most 2 buffers read from peers, 4 `pieces` + 2 steps for any n; a broadcast takes the time
+///   of 2 `pieces` + log2(n) chunks.
 /// - Wins: many ranks and small or medium buffers. Loses: few ranks, where a ring reads less.
 /// - Deterministic: own + left + right at every inner rank; all ranks hold the same bits.
 /// - Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.

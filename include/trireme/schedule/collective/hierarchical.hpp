@@ -100,11 +100,9 @@ template<class Inner, class Outer>
 struct hierarchical {
     static constexpr char const* name = detail::hierarchical_name<Inner, Outer>.letters;
     static constexpr bool scatters = detail::scatters_and_gathers<Inner>;
-    using rule =
-        typename detail::hierarchical_check<Inner, Outer,
-                                            (scatters ||
-                                             detail::reduces_and_broadcasts<Inner>)&&reduction_strategy<Outer> &&
-                                                !choosing_strategy<Outer>>::type;
+    using rule = typename detail::hierarchical_check<Inner, Outer,
+                                                     (scatters || detail::reduces_and_broadcasts<Inner>) &&
+                                                         reduction_strategy<Outer> && !choosing_strategy<Outer>>::type;
     static constexpr rule checked{};
     static constexpr int depth = 1 + detail::depth_of<Outer>;
 
@@ -121,16 +119,18 @@ struct hierarchical {
                     &all_reduce_step);
     }
 
-    static constexpr schedule reduce_scatter(int ranks, levels const& given = {}) noexcept requires scatters
-        && detail::scatters_and_gathers<Outer> {
+    static constexpr schedule reduce_scatter(int ranks, levels const& given = {}) noexcept
+        requires scatters && detail::scatters_and_gathers<Outer>
+    {
         phases const p(levels::of(ranks, given, depth));
         auto const inner = Inner::reduce_scatter(p.m), outer = p.template outer<collective::reduce_scatter>();
         auto s = made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &reduce_scatter_step);
         s.reversed = true;
         return s;
     }
-    static constexpr schedule all_gather(int ranks, levels const& given = {}) noexcept requires scatters
-        && detail::scatters_and_gathers<Outer> {
+    static constexpr schedule all_gather(int ranks, levels const& given = {}) noexcept
+        requires scatters && detail::scatters_and_gathers<Outer>
+    {
         phases const p(levels::of(ranks, given, depth));
         auto const inner = Inner::all_gather(p.m), outer = p.template outer<collective::all_gather>();
         auto s = made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &all_gather_step);
@@ -138,24 +138,22 @@ struct hierarchical {
         return s;
     }
 
-    static constexpr schedule broadcast(int ranks, int root = 0, levels const& given = {}) noexcept requires requires {
-        Inner::broadcast(ranks), Outer::broadcast(ranks);
-    }
+    static constexpr schedule broadcast(int ranks, int root = 0, levels const& given = {}) noexcept
+        requires requires { Inner::broadcast(ranks), Outer::broadcast(ranks); }
     {
         phases const p(levels::of(ranks, given, depth));
         auto const inner = Inner::broadcast(p.m), outer = p.template outer<collective::broadcast>();
         return made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &broadcast_step, root);
     }
-    static constexpr schedule reduce(int ranks, int root = 0, levels const& given = {}) noexcept requires requires {
-        Inner::reduce(ranks), Outer::reduce(ranks);
-    } && detail::reduces_by_reading<Inner> {
+    static constexpr schedule reduce(int ranks, int root = 0, levels const& given = {}) noexcept
+        requires requires { Inner::reduce(ranks), Outer::reduce(ranks); } && detail::reduces_by_reading<Inner>
+    {
         phases const p(levels::of(ranks, given, depth));
         auto const inner = Inner::reduce(p.m), outer = p.template outer<collective::reduce>();
         return made(p, inner.chunks * outer.chunks, inner.steps + outer.steps, &reduce_step, root);
     }
-    static constexpr schedule barrier(int ranks, levels const& given = {}) noexcept requires requires {
-        Inner::barrier(ranks), Outer::barrier(ranks);
-    }
+    static constexpr schedule barrier(int ranks, levels const& given = {}) noexcept
+        requires requires { Inner::barrier(ranks), Outer::barrier(ranks); }
     {
         phases const p(levels::of(ranks, given, depth));
         return made(p, 1, 2 * Inner::barrier(p.m).steps + p.template outer<collective::barrier>().steps, &barrier_step);

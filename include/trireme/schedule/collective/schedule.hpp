@@ -184,19 +184,22 @@ concept collective_schedule = requires(S const& s, int i) {
 
 /// A strategy that chooses among others by the size of the buffer: best_of.
 template<class S>
-concept choosing_strategy = requires {
-    typename S::candidates;
+concept choosing_strategy = requires { typename S::candidates; };
+
+template<class S>
+concept all_reducing_strategy = requires(int ranks) {
+    { S::all_reduce(ranks) } -> std::same_as<schedule>;
+};
+
+template<class S>
+concept named_strategy = requires {
+    { S::name } -> std::convertible_to<char const*>;
 };
 
 /// A strategy names itself and makes the schedules of one or more collectives for any number of ranks; those with a
 /// root take it as a second argument. A reduction strategy makes all-reduces.
 template<class S>
-concept reduction_strategy = requires {
-    { S::name } -> std::convertible_to<char const*>;
-}
-&&(choosing_strategy<S> || requires(int ranks) {
-    { S::all_reduce(ranks) } -> std::same_as<schedule>;
-});
+concept reduction_strategy = named_strategy<S> && (choosing_strategy<S> || all_reducing_strategy<S>);
 
 /// A strategy that can stop half-way, with block r complete on rank r: enough where the ranks share what they update.
 template<class S>

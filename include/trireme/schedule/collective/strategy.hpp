@@ -52,7 +52,7 @@ inline constexpr bool makes = [] {
 /// The schedule that a strategy makes for a collective. `root` is for those that have one, `groups` for strategies that
 /// take levels, `bytes` (of the buffer) for those that choose by it.
 template<class S, collective Goal>
-requires makes<S, Goal>
+    requires makes<S, Goal>
 constexpr schedule schedule_of(int ranks, [[maybe_unused]] int root = 0, [[maybe_unused]] levels const& groups = {},
                                [[maybe_unused]] bytes_t bytes = 0) {
     if constexpr (choosing_strategy<S>)

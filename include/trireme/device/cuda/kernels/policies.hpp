@@ -105,7 +105,7 @@ struct bias_gradient {
 inline constexpr std::size_t most_weights_of_blocks = 16384;
 template<class G>
 inline constexpr bool convolution_for_library =
-    G::channels* G::kernel* G::kernel* G::out_channels > most_weights_of_blocks;
+    G::channels * G::kernel * G::kernel * G::out_channels > most_weights_of_blocks;
 
 /// Fewest weights of a matrix for which cuBLASLt has kernels that fill the GPU.
 inline constexpr std::size_t fewest_weights_of_cublaslt = 65536;
@@ -115,7 +115,7 @@ inline constexpr std::size_t fewest_weights_of_cublaslt = 65536;
 /// block programs of layers that are not for libraries add up no more parts than these.
 inline constexpr std::size_t workspace_of_cudnn = 512_MiB, workspace_of_cublaslt = 64_MiB, workspace_of_blocks = 16_MiB;
 template<class G>
-inline constexpr bool matrix_for_library = G::inputs* G::outputs >= fewest_weights_of_cublaslt;
+inline constexpr bool matrix_for_library = G::inputs * G::outputs >= fewest_weights_of_cublaslt;
 
 } // namespace trireme::cuda_runtime
 

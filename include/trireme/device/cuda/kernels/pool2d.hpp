@@ -16,9 +16,9 @@
 namespace trireme::cuda_runtime {
 
 template<class G>
-inline constexpr std::size_t pool2d_inputs = G::channels* G::height* G::width;
+inline constexpr std::size_t pool2d_inputs = G::channels * G::height * G::width;
 template<class G>
-inline constexpr std::size_t pool2d_outputs = G::channels* G::out_height* G::out_width;
+inline constexpr std::size_t pool2d_outputs = G::channels * G::out_height * G::out_width;
 
 } // namespace trireme::cuda_runtime
 

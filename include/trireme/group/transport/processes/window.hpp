@@ -78,7 +78,7 @@ public:
             throw window_error(std::string(what) + ": " + path + " cannot be opened (" + std::strerror(errno) +
                                "): processes that share memory run as one user and see one another's process numbers; "
                                "in containers start them in one, or with a common PID namespace");
-        struct stat found {};
+        struct stat found{};
         if (fstat(w.descriptor_, &found) != 0 || found.st_size < static_cast<off_t>(bytes))
             throw window_error(std::string(what) + ": " + path + " has " + std::to_string(found.st_size) +
                                " bytes, not the " + std::to_string(bytes) +

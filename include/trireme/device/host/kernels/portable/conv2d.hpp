@@ -287,8 +287,7 @@ TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T
         auto const rows = detail::steps_inside(row, G::out_height, G::kernel, G::stride);
         [&]<std::size_t... Phase>(std::index_sequence<Phase...>) {
             (detail::conv2d_backward_input_phase<G, Lanes, Phase>(w, dy, dx, iy, row, rows), ...);
-        }
-        (std::make_index_sequence<G::stride>{});
+        }(std::make_index_sequence<G::stride>{});
     }
 }
 

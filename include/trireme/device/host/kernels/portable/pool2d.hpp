@@ -28,7 +28,7 @@ template<class G, std::size_t Lanes, std::size_t Width, class F>
 template<class G>
 inline constexpr bool windows_overlap = G::stride < G::kernel;
 template<class G>
-inline constexpr bool windows_tile = G::stride == G::kernel&& G::height % G::kernel == 0 && G::width % G::kernel == 0;
+inline constexpr bool windows_tile = G::stride == G::kernel && G::height % G::kernel == 0 && G::width % G::kernel == 0;
 
 } // namespace trireme::detail::inline TRIREME_ISA
 

@@ -75,8 +75,7 @@ template<class G, class F>
     else
         [&]<std::size_t... Kx>(std::index_sequence<Kx...>) {
             (f(kernel_column<outputs_inside(Kx, G::width, G::out_width, G::padding, G::stride)>{}, Kx), ...);
-        }
-    (std::make_index_sequence<G::kernel>{});
+        }(std::make_index_sequence<G::kernel>{});
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA
@@ -86,7 +85,8 @@ namespace trireme::inline TRIREME_ISA {
 /// y = conv(x, w) + b with zero padding. x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW.
 /// Cost: a copy of the inputs per tap; a multiply-add per tap, padding included.
 template<class G, std::size_t Lanes, class T>
-requires(Lanes == 1) TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
+    requires(Lanes == 1)
+TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
     using panel = detail::conv2d_panel<G, T>;
     panel::for_panels([&]<std::size_t Channels, std::size_t Rows>(block_length<Channels>, block_length<Rows>,
                                                                   std::size_t c, std::size_t oy) {
@@ -119,7 +119,8 @@ requires(Lanes == 1) TRIREME_NOINLINE void conv2d_forward(portable, T const* x, 
 
 /// dx = the gradient with respect to x; overwrites dx. Scatters: the gradients of all taps of a panel, then their sums.
 template<class G, std::size_t Lanes, class T>
-requires(Lanes == 1) TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
+    requires(Lanes == 1)
+TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
     using panel = detail::conv2d_panel<G, T>;
     std::memset(dx, 0, G::channels * G::height * G::width * sizeof(T));
     panel::for_panels([&]<std::size_t Channels, std::size_t Rows>(block_length<Channels>, block_length<Rows>,
@@ -149,8 +150,8 @@ requires(Lanes == 1) TRIREME_NOINLINE void conv2d_backward_input(portable, T con
 
 /// Adds the gradients with respect to w and b to dw and db.
 template<class G, std::size_t Lanes, class T>
-requires(Lanes == 1) TRIREME_NOINLINE
-    void conv2d_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
+    requires(Lanes == 1)
+TRIREME_NOINLINE void conv2d_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
     using panel = detail::conv2d_panel<G, T>;
     for (std::size_t o = 0; o < G::out_channels; ++o) {
         using vector = lane_vector<T, full_register<T>>;
