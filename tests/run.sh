@@ -5,6 +5,7 @@
 # sh tests/run.sh              what every push runs: two compilers, sanitizers, must-not-compile, headers, consumers, MPI, nvcc
 # sh tests/run.sh --quick      one compiler, no sanitizers
 # sh tests/run.sh --nightly    everything, with every compiler found
+# ... --timings                beside any of them: what took longest to compile and to run in each stage
 #
 # Installs what is missing (Debian, Ubuntu), after saying what and why. CXX and MESON choose the compiler and Meson.
 # The last line is 'N passed, N failed' (', N skipped'); the exit code is 0 only if none failed, 3 if something is
@@ -14,13 +15,15 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/setup.sh"
 
-mode=push
-case ${1-} in
-'') ;;
---quick) mode=quick ;;
---nightly) mode=nightly ;;
-*) echo "usage: sh tests/run.sh [--quick|--nightly]" >&2; exit 2 ;;
-esac
+mode=push timings=
+for option; do
+    case $option in
+    --quick) mode=quick ;;
+    --nightly) mode=nightly ;;
+    --timings) timings=yes ;;
+    *) echo "usage: sh tests/run.sh [--quick|--nightly] [--timings]" >&2; exit 2 ;;
+    esac
+done
 
 sanitizes() { # COMPILER: whether it has what its address checks need
     program=$(mktemp)
@@ -89,6 +92,7 @@ stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
     shift 4
     folder=$root/build/test-$label
     log=$results/$label.log
+    since=$(date +%s)
     printf '%s: configuring' "$label"
     # shellcheck disable=SC2086
     # lines are all that a message names; types for a debugger would take a third of the compilers' time
@@ -129,6 +133,7 @@ END
         echo 'no test ran' >>"$results/$label.broken"
     }
     [ "$tests" -eq 0 ] && echo ', done' || echo ', FAILED'
+    [ -z "$timings" ] || python3 "$root/tests/summary.py" --timings "$folder" "$label" "$since"
 }
 
 # What tests files, not a build, is tested once with each compiler; other instruction sets only nightly.

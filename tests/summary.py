@@ -6,6 +6,8 @@ summary.py FOLDER    reads every LABEL.json there (Meson's test logs) and LABEL.
                      was not built), prints what failed, and as the last line 'N passed, N failed'
 summary.py --built BUILD_FOLDER OPTIONS    of the tests that meson test would run with OPTIONS (--suite NAME,
                      --no-suite NAME, --setup nightly), prints those whose program exists
+summary.py --timings BUILD_FOLDER LABEL SINCE    what took longest since then (seconds since 1970), of what Ninja made and
+                     of the tests in the log LABEL
 
 A test that counts its own cases (doctest, the scripts here) counts as that many, any other as one.
 """
@@ -13,6 +15,7 @@ import json
 import pathlib
 import re
 import sys
+import time
 
 COUNTS = [re.compile(r'^\[doctest\] test cases: +\d+ \| +(\d+) passed \| +(\d+) failed', re.M),
           re.compile(r'^(\d+) passed, (\d+) failed$', re.M)]
@@ -42,6 +45,31 @@ def built(folder, options):
             yield test['name']
 
 
+def slowest(what, seconds, most=12):
+    """Prints the sum of some (seconds, name), and the longest."""
+    print(f'    {sum(took for took, _ in seconds):.0f} s in {len(seconds)} {what}' + (', the longest:' if seconds else ''))
+    for took, name in sorted(seconds, reverse=True)[:most]:
+        if took >= 1:
+            print(f'    {took:7.1f} s  {name}')
+
+
+def timings(folder, label, since):
+    """Prints what took longest in a build folder and in its tests."""
+    made = {} # Ninja's log: start and end in ms, when the output was written in ns, its name
+    for line in (folder / '.ninja_log').read_text(encoding='utf-8').splitlines()[1:]:
+        start, end, written, name = line.split('\t')[:4]
+        if int(written) >= since * 10**9:
+            made[name] = (int(end) - int(start)) / 1000
+    slowest('files made', [(took, name) for name, took in made.items()])
+    tests = [json.loads(line) for path in (folder / 'meson-logs').glob(label + '*.json')
+             for line in path.read_text(encoding='utf-8').splitlines()]
+    slowest('tests', [(test['duration'], test['name']) for test in tests])
+    print(f'    {time.time() - since:.0f} s in all')
+
+
+if sys.argv[1] == '--timings':
+    timings(pathlib.Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    sys.exit()
 if sys.argv[1] == '--built':
     print('\n'.join(built(pathlib.Path(sys.argv[2]), sys.argv[3:])))
     sys.exit()
