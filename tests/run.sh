@@ -74,82 +74,126 @@ mkdir -p "$results"
 ninja=$(command -v ninja || command -v ninja-build)
 
 finish() {
+    wait # for the tests that run beside
     python3 "$root/tests/summary.py" "$results"
     exit
 }
 # shellcheck disable=SC2317 # trap calls it
 stopped() { # what had run until then still counts
+    trap '' INT TERM HUP
+    # shellcheck disable=SC2046
+    kill $(jobs -p) 2>/dev/null || true
     echo 'stopped before the end' >"$results/run.broken"
-    cp "$root/build/test-${label-}/meson-logs/${label-}"*.json "$results/" 2>/dev/null || true
+    for running in "$results"/*.running; do
+        [ ! -e "$running" ] || keep_logs "$(basename "$running" .running)" "$(cat "$running")" || true
+    done
     echo
-    finish
+    python3 "$root/tests/summary.py" "$results"
+    exit
 }
 trap stopped INT TERM HUP
 
-# One build folder: configures, builds TARGET, runs its tests. A failure is recorded, and the rest goes on.
-stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
+keep_logs() { # LABEL FOLDER
+    cp "$2/meson-logs/$1"*.json "$results/" 2>/dev/null
+}
+
+# Configures one build folder, which fails if that does, and builds TARGET; what does not build is recorded.
+build() { # LABEL COMPILER TARGET 'SETUP OPTIONS'
     label=$1 compiler=$2 target=$3 options=$4
-    shift 4
     folder=$root/build/test-$label
     log=$results/$label.log
     since=$(date +%s)
-    printf '%s: configuring' "$label"
+    echo "$label: building"
     # shellcheck disable=SC2086
     # lines are all that a message names; types for a debugger would take a third of the compilers' time
     if ! configure "$folder" "$cached${compiler#ccache }" -Dtests=enabled -Ddebug=false -Dcpp_args=-g1 $options >"$log" 2>&1; then
-        echo ', FAILED'
+        echo "$label: NOT CONFIGURED"
         grep -A 20 'ERROR:' "$log" || tail -n 30 "$log"
         echo 'is not configured' >"$results/$label.broken"
-        return
+        return 1
     fi
 
-    printf ', building'
-    if ! "$ninja" -k 0 -C "$folder" "$target" >"$log" 2>&1; then
+    # the tests that run beside it come first
+    built=built
+    nice -n 5 "$ninja" -k 0 -C "$folder" "$target" >"$log" 2>&1 || built='NOT BUILT'
+    warnings=$(grep -c 'warning:' "$log" || true)
+    [ "$warnings" -eq 0 ] || built="$built, $warnings warnings"
+    echo "$label: $built, $(($(date +%s) - since)) s"
+    if [ "${built#NOT}" != "$built" ]; then
         sed -n 's/^FAILED: *\(\[[^]]*\] *\)*/does not build: /p' "$log" >"$results/$label.broken"
         [ -s "$results/$label.broken" ] || echo 'does not build' >"$results/$label.broken"
-        printf ', FAILED\n'
         awk '/^FAILED:/ { show = 1; lines = 0; ++failures } /^\[/ { show = 0 } show && failures <= 4 && ++lines <= 25' \
             "$log" | cut -c 1-300
-        printf 'The whole log: %s\n%s' "$log" "$label"
-        # No old program may stand for one that does not build, and Meson runs nothing if it misses one: name the rest.
+        echo "The whole log: $log"
+        # No old program may stand for one that does not build.
         sed -n 's|^does not build: \(tests/[^/ ]*\)\.p/.*|\1|p' "$results/$label.broken" | while read -r program; do
             rm -f "$folder/$program"
         done
+    fi
+    [ -z "$timings" ] || python3 "$root/tests/summary.py" --timings "$folder/.ninja_log" "$since"
+}
+
+# Runs tests of one build folder, after those of another label.
+run_tests() { # AFTER LABEL FOLDER [meson test OPTIONS]
+    after=$1 label=$2 folder=$3
+    shift 3
+    while [ -n "$after" ] && [ ! -e "$results/$after.tested" ]; do
+        sleep 1
+    done
+    since=$(date +%s)
+    if [ -e "$results/${folder##*/test-}.broken" ]; then # Meson runs nothing if a program is missing: name the others
         while IFS= read -r test; do
             set -- "$@" "$test"
         done <<END
 $(python3 "$root/tests/summary.py" --built "$folder" "$@")
 END
     fi
-    warnings=$(grep -c 'warning:' "$log" || true)
-    [ "$warnings" -eq 0 ] || printf ' (%s warnings)' "$warnings"
-
-    printf ', testing'
-    tests=0
     rm -f "$folder/meson-logs/$label"*.json # Meson appends the wrapper's name to the label
-    "$MESON" test -C "$folder" --no-rebuild --logbase "$label" "$@" >"$log.tests" 2>&1 || tests=$?
-    cp "$folder/meson-logs/$label"*.json "$results/" 2>/dev/null || {
-        cat "$log.tests"
+    echo "$folder" >"$results/$label.running"
+    tested=tested
+    "$MESON" test -C "$folder" --no-rebuild --logbase "$label" "$@" >"$results/$label.tests" 2>&1 || tested='tested, FAILED'
+    echo "$label: $tested, $(($(date +%s) - since)) s"
+    keep_logs "$label" "$folder" || {
+        cat "$results/$label.tests"
         echo 'no test ran' >>"$results/$label.broken"
     }
-    [ "$tests" -eq 0 ] && echo ', done' || echo ', FAILED'
-    [ -z "$timings" ] || python3 "$root/tests/summary.py" --timings "$folder" "$label" "$since"
+    rm -f "$results/$label.running"
+    [ -z "$timings" ] || python3 "$root/tests/summary.py" --timings "$folder/meson-logs/$label"*.json
 }
 
+# Tests run while the next stage is being built, one stage's after another's: many wait more than they compute.
+previous=
+stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
+    label=$1
+    build "$1" "$2" "$3" "$4" || return 0
+    shift 4
+    { run_tests "$previous" "$label" "$root/build/test-$label" "$@" || true; touch "$results/$label.tested"; } &
+    previous=$label
+}
+
+# What waits most, for a network or for the deadlines of ranks, runs beside the other tests of the first stage.
+waits='--no-suite fresh --no-suite mpi'
 # What tests files, not a build, is tested once with each compiler; other instruction sets only nightly.
-files='--no-suite house --no-suite consumers --no-suite fresh --no-suite other_compilers --no-suite isa --no-suite mpi'
+files="$waits --no-suite house --no-suite consumers --no-suite other_compilers --no-suite isa"
 programs="$files --no-suite headers --no-suite compile_fail"
 first=$(basename "${cxx##* }")
 if [ "$mode" = quick ]; then
-    stage "$first" "$cxx" quick '-Dcuda=disabled -Dmpi=disabled' --no-suite isa --no-suite cuda --no-suite consumers --no-suite fresh --no-suite other_compilers --no-suite mpi
+    # shellcheck disable=SC2086
+    stage "$first" "$cxx" quick '-Dcuda=disabled -Dmpi=disabled' $waits --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers
     finish
 fi
+nightly=
 if [ "$mode" = nightly ]; then
-    stage "$first" "$cxx" all '-Dbench=enabled -Dcuda=disabled' --setup nightly
+    nightly='--setup nightly'
+    # shellcheck disable=SC2086
+    stage "$first" "$cxx" all '-Dbench=enabled -Dcuda=disabled' $nightly $waits
 else
     # -O2, as users have it, takes a third longer to compile: nightly, and in a build by hand
-    stage "$first" "$cxx" push '-Dbench=enabled -Dcuda=disabled -Doptimization=1' --no-suite isa --no-suite other_compilers
+    # shellcheck disable=SC2086
+    stage "$first" "$cxx" push '-Dbench=enabled -Dcuda=disabled -Doptimization=1' $waits --no-suite isa --no-suite other_compilers
 fi
+# shellcheck disable=SC2086
+[ -z "$previous" ] || run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi &
 
 # All that nvcc compiles; without a GPU, for one kind of GPU, and what needs one is skipped.
 if [ -n "$nvcc" ]; then

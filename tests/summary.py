@@ -6,8 +6,8 @@ summary.py FOLDER    reads every LABEL.json there (Meson's test logs) and LABEL.
                      was not built), prints what failed, and as the last line 'N passed, N failed'
 summary.py --built BUILD_FOLDER OPTIONS    of the tests that meson test would run with OPTIONS (--suite NAME,
                      --no-suite NAME, --setup nightly), prints those whose program exists
-summary.py --timings BUILD_FOLDER LABEL SINCE    what took longest since then (seconds since 1970), of what Ninja made and
-                     of the tests in the log LABEL
+summary.py --timings NINJA_LOG SINCE    what took longest to make since then (seconds since 1970)
+summary.py --timings TEST_LOGS          what took longest in Meson's test logs
 
 A test that counts its own cases (doctest, the scripts here) counts as that many, any other as one.
 """
@@ -15,7 +15,6 @@ import json
 import pathlib
 import re
 import sys
-import time
 
 COUNTS = [re.compile(r'^\[doctest\] test cases: +\d+ \| +(\d+) passed \| +(\d+) failed', re.M),
           re.compile(r'^(\d+) passed, (\d+) failed$', re.M)]
@@ -53,22 +52,22 @@ def slowest(what, seconds, most=12):
             print(f'    {took:7.1f} s  {name}')
 
 
-def timings(folder, label, since):
-    """Prints what took longest in a build folder and in its tests."""
-    made = {} # Ninja's log: start and end in ms, when the output was written in ns, its name
-    for line in (folder / '.ninja_log').read_text(encoding='utf-8').splitlines()[1:]:
+def made(ninja_log, since):
+    """Seconds and names of what Ninja made since then."""
+    took = {} # a line: start and end in ms, when the output was written in ns, its name
+    for line in ninja_log.read_text(encoding='utf-8').splitlines()[1:]:
         start, end, written, name = line.split('\t')[:4]
         if int(written) >= since * 10**9:
-            made[name] = (int(end) - int(start)) / 1000
-    slowest('files made', [(took, name) for name, took in made.items()])
-    tests = [json.loads(line) for path in (folder / 'meson-logs').glob(label + '*.json')
-             for line in path.read_text(encoding='utf-8').splitlines()]
-    slowest('tests', [(test['duration'], test['name']) for test in tests])
-    print(f'    {time.time() - since:.0f} s in all')
+            took[name] = (int(end) - int(start)) / 1000
+    return [(seconds, name) for name, seconds in took.items()]
 
 
-if sys.argv[1] == '--timings':
-    timings(pathlib.Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+if sys.argv[1:] and sys.argv[1] == '--timings':
+    if sys.argv[2].endswith('.ninja_log'):
+        slowest('files made', made(pathlib.Path(sys.argv[2]), int(sys.argv[3])))
+    else:
+        slowest('tests', [(test['duration'], test['name']) for log in sys.argv[2:]
+                          for test in map(json.loads, pathlib.Path(log).read_text(encoding='utf-8').splitlines())])
     sys.exit()
 if sys.argv[1] == '--built':
     print('\n'.join(built(pathlib.Path(sys.argv[2]), sys.argv[3:])))

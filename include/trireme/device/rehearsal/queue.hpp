@@ -146,33 +146,64 @@ private:
     std::exception_ptr failure_;
 };
 
-/// Runs a block program on the host: blocks, and within a phase threads, in an order by lot. What is undefined on a
-/// GPU begins as a pattern that shows.
-template<block_program P>
-void perform_program(P const& program, std::uint32_t blocks) {
-    static_assert(P::threads <= most_threads_of_block && sizeof(typename P::shared) <= most_shared_bytes);
-    auto const by_lot = [](std::vector<std::uint32_t>& order) {
-        auto& s = stage::here();
-        std::size_t const n = order.size(), turn = s.lot(n), reverse = s.lot(2);
-        std::iota(order.begin(), order.end(), 0u);
-        std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(turn), order.end());
-        if (reverse != 0) std::reverse(order.begin(), order.end());
-        std::swap(order[s.lot(n)], order[s.lot(n)]);
-    };
-    auto const shared = std::make_unique<typename P::shared>();
-    std::vector<typename P::own> own(P::threads);
-    std::vector<std::uint32_t> block_order(blocks), thread_order(P::threads);
-    by_lot(block_order);
-    for (auto const block : block_order) {
-        constexpr int undefined = 0xff; // a NaN, in every type of floating-point number
-        std::memset(static_cast<void*>(shared.get()), undefined, sizeof *shared);
-        std::memset(static_cast<void*>(own.data()), undefined, own.size() * sizeof own[0]);
-        for (int k = 0; k < program.phases(); ++k) {
-            by_lot(thread_order);
-            for (auto const thread : thread_order) program.phase(k, {block, blocks, thread}, *shared, own[thread]);
+/// A block program without its type, so that a test with hundreds of them is compiled quickly: its values, what its
+/// blocks need, and its threads in a given order.
+class any_program {
+public:
+    template<block_program P>
+    explicit any_program(P const& program)
+        : values_(sizeof program), threads_(P::threads), shared_(sizeof(typename P::shared)),
+          own_(sizeof(typename P::own)), phases_(program.phases()), phase_(run_phase<P>) {
+        static_assert(P::threads <= most_threads_of_block && sizeof(typename P::shared) <= most_shared_bytes);
+        static_assert(lies_anywhere<P> && lies_anywhere<typename P::shared> && lies_anywhere<typename P::own>);
+        std::memcpy(values_.data(), &program, sizeof program);
+    }
+
+    /// Runs it on the host: blocks, and within a phase threads, in an order by lot. What is undefined on a GPU begins
+    /// as a pattern that shows.
+    void perform(std::uint32_t blocks) const {
+        auto const by_lot = [](std::vector<std::uint32_t>& order) {
+            auto& s = stage::here();
+            std::size_t const n = order.size(), turn = s.lot(n), reverse = s.lot(2);
+            std::iota(order.begin(), order.end(), 0u);
+            std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(turn), order.end());
+            if (reverse != 0) std::reverse(order.begin(), order.end());
+            std::swap(order[s.lot(n)], order[s.lot(n)]);
+        };
+        std::vector<std::byte> shared(shared_), own(threads_ * own_);
+        std::vector<std::uint32_t> block_order(blocks), thread_order(threads_);
+        by_lot(block_order);
+        for (auto const block : block_order) {
+            constexpr std::byte undefined{0xff}; // a NaN, in every type of floating-point number
+            std::fill(shared.begin(), shared.end(), undefined);
+            std::fill(own.begin(), own.end(), undefined);
+            for (int k = 0; k < phases_; ++k) {
+                by_lot(thread_order);
+                phase_(values_.data(), k, {block, blocks, 0}, thread_order, shared.data(), own.data());
+            }
         }
     }
-}
+
+private:
+    template<class T>
+    static constexpr bool lies_anywhere = alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+    template<class P>
+    static void run_phase(void const* values, int k, block_place at, std::vector<std::uint32_t> const& threads,
+                          void* shared, void* own) {
+        for (auto const thread : threads) {
+            at.thread = thread;
+            static_cast<P const*>(values)->phase(k, at, *static_cast<typename P::shared*>(shared),
+                                                 static_cast<typename P::own*>(own)[thread]);
+        }
+    }
+
+    std::vector<std::byte> values_;
+    std::uint32_t threads_;
+    std::size_t shared_, own_; ///< bytes of a block, of a thread
+    int phases_;
+    void (*phase_)(void const*, int, block_place, std::vector<std::uint32_t> const&, void*, void*);
+};
 
 /// What streams have noted down instead of doing it.
 struct recording {
@@ -228,8 +259,7 @@ public:
     }
     template<block_program P>
     void launch(P const& program, std::uint32_t blocks) {
-        if (blocks == 0) throw std::logic_error("a program was launched with no block");
-        enqueue([=] { perform_program(program, blocks); });
+        launch(any_program(program), blocks);
     }
 
     void record(event& e) {
@@ -279,6 +309,11 @@ public:
     void abandon_capture() noexcept {
         if (noting()) recording_->closed = true;
         recording_ = nullptr;
+    }
+
+    void launch(any_program program, std::uint32_t blocks) {
+        if (blocks == 0) throw std::logic_error("a program was launched with no block");
+        enqueue([program = std::move(program), blocks] { program.perform(blocks); });
     }
 
     void launch(graph& g) {
