@@ -20,7 +20,6 @@ FLOORS = {
     'parallel': ['collective', 'layer', 'optimizer'],
     'data': ['device'],
     'trainer': ['parallel', 'data'],
-    'simulate': ['schedule', 'parallel'],
 }
 UMBRELLA = 'trireme/trireme.hpp'
 # The others, which add to it what a machine may not have; they may include it and one another.
@@ -125,6 +124,9 @@ def check(root):
     for name in sorted(set(headers) - set().union(*(reached(headers, umbrella) for umbrella in UMBRELLAS))):
         if not name.startswith(NOT_IN_UMBRELLA):
             yield f'include/{name}: no umbrella reaches it ({", ".join(UMBRELLAS)})'
+    for floor in FLOORS:
+        if not any(name.startswith(f'trireme/{floor}/') for name in headers):
+            yield f'tests/headers/rules.py: the floor {floor} has no header in include/trireme/{floor}'
     for umbrella in UMBRELLAS:
         for name in sorted(reached(headers, umbrella)) if not umbrella.startswith(APART) else ():
             if name.startswith(APART):
