@@ -85,6 +85,11 @@ TEST_SUITE("data/gzip") {
         }
         auto const zero = folder.write("zero", files::joined(files::zipped(content), {0}));
         files::expect_data_error([&] { content_of(zero, 100); }, zero, 100, "no gzip follow the gzip stream");
+        auto const between = files::joined(files::joined(files::zipped(content), {0}), files::zipped(content));
+        auto const path = folder.write("between", between);
+        files::expect_data_error([&] { content_of(path, 200); }, path, 100, "no gzip follow the gzip stream");
+        auto const cut = folder.write("cut", files::joined(files::zipped(content), {0x1f}));
+        files::expect_data_error([&] { content_of(cut, 100); }, cut, 100, "the gzip stream ends early");
     }
 
     TEST_CASE("the end: every truncation") {

@@ -2,25 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/core/errors.hpp>
-#include <trireme/core/path.hpp>
+#include <trireme/data/regular_file.hpp>
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <new>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 namespace trireme {
@@ -28,48 +22,47 @@ namespace trireme {
 /// A file read from front to back, plain or gzip (also of several members): the first two bytes decide which.
 ///
 /// Nothing in the file is believed before it is checked: `read(count)` refuses a count that the file's size rules out,
-/// and memory then grows with the bytes that really arrive. Offsets are positions in the decoded stream.
+/// and memory then grows with the bytes that really arrive. Offsets are positions in the decoded stream; where the disk
+/// fails, in the file.
 /// Errors: data_error for a file that is missing, not a regular file, damaged, or shorter or longer than promised;
 /// usage_error for a path with a zero byte.
-/// Cost: one 64 KiB buffer, and 40 KiB inside zlib for gzip.
+/// Cost: for gzip a 64 KiB buffer, and 40 KiB inside zlib.
+///
+/// zlib's inflate reads headers, data and checksums of members. Its gzread would find the next member, too, but takes
+/// whatever else follows one for the end of the file: appended bytes, and members behind a damaged byte, would vanish.
 class gzip_file {
 public:
-    explicit gzip_file(std::string path) : path_(std::move(path)), buffer_(64 * 1024) {
-        // O_NONBLOCK: opening a FIFO must not wait for a writer before we can see that it is one.
-        file_.number = ::open(checked_path(path_).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-        if (file_.number < 0) {
-            fail("the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
-        }
-        struct ::stat about = {};
-        if (::fstat(file_.number, &about) != 0) fail("the file cannot be examined: " + reason(errno));
-        if (!S_ISREG(about.st_mode)) {
-            fail(std::string("data is read from regular files only, and this is ") +
-                 (S_ISDIR(about.st_mode)    ? "a folder; pass the path of a file in it"
-                  : S_ISFIFO(about.st_mode) ? "a pipe; save its content to a file first"
-                                            : "a device or socket; save its content to a file first"));
-        }
-        size_ = static_cast<std::uint64_t>(about.st_size);
-        refill();
-        zipped_ = end_ >= 2 && buffer_[0] == 0x1f && buffer_[1] == 0x8b;
-        if (zipped_) start_inflating();
+    explicit gzip_file(std::string path) : file_(std::move(path)) {
+        std::array<std::byte, 2> magic = {};
+        if (size() < 2) return;
+        file_.read(0, magic);
+        if (magic != std::array{std::byte{0x1f}, std::byte{0x8b}}) return;
+        buffer_.resize(64 * 1024);
+        auto const state = inflateInit2(&stream_, 15 + 16); // a 32 KiB window, the gzip format only
+        if (state == Z_MEM_ERROR) throw std::bad_alloc();
+        if (state != Z_OK) fail("zlib does not start, its library and header differ in version: reinstall zlib");
+        zipped_ = true;
+    }
+    ~gzip_file() {
+        if (zipped_) ::inflateEnd(&stream_);
     }
 
     gzip_file(gzip_file const&) = delete;
     gzip_file& operator=(gzip_file const&) = delete;
 
-    std::string const& path() const noexcept { return path_; }
+    std::string const& path() const noexcept { return file_.path(); }
 
     /// Decoded bytes delivered so far.
     std::uint64_t offset() const noexcept { return offset_; }
 
     /// The file's size on disk.
-    std::uint64_t size() const noexcept { return size_; }
+    std::uint64_t size() const noexcept { return file_.size(); }
 
     /// No more than this many decoded bytes can follow: exact for a plain file, 1032 times its size for gzip.
     std::uint64_t most_left() const noexcept {
         auto const factor = zipped_ ? deflate_expansion : 1;
         auto const most = std::numeric_limits<std::uint64_t>::max();
-        auto const total = size_ > most / factor ? most : size_ * factor;
+        auto const total = size() > most / factor ? most : size() * factor;
         return total > offset_ ? total - offset_ : 0;
     }
 
@@ -82,7 +75,7 @@ public:
         std::vector<std::uint8_t> bytes;
         if (count > std::min<std::uint64_t>(most_left(), bytes.max_size())) {
             fail(std::to_string(count) + " bytes of " + thing + " are promised, but in this file of " +
-                 std::to_string(size_) + " bytes at most " + std::to_string(most_left()) +
+                 std::to_string(size()) + " bytes at most " + std::to_string(most_left()) +
                  " can follow; it is truncated or its header is wrong: fetch it again");
         }
         while (bytes.size() < count) {
@@ -108,37 +101,7 @@ public:
 private:
     static constexpr std::uint64_t deflate_expansion = 1032; // 258 bytes from 2 bits, the best that the format can do
 
-    struct descriptor {
-        descriptor() = default;
-        descriptor(descriptor const&) = delete;
-        descriptor& operator=(descriptor const&) = delete;
-        ~descriptor() {
-            if (number >= 0) ::close(number);
-        }
-        int number = -1;
-    };
-
-    struct inflater {
-        inflater() = default;
-        inflater(inflater const&) = delete;
-        inflater& operator=(inflater const&) = delete;
-        ~inflater() {
-            if (started) ::inflateEnd(&stream);
-        }
-        ::z_stream stream = {};
-        bool started = false;
-    };
-
-    static std::string reason(int number) { return std::generic_category().message(number); }
-
-    [[noreturn]] void fail(std::string const& what) const { throw data_error(path_, offset_, what); }
-
-    void start_inflating() {
-        auto const state = inflateInit2(&inflater_.stream, 15 + 16); // a 32 KiB window, the gzip format only
-        if (state == Z_MEM_ERROR) throw std::bad_alloc();
-        if (state != Z_OK) fail("zlib does not start, its library and header differ in version: reinstall zlib");
-        inflater_.started = true;
-    }
+    [[noreturn]] void fail(std::string const& what) const { file_.fail(offset_, what); }
 
     /// Fills `out`, after which `rest` more bytes of `thing` are due.
     void fill(std::span<std::uint8_t> out, std::uint64_t rest, char const* thing) {
@@ -153,79 +116,59 @@ private:
         }
     }
 
-    /// Fills the empty buffer from disk. False at the end of the file.
-    bool refill() {
-        next_ = end_ = 0;
-        while (end_ < buffer_.size()) {
-            auto const got = ::read(file_.number, buffer_.data() + end_, buffer_.size() - end_);
-            if (got == 0) break;
-            if (got > 0) {
-                end_ += static_cast<std::size_t>(got);
-            } else if (errno != EINTR) {
-                fail("the file cannot be read: " + reason(errno));
-            }
-        }
-        return end_ > 0;
+    /// Bytes of the file as they are; 0 only at its end.
+    std::size_t from_disk(std::span<std::byte> out) {
+        auto const got = file_.read_some(position_, out);
+        position_ += got;
+        return got;
     }
-
-    bool has_input() { return next_ < end_ || refill(); }
 
     /// Up to `room` decoded bytes; 0 only at the end.
     std::size_t next(std::uint8_t* out, std::size_t room) {
-        auto const got = zipped_ ? next_inflated(out, room) : next_plain(out, room);
+        auto const got = zipped_ ? inflated(out, room) : from_disk(std::as_writable_bytes(std::span(out, room)));
         offset_ += got;
         return got;
     }
 
-    std::size_t next_plain(std::uint8_t* out, std::size_t room) {
-        if (!has_input()) return 0;
-        auto const count = std::min(room, end_ - next_);
-        std::memcpy(out, buffer_.data() + next_, count);
-        next_ += count;
-        return count;
-    }
-
-    std::size_t next_inflated(std::uint8_t* out, std::size_t room) {
-        auto& stream = inflater_.stream;
+    std::size_t inflated(std::uint8_t* out, std::size_t room) {
         auto const space = static_cast<::uInt>(std::min<std::size_t>(room, 1u << 30));
         for (;;) {
-            if (!has_input()) {
+            if (stream_.avail_in == 0) {
+                stream_.next_in = buffer_.data();
+                stream_.avail_in = static_cast<::uInt>(from_disk(std::as_writable_bytes(std::span(buffer_))));
+            }
+            if (stream_.avail_in == 0) {
                 if (between_members_) return 0;
                 fail("the gzip stream ends early; the file is truncated: fetch it again");
             }
             if (between_members_) {
-                if (buffer_[next_] != 0x1f) fail("bytes that are no gzip follow the gzip stream: fetch the file again");
-                ::inflateReset(&stream);
+                if (*stream_.next_in != 0x1f)
+                    fail("bytes that are no gzip follow the gzip stream: fetch the file again");
+                ::inflateReset(&stream_);
                 between_members_ = false;
             }
-            stream.next_in = buffer_.data() + next_;
-            stream.avail_in = static_cast<::uInt>(end_ - next_);
-            stream.next_out = out;
-            stream.avail_out = space;
-            auto const state = ::inflate(&stream, Z_NO_FLUSH);
-            next_ = end_ - stream.avail_in;
-            auto const got = static_cast<std::size_t>(space - stream.avail_out);
+            stream_.next_out = out;
+            stream_.avail_out = space;
+            auto const state = ::inflate(&stream_, Z_NO_FLUSH);
+            auto const got = static_cast<std::size_t>(space - stream_.avail_out);
             if (state == Z_MEM_ERROR) throw std::bad_alloc();
             if (state != Z_OK && state != Z_STREAM_END) {
                 offset_ += got;
                 fail(std::string("the gzip stream is damaged (") +
-                     (stream.msg != nullptr ? stream.msg : "no progress") + "): fetch the file again");
+                     (stream_.msg != nullptr ? stream_.msg : "no progress") + "): fetch the file again");
             }
             between_members_ = state == Z_STREAM_END;
             if (got != 0) return got;
         }
     }
 
-    std::string path_;
-    std::vector<std::uint8_t> buffer_; // bytes [next_, end_) are read from disk and not yet used
-    std::size_t next_ = 0;
-    std::size_t end_ = 0;
-    descriptor file_;
-    inflater inflater_;
+    detail::regular_file file_;
+    std::uint64_t position_ = 0; // in the file; offset_ is in what it decodes to
+    std::uint64_t offset_ = 0;
+    ::z_stream stream_ = {};
+    std::vector<std::uint8_t> buffer_; // the next avail_in bytes of it, at next_in, are not yet inflated
     bool zipped_ = false;
     bool between_members_ = false;
-    std::uint64_t size_ = 0;
-    std::uint64_t offset_ = 0;
 };
 
 } // namespace trireme

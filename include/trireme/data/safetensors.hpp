@@ -5,6 +5,7 @@
 #include <trireme/core/bf16.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/path.hpp>
+#include <trireme/data/regular_file.hpp>
 #include <trireme/data/safetensors_header.hpp>
 
 #include <algorithm>
@@ -19,7 +20,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -39,66 +39,6 @@ static_assert(std::endian::native == std::endian::little,
 enum class safetensors_narrowing : bool { refused, rounded };
 
 namespace detail::safetensors {
-
-inline std::string reason(int number) { return std::generic_category().message(number); }
-
-/// Closes the file.
-struct descriptor {
-    explicit descriptor(int opened) noexcept : number(opened) {}
-    descriptor(descriptor const&) = delete;
-    descriptor& operator=(descriptor const&) = delete;
-    ~descriptor() {
-        if (number >= 0) ::close(number);
-    }
-    int number;
-};
-
-/// A regular file that is open for reading at any place, also by several threads at a time.
-class input {
-public:
-    explicit input(std::string path)
-        // O_NONBLOCK: opening a FIFO must not wait for a writer before we can see that it is one.
-        : path_(std::move(path)),
-          file_(::open(checked_path(path_).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
-        if (file_.number < 0) {
-            fail(0, "the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
-        }
-        struct ::stat about = {};
-        if (::fstat(file_.number, &about) != 0) fail(0, "the file cannot be examined: " + reason(errno));
-        if (!S_ISREG(about.st_mode)) {
-            fail(0, std::string("tensors are read from regular files only, and this is ") +
-                        (S_ISDIR(about.st_mode)    ? "a folder; pass the path of a file in it"
-                         : S_ISFIFO(about.st_mode) ? "a pipe; save its content to a file first"
-                                                   : "a device or socket; save its content to a file first"));
-        }
-        size_ = static_cast<std::uint64_t>(about.st_size);
-    }
-
-    std::string const& path() const noexcept { return path_; }
-    std::uint64_t size() const noexcept { return size_; }
-
-    [[noreturn]] void fail(std::uint64_t at, std::string const& what) const { throw data_error(path_, at, what); }
-
-    /// Fills `out` from byte `at` on.
-    void read(std::uint64_t at, std::span<std::byte> out) const {
-        while (!out.empty()) {
-            auto const got = ::pread(file_.number, out.data(), out.size(), static_cast<::off_t>(at));
-            if (got < 0 && errno == EINTR) continue;
-            if (got < 0) fail(at, "the file cannot be read: " + reason(errno));
-            if (got == 0) {
-                fail(at, "the file had " + std::to_string(size_) +
-                             " bytes when it was opened, and now ends here: let nobody change it while it is read");
-            }
-            at += static_cast<std::uint64_t>(got);
-            out = out.subspan(static_cast<std::size_t>(got));
-        }
-    }
-
-private:
-    std::string path_;
-    descriptor file_;
-    std::uint64_t size_ = 0;
-};
 
 /// A file that is written beside its place and put there when it is whole; until then what was there stays. The writer
 /// holds a lock on it, which the kernel takes from a process that ends: files without one are left behind by writers
@@ -380,7 +320,7 @@ private:
         }
     }
 
-    detail::safetensors::input file_;
+    detail::regular_file file_;
     std::uint64_t data_ = 0; // where the tensors' bytes begin
     std::vector<safetensors_entry> tensors_ = {};
     safetensors_metadata metadata_ = {};
