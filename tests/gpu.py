@@ -160,7 +160,7 @@ class Tools:
                 (self.lib / 'libz.a').symlink_to(archive)
         for header, library, names in (('cublasLt.h', 'cublasLt', 'cublas*'), ('cudnn.h', 'cudnn', 'cudnn*'),
                                        ('nccl.h', 'nccl', 'nccl*'), ('cuda.h', 'cudart_static', 'cuda*'),
-                                       ('nvtx3/nvToolsExt.h', None, 'nvtx3')):
+                                       ('nvtx3/nvtx3.hpp', None, 'nvtx3')):
             self.from_python(header, library, names)
         for header, remedy in (('doctest/doctest.h', 'doctest'), ('zlib.h', 'zlib'), ('cublasLt.h', 'cuBLASLt'),
                                ('cudnn.h', 'cuDNN')):
