@@ -19,8 +19,7 @@ namespace trireme {
 /// - every chunk ends as the table of `collective` says: each contribution exactly once, and nothing else; in an
 ///   all-reduce added in one order, so with the same bits on all ranks;
 /// - no chunk is read while or after it is overwritten, none by two ranks written at once, and none is touched before
-/// its
-///   owner has entered or after it has left;
+///   its owner has entered or after it has left;
 /// - inputs may lie apart from the outputs: whether a chunk has been written by its owner says where it is read.
 ///
 /// The first fault found names rank, step and chunk; of a deadlock, the earliest stuck step. Usable in constant
@@ -225,7 +224,7 @@ struct proof_of {
     static constexpr int at_once = made.steps > 0 ? 1 + 8000 / (Ranks * made.steps) : Ranks;
     static constexpr int slices = total == 0 ? 0 : (Ranks + at_once - 1) / at_once;
     template<int Slice>
-    static constexpr verdict races = proof.races(ordered.order, conflicts.all, total, Slice* at_once,
+    static constexpr verdict races = proof.races(ordered.order, conflicts.all, total, at_once * Slice,
                                                  (Slice + 1) * at_once < Ranks ? (Slice + 1) * at_once : Ranks);
 
     template<int... Slice>
