@@ -26,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+namespace collective_all_reduce_test {
 #define EVERY_STRATEGY                                                                                                 \
     trireme::ring, trireme::direct, trireme::double_binary_tree, trireme::recursive_halving_doubling, trireme::chain
 
@@ -484,3 +485,5 @@ TEST_SUITE("collective/all_reduce") {
         CHECK_THROWS_AS(add_in_fixed_tree(100000, 100), usage_error);
     }
 }
+
+} // namespace collective_all_reduce_test

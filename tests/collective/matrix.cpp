@@ -24,6 +24,7 @@
 #include <type_traits>
 #include <vector>
 
+namespace collective_matrix_test {
 #define EVERY_STRATEGY                                                                                                 \
     trireme::direct, trireme::ring, trireme::bidirectional_ring, trireme::recursive_halving_doubling,                  \
         trireme::double_binary_tree, trireme::chain, trireme::binomial_tree, trireme::dissemination, two_levels,       \
@@ -297,3 +298,5 @@ TEST_SUITE("nightly/collective/matrix") {
         for (int const ranks : {27, 32, 64}) check_everything<S>(ranks, false);
     }
 }
+
+} // namespace collective_matrix_test

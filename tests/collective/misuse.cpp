@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+namespace collective_misuse_test {
 namespace {
 
 using namespace trireme;
@@ -431,3 +432,5 @@ TEST_SUITE("collective/misuse: sizes and roots") {
                    "all_gather by hasty on 3 ranks lets a chunk be overwritten while it is read"));
     }
 }
+
+} // namespace collective_misuse_test

@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+namespace collective_reduce_scatter_test {
 namespace {
 
 using namespace trireme;
@@ -172,3 +173,5 @@ TEST_SUITE("collective/reduce_scatter") {
         }
     }
 }
+
+} // namespace collective_reduce_scatter_test

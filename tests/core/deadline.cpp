@@ -6,6 +6,7 @@
 
 #include <limits>
 
+namespace core_deadline_test {
 namespace {
 
 using trireme::deadline;
@@ -37,3 +38,5 @@ TEST_SUITE("core/deadline") {
         }
     }
 }
+
+} // namespace core_deadline_test

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+namespace core_digest_test {
 namespace {
 
 using trireme::digest_of;
@@ -63,3 +64,5 @@ TEST_SUITE("core/digest") {
         CHECK(trireme::digest_text(0x0123456789abcdefu) == "0123456789abcdef");
     }
 }
+
+} // namespace core_digest_test

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+namespace core_errors_test {
 namespace {
 
 using namespace trireme;
@@ -43,3 +44,5 @@ TEST_SUITE("core/errors") {
         CHECK_THROWS_AS(throw group_stopped(), std::exception);
     }
 }
+
+} // namespace core_errors_test

@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+namespace core_extents_test {
 namespace {
 
 using namespace trireme;
@@ -37,3 +38,5 @@ static_assert(std::is_same_v<there_and_back<extents<7, 2, 3, 4>>, extents<7, 2, 
 TEST_SUITE("core/extents") {
     TEST_CASE("a shape is its type's value") { CHECK((extents<1, 28, 28>::shape == make_shape(1, 28, 28))); }
 }
+
+} // namespace core_extents_test

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+namespace core_pack_test {
 namespace {
 
 using namespace trireme;
@@ -42,3 +43,5 @@ static_assert(last_of_many(std::make_index_sequence<2000>{}));
 TEST_SUITE("core/pack") {
     TEST_CASE("packs are walked flat") { CHECK(last_of_many(std::make_index_sequence<2000>{})); }
 }
+
+} // namespace core_pack_test

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <set>
 
+namespace core_philox_test {
 namespace {
 
 using trireme::philox;
@@ -81,3 +82,5 @@ TEST_SUITE("core/philox") {
         CHECK(s.below(0, 0xFFFFFFFF) < 0xFFFFFFFF);
     }
 }
+
+} // namespace core_philox_test

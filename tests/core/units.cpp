@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <initializer_list>
 
+namespace core_units_test {
 namespace {
 
 using namespace trireme;
@@ -70,3 +71,5 @@ TEST_SUITE("core/units") {
         CHECK(at == total);
     }
 }
+
+} // namespace core_units_test

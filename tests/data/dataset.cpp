@@ -8,6 +8,7 @@
 
 #include <optional>
 
+namespace data_dataset_test {
 namespace {
 
 using files::bytes;
@@ -84,3 +85,5 @@ TEST_SUITE("data/dataset") {
         CHECK(labelled_images(bytes(2), {0, 255}, 1, 1, 256).label(1) == 255);
     }
 }
+
+} // namespace data_dataset_test

@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 
+namespace data_fashion_mnist_test {
 namespace {
 
 using files::bytes;
@@ -159,3 +160,5 @@ TEST_SUITE("data/fashion_mnist") {
         CHECK(std::sqrt(squares / values / 65025 - mean * mean) == doctest::Approx(0.3530).epsilon(1e-3));
     }
 }
+
+} // namespace data_fashion_mnist_test

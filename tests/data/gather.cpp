@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <type_traits>
 
+namespace data_gather_test {
 namespace {
 
 trireme::labelled_images make(std::size_t count, std::size_t height, std::size_t width) {
@@ -90,3 +91,5 @@ TEST_SUITE("data/gather") {
         }
     }
 }
+
+} // namespace data_gather_test

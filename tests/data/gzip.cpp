@@ -8,6 +8,7 @@
 
 #include <sys/stat.h>
 
+namespace data_gzip_test {
 namespace {
 
 using files::bytes;
@@ -184,3 +185,5 @@ TEST_SUITE("data/gzip") {
         CHECK((file.read(size, "the zeros") == bytes(size)));
     }
 }
+
+} // namespace data_gzip_test

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 
+namespace data_idx_test {
 namespace {
 
 using files::bytes;
@@ -220,3 +221,5 @@ TEST_SUITE("data/idx") {
         }
     }
 }
+
+} // namespace data_idx_test

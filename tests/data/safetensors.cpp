@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+namespace data_safetensors_test {
 namespace {
 
 using namespace safetensors_files;
@@ -487,3 +488,5 @@ TEST_SUITE("data/safetensors") {
         CHECK(files_in(folder) == 0);
     }
 }
+
+} // namespace data_safetensors_test

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 
+namespace data_safetensors_header_test {
 namespace {
 
 using namespace safetensors_files;
@@ -253,3 +254,5 @@ TEST_SUITE("data/safetensors_header") {
         CHECK(files::address_space_peak() - before < std::uint64_t{128} << 20);
     }
 }
+
+} // namespace data_safetensors_header_test

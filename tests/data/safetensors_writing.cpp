@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace data_safetensors_writing_test {
 namespace {
 
 using namespace safetensors_files;
@@ -192,3 +193,5 @@ TEST_SUITE("data/safetensors: writing") {
         CHECK(files_in(folder) == 1);
     }
 }
+
+} // namespace data_safetensors_writing_test

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <map>
 
+namespace data_sampler_test {
 namespace {
 
 using trireme::epoch_order;
@@ -150,3 +151,5 @@ TEST_SUITE("data/sampler") {
         CHECK(files::address_space_peak() - before < std::uint64_t{64} << 20);
     }
 }
+
+} // namespace data_sampler_test

@@ -14,6 +14,7 @@
 #include <limits>
 #include <vector>
 
+namespace device_activation_test {
 using namespace trireme;
 
 namespace {
@@ -147,3 +148,5 @@ TEST_SUITE("device/activation") {
         CHECK(errors[3] <= 2);
     }
 }
+
+} // namespace device_activation_test

@@ -13,6 +13,7 @@
 #include <limits>
 #include <vector>
 
+namespace device_add_test {
 using namespace trireme;
 
 namespace {
@@ -53,3 +54,5 @@ TEST_SUITE("device/add") {
         }
     }
 }
+
+} // namespace device_add_test

@@ -13,6 +13,7 @@
 #include <limits>
 #include <vector>
 
+namespace device_batch_norm_test {
 using namespace trireme;
 
 namespace {
@@ -300,3 +301,5 @@ TEST_SUITE("device/batch_norm") {
         CHECK(far_from_zero<reference, double>().two_passes < 1e-12);
     }
 }
+
+} // namespace device_batch_norm_test

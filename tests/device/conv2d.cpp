@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+namespace device_conv2d_test {
 using namespace trireme;
 
 namespace {
@@ -173,3 +174,5 @@ TEST_SUITE("device/conv2d") {
         portable_weights_equal_reference<conv2d_geometry<16, 6, 6, 16, 5, 0, 1>, 16, float>();
     }
 }
+
+} // namespace device_conv2d_test

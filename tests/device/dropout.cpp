@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+namespace device_dropout_test {
 using namespace trireme;
 
 namespace {
@@ -107,3 +108,5 @@ TEST_SUITE("device/dropout") {
         }
     }
 }
+
+} // namespace device_dropout_test

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 
+namespace device_exp_test {
 using namespace trireme;
 
 namespace {
@@ -95,3 +96,5 @@ TEST_SUITE("device/exp") {
         }
     }
 }
+
+} // namespace device_exp_test

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 
+namespace device_floats_test {
 using namespace trireme;
 
 TEST_SUITE("device/floats") {
@@ -43,3 +44,5 @@ TEST_SUITE("device/floats") {
         }
     }
 }
+
+} // namespace device_floats_test

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+namespace device_lanes_test {
 using namespace trireme;
 
 namespace {
@@ -150,3 +151,5 @@ TEST_SUITE("device/lanes") {
         CHECK(blocks<3, 3, 6>().empty());
     }
 }
+
+} // namespace device_lanes_test

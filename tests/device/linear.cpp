@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <vector>
 
+namespace device_linear_test {
 using namespace trireme;
 
 namespace {
@@ -83,3 +84,5 @@ TEST_SUITE("device/linear") {
         portable_equals_reference<odd, 16, double>();
     }
 }
+
+} // namespace device_linear_test

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <vector>
 
+namespace device_one_sample_test {
 using namespace trireme;
 
 // Granules of one lane: the kernels of portable/one_sample against the reference's.
@@ -195,3 +196,5 @@ TEST_SUITE("device/one_sample") {
         linear_equals_reference<linear_geometry<33, 17>, double>();
     }
 }
+
+} // namespace device_one_sample_test

@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+namespace device_pool2d_test {
 using namespace trireme;
 
 namespace {
@@ -207,3 +208,5 @@ TEST_SUITE("device/pool2d") {
         usual_geometries<16, double>();
     }
 }
+
+} // namespace device_pool2d_test

@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <vector>
 
+namespace device_sgd_test {
 using namespace trireme;
 
 namespace {
@@ -90,3 +91,5 @@ TEST_SUITE("device/sgd") {
         }
     }
 }
+
+} // namespace device_sgd_test

@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+namespace device_softmax_cross_entropy_test {
 using namespace trireme;
 
 namespace {
@@ -124,3 +125,5 @@ TEST_SUITE("device/softmax_cross_entropy") {
         all_classes<16, double>();
     }
 }
+
+} // namespace device_softmax_cross_entropy_test

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+namespace device_winograd_test {
 using namespace trireme;
 
 namespace {
@@ -210,3 +211,5 @@ TEST_SUITE("device/winograd") {
         static_assert(!detail::winograd_pays<conv2d_geometry<64, 28, 28, 64, 5, 1, 1>, lanes, float>());
     }
 }
+
+} // namespace device_winograd_test

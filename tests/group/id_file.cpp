@@ -13,8 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace id_file_test {
-
+namespace group_id_file_test {
 using namespace trireme;
 using nccl_runtime::attendance;
 using exchange = nccl_runtime::id_exchange<128>;
@@ -72,9 +71,6 @@ int end_of(pid_t pid) {
 attendance process(int index, int count, int world, folder const& f, double limit = 20) {
     return {index, count, world, f.file(), seconds(limit)};
 }
-
-} // namespace id_file_test
-using namespace id_file_test;
 
 TEST_SUITE("group/id_file") {
     TEST_CASE("processes meet in any order, and leave nothing behind") {
@@ -174,3 +170,5 @@ TEST_SUITE("group/id_file") {
                              doctest::Contains("can write beside"), data_error);
     }
 }
+
+} // namespace group_id_file_test

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+namespace group_launch_test {
 using namespace trireme;
 
 namespace {
@@ -126,3 +127,5 @@ TEST_SUITE("group/launch") {
         }
     }
 }
+
+} // namespace group_launch_test

@@ -10,6 +10,7 @@
 
 #include <type_traits>
 
+namespace group_mesh_test {
 namespace {
 
 using namespace trireme;
@@ -34,3 +35,5 @@ static_assert(communicator<mute> && !pull_communicator<mute>);
 TEST_SUITE("group/mesh") {
     TEST_CASE("a mesh is a type") { CHECK(std::is_empty_v<mesh<host, dp<2>>>); }
 }
+
+} // namespace group_mesh_test

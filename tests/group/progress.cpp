@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+namespace group_progress_test {
 namespace {
 
 using namespace trireme;
@@ -117,3 +118,5 @@ TEST_SUITE("group/progress") {
         CHECK(many.spins <= 100); // a spin is some 0.1 us: never more than 10 us against a peer
     }
 }
+
+} // namespace group_progress_test

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+namespace group_stop_reason_test {
 using namespace trireme;
 
 namespace {
@@ -73,3 +74,5 @@ TEST_SUITE("group/stop_reason") {
         CHECK(r.text.get().size() == sizeof r.text.text - 1);
     }
 }
+
+} // namespace group_stop_reason_test

@@ -30,6 +30,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+namespace group_threads_test {
 namespace {
 
 using namespace trireme;
@@ -558,3 +559,5 @@ TEST_SUITE("nightly/group/threads") {
         CHECK(os_threads_fall_to(before)); // fewer, if a device left behind by another test has ended
     }
 }
+
+} // namespace group_threads_test

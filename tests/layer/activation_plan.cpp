@@ -5,6 +5,7 @@
 
 #include <vector>
 
+namespace layer_activation_plan_test {
 using namespace trireme;
 
 namespace {
@@ -294,3 +295,5 @@ TEST_SUITE("layer/activation_plan") {
         CHECK(plan.elements < sum * 6 / 10);
     }
 }
+
+} // namespace layer_activation_plan_test

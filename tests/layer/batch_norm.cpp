@@ -18,6 +18,7 @@
 #include <limits>
 #include <vector>
 
+namespace layer_batch_norm_test {
 using namespace trireme;
 
 namespace {
@@ -188,3 +189,5 @@ TEST_SUITE("layer/batch_norm") {
         CHECK_FALSE(check_gradients<constant_statistics, input<5>, Kernels>().ok());
     }
 }
+
+} // namespace layer_batch_norm_test

@@ -10,6 +10,7 @@
 #include <trireme/device/host/kernels/reference/dropout.hpp>
 #include <trireme/device/host/kernels/reference/linear.hpp>
 
+namespace layer_combinators_test {
 using namespace trireme;
 
 namespace {
@@ -144,3 +145,5 @@ TEST_SUITE("layer/combinators") {
         CHECK_FALSE(check_gradients<repeat<2, residual<own_residual<false>>, curve>, in>().ok());
     }
 }
+
+} // namespace layer_combinators_test

@@ -11,6 +11,7 @@
 
 #include "one_sample.hpp"
 
+namespace layer_gradient_check_test {
 using namespace trireme;
 
 namespace {
@@ -144,3 +145,5 @@ TEST_SUITE("layer/gradient_check") {
         CHECK(check_gradients<forgetful_dropout, input<2, 3, 5>, Kernels>().input_error > 0.01);
     }
 }
+
+} // namespace layer_gradient_check_test

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <vector>
 
+namespace layer_granule_pass_test {
 using namespace trireme;
 
 namespace {
@@ -93,3 +94,5 @@ TEST_SUITE("layer/granule_pass") {
         static_assert(one_by_one<portable, double> < portable::lanes<double>);
     }
 }
+
+} // namespace layer_granule_pass_test

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+namespace layer_initialise_test {
 using namespace trireme;
 
 namespace {
@@ -61,3 +62,5 @@ TEST_SUITE("layer/initialise") {
         CHECK_FALSE(std::equal(a.begin(), a.begin() + 400, a.begin() + 420));
     }
 }
+
+} // namespace layer_initialise_test

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+namespace layer_names_test {
 using namespace trireme;
 
 namespace {
@@ -158,3 +159,5 @@ TEST_SUITE("layer/names") {
               list{"head.weight", "head.bias"});
     }
 }
+
+} // namespace layer_names_test

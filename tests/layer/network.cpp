@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+namespace layer_network_test {
 using namespace trireme;
 using test_networks::lenet;
 
@@ -223,3 +224,5 @@ TEST_SUITE("layer/network") {
         CHECK(table.find("fork") == std::string::npos);
     }
 }
+
+} // namespace layer_network_test

@@ -13,6 +13,7 @@
 #include <limits>
 #include <vector>
 
+namespace layer_shard_pass_test {
 using namespace trireme;
 
 namespace {
@@ -246,3 +247,5 @@ TEST_SUITE("layer/shard_pass") {
         CHECK(worst / norm(expected.gradients) < 1e-9);
     }
 }
+
+} // namespace layer_shard_pass_test

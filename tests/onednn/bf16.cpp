@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+namespace onednn_bf16_test {
 using namespace trireme;
 using namespace onednn_test;
 using test_networks::lenet;
@@ -94,3 +95,5 @@ TEST_SUITE("onednn/bf16") {
         CHECK(bf.workspace < f.workspace);
     }
 }
+
+} // namespace onednn_bf16_test

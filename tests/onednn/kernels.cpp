@@ -16,6 +16,7 @@
 #include <limits>
 #include <vector>
 
+namespace onednn_kernels_test {
 using namespace trireme;
 
 namespace {
@@ -326,3 +327,5 @@ TEST_SUITE("onednn/kernels") {
         }
     }
 }
+
+} // namespace onednn_kernels_test

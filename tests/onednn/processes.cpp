@@ -14,6 +14,7 @@
 #include <chrono>
 #include <stdexcept>
 
+namespace onednn_processes_test {
 namespace {
 
 using namespace trireme;
@@ -44,3 +45,5 @@ TEST_SUITE("onednn/processes") {
         }
     }
 }
+
+} // namespace onednn_processes_test

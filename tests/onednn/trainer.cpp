@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+namespace onednn_trainer_test {
 using namespace trireme;
 using namespace onednn_test;
 using test_networks::conv3;
@@ -178,3 +179,5 @@ TEST_SUITE("onednn/trainer") {
         CHECK(settled_os_threads() == before + 2);
     }
 }
+
+} // namespace onednn_trainer_test

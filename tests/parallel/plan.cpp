@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 
+namespace parallel_plan_test {
 using namespace trireme;
 using test_networks::any_layout;
 using test_networks::lenet;
@@ -134,3 +135,5 @@ TEST_SUITE("parallel/plan") {
         static_assert(eight::plan(batch{64}).memory(7).gradients == eight::plan(batch{64}).memory(7).parameters);
     }
 }
+
+} // namespace parallel_plan_test

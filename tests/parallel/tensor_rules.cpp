@@ -8,6 +8,7 @@
 #include <array>
 #include <string>
 
+namespace parallel_tensor_rules_test {
 using namespace trireme;
 using test_networks::lenet;
 using test_networks::made_up;
@@ -122,3 +123,5 @@ TEST_SUITE("parallel/tensor_rules") {
         CHECK(test_networks::same_bits(trained<by_size>(), trained<lenet_by<4, direct>>()));
     }
 }
+
+} // namespace parallel_tensor_rules_test

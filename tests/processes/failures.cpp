@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+namespace processes_failures_test {
 namespace {
 
 using namespace trireme;
@@ -461,3 +462,5 @@ TEST_SUITE("processes/failures") {
         }
     }
 }
+
+} // namespace processes_failures_test

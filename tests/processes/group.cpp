@@ -28,6 +28,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+namespace processes_group_test {
 namespace {
 
 using namespace trireme;
@@ -393,3 +394,5 @@ TEST_SUITE("processes/group") {
             levels(2, 2));
     }
 }
+
+} // namespace processes_group_test

@@ -26,6 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace processes_trainer_test {
 namespace {
 
 using namespace trireme;
@@ -462,3 +463,5 @@ TEST_SUITE("processes/trainer") {
         }
     }
 }
+
+} // namespace processes_trainer_test

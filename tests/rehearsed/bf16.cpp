@@ -17,11 +17,10 @@
 #include <string>
 #include <vector>
 
+namespace rehearsed_bf16_test {
 using namespace trireme;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
-
-namespace bf16_test {
 
 using test_networks::made_up;
 
@@ -109,9 +108,6 @@ double apart(std::vector<double> const& a, std::vector<double> const& b) {
     for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]) / b[i]);
     return worst;
 }
-
-} // namespace bf16_test
-using namespace bf16_test;
 
 TEST_SUITE("rehearsed/bf16") {
     TEST_CASE("losses follow those in float, and parameters are not rounded") {
@@ -227,3 +223,5 @@ TEST_SUITE("rehearsed/bf16") {
         }
     }
 }
+
+} // namespace rehearsed_bf16_test

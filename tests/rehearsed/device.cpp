@@ -9,11 +9,10 @@
 #include <stdexcept>
 #include <vector>
 
+namespace rehearsed_device_test {
 using namespace trireme;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
-
-namespace rehearsal_test {
 
 struct add_one {
     int* at;
@@ -60,9 +59,6 @@ int copied(bool ordered, timing when, std::uint64_t seed) {
     finish(made);
     return b;
 }
-
-} // namespace rehearsal_test
-using namespace rehearsal_test;
 
 TEST_SUITE("rehearsed/device") {
 
@@ -179,3 +175,5 @@ TEST_SUITE("rehearsed/device") {
                              doctest::Contains("no memory for the gradients"), usage_error);
     }
 }
+
+} // namespace rehearsed_device_test

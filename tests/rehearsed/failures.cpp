@@ -14,12 +14,11 @@
 #include <stdexcept>
 #include <string>
 
+namespace rehearsed_failures_test {
 using namespace trireme;
 using rehearsal_runtime::budget;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
-
-namespace failures_test {
 
 using test_networks::made_up;
 using perceptron = network<input<1, 28, 28>, flatten, linear<10>>;
@@ -63,9 +62,6 @@ struct put_back {
         budget.total = std::size_t{1} << 40;
     }
 };
-
-} // namespace failures_test
-using namespace failures_test;
 
 TEST_SUITE("rehearsed/failures") {
 
@@ -183,3 +179,5 @@ TEST_SUITE("rehearsed/failures") {
                              doctest::Contains("transport<peer> stays within one process"), usage_error);
     }
 }
+
+} // namespace rehearsed_failures_test

@@ -25,12 +25,11 @@
 #include <utility>
 #include <vector>
 
+namespace rehearsed_nccl_test {
 using namespace trireme;
 using nccl_mock::rehearsal_with_nccl;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
-
-namespace nccl_rehearsed {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
@@ -384,9 +383,6 @@ outcome trained(typename Trainer::options o) {
     return got;
 }
 
-} // namespace nccl_rehearsed
-using namespace nccl_rehearsed;
-
 TEST_SUITE("rehearsed/nccl") {
 
     TEST_CASE("strategies have the host's bits and the plan's memory and traffic, whenever work is done") {
@@ -588,6 +584,8 @@ TEST_SUITE("rehearsed/nccl") {
         stage::here().stalled = false;
     }
 }
+
+} // namespace rehearsed_nccl_test
 
 #else
 

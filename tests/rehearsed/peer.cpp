@@ -17,12 +17,11 @@
 #include <type_traits>
 #include <vector>
 
+namespace rehearsed_peer_test {
 using namespace trireme;
 using rehearsal_runtime::budget;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
-
-namespace peer_test {
 
 using two_levels = hierarchical<direct, ring>;
 
@@ -171,9 +170,6 @@ void by_all() {
     (everywhere<S, collective::all_to_all>(), ...);
 }
 
-} // namespace peer_test
-using namespace peer_test;
-
 TEST_SUITE("rehearsed/peer") {
 
     TEST_CASE("every collective by every strategy, 1 to 8 ranks, on one device, some, or one each") {
@@ -224,3 +220,5 @@ TEST_SUITE("rehearsed/peer") {
         CHECK_THROWS_AS(peer_group<rehearsal>(9), usage_error);
     }
 }
+
+} // namespace rehearsed_peer_test

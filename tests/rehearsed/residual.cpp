@@ -22,12 +22,11 @@
 #include <utility>
 #include <vector>
 
+namespace rehearsed_residual_test {
 using namespace trireme;
 using namespace rehearsed;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
-
-namespace residual_test {
 
 using test_networks::made_up;
 
@@ -86,9 +85,6 @@ void fused_lie_in_place(activation_plan<Network::depth> const& plan) {
             CHECK(plan.gradient[row - 1] == plan.gradient[row]);
     });
 }
-
-} // namespace residual_test
-using namespace residual_test;
 
 TEST_SUITE("rehearsed/residual") {
     TEST_CASE("losses, parameters and running statistics are the host's: any ranks, any shards, eager and captured") {
@@ -249,3 +245,5 @@ TEST_SUITE("rehearsed/residual") {
         }
     }
 }
+
+} // namespace rehearsed_residual_test

@@ -14,11 +14,10 @@
 #include <cstddef>
 #include <initializer_list>
 
+namespace rehearsed_synchronised_test {
 using namespace trireme;
 using namespace rehearsed;
 using rehearsal_runtime::timing;
-
-namespace synchronised_test {
 
 using test_networks::conv3;
 using test_networks::made_up;
@@ -33,9 +32,6 @@ using net =
 template<class Device, class Dtype, class... Policies>
 using any = trainer<net, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
                     precision<Dtype>, Policies...>;
-
-} // namespace synchronised_test
-using namespace synchronised_test;
 
 TEST_SUITE("rehearsed/synchronised") {
     TEST_CASE("losses, parameters and running statistics are the host's, and bytes the plan's") {
@@ -131,3 +127,5 @@ TEST_SUITE("rehearsed/synchronised") {
         }
     }
 }
+
+} // namespace rehearsed_synchronised_test

@@ -18,11 +18,10 @@
 #include <type_traits>
 #include <vector>
 
+namespace rehearsed_trainer_test {
 using namespace trireme;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
-
-namespace streams_test {
 
 using test_networks::lenet;
 using test_networks::made_up;
@@ -145,9 +144,6 @@ constexpr strategy_choice strategies[] = {direct{},
                                           double_binary_tree{},
                                           chain{},
                                           hierarchical<direct, ring>{}};
-
-} // namespace streams_test
-using namespace streams_test;
 
 TEST_SUITE("rehearsed/trainer") {
 
@@ -379,3 +375,5 @@ TEST_SUITE("rehearsed/trainer") {
         }
     }
 }
+
+} // namespace rehearsed_trainer_test

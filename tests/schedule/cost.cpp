@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <initializer_list>
 
+namespace schedule_cost_test {
 namespace {
 
 using namespace trireme;
@@ -54,3 +55,5 @@ TEST_SUITE("schedule/cost") {
         CHECK(traffic_of(direct::all_reduce(4), 0, elements, 8).bytes == 6 * (elements / 4) * 8);
     }
 }
+
+} // namespace schedule_cost_test

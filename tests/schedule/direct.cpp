@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+namespace schedule_direct_test {
 namespace {
 
 using namespace trireme;
@@ -129,3 +130,5 @@ TEST_SUITE("schedule/direct: reduce_scatter") {
         }
     }
 }
+
+} // namespace schedule_direct_test

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+namespace schedule_double_binary_tree_test {
 namespace {
 
 using namespace trireme;
@@ -163,3 +164,5 @@ TEST_SUITE("schedule/double_binary_tree") {
         }
     }
 }
+
+} // namespace schedule_double_binary_tree_test

@@ -14,6 +14,7 @@
 
 #include <string>
 
+namespace schedule_draw_test {
 namespace {
 
 using namespace trireme;
@@ -99,3 +100,5 @@ TEST_SUITE("schedule/draw") {
         CHECK(count(schedule_svg(lazy, "", verify(collective::all_reduce, lazy)), "not proved: it ends without") == 1);
     }
 }
+
+} // namespace schedule_draw_test

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+namespace schedule_fixed_tree_test {
 namespace {
 
 using namespace trireme;
@@ -162,3 +163,5 @@ TEST_SUITE("schedule/fixed_tree") {
         }
     }
 }
+
+} // namespace schedule_fixed_tree_test

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <string>
 
+namespace schedule_machine_test {
 namespace {
 
 using namespace trireme;
@@ -199,3 +200,5 @@ TEST_SUITE("schedule/best_of") {
         CHECK(text.find("dissemination") == std::string::npos);
     }
 }
+
+} // namespace schedule_machine_test

@@ -17,8 +17,7 @@
 #include <random>
 #include <string>
 
-namespace messages_test {
-
+namespace schedule_messages_test {
 using namespace trireme;
 
 template<class T>
@@ -269,9 +268,6 @@ bool right(schedule const& s, message_schedule const& all, std::vector<program> 
     return true;
 }
 
-} // namespace messages_test
-using namespace messages_test;
-
 TEST_SUITE("schedule/messages") {
     TEST_CASE("every strategy gives the bits and the traffic of the schedule that pulls, in place or not") {
         for (auto const& strategy : strategies)
@@ -395,3 +391,5 @@ TEST_SUITE("schedule/messages") {
         CHECK(pairs > 0);
     }
 }
+
+} // namespace schedule_messages_test

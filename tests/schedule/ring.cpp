@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+namespace schedule_ring_test {
 namespace {
 
 using namespace trireme;
@@ -75,3 +76,5 @@ TEST_SUITE("schedule/ring") {
         }
     }
 }
+
+} // namespace schedule_ring_test

@@ -24,6 +24,7 @@
 #include <string>
 #include <utility>
 
+namespace schedule_verify_test {
 #define EVERY_STRATEGY                                                                                                 \
     trireme::ring, trireme::direct, trireme::double_binary_tree, trireme::bidirectional_ring,                          \
         trireme::recursive_halving_doubling, trireme::chain, trireme::binomial_tree, trireme::dissemination,           \
@@ -489,3 +490,5 @@ TEST_SUITE("nightly/schedule/verify") {
             [](collective goal, maker make) { judge_all(goal, make, {2, 3, 4, 5, 6, 7, 8}, 1, 20); });
     }
 }
+
+} // namespace schedule_verify_test

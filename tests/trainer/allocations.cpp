@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <networks.hpp>
 
+namespace trainer_allocations_test {
 using namespace trireme;
 using namespace test_networks;
 
@@ -67,3 +68,5 @@ TEST_SUITE("trainer/allocations") {
         CHECK(allocation_hook::allocations == before);
     }
 }
+
+} // namespace trainer_allocations_test

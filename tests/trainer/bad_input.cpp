@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+namespace trainer_bad_input_test {
 using namespace trireme;
 using namespace test_networks;
 
@@ -213,3 +214,5 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(says(refusal([&] { small.begin(); }), {"3 samples for 4 devices"}));
     }
 }
+
+} // namespace trainer_bad_input_test

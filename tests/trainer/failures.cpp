@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+namespace trainer_failures_test {
 using namespace trireme;
 using namespace test_networks;
 
@@ -317,3 +318,5 @@ TEST_SUITE("trainer/failures") {
         no_faults::at(fault_point::forward, 0, 0);
     }
 }
+
+} // namespace trainer_failures_test

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+namespace trainer_fit_test {
 using namespace trireme;
 using namespace test_networks;
 
@@ -220,3 +221,5 @@ TEST_SUITE("nightly/trainer/fit") {
         CHECK(last.test.accuracy >= 0.80);
     }
 }
+
+} // namespace trainer_fit_test

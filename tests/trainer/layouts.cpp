@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+namespace trainer_layouts_test {
 using namespace trireme;
 using namespace test_networks;
 
@@ -157,3 +158,5 @@ TEST_SUITE("trainer/layouts") {
         }
     }
 }
+
+} // namespace trainer_layouts_test

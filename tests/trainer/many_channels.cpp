@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <vector>
 
+namespace trainer_many_channels_test {
 using namespace trireme;
 using test_networks::halving;
 using test_networks::made_up;
@@ -37,3 +38,5 @@ TEST_SUITE("trainer/many channels") {
         for (std::size_t k = 0; k < 3; ++k) CHECK(ours[k] == doctest::Approx(plainly[k]).epsilon(1e-9));
     }
 }
+
+} // namespace trainer_many_channels_test

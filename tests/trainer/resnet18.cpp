@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+namespace trainer_resnet18_test {
 using namespace trireme;
 
 TEST_SUITE("trainer/resnet18") {
@@ -19,3 +20,5 @@ TEST_SUITE("trainer/resnet18") {
         CHECK(network_table<net>().find("11,175,818") != std::string::npos);
     }
 }
+
+} // namespace trainer_resnet18_test

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+namespace trainer_weights_test {
 using namespace trireme;
 using namespace test_networks;
 
@@ -449,3 +450,5 @@ TEST_SUITE("trainer/few_samples") {
         portable_equals_reference<f64>(1e-12);
     }
 }
+
+} // namespace trainer_weights_test

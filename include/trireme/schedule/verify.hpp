@@ -224,7 +224,7 @@ struct proof_of {
     static constexpr int at_once = made.steps > 0 ? 1 + 8000 / (Ranks * made.steps) : Ranks;
     static constexpr int slices = total == 0 ? 0 : (Ranks + at_once - 1) / at_once;
     template<int Slice>
-    static constexpr verdict races = proof.races(ordered.order, conflicts.all, total, at_once * Slice,
+    static constexpr verdict races = proof.races(ordered.order, conflicts.all, total, at_once* Slice,
                                                  (Slice + 1) * at_once < Ranks ? (Slice + 1) * at_once : Ranks);
 
     template<int... Slice>

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <vector>
 
+namespace device_blocks_activation_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -64,3 +65,5 @@ TEST_SUITE("device/blocks/activation") {
         all_functions<bf16>();
     }
 }
+
+} // namespace device_blocks_activation_test

@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <vector>
 
+namespace device_blocks_add_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -48,3 +49,5 @@ TEST_SUITE("device/blocks/add") {
         }
     }
 }
+
+} // namespace device_blocks_add_test

@@ -14,6 +14,7 @@
 #include <initializer_list>
 #include <vector>
 
+namespace device_blocks_batch_norm_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -232,3 +233,5 @@ TEST_SUITE("device/blocks/batch_norm") {
         });
     }
 }
+
+} // namespace device_blocks_batch_norm_test

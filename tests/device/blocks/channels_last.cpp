@@ -22,6 +22,7 @@
 #include <limits>
 #include <vector>
 
+namespace device_blocks_channels_last_test {
 using namespace trireme;
 using numbers::last;
 using namespace blocks_test;
@@ -220,3 +221,5 @@ TEST_SUITE("device/blocks/channels_last") {
             CHECK(x[i] == 0.5f * static_cast<float>(last(pixels, images, channels, positions)[i]));
     }
 }
+
+} // namespace device_blocks_channels_last_test

@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <vector>
 
+namespace device_blocks_conv2d_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -151,3 +152,5 @@ TEST_SUITE("device/blocks/conv2d") {
         CHECK(dx == plain_dx);
     }
 }
+
+} // namespace device_blocks_conv2d_test

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <vector>
 
+namespace device_blocks_dropout_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -65,3 +66,5 @@ TEST_SUITE("device/blocks/dropout") {
             }
     }
 }
+
+} // namespace device_blocks_dropout_test

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <vector>
 
+namespace device_blocks_linear_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -109,3 +110,5 @@ TEST_SUITE("device/blocks/linear") {
         CHECK(dx == plain_dx);
     }
 }
+
+} // namespace device_blocks_linear_test

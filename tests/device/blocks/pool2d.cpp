@@ -14,6 +14,7 @@
 #include <limits>
 #include <vector>
 
+namespace device_blocks_pool2d_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -163,3 +164,5 @@ TEST_SUITE("device/blocks/pool2d") {
         }
     }
 }
+
+} // namespace device_blocks_pool2d_test

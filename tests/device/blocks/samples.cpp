@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <vector>
 
+namespace device_blocks_samples_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -78,3 +79,5 @@ TEST_SUITE("device/blocks/samples") {
         }
     }
 }
+
+} // namespace device_blocks_samples_test

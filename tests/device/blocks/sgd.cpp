@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <vector>
 
+namespace device_blocks_sgd_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -57,3 +58,5 @@ TEST_SUITE("device/blocks/sgd") {
         }
     }
 }
+
+} // namespace device_blocks_sgd_test

@@ -13,6 +13,7 @@
 #include <limits>
 #include <vector>
 
+namespace device_blocks_softmax_cross_entropy_test {
 using namespace trireme;
 using namespace blocks_test;
 
@@ -119,3 +120,5 @@ TEST_SUITE("device/blocks/softmax_cross_entropy") {
         extremes<90>();
     }
 }
+
+} // namespace device_blocks_softmax_cross_entropy_test
