@@ -3,6 +3,7 @@
 // What only devices of one kind can do. `rehearsal` stands for every accelerator.
 // On the page: devices of the host, and accelerators
 #include "prelude.hpp"
+#include <trireme/rehearsal.hpp>
 
 namespace tri0054 {
 // A layer that reads `io.x[i]` itself is a layer for the host. On an accelerator it says what is to be done with every

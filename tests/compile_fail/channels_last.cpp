@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Images of accelerators that lie channels last: in which numbers, and what may read a flattened one.
 #include "prelude.hpp"
+#include <trireme/rehearsal.hpp>
 
 namespace images {
 #if defined(IN_FLOAT)

@@ -11,11 +11,11 @@ namespace tri0046 {
 #if defined(NO_INNER_IN_A_TRAINER)
 // NO_INNER_IN_A_TRAINER: TRI0046: hierarchical<Inner, Outer> needs an inner strategy with
 // | strategy<trireme::dissemination>
-using levels = hierarchical<dissemination, ring>;
+using in_groups = hierarchical<dissemination, ring>;
 #else
-using levels = hierarchical<direct, ring>;
+using in_groups = hierarchical<direct, ring>;
 #endif
-auto const cost = devices_by<levels>::plan(batch{64});
+auto const cost = devices_by<in_groups>::plan(batch{64});
 } // namespace tri0046
 
 namespace depths {
@@ -78,7 +78,7 @@ struct swap {
         if (s == 1) return {step_kind::wait, 0, one_rank(peer), 1};
 #if defined(BLOCK_OF_ITS_OWN)
         // BLOCK_OF_ITS_OWN: TRI0048: this schedule leaves a rank with what belongs to another rank or chunk
-        // | strategy<swap> | devices<2> | on_rank<0> | of_chunk<1>
+        // | strategy<swap> | devices<2> | on_rank<1> | of_chunk<0>
         // errors <= 2
         return {step_kind::copy, peer, one_rank(peer), 0, {}, peer}; // the block that the peer has for itself
 #else

@@ -33,15 +33,3 @@ void run(threads::group& group) {
     group.run([](threads::communicator& me) { barrier<direct>(me); });
 }
 } // namespace by_name
-
-namespace over_processes {
-void run(processes::group& group) {
-#if defined(A_COPY_OF_PROCESSES)
-    // A_COPY_OF_PROCESSES: TRI0070 | wants< | processes::communicator
-    // errors <= 1
-    group.run([](auto me) { barrier<direct>(me); });
-#else
-    group.run([](auto& me) { barrier<direct>(me); });
-#endif
-}
-} // namespace over_processes

@@ -21,7 +21,7 @@
     auto const cost = program::plan(batch{64});
     } // namespace tri0020
 
-Each namespace is a part that needs nothing but the prelude. Each `#if defined` or `#elif defined` of a part is a misuse:
+Each namespace is a part that needs nothing but the prelude, and the headers that the file includes behind it. Each `#if defined` or `#elif defined` of a part is a misuse:
 all fragments between the bars must be in the compiler's messages, "// |" continues them, the bound on the number of
 errors may be left out, and "// flags: FLAGS" adds to the command. Without any misuse the part compiles.
 
@@ -103,10 +103,10 @@ class part:
 
 
 class source:
-    """A file: its parts, what the index says of it, and complaints about its form."""
+    """A file: its parts, the headers that they need, what the index says of it, and complaints about its form."""
 
     def __init__(self, path):
-        self.path, self.parts, self.about, self.faults = path, [], None, []
+        self.path, self.parts, self.headers, self.about, self.faults = path, [], [], None, []
         begin = None
         lines = path.read_text(encoding='utf-8').splitlines()
         for i, line in enumerate(lines):
@@ -117,6 +117,8 @@ class source:
                 begin = None
             elif begin is None and (found := re.match(r'// On the page: (.+)', line)):
                 self.about = found[1]
+            elif begin is None and re.match(r'#include <.+>$', line):
+                self.headers.append(line)
             elif begin is None and line and not line.startswith('//') and line != '#include "prelude.hpp"':
                 self.faults.append(f'{path.name}:{i + 1}: this belongs into a namespace, or into prelude.hpp')
         if begin is not None:

@@ -39,11 +39,11 @@ def comment(lines):
     return '\n'.join(line[3:] for line in lines[:taken]), taken
 
 
-def code_of(lines):
-    return '```cpp\n' + '\n'.join(line for line in lines if line) + '\n```\n'
+def code_of(headers, lines):
+    return '```cpp\n' + '\n'.join([*headers, *([''] if headers else []), *filter(None, lines)]) + '\n```\n'
 
 
-def section(part, text):
+def section(headers, part, text):
     """The section of a code: its text, why, what is wrong, and what is right."""
     why, begin = comment(part.lines[1:])
     begin += 1
@@ -57,8 +57,8 @@ def section(part, text):
             shown['right'].remove(f'// {line}'.rstrip())
     return '\n'.join([
         f'## {part.code}\n', '```text', *textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False), '```\n',
-        *([why + '\n'] if why else []), *([] if why.endswith(':') else ['Wrong:\n']), code_of(shown['wrong']),
-        (instead or 'Right:') + '\n', code_of(shown['right'])])
+        *([why + '\n'] if why else []), *([] if why.endswith(':') else ['Wrong:\n']), code_of(headers, shown['wrong']),
+        (instead or 'Right:') + '\n', code_of(headers, shown['right'])])
 
 
 def page_of(root):
@@ -85,7 +85,7 @@ def page_of(root):
             else:
                 faults += [f'{source.path.name}: {one.name} gives another code than {part.code}'
                            for one in part.misuses.values() if not one.fragments[0].startswith(part.code)]
-                sections.append(section(part, texts[part.code]))
+                sections.append(section(source.headers, part, texts[part.code]))
             documented[part.code] = source.path.name
             links.append(f'[{part.code[3:]}](#{part.name})')
         index.append(f'| {", ".join(links)} | {source.about} |')

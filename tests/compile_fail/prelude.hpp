@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
-#include <trireme/processes.hpp>
-#include <trireme/rehearsal.hpp> // an accelerator played on the host; `gpu` gives the same errors
 #include <trireme/trireme.hpp>
 
 using namespace trireme;

@@ -32,25 +32,27 @@ class compiler:
         copy = folder / 'prelude.hpp' # g++ looks for the compiled one beside it, and takes it if the flags are the same
         copy.write_bytes(PRELUDE.read_bytes())
         made = folder / ('prelude.pch' if is_clang else 'prelude.hpp.gch')
-        done = subprocess.run(self.command + ['-x', 'c++-header', str(copy), '-o', str(made)], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors='replace', env=self.environment)
+        at_once = ['-fpch-instantiate-templates'] if is_clang else []
+        done = subprocess.run([*self.command, *at_once, '-x', 'c++-header', str(copy), '-o', str(made)],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace',
+                              env=self.environment)
         if done.returncode != 0:
             sys.exit('the prelude does not compile:\n' + done.stdout)
         self.fast = ['-include-pch', str(made)] if is_clang else ['-include', str(copy)]
 
-    def said(self, path, lines, flags):
-        """The exit code and the messages for these lines of a file, with all before them empty."""
-        source = f'#line 1 "{path.name}"\n' + '\n'.join(lines) + '\n'
+    def said(self, source, lines, flags):
+        """The exit code and the messages for lines of a file, behind the headers that it includes."""
+        text = '\n'.join([*source.headers, f'#line 1 "{source.path.name}"', *lines, ''])
         done = subprocess.run([*self.command, *flags, *(self.plain if flags else self.fast), '-fsyntax-only', '-x', 'c++',
-                               '-'], input=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               '-'], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors='replace', env=self.environment)
         return done.returncode, done.stdout
 
 
-def judge(use, path, part, misuse):
+def judge(use, source, part, misuse):
     """Compiles a misuse: what is wrong, if anything is, and the messages."""
     lines = [*[''] * part.start, *list(part.chosen(misuse.name))[1:-1]]
-    code, said = use.said(path, lines, misuse.flags)
+    code, said = use.said(source, lines, misuse.flags)
     errors = len(re.findall(r'(?:^|: )(?:fatal )?error: ', said, re.M))
     flat = ' '.join(said.split())
     missing = [fragment for fragment in misuse.fragments if fragment not in flat]
@@ -69,7 +71,7 @@ def judge_right(use, source):
     lines = []
     for part in source.parts:
         lines += [*[''] * (part.start - 1 - len(lines)), *part.chosen(None)]
-    code, said = use.said(source.path, lines, [])
+    code, said = use.said(source, lines, [])
     return ('does not compile, but no misuse is chosen', said) if code != 0 else ('', '')
 
 
@@ -83,7 +85,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         use = compiler(command, pathlib.Path(folder))
         tasks = [(f'{source.path.name}, what is right', judge_right, (use, source)) for source in sources]
-        tasks += [(f'{source.path.name} {misuse.name}', judge, (use, source.path, part, misuse))
+        tasks += [(f'{source.path.name} {misuse.name}', judge, (use, source, part, misuse))
                   for source in sources for part in source.parts for misuse in part.misuses.values()]
         with concurrent.futures.ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as workers:
             results = list(workers.map(lambda task: task[1](*task[2]), tasks))
