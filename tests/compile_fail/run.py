@@ -29,10 +29,10 @@ class compiler:
         no_source_lines = '-fno-caret-diagnostics' if is_clang else '-fno-diagnostics-show-caret'
         self.command = command + [no_source_lines, '-fdiagnostics-color=never']
         self.plain = ['-include', str(PRELUDE)]
-        copy = folder / 'prelude.hpp' # g++ looks for the compiled one beside it, and takes it if the flags are the same
+        copy = folder / 'prelude.hpp' # g++ takes the compiled one beside it, if the flags are the same
         copy.write_bytes(PRELUDE.read_bytes())
         made = folder / ('prelude.pch' if is_clang else 'prelude.hpp.gch')
-        at_once = ['-fpch-instantiate-templates'] if is_clang else []
+        at_once = ['-fpch-instantiate-templates'] if is_clang else [] # not again for every misuse
         done = subprocess.run([*self.command, *at_once, '-x', 'c++-header', str(copy), '-o', str(made)],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace',
                               env=self.environment)
@@ -87,7 +87,7 @@ def main():
         tasks = [(f'{source.path.name}, what is right', judge_right, (use, source)) for source in sources]
         tasks += [(f'{source.path.name} {misuse.name}', judge, (use, source, part, misuse))
                   for source in sources for part in source.parts for misuse in part.misuses.values()]
-        with concurrent.futures.ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as workers:
+        with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as workers:
             results = list(workers.map(lambda task: task[1](*task[2]), tasks))
     failed = 0
     for (name, _, _), (fault, said) in zip(tasks, results):
