@@ -21,9 +21,10 @@
     auto const cost = program::plan(batch{64});
     } // namespace tri0020
 
-Each namespace is a part that needs nothing but the prelude, and the headers that the file includes behind it. Each `#if defined` or `#elif defined` of a part is a misuse:
-all fragments between the bars must be in the compiler's messages, "// |" continues them, the bound on the number of
-errors may be left out, and "// flags: FLAGS" adds to the command. Without any misuse the part compiles.
+Each namespace is a part that needs nothing but the prelude, and the headers that the file includes behind it. Each
+`#if defined` or `#elif defined` of a part is a misuse: all fragments between the bars must be in the compiler's messages,
+"// |" continues them, the bound on the number of errors may be left out, and "// flags: FLAGS" adds to the command.
+Without any misuse the part compiles.
 
 A part that is named after a code is its section in docs/errors.md: the comment that it begins with, its first misuse, the
 comment that #else begins with, and what is right. "On the page" is what the index says of the file's codes.
@@ -37,6 +38,8 @@ EXPECTED = re.compile(r'\s*// (?:\| |errors <= \d|flags: )')
 
 
 class misuse:
+    """A name, the fragments that the messages must have, the most errors or None, and flags for the compiler."""
+
     def __init__(self, name):
         self.name, self.fragments, self.most, self.flags = name, [], None, []
 
