@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Images of accelerators that lie channels last: in which numbers, and what may read a flattened one.
+#include "prelude.hpp"
 #include <trireme/rehearsal.hpp>
-#include <trireme/trireme.hpp>
-using namespace trireme;
 
+namespace images {
 #if defined(IN_FLOAT)
 // IN_FLOAT: TRI0067 | channels last in bf16 | kernels< | channels_last< | precision< | f32
 // errors <= 1
@@ -29,7 +29,6 @@ using net = network<input<1, 8, 8>, conv2d<4, kernel<3>>, flatten, batch_norm<pe
 using net = network<input<1, 8, 8>, conv2d<4, kernel<3>>, batch_norm<per_shard>, flatten, linear<10>>;
 #endif
 
-auto cost() {
-    using last = kernels<channels_last<rehearsal::kernels>>;
-    return trainer<net, cross_entropy, sgd, where, dtype, last>::plan(batch{64}).parameters;
-}
+using last = kernels<channels_last<rehearsal::kernels>>;
+auto const cost = trainer<net, cross_entropy, sgd, where, dtype, last>::plan(batch{64});
+} // namespace images

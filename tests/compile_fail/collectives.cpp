@@ -1,33 +1,60 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Collectives of one's own that are not what they say, and collectives called wrongly.
+// On the page: other collectives and their schedules
+#include "prelude.hpp"
 
-// Collectives of one's own that are not what they say. What compiles is a broadcast along a line, a barrier at rank 0
-// and an all-reduce that writes to others.
+namespace tri0046 {
+// Within a group the buffer is either cut up, so that every rank takes a part of it to the other groups, or collected
+// at the first rank. A strategy that can do neither has no way into the next level, and one that cannot all-reduce is
+// no outer one.
+#if defined(NO_INNER_IN_A_TRAINER)
+// NO_INNER_IN_A_TRAINER: TRI0046: hierarchical<Inner, Outer> needs an inner strategy with
+// | strategy<trireme::dissemination>
+using in_groups = hierarchical<dissemination, ring>;
+#else
+using in_groups = hierarchical<direct, ring>;
+#endif
+auto const cost = devices_by<in_groups>::plan(batch{64});
+} // namespace tri0046
 
-#include <trireme/trireme.hpp>
+namespace depths {
+#if defined(NO_INNER)
+// NO_INNER: TRI0046: hierarchical<Inner, Outer> needs an inner strategy with | strategy<trireme::dissemination>
+// errors <= 2
+static_assert(hierarchical<dissemination, ring>::depth == 2);
+#else
+static_assert(hierarchical<direct, ring>::depth == 2);
+#endif
+} // namespace depths
 
-using namespace trireme;
-
+namespace tri0047 {
+// In a broadcast, a scatter, a gather or an all-gather most chunks are empty when a rank enters. Who copies one must
+// wait until its source has got it: not only on most days, but in every interleaving. The words say which step of which
+// rank comes too early.
 struct own {
-    static constexpr char const* name = "own";
-
-    static constexpr schedule broadcast(int ranks, int root = 0) noexcept { return {name, ranks, 1, 2, &line, root}; }
-    static constexpr collective_step line(int n, int rank, int s) noexcept {
+    static constexpr schedule broadcast(int ranks, int root = 0) noexcept { return {"line", ranks, 1, 2, &step, root}; }
+    static constexpr collective_step step(int n, int rank, int s) noexcept {
 #if defined(READS_NOTHING)
         // READS_NOTHING: TRI0047: this schedule reads a chunk too early | strategy<own> | devices<4>
         // | on_rank<2> | at_step<0> | of_chunk<0>
         // errors <= 2
-        int const after = rank == 2 ? 0 : 1;
+        int const after = rank == 2 ? 0 : 1; // rank 1 has entered then, and has nothing
 #else
         int const after = 1;
 #endif
-        if (s == 0)
-            return rank == 0 ? collective_step{} : collective_step{step_kind::copy, 0, one_rank(rank - 1), after};
-        return rank == n - 1 ? collective_step{} : collective_step{step_kind::wait, 0, one_rank(rank + 1), 1};
+        if (s == 0 && rank > 0) return {step_kind::copy, 0, one_rank(rank - 1), after};
+        if (s == 1 && rank < n - 1) return {step_kind::wait, 0, one_rank(rank + 1), 1};
+        return {};
     }
+};
+static_assert(proves<own, collective::broadcast, 4>);
+} // namespace tri0047
 
-    static constexpr schedule all_gather(int ranks) noexcept { return {name, ranks, ranks, ranks, &fetch}; }
-    static constexpr collective_step fetch(int n, int rank, int s) noexcept {
+namespace fetching {
+struct own {
+    static constexpr schedule all_gather(int ranks) noexcept { return {"own", ranks, ranks, ranks, &step}; }
+    static constexpr collective_step step(int n, int rank, int s) noexcept {
         if (s == n - 1) return {step_kind::wait, 0, all_others(rank, n), n - 1};
 #if defined(WRONG_BLOCK)
         // WRONG_BLOCK: TRI0047: this schedule reads a chunk too early
@@ -37,50 +64,32 @@ struct own {
 #endif
         return {step_kind::copy, block, one_rank((rank + 1 + s) % n), 0};
     }
+};
+static_assert(proves<own, collective::all_gather, 4>);
+} // namespace fetching
 
-    static constexpr schedule barrier(int ranks) noexcept { return {name, ranks, 1, 2, &meet}; }
-    static constexpr collective_step meet(int n, int rank, int s) noexcept {
-#if defined(UNAWARE)
-        // UNAWARE: TRI0050: this barrier lets the rank named below leave before it knows that all have entered
-        // | strategy<own> | devices<4> | on_rank<0>
+namespace tri0048 {
+// The right number of bytes has arrived, but they are others. In an all-to-all, block q of a rank's result is the block
+// that rank q had for it: `source_chunk`, the sixth number of a step, is the reader.
+struct swap {
+    static constexpr schedule all_to_all(int ranks) noexcept { return {"swap", ranks, ranks, 2, &step}; }
+    static constexpr collective_step step(int, int rank, int s) noexcept {
+        int const peer = 1 - rank;
+        if (s == 1) return {step_kind::wait, 0, one_rank(peer), 1};
+#if defined(BLOCK_OF_ITS_OWN)
+        // BLOCK_OF_ITS_OWN: TRI0048: this schedule leaves a rank with what belongs to another rank or chunk
+        // | strategy<swap> | devices<2> | on_rank<1> | of_chunk<0>
         // errors <= 2
-        if (s == 0) return rank == 0 ? collective_step{step_kind::wait, 0, {1, n - 2, 1}, 0} : collective_step{};
+        return {step_kind::copy, peer, one_rank(peer), 0, {}, peer}; // the block that the peer has for itself
 #else
-        if (s == 0) return rank == 0 ? collective_step{step_kind::wait, 0, all_others(0, n), 0} : collective_step{};
+        return {step_kind::copy, peer, one_rank(peer), 0, {}, rank};
 #endif
-        return rank == 0 ? collective_step{} : collective_step{step_kind::wait, 0, one_rank(0), 1};
-    }
-
-    static constexpr schedule all_reduce(int ranks) noexcept { return {name, ranks, ranks, 2, &exchange}; }
-    static constexpr collective_step exchange(int n, int rank, int s) noexcept {
-#if defined(UNHEARD)
-        // UNHEARD: TRI0051: this schedule writes a chunk to a rank that never waits for it | strategy<own> | devices<4>
-        // | on_rank<0> | at_step<0> | of_chunk<0>
-        // errors <= 2
-        if (rank == 1 && s == 1) return {step_kind::wait, 0, {2, 2, 1}, 1};
-#endif
-        if (s == 0) return {step_kind::reduce, rank, all_others(rank, n), 0, all_others(rank, n)};
-        return {step_kind::wait, 0, all_others(rank, n), 1};
     }
 };
+static_assert(proves<swap, collective::all_to_all, 2>);
+} // namespace tri0048
 
-#if defined(REUSED)
-// REUSED: TRI0049: this schedule uses a chunk again that was written to another rank | strategy<twice> | devices<4>
-// | on_rank<0> | at_step<1>
-// errors <= 2
-struct twice {
-    static constexpr char const* name = "twice";
-    static constexpr schedule all_reduce(int ranks) noexcept { return {name, ranks, 1, 3, &step}; }
-    static constexpr collective_step step(int n, int rank, int s) noexcept { // tells rank 1 before all is added
-        if (rank == 0 && s == 0) return {step_kind::reduce, 0, one_rank(1), 0, one_rank(1)};
-        if (rank == 0 && s == 1) return {step_kind::reduce, 0, {2, n - 2, 1}, 0};
-        if (rank == 0) return {step_kind::wait, 0, all_others(0, n), 3};
-        return s == 2 ? collective_step{step_kind::copy, 0, one_rank(0), 2} : collective_step{};
-    }
-};
-static_assert(proves<twice, collective::all_reduce, 4>);
-#endif
-
+namespace altered {
 #if defined(MISPLACED)
 // MISPLACED: TRI0048: this schedule leaves a rank with what belongs to another rank or chunk | strategy<backwards>
 // | devices<4> | on_rank<1> | of_chunk<0>
@@ -96,64 +105,147 @@ struct backwards {
 };
 static_assert(proves<backwards, collective::all_to_all, 4>);
 #endif
+} // namespace altered
 
-#if defined(ANOTHER_CHUNK)
-// ANOTHER_CHUNK: TRI0081: this schedule reads another chunk than it writes | only an all-to-all may | strategy<crossed>
-// | on_rank<0> | at_step<0> | of_chunk<1>
+namespace tri0049 {
+// A `reduce` with `destinations` writes its result into other ranks' buffers. As messages these are on their way until
+// the receiver comes to them, so the sender's chunk must stay as it is. And a rank may read or add to a chunk that was
+// written for it only if its owner has written it before, too: otherwise nobody could say whether the number is in the
+// owner's input or in its output.
+struct twice : by_steps<twice, 1, 3> {
+    static constexpr collective_step step(int n, int rank, int s) noexcept {
+#if defined(REUSED)
+        // REUSED: TRI0049: this schedule uses a chunk again that was written to another rank | strategy<twice>
+        // | devices<4> | on_rank<0> | at_step<1>
+        // errors <= 2
+        if (rank == 0 && s == 0) return {step_kind::reduce, 0, one_rank(1), 0, one_rank(1)}; // before all is added
+        if (rank == 0 && s == 1) return {step_kind::reduce, 0, {2, n - 2, 1}, 0};
+        if (rank == 0) return {step_kind::wait, 0, all_others(0, n), 3};
+        return s == 2 ? collective_step{step_kind::copy, 0, one_rank(0), 2} : collective_step{};
+#else
+        if (rank == 0 && s == 0) return {step_kind::reduce, 0, one_rank(1), 0};
+        if (rank == 0 && s == 1) return {step_kind::reduce, 0, {2, n - 2, 1}, 0, all_others(0, n)}; // to all at last
+        if (rank == 0) return {};
+        return s == 2 ? collective_step{step_kind::wait, 0, one_rank(0), 2} : collective_step{};
+#endif
+    }
+};
+static_assert(proves<twice, collective::all_reduce, 4>);
+} // namespace tri0049
+
+namespace tri0050 {
+// A rank knows of another one by waiting for it, or for somebody who has.
+struct own {
+    static constexpr schedule barrier(int ranks) noexcept { return {"own", ranks, 1, 2, &step}; }
+    static constexpr collective_step step(int n, int rank, int s) noexcept {
+#if defined(UNAWARE)
+        // UNAWARE: TRI0050: this barrier lets the rank named below leave before it knows that all have entered
+        // | strategy<own> | devices<4> | on_rank<0>
+        // errors <= 2
+        if (rank == 0 && s == 0) return {step_kind::wait, 0, {1, n - 2, 1}, 0}; // all but the last rank
+#else
+        if (rank == 0 && s == 0) return {step_kind::wait, 0, all_others(0, n), 0};
+#endif
+        if (rank != 0 && s == 1) return {step_kind::wait, 0, one_rank(0), 1};
+        return {};
+    }
+};
+static_assert(proves<own, collective::barrier, 4>);
+} // namespace tri0050
+
+namespace tri0051 {
+// What is written to a rank has arrived when that rank has waited for the writer to complete the step. A rank that
+// never does may leave, or read, before.
+struct own {
+    static constexpr char const* name = "own";
+    static constexpr schedule all_reduce(int ranks) noexcept { return {name, ranks, ranks, 2, &step}; }
+    static constexpr collective_step step(int n, int rank, int s) noexcept {
+        if (s == 0) return {step_kind::reduce, rank, all_others(rank, n), 0, all_others(rank, n)};
+#if defined(UNHEARD)
+        // UNHEARD: TRI0051: this schedule writes a chunk to a rank that never waits for it | strategy<own> | devices<4>
+        // | on_rank<0> | at_step<0> | of_chunk<0>
+        // errors <= 2
+        if (rank == 1) return {step_kind::wait, 0, {2, n - 2, 1}, 1}; // for all but rank 0
+#endif
+        return {step_kind::wait, 0, all_others(rank, n), 1};
+    }
+};
+static_assert(proves<own, collective::all_reduce, 4>);
+} // namespace tri0051
+
+namespace tri0052 {
+// Not every strategy makes sense for every collective: a binomial tree moves a whole buffer per message, which an
+// all-reduce can do better; a ring has no root. The words name the strategy and the collective.
+#if defined(WRONG_STRATEGY)
+// WRONG_STRATEGY: TRI0052: this strategy does not make this collective | strategy<trireme::binomial_tree>
+// | asked_for<
 // errors <= 2
+void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<binomial_tree>(me, numbers); }
+#else
+void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<double_binary_tree>(me, numbers); }
+#endif
+} // namespace tri0052
+
+namespace tri0079 {
+// Which strategy is best depends on the size, the ranks and the links ([schedules](schedules.md) has the costs), so
+// none is the default on a communicator of your own.
+#if defined(NO_STRATEGY)
+// NO_STRATEGY: TRI0079: a collective is told its strategy | all_reduce<ring>(...) | asked_for<
+// errors <= 1
+void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce(me, numbers); }
+#else
+void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<direct>(me, numbers); }
+#endif
+} // namespace tri0079
+
+namespace tri0080 {
+// Ranks compare what they call, NCCL and MPI have their own code for it, and registers are added several numbers at a
+// time: a functor of two numbers is none of that.
+#if defined(A_LAMBDA)
+// A_LAMBDA: TRI0080: this is no reduction operation | lambda
+// errors <= 1
+void largest(threads::communicator& me, std::vector<float>& numbers) {
+    all_reduce<ring>(me, numbers, [](float a, float b) { return a > b ? a : b; });
+}
+#elif defined(NO_OPERATION)
+// NO_OPERATION: TRI0080: this is no reduction operation | op::sum, op::max, op::min and op::avg are | gets<std::plus<
+// errors <= 1
+void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<ring>(me, numbers, std::plus<>()); }
+#elif defined(NO_OPERATION_BETWEEN_BUFFERS)
+// NO_OPERATION_BETWEEN_BUFFERS: TRI0080: this is no reduction operation | lambda
+// errors <= 1
+void multiply(threads::communicator& me, std::vector<float>& from, std::vector<float>& to) {
+    reduce<direct>(me, from, to, 0, [](auto a, auto b) { return a * b; });
+}
+#else
+void largest(threads::communicator& me, std::vector<float>& numbers) { all_reduce<ring>(me, numbers, op::max{}); }
+#endif
+} // namespace tri0080
+
+namespace tri0081 {
+// Everywhere else a chunk has one place in the buffers of all ranks.
 struct crossed {
     static constexpr char const* name = "crossed";
     static constexpr schedule all_gather(int ranks) noexcept { return {name, ranks, ranks, 2, &step}; }
     static constexpr collective_step step(int, int rank, int s) noexcept {
         int const peer = 1 - rank;
         if (s == 1) return {step_kind::wait, 0, one_rank(peer), 1};
+#if defined(ANOTHER_CHUNK)
+        // ANOTHER_CHUNK: TRI0081: this schedule reads another chunk than it writes | only an all-to-all may
+        // | strategy<crossed> | on_rank<0> | at_step<0> | of_chunk<1>
+        // errors <= 2
         return {step_kind::copy, peer, one_rank(peer), 0, {}, rank};
+#else
+        return {step_kind::copy, peer, one_rank(peer), 0};
+#endif
     }
 };
 static_assert(proves<crossed, collective::all_gather, 2>);
-#endif
+} // namespace tri0081
 
-#if defined(NO_STRATEGY)
-// NO_STRATEGY: TRI0079: a collective is told its strategy | all_reduce<ring>(...) | asked_for<
-// errors <= 1
-void add(threads::communicator& c, std::vector<float>& x) { all_reduce(c, x); }
-#endif
-
-#if defined(NO_OPERATION)
-// NO_OPERATION: TRI0080: this is no reduction operation | op::sum, op::max, op::min and op::avg are | gets<std::plus<
-// errors <= 1
-void add(threads::communicator& c, std::vector<float>& x) { all_reduce<ring>(c, x, std::plus<>()); }
-#endif
-
-#if defined(NO_OPERATION_BETWEEN_BUFFERS)
-// NO_OPERATION_BETWEEN_BUFFERS: TRI0080: this is no reduction operation | lambda
-// errors <= 1
-void add(threads::communicator& c, std::vector<float>& x, std::vector<float>& y) {
-    reduce<direct>(c, x, y, 0, [](auto a, auto b) { return a * b; });
-}
-#endif
-
-#if defined(NO_INNER)
-// NO_INNER: TRI0046: hierarchical<Inner, Outer> needs an inner strategy with | strategy<trireme::dissemination>
-// errors <= 2
-static_assert(hierarchical<dissemination, ring>::depth == 2);
-#endif
-
-#if defined(WRONG_STRATEGY)
-// WRONG_STRATEGY: TRI0052: this strategy does not make this collective | strategy<trireme::binomial_tree>
-// | asked_for<
-// errors <= 2
-void add(threads::communicator& c, std::vector<float>& x) { all_reduce<binomial_tree>(c, x); }
-#endif
-
+namespace temporaries {
 #if defined(TEMPORARY)
 // TEMPORARY: no matching function for call to
-void add(threads::communicator& c) { all_reduce<ring>(c, std::vector<float>(10)); }
+void add(threads::communicator& me) { all_reduce<ring>(me, std::vector<float>(10)); }
 #endif
-
-static_assert(proves<own, collective::broadcast, 4>);
-static_assert(proves<own, collective::all_gather, 4>);
-static_assert(proves<own, collective::barrier, 4>);
-static_assert(proves<own, collective::all_reduce, 4>);
-
-int main() {}
+} // namespace temporaries

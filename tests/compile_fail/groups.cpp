@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-
 // Functions that a group cannot run. What compiles takes the communicator by reference, named or not.
+// On the page: groups
+#include "prelude.hpp"
 
-#include <trireme/processes.hpp>
-#include <trireme/trireme.hpp>
-
-using namespace trireme;
-
-void over_threads(threads::group& group) {
+namespace tri0070 {
+// A communicator counts the steps that its rank has completed, and its peers wait for these counts. A copy would go on
+// from where it was made: from the second run on it would read what its peers have not written yet. So communicators
+// cannot be copied.
+void run(threads::group& group) {
 #if defined(A_COPY_OF_THREADS)
     // A_COPY_OF_THREADS: TRI0070: a group runs a function that takes the communicator of its rank by reference
     // | write [](auto& me) { ... } | wants< | threads::communicator
@@ -24,16 +24,12 @@ void over_threads(threads::group& group) {
     group.run([] {});
 #else
     group.run([](auto& me) { barrier<direct>(me); });
-    group.run([](threads::communicator& me) { barrier<direct>(me); });
 #endif
 }
+} // namespace tri0070
 
-void over_processes(processes::group& group) {
-#if defined(A_COPY_OF_PROCESSES)
-    // A_COPY_OF_PROCESSES: TRI0070 | wants< | processes::communicator
-    // errors <= 1
-    group.run([](auto me) { barrier<direct>(me); });
-#else
-    group.run([](auto& me) { barrier<direct>(me); });
-#endif
+namespace by_name {
+void run(threads::group& group) {
+    group.run([](threads::communicator& me) { barrier<direct>(me); });
 }
+} // namespace by_name

@@ -1,29 +1,66 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Shapes that do not fit: the message names the layer by its position, and both numbers.
-#include <trireme/trireme.hpp>
-using namespace trireme;
+// On the page: shapes, layers, the network, the loss
+#include "prelude.hpp"
 
+namespace tri0001 {
+// The shape of one sample has up to four dimensions; the batch is not among them. Kernels are made for these.
+#if defined(FIVE_DIMENSIONS)
+// FIVE_DIMENSIONS: TRI0001
+using shape_of_a_sample = extents<2, 3, 4, 5, 6>;
+#else
+// Fold two dimensions into one:
+using shape_of_a_sample = extents<2 * 3, 4, 5, 6>;
+#endif
+auto const values = shape_of_a_sample::size;
+} // namespace tri0001
+
+namespace tri0010 {
+// A convolution slides over rows and columns. Behind `flatten` there are none left.
+#if defined(CONVOLUTION_BEHIND_FLATTEN)
+// CONVOLUTION_BEHIND_FLATTEN: TRI0010 | at_layer<1 | rank<3> | rank<1>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, conv2d<6, kernel<5>>, flatten, linear<10>>;
+#else
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>>, flatten, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0010
+
+namespace tri0011 {
+// The kernel has to fit into the image at least once. The message has both numbers: `wants<at_most<14>>,
+// gets<kernel<15>>`.
+#if defined(KERNEL_LARGER_THAN_ITS_INPUT)
+// KERNEL_LARGER_THAN_ITS_INPUT: TRI0011 | at_layer<2 | at_most<14> | kernel<15>
+// errors <= 1
+using net = network<input<1, 28, 28>, relu, avg_pool2d<2>, conv2d<6, kernel<15>>, flatten, linear<10>>;
+#else
+using net = network<input<1, 28, 28>, relu, avg_pool2d<2>, conv2d<6, kernel<5>>, flatten, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0011
+
+namespace tri0012 {
+// A linear layer connects values, not images. That an image becomes a row of values is said in the program, because it
+// is where the meaning of height and width ends. `flatten` costs nothing.
 #if defined(LINEAR_ON_AN_IMAGE)
 // LINEAR_ON_AN_IMAGE: TRI0012 | insert flatten before it | at_layer<3 | linear<120> | wants< | rank<1> | rank<3>
 // errors <= 1
 using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, linear<120>>;
-#elif defined(KERNEL_LARGER_THAN_ITS_INPUT)
-// KERNEL_LARGER_THAN_ITS_INPUT: TRI0011 | at_layer<2 | at_most<14> | kernel<15>
+#else
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, flatten, linear<120>>;
+#endif
+auto const parameters = net::parameters;
+} // namespace tri0012
+
+namespace tri0013 {
+// A convolution without channels or with an empty window computes nothing, and a stride of 0 never ends. An option that
+// is unknown or given twice is refused, not ignored.
+#if defined(NO_CHANNELS)
+// NO_CHANNELS: TRI0013 | at_layer<0
 // errors <= 1
-using net = network<input<1, 28, 28>, relu, avg_pool2d<2>, conv2d<6, kernel<15>>, flatten, linear<10>>;
-#elif defined(CONVOLUTION_BEHIND_FLATTEN)
-// CONVOLUTION_BEHIND_FLATTEN: TRI0010 | at_layer<1 | rank<3> | rank<1>
-// errors <= 1
-using net = network<input<1, 28, 28>, flatten, conv2d<6, kernel<5>>, flatten, linear<10>>;
-#elif defined(WINDOW_LARGER_THAN_ITS_INPUT)
-// WINDOW_LARGER_THAN_ITS_INPUT: TRI0015 | at_layer<0 | at_most<5> | kernel<6>
-// errors <= 1
-using net = network<input<1, 5, 8>, max_pool2d<6>, flatten, linear<10>>;
-#elif defined(POOLING_A_VECTOR)
-// POOLING_A_VECTOR: TRI0014 | at_layer<0 | rank<3> | rank<1>
-// errors <= 1
-using net = network<input<10>, avg_pool2d<2>>;
+using net = network<input<1, 28, 28>, conv2d<0, kernel<5>>, flatten, linear<10>>;
 #elif defined(NO_STRIDE)
 // NO_STRIDE: TRI0013 | at_layer<0
 // errors <= 1
@@ -36,6 +73,52 @@ using net = network<input<1, 28, 28>, conv2d<6, padding<5>>, flatten, linear<10>
 // TWO_STRIDES: TRI0013 | at_layer<1 | stride<3>
 // errors <= 1
 using net = network<input<1, 28, 28>, relu, conv2d<6, kernel<3>, stride<2>, stride<3>>, flatten, linear<10>>;
+#else
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>>, flatten, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0013
+
+namespace tri0014 {
+// Pooling works on windows of rows and columns.
+#if defined(POOLING_A_VECTOR)
+// POOLING_A_VECTOR: TRI0014 | at_layer<0 | rank<3> | rank<1>
+// errors <= 1
+using net = network<input<10>, avg_pool2d<2>>;
+#else
+using net = network<input<1, 28, 28>, avg_pool2d<2>>;
+#endif
+auto const parameters = net::parameters;
+} // namespace tri0014
+
+namespace average_of_a_vector {
+#if defined(AVERAGE_OF_A_VECTOR)
+// AVERAGE_OF_A_VECTOR: TRI0014 | at_layer<1, | global_avg_pool2d | rank<3> | rank<1>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, global_avg_pool2d, linear<10>>;
+#else
+using net = network<input<1, 28, 28>, global_avg_pool2d, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace average_of_a_vector
+
+namespace tri0015 {
+// The window has to fit at least once. Pooling has no padding.
+#if defined(WINDOW_LARGER_THAN_ITS_INPUT)
+// WINDOW_LARGER_THAN_ITS_INPUT: TRI0015 | at_layer<0 | at_most<5> | kernel<6>
+// errors <= 1
+using net = network<input<1, 5, 8>, max_pool2d<6>, flatten, linear<10>>;
+#else
+using net = network<input<1, 5, 8>, max_pool2d<5>, flatten, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0015
+
+namespace tri0016 {
+#if defined(NO_STRIDE_OF_A_WINDOW)
+// NO_STRIDE_OF_A_WINDOW: TRI0016 | at_layer<0
+// errors <= 1
+using net = network<input<1, 28, 28>, max_pool2d<2, stride<0>>, flatten, linear<10>>;
 #elif defined(NO_SUCH_OPTION)
 // NO_SUCH_OPTION: TRI0016 | at_layer<0 | padding<1>
 // errors <= 1
@@ -44,67 +127,147 @@ using net = network<input<1, 28, 28>, avg_pool2d<2, padding<1>>, flatten, linear
 // NO_WINDOW: TRI0016 | at_layer<0
 // errors <= 1
 using net = network<input<1, 28, 28>, max_pool2d<0>, flatten, linear<10>>;
-#elif defined(INPUTS_AND_OUTPUTS)
-// INPUTS_AND_OUTPUTS: TRI0078 | the number of its outputs alone | at_layer<1 | linear<784, 10>
-// errors <= 1
-using net = network<input<1, 28, 28>, flatten, linear<784, 10>>;
-#elif defined(NO_OUTPUTS)
+#else
+// Without `stride` the windows lie side by side:
+using net = network<input<1, 28, 28>, max_pool2d<2>, flatten, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0016
+
+namespace tri0017 {
+#if defined(NO_OUTPUTS)
 // NO_OUTPUTS: TRI0017 | at_layer<1
 // errors <= 1
 using net = network<input<1, 28, 28>, flatten, linear<0>>;
+#else
+using net = network<input<1, 28, 28>, flatten, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0017
+
+namespace tri0018 {
+// A layer answers with a description when it is shown the shape of its input. What does not is no layer: often a
+// functor (`sigmoid_function` for `sigmoid`), a loss, or a second `input`.
+#if defined(A_FUNCTOR)
+// A_FUNCTOR: TRI0018 | at_layer<2 | sigmoid_function
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, linear<84>, sigmoid_function, linear<10>>;
 #elif defined(NO_LAYER)
 // NO_LAYER: TRI0018 | at_layer<1 | int
 // errors <= 1
 using net = network<input<10>, relu, int>;
-#elif defined(LOSS_ON_AN_IMAGE)
+#else
+using net = network<input<1, 28, 28>, flatten, linear<84>, sigmoid, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0018
+
+namespace tri0019 {
+// The loss compares a row of values, one per class, with a label.
+#if defined(LOSS_ON_AN_IMAGE)
 // LOSS_ON_AN_IMAGE: TRI0019 | rank<1> | rank<3>
 // errors <= 1
-using net = network<input<1, 28, 28>, conv2d<10, kernel<5>>>;
-#elif defined(NO_SCOPE)
-// NO_SCOPE: TRI0063 | per_shard or synchronised | at_layer<1, | batch_norm<int>
-// errors <= 1
-using net = network<input<1, 28, 28>, conv2d<6, kernel<5>>, batch_norm<int>, flatten, linear<10>>;
-#elif defined(NORM_OF_A_TABLE)
+using net = network<input<1, 28, 28>, conv2d<10, kernel<28>>>; // 10 x 1 x 1
+#else
+using net = network<input<1, 28, 28>, conv2d<10, kernel<28>>, flatten>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0019
+
+namespace tri0063 {
+// The scope says over which samples means and variances are taken: those of one logical shard, or those of all devices.
+// Each channel has its own, over all positions of all samples. Which dimension of a table would be the channels cannot
+// be guessed.
+#if defined(NORM_OF_A_TABLE)
 // NORM_OF_A_TABLE: TRI0063 | an input with channels | at_layer<0, | batch_norm< | gets< | rank<2>
 // errors <= 1
 using net = network<input<28, 28>, batch_norm<>, flatten, linear<10>>;
-#elif defined(ALL_DROPPED)
-// ALL_DROPPED: TRI0064 | from percent<0> to percent<99> | at_layer<2, | dropout< | 100
+#else
+using net = network<input<1, 28, 28>, batch_norm<>, flatten, linear<10>>;
+#endif
+auto const parameters = net::parameters;
+} // namespace tri0063
+
+namespace no_scope {
+#if defined(NO_SCOPE)
+// NO_SCOPE: TRI0063 | per_shard or synchronised | at_layer<1, | batch_norm<int>
 // errors <= 1
-using net = network<input<1, 28, 28>, flatten, relu, dropout<percent<100>>, linear<10>>;
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>>, batch_norm<int>, flatten, linear<10>>;
+#else
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>>, batch_norm<synchronised>, flatten, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace no_scope
+
+namespace tri0064 {
+// Other libraries take a probability, and `dropout<1>` could be either: so the unit is written. The values that are
+// left are divided by 1 - P / 100, so some have to be left. (clang before 18 has no words for `dropout<0.5>` but
+// "non-type template argument of type 'double' is not yet supported".)
+#if defined(A_PROBABILITY)
+// A_PROBABILITY: TRI0064 | write dropout<percent<50>> | at_layer<1, | dropout<1>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, dropout<1>, linear<10>>;
 #elif defined(LESS_THAN_NOTHING_DROPPED)
 // LESS_THAN_NOTHING_DROPPED: TRI0064 | at_layer<1, | dropout< | -1
 // errors <= 1
 using net = network<input<1, 28, 28>, flatten, dropout<percent<-1>>, linear<10>>;
-#elif defined(A_PROBABILITY)
-// A_PROBABILITY: TRI0064 | write dropout<percent<50>> | at_layer<1, | dropout<1>
+#else
+using net = network<input<1, 28, 28>, flatten, dropout<percent<50>>, linear<10>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0064
+
+namespace all_dropped {
+#if defined(ALL_DROPPED)
+// ALL_DROPPED: TRI0064 | from percent<0> to percent<99> | at_layer<2, | dropout< | 100
 // errors <= 1
-using net = network<input<1, 28, 28>, flatten, dropout<1>, linear<10>>;
-#elif defined(NEVER_TRAINED)
-// NEVER_TRAINED: TRI0075 | add it under exactly this name | at_layer<1, | gain
-// errors <= 1
-struct gain : relu {
+using net = network<input<1, 28, 28>, flatten, relu, dropout<percent<100>>, linear<10>>;
+#else
+using net = network<input<1, 28, 28>, flatten, dropout<percent<0>>, relu, dropout<percent<99>>, linear<10>>;
+#endif
+auto const parameters = net::parameters;
+} // namespace all_dropped
+
+namespace tri0075 {
+// Without the rule a slip in that name would give a program that runs, and a layer that keeps its first weights. A
+// layer that says `whole_shard` adds to its gradients in `backward_agree`, and needs none.
+struct gain {
     static constexpr layer_description describe(shape in) {
-        auto d = relu::describe(in);
+        layer_description d;
+        d.output = in;
         d.parameter_count = 1;
-        d.parameters[0] = {.name = "factor", .shape = make_shape(1)};
+        d.parameters[0] = {.name = "factor", .shape = make_shape(1), .init = initial::ones};
         return d;
     }
-    static void backward_weight(auto const&) {}
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.parameter(0)[0] * io.x[i];
+    }
+    static void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.dx[i] = io.parameter(0)[0] * io.dy[i];
+    }
+#if defined(NEVER_TRAINED)
+    // NEVER_TRAINED: TRI0075 | add it under exactly this name | at_layer<1, | gain
+    // errors <= 1
+    static void backward_weight(auto const& io) { // an s is missing
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.gradient(0)[0] += io.x[i] * io.dy[i];
+    }
+#else
+    static void backward_weights(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.gradient(0)[0] += io.x[i] * io.dy[i];
+    }
+#endif
 };
 using net = network<input<1, 28, 28>, flatten, repeat<2, gain>, linear<10>>;
-#elif defined(AVERAGE_OF_A_VECTOR)
-// AVERAGE_OF_A_VECTOR: TRI0014 | at_layer<1, | global_avg_pool2d | rank<3> | rank<1>
-// errors <= 1
-using net = network<input<1, 28, 28>, flatten, global_avg_pool2d, linear<10>>;
-#else
-using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, batch_norm<>, dropout<percent<0>>, flatten,
-                    batch_norm<>, dropout<percent<99>>, linear<10>>;
-#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0075
 
-// The first use of the network is what does not compile.
-#if defined(LINEAR_ON_AN_IMAGE) || defined(POOLING_A_VECTOR) || defined(NORM_OF_A_TABLE) || defined(ALL_DROPPED)
-std::size_t use() { return net::parameters; }
+namespace tri0078 {
+#if defined(INPUTS_AND_OUTPUTS)
+// INPUTS_AND_OUTPUTS: TRI0078 | the number of its outputs alone | at_layer<1 | linear<784, 10>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, linear<784, 10>>;
 #else
-auto use() { return trainer<net, cross_entropy, sgd>::plan(batch{64}).parameters; }
+using net = network<input<1, 28, 28>, flatten, linear<10>>;
 #endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0078

@@ -1,16 +1,15 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks that the documentation shows code that is compiled and tested, and that every error code is explained.
+"""Checks that the documentation shows code that is compiled and tested, and that its links lead somewhere.
 
 snippets.py SOURCE_ROOT
 
-- Each block of C++, CMake, Meson or make of README.md and of the pages of docs (but errors.md, which errors.py compiles)
-  follows a line `<!-- snippet: NAME -->` and equals, less its indentation, a region of tested code: "// [NAME]" to
-  "// [/NAME]" in tests/docs/guide.cpp or tests/docs/gpu.cu (those of docs/clusters.md: in tests/mpi and
-  tests/processes), or, if NAME is the path of an example or of a consumer's project, that file less the comments that
-  it begins with. Each region is shown.
+- Each block of C++, CMake, Meson or make of README.md and of the pages of docs (but errors.md, which is written by
+  tests/compile_fail/page.py) follows a line `<!-- snippet: NAME -->` and equals, less its indentation, a region of tested
+  code: "// [NAME]" to "// [/NAME]" in tests/docs/guide.cpp or tests/docs/gpu.cu (those of docs/clusters.md: in tests/mpi
+  and tests/processes), or, if NAME is the path of an example or of a consumer's project, that file less the comments
+  that it begins with. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
-- docs/errors.md has one section per TRI code of the headers, with the compiler's text word for word.
 - Relative links of the documentation lead to files that exist, and to headings that do.
 """
 import difflib
@@ -103,40 +102,6 @@ def check_results(root):
                        f'{measured.stderr}')
 
 
-def joined(text):
-    """C++ text with adjacent string literals joined."""
-    return re.sub(r'"\s*\n?\s*"', '', text)
-
-
-def check_codes(root):
-    thrown = {}
-    for path in sorted((root / 'include').rglob('*.hpp')):
-        name = path.relative_to(root).as_posix()
-        for text in re.findall(r'"(TRI\d{4}: [^"]*)"', joined(path.read_text(encoding='utf-8'))):
-            code = text[:7]
-            if code in thrown:
-                yield f'{name}: {code} is in {thrown[code][0]}, too; a code has one meaning'
-            thrown[code] = (name, text)
-    sections = {}
-    for section in re.split(r'^## ', (root / 'docs/errors.md').read_text(encoding='utf-8'), flags=re.M)[1:]:
-        code = section[:7]
-        if not re.fullmatch(r'TRI\d{4}', code):
-            continue
-        if code in sections:
-            yield f'docs/errors.md: two sections for {code}'
-        sections[code] = ' '.join(re.sub(r'^> ?', '', section, flags=re.M).split())
-    listed = set(re.findall(r'\[(\d{4})\]\(#tri\1\)', (root / 'docs/errors.md').read_text(encoding='utf-8')))
-    for code in sorted(set(sections) - {f'TRI{number}' for number in listed}):
-        yield f'docs/errors.md: the table at the top lacks {code}'
-    for code in sorted(set(thrown) - set(sections)):
-        yield f'docs/errors.md: no section for {code} of {thrown[code][0]}'
-    for code in sorted(set(sections) - set(thrown)):
-        yield f'docs/errors.md: {code} is in no header any more'
-    for code in sorted(set(sections) & set(thrown)):
-        if thrown[code][1] not in sections[code]:
-            yield f'docs/errors.md: the section {code} does not quote the text: {thrown[code][1]}'
-
-
 def anchors(page):
     """The names that a forge gives to the headings of a page."""
     text = re.sub(r'^```.*?^```', '', page.read_text(encoding='utf-8'), flags=re.M | re.S)
@@ -163,6 +128,6 @@ def check_links(root):
 
 if __name__ == '__main__':
     top = pathlib.Path(sys.argv[1])
-    complaints = [*check_snippets(top), *check_results(top), *check_codes(top), *check_links(top)]
+    complaints = [*check_snippets(top), *check_results(top), *check_links(top)]
     print('\n'.join([*complaints, f'{0 if complaints else 1} passed, {len(complaints)} failed']))
     sys.exit(1 if complaints else 0)

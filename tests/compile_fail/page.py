@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes docs/errors.md of the codes in include/, of the misuses in this folder (misuses.py has their form), and of
+errors.md.in, which has the rest.
+
+page.py SOURCE_ROOT             writes the page
+page.py SOURCE_ROOT --check     fails if the page is not what would be written
+"""
+import difflib
+import pathlib
+import re
+import sys
+import textwrap
+
+import misuses
+
+
+def texts_of(root):
+    """The text of every code of the headers, and complaints."""
+    texts, where, faults, named = {}, {}, [], {}
+    for path in sorted((root / 'include').rglob('*.hpp')):
+        name = path.relative_to(root).as_posix()
+        joined = re.sub(r'"\s*\n?\s*"', '', path.read_text(encoding='utf-8')) # adjacent string literals
+        named |= {code: name for code in re.findall(r'TRI\d{4}', joined)}
+        for text in re.findall(r'"(TRI\d{4}: [^"]*)"', joined):
+            code = text[:7]
+            if code in texts:
+                faults.append(f'{name}: {code} is in {where[code]}, too; a code has one meaning')
+            texts[code], where[code] = text, name
+    faults += [f'{named[code]}: {code} has no text "{code}: ..."' for code in sorted(set(named) - set(texts))]
+    return texts, faults
+
+
+def comment(lines):
+    """The comment that lines begin with, as text, and how many lines it takes."""
+    taken = 0
+    while taken < len(lines) and re.match(r'//( |$)', lines[taken]):
+        taken += 1
+    return '\n'.join(line[3:] for line in lines[:taken]), taken
+
+
+def code_of(headers, lines):
+    return '```cpp\n' + '\n'.join([*headers, *([''] if headers else []), *filter(None, lines)]) + '\n```\n'
+
+
+def section(headers, part, text):
+    """The section of a code: its text, why, what is wrong, and what is right."""
+    why, begin = comment(part.lines[1:])
+    begin += 1
+    shown = {}
+    for which, name in ('wrong', next(iter(part.misuses))), ('right', None):
+        shown[which] = [line for line in list(part.chosen(name))[begin:-1] if not part.is_expected(line)]
+    other = next((i for i, line in enumerate(part.lines) if line == '#else'), None)
+    instead = comment(part.lines[other + 1:])[0] if other else ''
+    if instead:
+        for line in instead.split('\n'):
+            shown['right'].remove(f'// {line}'.rstrip())
+    return '\n'.join([
+        f'## {part.code}\n', '```text', *textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False), '```\n',
+        *([why + '\n'] if why else []), *([] if why.endswith(':') else ['Wrong:\n']), code_of(headers, shown['wrong']),
+        (instead or 'Right:') + '\n', code_of(headers, shown['right'])])
+
+
+def page_of(root):
+    """The page, and complaints about what it is made of."""
+    sources = misuses.sources()
+    if faults := [fault for source in sources for fault in source.faults]:
+        return '', faults
+    texts, faults = texts_of(root)
+    documented, index, sections = {}, [], []
+    sources = [source for source in sources if any(part.code for part in source.parts)]
+    for source in sorted(sources, key=lambda source: min(part.code for part in source.parts if part.code)):
+        if not source.about:
+            faults.append(f'{source.path.name}: "// On the page: ..." is missing')
+        links = []
+        for part in source.parts:
+            if not part.code:
+                continue
+            if part.code not in texts:
+                faults.append(f'{source.path.name}:{part.start}: {part.code} is in no header')
+            elif part.code in documented:
+                faults.append(f'{source.path.name}:{part.start}: {part.code} is in {documented[part.code]}, too')
+            elif not part.misuses:
+                faults.append(f'{source.path.name}:{part.start}: {part.code} has no misuse')
+            else:
+                faults += [f'{source.path.name}: {one.name} gives another code than {part.code}'
+                           for one in part.misuses.values() if not one.fragments[0].startswith(part.code)]
+                sections.append(section(source.headers, part, texts[part.code]))
+            documented[part.code] = source.path.name
+            links.append(f'[{part.code[3:]}](#{part.name})')
+        index.append(f'| {", ".join(links)} | {source.about} |')
+    faults += [f'tests/compile_fail: no namespace {code.lower()} has a misuse that gives {code}'
+               for code in sorted(set(texts) - set(documented))]
+    prelude = (misuses.FOLDER / 'prelude.hpp').read_text(encoding='utf-8').split('#pragma once\n')[1]
+    page = (misuses.FOLDER / 'errors.md.in').read_text(encoding='utf-8')
+    for mark, text in {'INDEX': '\n'.join(index) + '\n', 'PRELUDE': f'```cpp\n{prelude}```\n',
+                       'SECTIONS': '\n'.join(sections)}.items():
+        if page.count(f'@{mark}@\n') != 1:
+            faults.append(f'errors.md.in: it needs one line @{mark}@')
+        page = page.replace(f'@{mark}@\n', text)
+    return page, faults
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    path = root / 'docs/errors.md'
+    page, faults = page_of(root)
+    if '--check' in sys.argv[2:]:
+        old = path.read_text(encoding='utf-8') if path.exists() else ''
+        if not faults and old != page:
+            faults = ['docs/errors.md is not what tests/compile_fail/page.py writes; run it:', *difflib.unified_diff(
+                old.split('\n'), page.split('\n'), 'docs/errors.md', 'written', lineterm='')]
+        print('\n'.join(faults + ['0 passed, 1 failed' if faults else '1 passed, 0 failed']))
+    elif faults:
+        print('\n'.join(faults))
+    else:
+        path.write_text(page, encoding='utf-8')
+    return 1 if faults else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
