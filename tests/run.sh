@@ -176,10 +176,13 @@ waits='--no-suite fresh --no-suite mpi'
 # What tests files, not a build, is tested once with each compiler; other instruction sets only nightly.
 files="$waits --no-suite house --no-suite consumers --no-suite other_compilers --no-suite isa"
 programs="$files --no-suite headers --no-suite compile_fail"
+# Several files of a folder are one for the compiler: what they all include and instantiate is compiled once. Nightly the
+# first compiler takes each by itself.
+together='-Dunity=on -Dunity_size=5'
 first=$(basename "${cxx##* }")
 if [ "$mode" = quick ]; then
     # shellcheck disable=SC2086
-    stage "$first" "$cxx" quick '-Dcuda=disabled -Dmpi=disabled' $waits --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers
+    stage "$first" "$cxx" quick "-Dcuda=disabled -Dmpi=disabled $together" $waits --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers
     finish
 fi
 nightly=
@@ -190,7 +193,7 @@ if [ "$mode" = nightly ]; then
 else
     # -O2, as users have it, takes a third longer to compile: nightly, and in a build by hand
     # shellcheck disable=SC2086
-    stage "$first" "$cxx" push '-Dbench=enabled -Dcuda=disabled -Doptimization=1' $waits --no-suite isa --no-suite other_compilers
+    stage "$first" "$cxx" push "-Dbench=enabled -Dcuda=disabled -Doptimization=1 $together" $waits --no-suite isa --no-suite other_compilers
 fi
 # shellcheck disable=SC2086
 [ -z "$previous" ] || run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi &
@@ -199,9 +202,12 @@ fi
 if [ -n "$nvcc" ]; then
     usual_meson=$MESON usual_version=$meson_version
     use_newer_meson
-    arch=
-    has_gpu || arch=-Dgpu_arch=90
-    stage cuda "$cxx" cuda "-Dcuda=auto -Dbench=enabled -Doptimization=1 $arch" --suite cuda
+    for_gpu='-Doptimization=1'
+    if ! has_gpu; then # nothing runs, so nothing has to be fast
+        for_gpu='-Doptimization=0 -Dgpu_arch=90'
+        ! "$nvcc" --help | grep -q Ofast-compile || export NVCC_APPEND_FLAGS="-Ofast-compile=max${NVCC_APPEND_FLAGS:+ $NVCC_APPEND_FLAGS}"
+    fi
+    stage cuda "$cxx" cuda "-Dcuda=auto -Dbench=enabled $for_gpu" --suite cuda
     MESON=$usual_meson meson_version=$usual_version
 else
     echo 'cuda: left out, there is no nvcc'
@@ -218,7 +224,7 @@ done
 # Sanitizers. Where the kernel spreads addresses widely, older runtimes of them do not start, hence setarch.
 still=
 ! setarch "$(uname -m)" -R true 2>/dev/null || still="--wrapper=setarch $(uname -m) -R"
-sanitized='-Dcuda=disabled -Doptimization=1 -Db_lundef=false'
+sanitized="-Dcuda=disabled -Doptimization=1 -Db_lundef=false $together"
 
 # On a push the other compiler's programs are those with address checks, for fewer instructions than this machine may
 # have: all three in one build.
@@ -228,7 +234,7 @@ if [ "$mode" = push ] && [ -n "$others" ] && sanitizes "${others# }"; then
 fi
 for other in $others; do
     # shellcheck disable=SC2086
-    stage "$other" "$other" quick -Dcuda=disabled $programs
+    stage "$other" "$other" quick "-Dcuda=disabled $together" $programs
 done
 v3=
 ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3

@@ -25,11 +25,6 @@
 #include <vector>
 
 namespace collective_matrix_test {
-#define EVERY_STRATEGY                                                                                                 \
-    trireme::direct, trireme::ring, trireme::bidirectional_ring, trireme::recursive_halving_doubling,                  \
-        trireme::double_binary_tree, trireme::chain, trireme::binomial_tree, trireme::dissemination, two_levels,       \
-        three_levels, trees_first
-
 namespace {
 
 using namespace trireme;

@@ -5,6 +5,8 @@
 // What every collective must do by every strategy that makes it, seen from one rank of any kind of group: threads,
 // processes, MPI. All ranks call the same functions, which count what is wrong.
 
+#include <support/strategies.hpp>
+
 #include <trireme/trireme.hpp>
 
 #include <cstddef>
@@ -18,9 +20,7 @@
 namespace test_collectives {
 
 using namespace trireme;
-using two_levels = hierarchical<direct, ring>;
-using three_levels = hierarchical<ring, hierarchical<double_binary_tree, direct>>;
-using trees_first = hierarchical<binomial_tree, recursive_halving_doubling>;
+using namespace test_strategies;
 
 /// Numbers that are not what they should be, and calls that have moved other bytes than their schedule says.
 struct tally {

@@ -9,6 +9,7 @@
 
 #include <core/seed.hpp>
 #include <doctest/doctest.h>
+#include <support/strategies.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -23,7 +24,7 @@ using rehearsal_runtime::budget;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
 
-using two_levels = hierarchical<direct, ring>;
+using test_strategies::two_levels;
 
 template<class T>
 struct ranks_buffers {

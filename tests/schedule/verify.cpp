@@ -2,21 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/schedule/verify.hpp>
 
-#include <trireme/schedule/collective/bidirectional_ring.hpp>
-#include <trireme/schedule/collective/binomial_tree.hpp>
-#include <trireme/schedule/collective/chain.hpp>
-#include <trireme/schedule/collective/direct.hpp>
-#include <trireme/schedule/collective/dissemination.hpp>
-#include <trireme/schedule/collective/double_binary_tree.hpp>
-#include <trireme/schedule/collective/hierarchical.hpp>
-#include <trireme/schedule/collective/recursive_halving_doubling.hpp>
-#include <trireme/schedule/collective/ring.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 
 #include "mutants.hpp"
 #include "oracle.hpp"
 
 #include <core/seed.hpp>
+#include <support/strategies.hpp>
+
 #include <doctest/doctest.h>
 
 #include <array>
@@ -25,19 +18,12 @@
 #include <utility>
 
 namespace schedule_verify_test {
-#define EVERY_STRATEGY                                                                                                 \
-    trireme::ring, trireme::direct, trireme::double_binary_tree, trireme::bidirectional_ring,                          \
-        trireme::recursive_halving_doubling, trireme::chain, trireme::binomial_tree, trireme::dissemination,           \
-        two_levels, three_levels, trees_first
-
 namespace {
 
 using namespace trireme;
 using namespace oracle;
 
-using two_levels = hierarchical<direct, ring>;
-using three_levels = hierarchical<ring, hierarchical<direct, direct>>;
-using trees_first = hierarchical<binomial_tree, direct>;
+using namespace test_strategies;
 
 using maker = schedule (*)(int ranks, int root);
 
