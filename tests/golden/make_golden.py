@@ -3,21 +3,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Makes the golden values in this folder: what PyTorch computes for nets, layers and updates that Trireme also has.
 
-Rerun (writes the *.hpp beside this file, prints how far float32 lies from float64; half a minute on one core):
+Rerun (writes *.safetensors beside this file, prints how far float32 lies from float64; half a minute on one core):
 
     python3 -m venv /tmp/golden
     /tmp/golden/bin/pip install torch numpy
     /tmp/golden/bin/python tests/golden/make_golden.py [--data /usr/share/datasets/fashion-mnist] [--out tests/golden]
 
-The committed files were made with torch 2.15.0 (the wheel 2.15.0+cu132, CPU only), numpy 2.4.6 and Python 3.11.7.
+The committed values were made with torch 2.15.0 (the wheel 2.15.0+cu132, CPU only), numpy 2.4.6 and Python 3.11.7.
 The images are those of the Debian package dataset-fashion-mnist. float64 values should come back to about 1e-13
 anywhere; float32 values depend on which kernels PyTorch picks for the processor, and on another one may differ by as
 much as the deviations printed here.
 
-Files
-    lenet_*.hpp   one per training run: the loss of every step, taken before that step's update.
-    layers.hpp    output and gradients of single layers, float64.
-    sgd.hpp       five updates of a vector of four values for each kind of SGD, float64.
+Files, which tests read by tests/support/golden.hpp. Their metadata name the program, the version of PyTorch and the
+day, and say what the tensors are:
+    lenet_*   one training run each: its options, and the loss of every step, taken before that step's update.
+    layers    output and gradients of single layers, float64.
+    sgd       five updates of a vector of four values for each kind of SGD, float64.
 
 No weights and no data are stored. Both sides make them from splitmix64: element i (row-major, PyTorch's layout) of
 tensor t is
@@ -35,6 +36,7 @@ in float64 start from the same float32 weights and pixels.
 import argparse
 import datetime
 import gzip
+import json
 import math
 import pathlib
 
@@ -195,97 +197,72 @@ def sgd_values(options):
     return torch.stack(after)
 
 
-# ---- C++ text -------------------------------------------------------------------------------------------------------
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+DTYPES = {"int64": "I64", "float64": "F64", "float32": "F32"}  # in the order of the format's reference implementation
 
 
-def number(value):
-    text = format(float(value), ".17g")
-    return text if any(c in text for c in ".en") else text + ".0"
+def write(path, program, about, tensors):
+    """A safetensors file. Equal tensors and metadata give equal bytes, those of trireme::write_safetensors."""
+    metadata = {"about": about, "date": datetime.date.today().isoformat(), "program": f"tests/golden/{program}",
+                "torch": torch.__version__}
+    order = list(DTYPES)
+    arrays = sorted(((name, np.asarray(values)) for name, values in tensors.items()),
+                    key=lambda item: (order.index(item[1].dtype.name), item[0]))
+    header, data = {"__metadata__": metadata}, b""
+    for name, values in arrays:
+        raw = values.astype(values.dtype.newbyteorder("<")).tobytes()
+        header[name] = dict(dtype=DTYPES[values.dtype.name], shape=list(values.shape),
+                            data_offsets=[len(data), len(data) + len(raw)])
+        data += raw
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def listing(items):
-    """The items of an array, wrapped."""
-    lines, line = [], "   "
-    for k, item in enumerate(items):
-        item = item + ("," if k + 1 < len(items) else "")
-        if len(line) + 1 + len(item) > 116:
-            lines.append(line)
-            line = "   "
-        line += " " + item
-    return "\n".join(lines + [line])
+def run_values(run, loss64, loss32):
+    """What both sides of a training run are told, and the losses."""
+    names = {"learning_rate": "lr", "momentum": "momentum", "weight_decay": "weight_decay"}
+    return {**{name: np.float64(run[key]) for name, key in names.items() if key in run},
+            "batch_sizes": np.array(run["sizes"], np.int64),
+            "loss_f64": np.array(loss64, np.float64), "loss_f32": np.array(loss32, np.float32)}
 
 
-def doubles(name, values):
-    values = torch.as_tensor(values, dtype=torch.float64).reshape(-1).tolist()
-    return f"inline constexpr double {name}[{len(values)}] = {{\n{listing([number(v) for v in values])}}};\n"
-
-
-def ints(name, values):
-    return f"inline constexpr int {name}[{len(values)}] = {{\n{listing([str(v) for v in values])}}};\n"
-
-
-def header(notes, space, body):
-    made = f"Made by make_golden.py with torch {torch.__version__} on {datetime.date.today().isoformat()}; do not edit."
-    lines = ["SPDX-FileCopyrightText: The Trireme authors",
-             "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"]
-    text = "".join(f"// {line}\n" for line in lines) + "#pragma once\n\n"
-    text += f"// {made}\n" + "".join(f"// {line}\n" for line in notes)
-    text += f"\n// clang-format off\nnamespace {space} {{\n\n{body}\n}} // namespace {space}\n// clang-format on\n"
-    return text
-
-
-def run_header(name, run, loss64, loss32):
+def write_run(path, run, loss64, loss32):
     act, pool = run["act"].__name__, run["pool"].__name__
-    notes = [
-        f"LeNet with {act} and {pool}(2, 2): conv 6@5x5 pad 2, conv 16@5x5, linear 120, 84, 10. Step k uses the next",
-        "batch_sizes[k] Fashion-MNIST training images in file order; its loss is taken before its update.",
-        "loss_f64: PyTorch in float64 from the float32 weights and pixels. loss_f32: PyTorch in float32.",
-    ]
-    body = f"inline constexpr int steps = {len(loss64)};\n"
-    for key in ("lr", "momentum", "weight_decay"):
-        body += f"inline constexpr double {key} = {number(run[key])};\n"
-    body += f"inline constexpr bool nesterov = {str(run['nesterov']).lower()};\n\n"
-    body += ints("batch_sizes", run["sizes"]) + "\n"
-    body += doubles("loss_f64", loss64) + "\n" + doubles("loss_f32", loss32)
-    return header(notes, f"trireme_golden::{name}", body)
+    about = (
+        f"LeNet with {act} and {pool}(2, 2): conv 6@5x5 pad 2, conv 16@5x5, linear 120, 84, 10. SGD, nesterov "
+        f"{run['nesterov']}. Step k uses the next batch_sizes[k] Fashion-MNIST training images in file order; its loss "
+        "is taken before its update. loss_f64: PyTorch in float64 from the float32 weights and pixels. loss_f32: "
+        "PyTorch in float32.")
+    write(path, "make_golden.py", about, run_values(run, loss64, loss32))
 
 
-def layers_header():
-    notes = [
-        "Single layers in float64, a batch of 3. x is hash tensor 100 + case_number, the gradient of the output y is",
-        "hash tensor 200 + case_number, both with bound 1 (cross_entropy: y is the mean loss, its gradient is 1).",
-        "Weight and bias are hash tensors 0 and 1 with a parameter's usual bounds. Arrays are flat, row-major.",
-    ]
-    parts = []
+def write_layers(path):
+    about = (
+        "Single layers in float64, a batch of 3. The input x is hash tensor 100 + case_number, the gradient of the "
+        "output y is hash tensor 200 + case_number, both with bound 1 (cross_entropy: y is the mean loss, its gradient "
+        "is 1). Weight and bias are hash tensors 0 and 1 with a parameter's usual bounds. dx, dweight and dbias are "
+        "gradients.")
+    tensors = {"cross_entropy.labels": np.array(CROSS_ENTROPY_LABELS, np.int64)}
     for case, (name, make, shape) in enumerate(LAYERS):
-        part = f"namespace {name} {{\ninline constexpr int case_number = {case};\n"
-        part += ints("x_shape", list(shape))
-        if name == "cross_entropy":
-            part += ints("labels", CROSS_ENTROPY_LABELS)
-        values = layer_values(case, make, shape)
-        if values["y"].dim() > 0:
-            part += ints("y_shape", list(values["y"].shape))
-        for key, value in values.items():
-            part += doubles(key, value)
-        parts.append(part + f"}} // namespace {name}\n")
-    return header(notes, "trireme_golden::layers", "\n".join(parts))
+        tensors[f"{name}.case_number"] = np.int64(case)
+        for key, value in layer_values(case, make, shape).items():
+            tensors[f"{name}.{key}"] = value.numpy()
+    write(path, "make_golden.py", about, tensors)
 
 
-def sgd_header():
-    notes = [
-        f"torch.optim.SGD in float64 with dampening 0 and lr {SGD_LR}: {SGD_UPDATES} updates of {SGD_LENGTH} values.",
-        "The start is hash tensor 300, the gradient of update k (from 0) is hash tensor 301 + k, all with bound 1. w",
-        "holds the vector after each update, one row per update.",
-    ]
-    parts = [f"inline constexpr double lr = {number(SGD_LR)};\ninline constexpr int updates = {SGD_UPDATES};\n"
-             f"inline constexpr int length = {SGD_LENGTH};\n"]
+def write_sgd(path):
+    about = (
+        f"torch.optim.SGD in float64 with dampening 0: {SGD_UPDATES} updates of {SGD_LENGTH} values for each kind. The "
+        "start is hash tensor 300, the gradient of update k (from 0) is hash tensor 301 + k, all with bound 1. w holds "
+        "the vector after each update, one row per update.")
+    tensors = {"learning_rate": np.float64(SGD_LR)}
     for name, options in SGD_KINDS:
-        part = f"namespace {name} {{\n"
         for key in ("momentum", "weight_decay"):
-            part += f"inline constexpr double {key} = {number(options[key])};\n"
-        part += f"inline constexpr bool nesterov = {str(options['nesterov']).lower()};\n"
-        parts.append(part + doubles("w", sgd_values(options)) + f"}} // namespace {name}\n")
-    return header(notes, "trireme_golden::sgd", "\n".join(parts))
+            tensors[f"{name}.{key}"] = np.float64(options[key])
+        tensors[f"{name}.w"] = sgd_values(options).numpy()
+    write(path, "make_golden.py", about, tensors)
 
 
 def main():
@@ -297,12 +274,12 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
 
-    (options.out / "layers.hpp").write_text(layers_header())
-    (options.out / "sgd.hpp").write_text(sgd_header())
+    write_layers(options.out / "layers.safetensors")
+    write_sgd(options.out / "sgd.safetensors")
     data = load_fashion_mnist(options.data)
     for name, run in RUNS.items():
         loss64, loss32 = train(run, data, torch.float64), train(run, data, torch.float32)
-        (options.out / f"{name}.hpp").write_text(run_header(name, run, loss64, loss32))
+        write_run(options.out / f"{name}.safetensors", run, loss64, loss32)
         apart = [abs(b - a) / abs(a) for a, b in zip(loss64, loss32)]
         worst = max(range(len(apart)), key=apart.__getitem__)
         print(f"{name}: loss {loss64[0]:.6f} -> {loss64[-1]:.6f}, least {min(loss64):.6f}; "

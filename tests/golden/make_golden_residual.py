@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from make_golden import BIAS_BOUND, doubles, hashed, header, ints, load_fashion_mnist, number
+from make_golden import BIAS_BOUND, hashed, load_fashion_mnist, run_values, write
 
 
 class Residual(nn.Module):
@@ -90,7 +90,7 @@ def train(run, data, dtype):
     net.eval()
     with torch.no_grad():
         evaluated = criterion(net(images[:256].to(dtype)), labels[:256]).item()
-    return losses, torch.cat([statistics[0], statistics[1]]), evaluated
+    return losses, torch.stack([statistics[0], statistics[1]]), evaluated
 
 
 def main():
@@ -106,17 +106,15 @@ def main():
             continue
         loss64, statistics, evaluated = train(run, data, torch.float64)
         loss32, _, evaluated32 = train(run, data, torch.float32)
-        notes = [
-            f"A residual network of widths {run['widths']}. Step k uses the next batch_sizes[k] Fashion-MNIST training",
-            "images in file order; its loss is taken before its update. loss_f64: PyTorch in float64 from the float32",
-            "weights, with pixels in float64. loss_f32: PyTorch in float32. first_statistics: running_mean and running_var of the",
-            "first batch norm after the last step. evaluated: the loss of the first 256 training images then.",
-        ]
-        body = f"inline constexpr double lr = {number(run['lr'])};\n\n"
-        body += ints("batch_sizes", run["sizes"]) + "\n" + doubles("loss_f64", loss64) + "\n"
-        body += doubles("loss_f32", loss32) + "\n" + doubles("first_statistics", statistics) + "\n"
-        body += f"inline constexpr double evaluated = {number(evaluated)};\n"
-        (options.out / f"{name}.hpp").write_text(header(notes, f"trireme_golden::{name}", body))
+        about = (
+            f"A residual network of widths {run['widths']}. Step k uses the next batch_sizes[k] Fashion-MNIST training "
+            "images in file order; its loss is taken before its update. loss_f64: PyTorch in float64 from the float32 "
+            "weights, with pixels in float64. loss_f32: PyTorch in float32. first_statistics: running_mean and "
+            "running_var of the first batch norm after the last step. evaluated: the loss of the first 256 training "
+            "images then.")
+        write(options.out / f"{name}.safetensors", "make_golden_residual.py", about,
+              {**run_values(run, loss64, loss32), "first_statistics": statistics.numpy(),
+               "evaluated": np.float64(evaluated)})
         apart = [abs(b - a) / abs(a) for a, b in zip(loss64, loss32)]
         print(f"{name}: loss {loss64[0]:.6f} -> {loss64[-1]:.6f}; float32 off by at most {max(apart):.2e} relative, "
               f"evaluation {abs(evaluated32 - evaluated) / evaluated:.2e}; {[f'{a:.1e}' for a in apart]}", flush=True)

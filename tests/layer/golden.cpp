@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <golden/hash.hpp>
-#include <golden/layers.hpp>
+#include <support/golden.hpp>
 #include <trireme/trireme.hpp>
 
 #include <trireme/device/host/kernels/reference/activation.hpp>
@@ -14,8 +14,12 @@
 #include "one_sample.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
+namespace layer_golden_test {
 using namespace trireme;
 namespace golden = trireme_golden;
 
@@ -33,10 +37,9 @@ struct layer_against_torch {
 
     std::vector<T> y, dx, dp;
 
-    layer_against_torch(int case_number, std::size_t samples) : dp(net::parameters) {
-        auto const c = static_cast<std::uint64_t>(case_number);
-        auto const x = golden::tensor<T>(100 + c, samples * In::size, 1.0);
-        auto const dy = golden::tensor<T>(200 + c, samples * Out::size, 1.0);
+    layer_against_torch(std::uint64_t number, std::size_t samples) : dp(net::parameters) {
+        auto const x = golden::tensor<T>(100 + number, samples * In::size, 1.0);
+        auto const dy = golden::tensor<T>(200 + number, samples * Out::size, 1.0);
         auto const p = golden::parameters<net, T>();
         y.resize(samples * Out::size);
         dx.resize(samples * In::size);
@@ -63,86 +66,74 @@ struct layer_against_torch {
     }
 };
 
-template<std::size_t N>
-void check_equal(char const* what, std::vector<double> const& ours, double const (&torch)[N], std::size_t from = 0) {
+void check_equal(char const* what, std::span<double const> ours, std::vector<double> const& torch) {
     CAPTURE(what);
-    REQUIRE(ours.size() >= from + N);
-    for (std::size_t i = 0; i < N; ++i) {
+    REQUIRE(ours.size() == torch.size());
+    for (std::size_t i = 0; i < torch.size(); ++i) {
         CAPTURE(i);
-        CHECK(ours[from + i] == doctest::Approx(torch[i]).epsilon(1e-12).scale(1.0));
+        CHECK(ours[i] == doctest::Approx(torch[i]).epsilon(1e-12).scale(1.0));
+    }
+}
+
+golden::file const layers("layers");
+
+/// The number from which the hash tensors of a layer are counted.
+std::uint64_t case_number(std::string const& name) {
+    return static_cast<std::uint64_t>(layers.integers(name + ".case_number").front());
+}
+
+/// Output and gradients of a layer equal those that PyTorch's layer `name` has.
+template<class Layer, class Input, class Kernels>
+void check_layer(std::string const& name) {
+    auto const y = layers.numbers(name + ".y"), dx = layers.numbers(name + ".dx");
+    using compared = layer_against_torch<Layer, Input, Kernels>;
+    compared const ours(case_number(name), dx.size() / Input::extents::size);
+    check_equal("output", ours.y, y);
+    check_equal("gradient by the input", ours.dx, dx);
+    if constexpr (compared::description.parameter_count > 0) {
+        auto const weights = compared::description.parameters[0].shape.size();
+        auto const dp = std::span(ours.dp);
+        check_equal("gradient by the weight", dp.first(weights), layers.numbers(name + ".dweight"));
+        check_equal("gradient by the bias", dp.subspan(weights), layers.numbers(name + ".dbias"));
     }
 }
 
 } // namespace
 
-#define AGAINST_TORCH(Golden, ...)                                                                                     \
-    namespace g = golden::layers::Golden;                                                                              \
-    layer_against_torch<__VA_ARGS__, TestType> const ours(g::case_number, static_cast<std::size_t>(g::x_shape[0]));    \
-    check_equal("output", ours.y, g::y);                                                                               \
-    check_equal("gradient by the input", ours.dx, g::dx)
-
 TEST_SUITE("layer/golden") {
     TEST_CASE_TEMPLATE("convolutions equal PyTorch's", TestType, portable, one_sample, reference) {
         SUBCASE("kernel 3, padding 1, stride 2") {
-            using L = conv2d<4, kernel<3>, stride<2>, padding<1>>;
-            using I = input<3, 7, 6>;
-            AGAINST_TORCH(conv2d_k3_p1_s2, L, I);
-            check_equal("gradient by the weight", ours.dp, g::dweight);
-            check_equal("gradient by the bias", ours.dp, g::dbias, std::size(g::dweight));
+            check_layer<conv2d<4, kernel<3>, stride<2>, padding<1>>, input<3, 7, 6>, TestType>("conv2d_k3_p1_s2");
         }
         SUBCASE("kernel 5, padding 2") {
-            using L = conv2d<4, kernel<5>, padding<2>>;
-            using I = input<3, 7, 6>;
-            AGAINST_TORCH(conv2d_k5_p2_s1, L, I);
-            check_equal("gradient by the weight", ours.dp, g::dweight);
-            check_equal("gradient by the bias", ours.dp, g::dbias, std::size(g::dweight));
+            check_layer<conv2d<4, kernel<5>, padding<2>>, input<3, 7, 6>, TestType>("conv2d_k5_p2_s1");
         }
     }
 
     TEST_CASE_TEMPLATE("pooling equals PyTorch's", TestType, portable, one_sample, reference) {
         using I = input<2, 5, 6>;
-        SUBCASE("average of 2 x 2, a row left over") {
-            using L = avg_pool2d<2>;
-            AGAINST_TORCH(avg_pool2d_k2_s2, L, I);
-        }
-        SUBCASE("maximum of 2 x 2, a row left over") {
-            using L = max_pool2d<2>;
-            AGAINST_TORCH(max_pool2d_k2_s2, L, I);
-        }
+        SUBCASE("average of 2 x 2, a row left over") { check_layer<avg_pool2d<2>, I, TestType>("avg_pool2d_k2_s2"); }
+        SUBCASE("maximum of 2 x 2, a row left over") { check_layer<max_pool2d<2>, I, TestType>("max_pool2d_k2_s2"); }
         SUBCASE("maximum of overlapping windows") {
-            using L = max_pool2d<3, stride<2>>;
-            using J = input<2, 7, 6>;
-            AGAINST_TORCH(max_pool2d_k3_s2, L, J);
+            check_layer<max_pool2d<3, stride<2>>, input<2, 7, 6>, TestType>("max_pool2d_k3_s2");
         }
     }
 
     TEST_CASE_TEMPLATE("activations and linear equal PyTorch's", TestType, portable, one_sample, reference) {
         using I = input<8>;
-        SUBCASE("sigmoid") {
-            using L = sigmoid;
-            AGAINST_TORCH(sigmoid, L, I);
-        }
-        SUBCASE("hyperbolic tangent") {
-            using L = hyperbolic_tangent;
-            AGAINST_TORCH(tanh, L, I);
-        }
-        SUBCASE("relu") {
-            using L = relu;
-            AGAINST_TORCH(relu, L, I);
-        }
-        SUBCASE("linear") {
-            using L = linear<5>;
-            using J = input<7>;
-            AGAINST_TORCH(linear, L, J);
-            check_equal("gradient by the weight", ours.dp, g::dweight);
-            check_equal("gradient by the bias", ours.dp, g::dbias, std::size(g::dweight));
-        }
+        SUBCASE("sigmoid") { check_layer<sigmoid, I, TestType>("sigmoid"); }
+        SUBCASE("hyperbolic tangent") { check_layer<hyperbolic_tangent, I, TestType>("tanh"); }
+        SUBCASE("relu") { check_layer<relu, I, TestType>("relu"); }
+        SUBCASE("linear") { check_layer<linear<5>, input<7>, TestType>("linear"); }
     }
 
     TEST_CASE_TEMPLATE("cross entropy equals PyTorch's", TestType, portable, one_sample, reference) {
-        namespace g = golden::layers::cross_entropy;
         constexpr auto lanes = TestType::template lanes<double>;
-        auto const x = golden::tensor<double>(100 + g::case_number, 3 * 10, 1.0);
+        auto const x = golden::tensor<double>(100 + case_number("cross_entropy"), 3 * 10, 1.0);
+        auto const torch = layers.numbers("cross_entropy.dx");
+        auto const classes = layers.integers("cross_entropy.labels");
+        REQUIRE(torch.size() == 3 * 10);
+        REQUIRE(classes.size() == 3);
         std::vector<double> logits(10 * lanes), gradient(10 * lanes), loss(lanes), weight(lanes);
         std::vector<int> labels(lanes);
         double mean = 0;
@@ -150,7 +141,7 @@ TEST_SUITE("layer/golden") {
             auto const n = std::min<std::size_t>(lanes, 3 - first);
             for (std::size_t lane = 0; lane < lanes; ++lane) {
                 auto const s = first + std::min(lane, n - 1);
-                labels[lane] = g::labels[s];
+                labels[lane] = static_cast<int>(classes[s]);
                 weight[lane] = lane < n ? 1.0 / 3.0 : 0.0;
                 for (std::size_t i = 0; i < 10; ++i) logits[i * lanes + lane] = x[s * 10 + i];
             }
@@ -160,9 +151,11 @@ TEST_SUITE("layer/golden") {
                 mean += loss[lane] / 3;
                 for (std::size_t i = 0; i < 10; ++i)
                     CHECK(gradient[i * lanes + lane] ==
-                          doctest::Approx(g::dx[(first + lane) * 10 + i]).epsilon(1e-12).scale(1.0));
+                          doctest::Approx(torch[(first + lane) * 10 + i]).epsilon(1e-12).scale(1.0));
             }
         }
-        CHECK(mean == doctest::Approx(g::y[0]).epsilon(1e-13));
+        CHECK(mean == doctest::Approx(layers.number("cross_entropy.y")).epsilon(1e-13));
     }
 }
+
+} // namespace layer_golden_test

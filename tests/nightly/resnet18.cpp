@@ -6,8 +6,7 @@
 #include "../../examples/resnet18.hpp"
 
 #include <golden/hash.hpp>
-#include <golden/resnet18.hpp>
-#include <golden/resnet18_small_steps.hpp>
+#include <support/golden.hpp>
 
 #include <doctest/doctest.h>
 
@@ -15,23 +14,26 @@
 #include <cstddef>
 
 using namespace trireme;
-namespace large = trireme_golden::resnet18;
-namespace small = trireme_golden::resnet18_small_steps;
 
 namespace {
 
 /// The next images of each step, as the golden values' script takes them.
-template<std::size_t N>
-void check_losses(double lr, int const (&batch_sizes)[N], double const (&losses)[N], std::size_t steps) {
+void check_losses(char const* name, std::size_t steps) {
+    trireme_golden::file const run(name);
+    auto const sizes = run.integers("batch_sizes");
+    auto const losses = run.numbers("loss_f64");
+    REQUIRE(sizes.size() >= steps);
+    REQUIRE(losses.size() >= steps);
     using net = resnet18<batch_norm<per_shard>>;
     trainer<net, cross_entropy, sgd, precision<f64>> t(
-        {.learning_rate = static_cast<float>(lr), .batch = static_cast<std::size_t>(batch_sizes[0])});
+        {.learning_rate = static_cast<float>(run.number("learning_rate")),
+         .batch = static_cast<std::size_t>(sizes[0])});
     t.load_parameters(trireme_golden::parameters<net, double>());
     auto const images = fashion_mnist::load().train;
     std::size_t first = 0;
     for (std::size_t k = 0; k < steps; ++k) {
         CAPTURE(k);
-        auto const n = static_cast<std::size_t>(batch_sizes[k]);
+        auto const n = static_cast<std::size_t>(sizes[k]);
         CHECK(t.step(images.take(first, n)).loss == doctest::Approx(losses[k]).epsilon(1e-3));
         first += n;
     }
@@ -41,13 +43,13 @@ void check_losses(double lr, int const (&batch_sizes)[N], double const (&losses)
 
 TEST_SUITE("nightly/resnet18") {
     TEST_CASE("the first 20 losses equal PyTorch's, at a learning rate of 0.01") {
-        check_losses(small::lr, small::batch_sizes, small::loss_f64, 20);
+        check_losses("resnet18_small_steps", 20);
     }
 
     TEST_CASE("the first losses equal PyTorch's, at a learning rate of 0.1") {
         // At first every step multiplies differences by about 100: PyTorch's own float32 leaves its float64 by 0.4 %
         // after two steps and by half after nine; float64's last bits are as far after seven.
-        check_losses(large::lr, large::batch_sizes, large::loss_f64, 7);
+        check_losses("resnet18", 7);
     }
 
     TEST_CASE("above 90 % of the test images after at most 5 epochs") {

@@ -2,11 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <golden/hash.hpp>
-#include <golden/sgd.hpp>
+#include <support/golden.hpp>
 #include <trireme/trireme.hpp>
 
 #include <trireme/device/host/kernels/reference/sgd.hpp>
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace optimizer_sgd_test {
 using namespace trireme;
 namespace golden = trireme_golden;
 
@@ -17,7 +22,13 @@ struct rates {
 };
 
 template<class Optimizer, class Kernels>
-void check_updates(double const (&expected)[20], rates const& o) {
+void check_updates(std::string const& kind) {
+    CAPTURE(kind);
+    golden::file const file("sgd");
+    auto const expected = file.numbers(kind + ".w");
+    REQUIRE(expected.size() == 5 * 4);
+    rates const o = {file.number("learning_rate"), file.number(kind + ".momentum"),
+                     file.number(kind + ".weight_decay")};
     auto w = golden::tensor<double>(300, 4, 1.0);
     std::vector<double> state(4 * Optimizer::state_per_parameter);
     for (std::uint64_t k = 0; k < 5; ++k) {
@@ -32,14 +43,26 @@ void check_updates(double const (&expected)[20], rates const& o) {
 
 TEST_SUITE("optimizer/sgd") {
     TEST_CASE_TEMPLATE("updates equal PyTorch's", Kernels, portable, reference) {
-        namespace g = golden::sgd;
-        check_updates<sgd, Kernels>(g::plain::w, {g::lr, 0, 0});
-        check_updates<sgd, Kernels>(g::plain_wd::w, {g::lr, 0, g::plain_wd::weight_decay});
-        check_updates<sgd_momentum, Kernels>(g::momentum::w, {g::lr, g::momentum::momentum, 0});
-        check_updates<sgd_momentum, Kernels>(g::momentum_wd::w,
-                                             {g::lr, g::momentum_wd::momentum, g::momentum_wd::weight_decay});
-        check_updates<sgd_nesterov, Kernels>(g::nesterov::w, {g::lr, g::nesterov::momentum, 0});
-        check_updates<sgd_nesterov, Kernels>(g::nesterov_wd::w,
-                                             {g::lr, g::nesterov_wd::momentum, g::nesterov_wd::weight_decay});
+        check_updates<sgd, Kernels>("plain");
+        check_updates<sgd, Kernels>("plain_wd");
+        check_updates<sgd_momentum, Kernels>("momentum");
+        check_updates<sgd_momentum, Kernels>("momentum_wd");
+        check_updates<sgd_nesterov, Kernels>("nesterov");
+        check_updates<sgd_nesterov, Kernels>("nesterov_wd");
+    }
+
+    TEST_CASE("golden values that are not there: errors name the file and the tensor") {
+        golden::file const file("sgd"), none("none");
+        auto const refuses = [](auto const& read, char const* path, char const* what) {
+            CHECK_THROWS_WITH_AS(read(), doctest::Contains(path), data_error);
+            CHECK_THROWS_WITH(read(), doctest::Contains(what));
+        };
+        refuses([&] { none.numbers("plain.w"); }, "golden/none.safetensors", "cannot be opened");
+        refuses([&] { file.numbers("plain.v"); }, "golden/sgd.safetensors", "no tensor 'plain.v'");
+        refuses([&] { file.integers("plain.w"); }, "golden/sgd.safetensors",
+                "'plain.w' is F64 [5, 4], and wanted is I64");
+        refuses([&] { file.number("plain.w"); }, "golden/sgd.safetensors", "'plain.w' is F64 [5, 4]");
     }
 }
+
+} // namespace optimizer_sgd_test

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <golden/hash.hpp>
-#include <golden/lenet_relu_nesterov.hpp>
-#include <golden/lenet_sigmoid.hpp>
-#include <golden/lenet_sigmoid_wd.hpp>
-#include <golden/lenet_tanh_max.hpp>
 #include <networks.hpp>
 #include <sanitizers.hpp>
+#include <support/golden.hpp>
 
+#include <concepts>
+#include <cstddef>
+
+namespace trainer_golden_test {
 using namespace trireme;
 using test_networks::any_layout;
 using test_networks::lenet_of;
@@ -21,15 +22,23 @@ labelled_images const& training_images() {
 }
 
 /// The golden losses are PyTorch's in float64; `tolerance` is relative, and tighter than what is promised (1e-4) where
-/// float32 allows, for a gradient that is missing may move these losses by as little as 1e-5.
-template<class Trainer, int N>
-void check_losses(typename Trainer::options const& options, int const (&sizes)[N], double const (&torch)[N],
-                  double tolerance) {
+/// float32 allows, for a gradient that is missing may move these losses by as little as 1e-5. The optimizer's options
+/// are those of the golden run.
+template<class Trainer>
+void check_losses(char const* name, double tolerance, typename Trainer::options options) {
+    trireme_golden::file const run(name);
+    options.learning_rate = static_cast<float>(run.number("learning_rate"));
+    options.weight_decay = static_cast<float>(run.number("weight_decay"));
+    if constexpr (std::same_as<decltype(options.momentum), float>)
+        options.momentum = static_cast<float>(run.number("momentum"));
     Trainer t(options);
     t.load_parameters(trireme_golden::parameters<typename Trainer::network_type, typename Trainer::value_type>());
-    constexpr int steps = sanitized ? 10 : N;
+    auto const sizes = run.integers("batch_sizes");
+    auto const torch = run.numbers("loss_f64");
+    REQUIRE(sizes.size() == torch.size());
+    std::size_t const steps = sanitized ? 10 : torch.size();
     std::size_t first = 0;
-    for (int k = 0; k < steps; ++k) {
+    for (std::size_t k = 0; k < steps; ++k) {
         CAPTURE(k);
         CAPTURE(t.devices());
         auto const n = static_cast<std::size_t>(sizes[k]);
@@ -40,11 +49,6 @@ void check_losses(typename Trainer::options const& options, int const (&sizes)[N
 
 } // namespace
 
-#define AGAINST_TORCH(Golden, Tolerance, Trainer, ...)                                                                 \
-    namespace g = trireme_golden::Golden;                                                                              \
-    check_losses<Trainer>({.learning_rate = static_cast<float>(g::lr), __VA_ARGS__}, g::batch_sizes, g::loss_f64,      \
-                          Tolerance)
-
 TEST_SUITE("trainer/golden") {
     TEST_CASE("the first 50 losses of LeNet equal PyTorch's") {
         using sigmoid_lenet = lenet_of<sigmoid, avg_pool2d<2>>;
@@ -53,38 +57,37 @@ TEST_SUITE("trainer/golden") {
 
         SUBCASE("sigmoid, average pooling, plain SGD") {
             using t = any_layout<sigmoid_lenet>;
-            AGAINST_TORCH(lenet_sigmoid, 1e-6, t, .batch = 256);
+            check_losses<t>("lenet_sigmoid", 1e-6, {.batch = 256});
         }
         SUBCASE("the same on three devices in a ring") {
             using t = any_layout<sigmoid_lenet>;
-            AGAINST_TORCH(lenet_sigmoid, 1e-6, t, .batch = 256, .devices = 3, .strategy = ring{});
+            check_losses<t>("lenet_sigmoid", 1e-6, {.batch = 256, .devices = 3, .strategy = ring{}});
         }
         SUBCASE("hyperbolic tangent, maximum pooling, momentum") {
             using t = any_layout<tanh_lenet, sgd_momentum>;
-            AGAINST_TORCH(lenet_tanh_max, 5e-5, t, .momentum = static_cast<float>(g::momentum), .batch = 256);
+            check_losses<t>("lenet_tanh_max", 5e-5, {.batch = 256});
         }
         SUBCASE("the same on two devices, reproducible") {
             using t = any_layout<tanh_lenet, sgd_momentum>;
-            AGAINST_TORCH(lenet_tanh_max, 5e-5, t, .momentum = static_cast<float>(g::momentum), .batch = 256,
-                          .devices = 2, .logical_shards = 8);
+            check_losses<t>("lenet_tanh_max", 5e-5, {.batch = 256, .devices = 2, .logical_shards = 8});
         }
         SUBCASE("the same in double precision") {
             using t = any_layout<tanh_lenet, sgd_momentum, precision<f64>>;
-            AGAINST_TORCH(lenet_tanh_max, 1e-6, t, .momentum = static_cast<float>(g::momentum), .batch = 256);
+            check_losses<t>("lenet_tanh_max", 1e-6, {.batch = 256});
         }
         SUBCASE("relu, maximum pooling, Nesterov, weight decay") {
             using t = any_layout<relu_lenet, sgd_nesterov>;
-            AGAINST_TORCH(lenet_relu_nesterov, 2e-6, t, .momentum = static_cast<float>(g::momentum),
-                          .weight_decay = static_cast<float>(g::weight_decay), .batch = 256);
+            check_losses<t>("lenet_relu_nesterov", 2e-6, {.batch = 256});
         }
         SUBCASE("weight decay, batches of 256, 96, 1, 7, 255, ...") {
             using t = any_layout<sigmoid_lenet>;
-            AGAINST_TORCH(lenet_sigmoid_wd, 1e-6, t, .weight_decay = static_cast<float>(g::weight_decay), .batch = 256);
+            check_losses<t>("lenet_sigmoid_wd", 1e-6, {.batch = 256});
         }
         SUBCASE("the same on two devices in a tree: a batch of 1 leaves one of them without samples") {
             using t = any_layout<sigmoid_lenet>;
-            AGAINST_TORCH(lenet_sigmoid_wd, 1e-6, t, .weight_decay = static_cast<float>(g::weight_decay), .batch = 256,
-                          .devices = 2, .strategy = double_binary_tree{});
+            check_losses<t>("lenet_sigmoid_wd", 1e-6, {.batch = 256, .devices = 2, .strategy = double_binary_tree{}});
         }
     }
 }
+
+} // namespace trainer_golden_test

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <golden/hash.hpp>
-#include <golden/small_resnet.hpp>
 #include <networks.hpp>
+#include <support/golden.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+namespace trainer_residual_test {
 using namespace trireme;
 using test_networks::any_layout;
 using test_networks::conv3;
@@ -29,7 +30,9 @@ template<class Norm>
 using small_resnet = network<input<1, 28, 28>, conv3<4>, Norm, relu, repeat<2, plain<Norm, 4>>, halving<Norm, 8>,
                              plain<Norm, 8>, halving<Norm, 12>, plain<Norm, 12>, global_avg_pool2d, linear<10>>;
 
-namespace g = trireme_golden::small_resnet;
+trireme_golden::file const golden("small_resnet");
+
+float golden_rate() { return static_cast<float>(golden.number("learning_rate")); }
 
 template<class T>
 struct outcome {
@@ -47,19 +50,21 @@ outcome<typename Trainer::value_type> outcome_of(Trainer const& t, std::vector<d
 
 /// The first steps of the golden run.
 template<class Trainer>
-outcome<typename Trainer::value_type> train(Trainer& t, int steps) {
+outcome<typename Trainer::value_type> train(Trainer& t, std::size_t steps) {
     t.load_parameters(trireme_golden::parameters<typename Trainer::network_type, typename Trainer::value_type>());
+    auto const sizes = golden.integers("batch_sizes");
+    REQUIRE(sizes.size() >= steps);
     std::vector<double> losses;
     std::size_t first = 0;
-    for (int k = 0; k < steps; ++k) {
-        auto const n = static_cast<std::size_t>(g::batch_sizes[k]);
+    for (std::size_t k = 0; k < steps; ++k) {
+        auto const n = static_cast<std::size_t>(sizes[k]);
         losses.push_back(t.step(training_images().take(first, n)).loss);
         first += n;
     }
     return outcome_of(t, std::move(losses));
 }
 template<class Trainer>
-outcome<typename Trainer::value_type> trained(typename Trainer::options const& options, int steps) {
+outcome<typename Trainer::value_type> trained(typename Trainer::options const& options, std::size_t steps) {
     Trainer t(options);
     return train(t, steps);
 }
@@ -68,21 +73,22 @@ using precise = any_layout<small_resnet<batch_norm<per_shard>>, sgd, precision<f
 using synchronised_trainer =
     trainer<small_resnet<batch_norm<synchronised>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, precision<f64>>;
 
-constexpr int steps = sizeof g::batch_sizes / sizeof g::batch_sizes[0];
-
 } // namespace
 
 TEST_SUITE("trainer/residual") {
     TEST_CASE("losses, running statistics and evaluation equal PyTorch's") {
-        precise t({.learning_rate = static_cast<float>(g::lr), .batch = 64});
-        auto const run = train(t, steps);
-        for (int k = 0; k < steps; ++k) {
+        precise t({.learning_rate = golden_rate(), .batch = 64});
+        auto const torch = golden.numbers("loss_f64");
+        auto const run = train(t, torch.size());
+        for (std::size_t k = 0; k < torch.size(); ++k) {
             CAPTURE(k);
-            CHECK(run.losses[static_cast<std::size_t>(k)] == doctest::Approx(g::loss_f64[k]).epsilon(1e-7));
+            CHECK(run.losses[k] == doctest::Approx(torch[k]).epsilon(1e-7));
         }
-        for (std::size_t i = 0; i < 8; ++i)
-            CHECK(t.buffers()[i] == doctest::Approx(g::first_statistics[i]).epsilon(1e-6));
-        CHECK(t.evaluate(training_images().take(0, 256)).loss == doctest::Approx(g::evaluated).epsilon(1e-6));
+        auto const statistics = golden.numbers("first_statistics");
+        REQUIRE(statistics.size() == 8);
+        for (std::size_t i = 0; i < 8; ++i) CHECK(t.buffers()[i] == doctest::Approx(statistics[i]).epsilon(1e-6));
+        CHECK(t.evaluate(training_images().take(0, 256)).loss ==
+              doctest::Approx(golden.number("evaluated")).epsilon(1e-6));
     }
 
     TEST_CASE(
@@ -90,13 +96,14 @@ TEST_SUITE("trainer/residual") {
         using synchronised_trainer = trainer<small_resnet<batch_norm<synchronised>>, cross_entropy, sgd,
                                              on<mesh<host, dp<dynamic>>>, precision<f64>>;
         auto const options = [](int devices) {
-            return synchronised_trainer::options{
-                .learning_rate = static_cast<float>(g::lr), .batch = 64, .devices = devices};
+            return synchronised_trainer::options{.learning_rate = golden_rate(), .batch = 64, .devices = devices};
         };
-        constexpr int some = 4; // of the same size; the next one leaves devices with one sample more than others
+        // Four steps have the same size; the next one leaves devices with one sample more than others.
+        constexpr std::size_t some = 4;
         auto const one = trained<synchronised_trainer>(options(1), some + 1);
-        for (int k = 0; k <= some; ++k)
-            CHECK(one.losses[static_cast<std::size_t>(k)] == doctest::Approx(g::loss_f64[k]).epsilon(1e-7));
+        auto const torch = golden.numbers("loss_f64");
+        REQUIRE(torch.size() > some);
+        for (std::size_t k = 0; k <= some; ++k) CHECK(one.losses[k] == doctest::Approx(torch[k]).epsilon(1e-7));
         for (int const devices : {2, 3, 4}) {
             CAPTURE(devices);
             synchronised_trainer t(options(devices));
@@ -164,3 +171,5 @@ TEST_SUITE("trainer/residual") {
         CHECK(still.evaluate(images).loss == still.evaluate(images).loss);
     }
 }
+
+} // namespace trainer_residual_test
