@@ -10,9 +10,11 @@
 #include <trireme/schedule/collective/recursive_halving_doubling.hpp>
 #include <trireme/schedule/collective/ring.hpp>
 
-#include <core/seed.hpp>
+#include <support/compare.hpp>
+
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
+#include <support/seed.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -76,10 +78,7 @@ std::vector<T> filled(std::size_t n, Make make) {
     return out;
 }
 
-template<class T>
-bool same_bits(std::vector<T> const& a, T const* b) {
-    return a.empty() || std::memcmp(a.data(), b, a.size() * sizeof(T)) == 0;
-}
+using test_support::same_bits;
 
 /// A communicator that dawdles where it may: before it enters, while it waits, before it says that a step is done.
 struct dawdling {
@@ -193,7 +192,7 @@ void check_bits(int ranks, std::uint64_t seed, int runs) {
     CAPTURE(seed);
     std::size_t const n = 777;
     auto const first = inexact_results<S, T>(ranks, n, seed, 0);
-    for (auto const& r : first) CHECK(same_bits(first[0], r.data()));
+    for (auto const& r : first) CHECK(same_bits(first[0], r));
     bool near = true;
     for (std::size_t i = 0; i < n; ++i) {
         double sum = 0, magnitude = 0;
@@ -208,7 +207,7 @@ void check_bits(int ranks, std::uint64_t seed, int runs) {
     CHECK(near);
     for (int run = 1; run <= runs; ++run) {
         auto const again = inexact_results<S, T>(ranks, n, seed, seed + static_cast<std::uint64_t>(run) * 1000);
-        for (auto const& r : again) CHECK(same_bits(first[0], r.data()));
+        for (auto const& r : again) CHECK(same_bits(first[0], r));
     }
 }
 
@@ -312,7 +311,7 @@ void check_fixed_tree(std::size_t shard_count, std::size_t n, std::vector<int> c
         CAPTURE(d);
         bool counted = false;
         auto const results = by_fixed_tree<T>(d, shards, seed, counted);
-        for (auto const& r : results) CHECK(same_bits(wanted, r.data()));
+        for (auto const& r : results) CHECK(same_bits(wanted, r));
         CHECK(counted);
     }
 }
@@ -343,7 +342,7 @@ TEST_SUITE("collective/all_reduce") {
     TEST_CASE("negative control: another order of addition gives other bits") {
         auto const a = inexact_results<ring, float>(5, 777, 1, 0);
         auto const b = inexact_results<double_binary_tree, float>(5, 777, 1, 0);
-        CHECK(!same_bits(a[0], b[0].data()));
+        CHECK(!same_bits(a[0], b[0]));
     }
 
     TEST_CASE_TEMPLATE("a buffer may be overwritten as soon as its rank is through", S, FIVE_STRATEGIES) {

@@ -6,9 +6,9 @@
 #include <trireme/trireme.hpp>
 
 #include <collective/matrix.hpp>
-#include <core/seed.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
+#include <support/seed.hpp>
 
 #include <atomic>
 #include <chrono>

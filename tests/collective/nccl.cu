@@ -14,6 +14,8 @@
 
 #include "../group/nccl_processes.hpp"
 
+#include <support/compare.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -174,9 +176,7 @@ private:
     std::unique_ptr<gpu::graph> graph_;
 };
 
-bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
+using test_support::same_bits;
 
 /// One layout, eagerly and as a graph, against the host.
 void compare(role r, data_parallel_layout const& l, std::size_t elements) {

@@ -6,9 +6,9 @@
 #include <trireme/group/transport/threads/group.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 
-#include <core/seed.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
+#include <support/seed.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -5,7 +5,7 @@
 #include <trireme/nccl.hpp>
 
 #include <cuda/patient.hpp>
-#include <networks.hpp>
+#include <support/networks.hpp>
 
 #include <doctest/doctest.h>
 

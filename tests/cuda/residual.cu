@@ -8,7 +8,8 @@
 #include <trireme/device/blocks/dropout.hpp>
 
 #include <cuda/patient.hpp>
-#include <networks.hpp>
+#include <support/compare.hpp>
+#include <support/networks.hpp>
 
 #include <doctest/doctest.h>
 
@@ -61,22 +62,13 @@ std::vector<double> trained(typename Trainer::options o) {
     return result;
 }
 
-/// |a - b| / |b|
-inline double apart(std::vector<double> const& a, std::vector<double> const& b) {
-    REQUIRE(a.size() == b.size());
-    double difference = 0, size = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        difference += (a[i] - b[i]) * (a[i] - b[i]);
-        size += b[i] * b[i];
-    }
-    return std::sqrt(difference / size);
-}
+using test_support::distance;
 
 template<class Kernels>
 void trains_like_the_host() {
     CAPTURE(Kernels::name);
     auto const expected = trained<any_trainer<host, f32>>({.devices = 1});
-    CHECK(apart(trained<any_trainer<gpu, f32, kernels<Kernels>>>({.devices = 1}), expected) < 1e-3);
+    CHECK(distance(trained<any_trainer<gpu, f32, kernels<Kernels>>>({.devices = 1}), expected) < 1e-3);
 }
 
 } // namespace cuda_test
@@ -90,21 +82,22 @@ TEST_SUITE("cuda/residual") {
     }
 
     TEST_CASE("in double the GPU is the host but for rounding, on one rank and on several, shard by shard") {
-        CHECK(apart(trained<any_trainer<gpu, f64>>({.devices = 1}), trained<any_trainer<host, f64>>({.devices = 1})) <
-              1e-9);
+        CHECK(distance(trained<any_trainer<gpu, f64>>({.devices = 1}),
+                       trained<any_trainer<host, f64>>({.devices = 1})) < 1e-9);
         auto const expected = trained<any_trainer<host, f64>>({.devices = 1, .logical_shards = 4});
         for (int const devices : {1, 2, 4})
-            CHECK(
-                apart(trained<any_trainer<gpu, f64>>({.devices = devices, .logical_shards = 4, .share_devices = true}),
+            CHECK(distance(
+                      trained<any_trainer<gpu, f64>>({.devices = devices, .logical_shards = 4, .share_devices = true}),
                       expected) < 1e-9);
     }
 
     TEST_CASE(
         "statistics of the whole batch: in double the host's, and in float the same bits in a graph and without") {
-        CHECK(apart(trained<synchronised_trainer<gpu, f64>>({.devices = 1}),
-                    trained<synchronised_trainer<host, f64>>({.devices = 1})) < 1e-9);
+        CHECK(distance(trained<synchronised_trainer<gpu, f64>>({.devices = 1}),
+                       trained<synchronised_trainer<host, f64>>({.devices = 1})) < 1e-9);
         auto const expected = trained<synchronised_trainer<host, f64>>({.devices = 3});
-        CHECK(apart(trained<synchronised_trainer<gpu, f64>>({.devices = 3, .share_devices = true}), expected) < 1e-9);
+        CHECK(distance(trained<synchronised_trainer<gpu, f64>>({.devices = 3, .share_devices = true}), expected) <
+              1e-9);
         synchronised_trainer<gpu, f32>::options o{.devices = 3, .share_devices = true};
         auto const first = trained<synchronised_trainer<gpu, f32>>(o);
         o.eager = true;
@@ -129,7 +122,7 @@ TEST_SUITE("cuda/residual") {
         any_trainer<gpu, bf16>::options o{.devices = 1, .logical_shards = 4, .share_devices = true};
         auto const first = trained<any_trainer<gpu, bf16>>(o);
         auto const wide = trained<any_trainer<gpu, f32>>({.devices = 1, .logical_shards = 4, .share_devices = true});
-        CHECK(apart(losses(first), losses(wide)) < 0.05);
+        CHECK(distance(losses(first), losses(wide)) < 0.05);
         o.devices = 2;
         CHECK(trained<any_trainer<gpu, bf16>>(o) == first);
         o.eager = true;

@@ -5,7 +5,8 @@
 #include <trireme/cuda.hpp>
 
 #include <cuda/patient.hpp>
-#include <networks.hpp>
+#include <support/compare.hpp>
+#include <support/networks.hpp>
 
 #include <doctest/doctest.h>
 
@@ -25,17 +26,7 @@ using any_trainer =
     trainer<small, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
             reproducible<fixed_tree, dynamic>, precision<Dtype>, Policies...>;
 
-/// |a - b| / |b|
-template<class T>
-double apart(std::vector<T> const& a, std::vector<T> const& b) {
-    REQUIRE(a.size() == b.size());
-    double difference = 0, size = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        difference += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-        size += double{b[i]} * b[i];
-    }
-    return std::sqrt(difference / size);
-}
+using test_support::distance;
 
 /// The weights after two epochs, the last batch of which is not full, and one step on more samples than a batch.
 template<class Trainer>
@@ -54,7 +45,7 @@ void trains_like_the_host() {
     CAPTURE(Kernels::name);
     auto const host_weights = trained<any_trainer<host>>({.devices = 1});
     auto const gpu_weights = trained<any_trainer<gpu, f32, kernels<Kernels>>>({.devices = 1});
-    CHECK(apart(gpu_weights, host_weights) < 1e-4);
+    CHECK(distance(gpu_weights, host_weights) < 1e-4);
 }
 
 } // namespace cuda_test
@@ -70,9 +61,9 @@ TEST_SUITE("cuda/trainer") {
 
     TEST_CASE("in double the GPU is the host but for rounding") {
         auto const host_weights = trained<any_trainer<host, f64>>({.devices = 1});
-        CHECK(apart(trained<any_trainer<gpu, f64>>({.devices = 1}), host_weights) < 1e-12);
-        CHECK(apart(trained<any_trainer<gpu, f64>>({.devices = 3, .strategy = ring{}, .share_devices = true}),
-                    host_weights) < 1e-12);
+        CHECK(distance(trained<any_trainer<gpu, f64>>({.devices = 1}), host_weights) < 1e-12);
+        CHECK(distance(trained<any_trainer<gpu, f64>>({.devices = 3, .strategy = ring{}, .share_devices = true}),
+                       host_weights) < 1e-12);
     }
 
     TEST_CASE("a graph does what its work does when it is handed over directly") {
@@ -95,8 +86,8 @@ TEST_SUITE("cuda/trainer") {
         auto const one = trained<any_trainer<gpu>>({.devices = 1});
         for (auto const& strategy : {strategy_choice(direct{}), strategy_choice(ring{}), strategy_choice(chain{}),
                                      strategy_choice(double_binary_tree{})})
-            CHECK(apart(trained<any_trainer<gpu>>({.devices = 4, .strategy = strategy, .share_devices = true}), one) <
-                  1e-4);
+            CHECK(distance(trained<any_trainer<gpu>>({.devices = 4, .strategy = strategy, .share_devices = true}),
+                           one) < 1e-4);
     }
 
     TEST_CASE("LeNet learns, and is judged like the host judges it") {

@@ -3,7 +3,7 @@
 #include <trireme/device/host/floats.hpp>
 
 #include <doctest/doctest.h>
-#include <floats.hpp>
+#include <support/floats.hpp>
 
 #include <limits>
 #include <optional>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <support/compare.hpp>
+
 #include <trireme/core/philox.hpp>
 
 #include <cmath>
@@ -59,13 +61,7 @@ template<class T>
 double apart(std::vector<T> const& a, std::vector<T> const& b, std::size_t terms) {
     double const allowed =
         2 * static_cast<double>(std::numeric_limits<T>::epsilon()) * (static_cast<double>(terms) + 2);
-    double worst = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
-        double const difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])) / allowed;
-        if (!(difference <= worst))
-            worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
-    }
-    return worst;
+    return test_support::most_apart(a, b, [allowed](double) { return allowed; });
 }
 
 /// <a, b>, in double.

@@ -5,7 +5,7 @@
 // word for word, which snippets.py checks; what stands around it proves what the pages say about it.
 
 #include <doctest/doctest.h>
-#include <networks.hpp>
+#include <support/networks.hpp>
 #include <trireme/schedule/draw.hpp>
 #include <trireme/weights.hpp>
 

@@ -11,9 +11,9 @@
 #include "os_threads.hpp"
 #include "watchdog.hpp"
 
-#include <core/seed.hpp>
 #include <doctest/doctest.h>
-#include <sanitizers.hpp>
+#include <support/sanitizers.hpp>
+#include <support/seed.hpp>
 
 #include <atomic>
 #include <cstdint>

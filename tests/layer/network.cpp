@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <networks.hpp>
+#include <support/networks.hpp>
 
 #include <cstddef>
 #include <iterator>

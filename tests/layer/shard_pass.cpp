@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <support/compare.hpp>
+
 #include <doctest/doctest.h>
 #include <trireme/trireme.hpp>
 
@@ -166,17 +168,6 @@ result one_by_one_sample(start<Network> const& s) {
     return r;
 }
 
-/// The largest difference over the size of the numbers; a NaN counts as infinite.
-double apart(std::vector<double> const& a, std::vector<double> const& b) {
-    REQUIRE(a.size() == b.size());
-    double worst = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        auto const off = std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i]));
-        worst = off <= worst ? worst : std::isnan(off) ? std::numeric_limits<double>::infinity() : off;
-    }
-    return worst;
-}
-
 template<class Waiting, class Plain, class Kernels>
 void the_same(std::size_t samples) {
     INFO("TRIREME_TEST_SEED=", numbers::seed());
@@ -186,8 +177,8 @@ void the_same(std::size_t samples) {
     start<Waiting> const t(samples);
     auto const expected = one_by_one_sample<Plain, Kernels>(s);
     auto const got = by_shard<Waiting, Kernels>(t);
-    CHECK(apart(got.outputs, expected.outputs) < 1e-11);
-    CHECK(apart(got.gradients, expected.gradients) < 1e-11);
+    CHECK(test_support::apart(got.outputs, expected.outputs) < 1e-11);
+    CHECK(test_support::apart(got.gradients, expected.gradients) < 1e-11);
     double size = 0;
     for (auto const g : expected.gradients) size += std::abs(g);
     CHECK(size > 1e-3); // something was computed

@@ -6,7 +6,7 @@
 #include <trireme/nccl.hpp>
 
 #include <doctest/doctest.h>
-#include <networks.hpp>
+#include <support/networks.hpp>
 
 #include <cmath>
 

@@ -7,7 +7,7 @@
 #include <trireme/mpi.hpp>
 
 #include <collective/matrix.hpp>
-#include <networks.hpp>
+#include <support/networks.hpp>
 
 #include <algorithm>
 #include <chrono>

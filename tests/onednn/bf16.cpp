@@ -4,9 +4,9 @@
 // Training with bf16 between the layers and float parameters, beside training in float.
 
 #include <doctest/doctest.h>
-#include <networks.hpp>
 #include <onednn/has_bf16.hpp>
 #include <onednn/training.hpp>
+#include <support/networks.hpp>
 #include <trireme/onednn.hpp>
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <allocation_hook.hpp>
 #include <doctest/doctest.h>
 #include <group/os_threads.hpp>
-#include <networks.hpp>
 #include <onednn/has_bf16.hpp>
 #include <onednn/training.hpp>
+#include <support/allocation_hook.hpp>
+#include <support/networks.hpp>
 #include <trireme/onednn.hpp>
 
 #include <algorithm>

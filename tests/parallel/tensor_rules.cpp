@@ -3,7 +3,7 @@
 //
 // Strategies per tensor: which tensors travel together, what that costs, and that training is the same.
 #include <doctest/doctest.h>
-#include <networks.hpp>
+#include <support/networks.hpp>
 
 #include <array>
 #include <string>

@@ -5,11 +5,11 @@
 
 #include <trireme/processes.hpp>
 
-#include <core/seed.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
-#include <networks.hpp>
 #include <processes/forked.hpp>
+#include <support/networks.hpp>
+#include <support/seed.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -6,12 +6,12 @@
 #include <trireme/processes.hpp>
 
 #include <collective/matrix.hpp>
-#include <core/seed.hpp>
 #include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <group/no_threads.hpp>
 #include <group/watchdog.hpp>
 #include <processes/forked.hpp>
+#include <support/seed.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -9,10 +9,10 @@
 #include <data/files.hpp>
 #include <data/safetensors_files.hpp>
 #include <doctest/doctest.h>
-#include <floats.hpp>
 #include <group/watchdog.hpp>
-#include <networks.hpp>
 #include <processes/forked.hpp>
+#include <support/floats.hpp>
+#include <support/networks.hpp>
 
 #include <chrono>
 #include <cmath>

@@ -3,8 +3,9 @@
 
 // Training on accelerators with bf16 between the layers and float parameters, rehearsed on the host.
 
-#include <networks.hpp>
 #include <rehearsed/trainings.hpp>
+#include <support/compare.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/rehearsal.hpp>
 
@@ -103,12 +104,6 @@ void narrow_rows_are_aligned() {
     CHECK(pass::narrow_place(net::depth) * sizeof(bf16) % 256 == 0); // one layer's gradients follow
 }
 
-double apart(std::vector<double> const& a, std::vector<double> const& b) {
-    double worst = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]) / b[i]);
-    return worst;
-}
-
 TEST_SUITE("rehearsed/bf16") {
     TEST_CASE("losses follow those in float, and parameters are not rounded") {
         for (int const devices : {1, 2})
@@ -119,7 +114,7 @@ TEST_SUITE("rehearsed/bf16") {
                 auto const steps = std::initializer_list<std::size_t>{64, 64, 64, 50};
                 auto const is = trained<any<bf16>>({.devices = devices, .logical_shards = shards}, steps);
                 auto const wanted = trained<any<f32>>({.devices = devices, .logical_shards = shards}, steps);
-                CHECK(apart(is.losses, wanted.losses) < 0.03);
+                CHECK(test_support::relatively_apart(is.losses, wanted.losses) < 0.03);
                 CHECK(is.losses != wanted.losses);
                 std::size_t finer = 0;
                 for (float const p : is.numbers) finer += static_cast<float>(bf16(p)) != p ? 1 : 0;
@@ -157,7 +152,8 @@ TEST_SUITE("rehearsed/bf16") {
             CAPTURE(shards);
             auto const is = trained<any<bf16, images_last>>({.devices = 2, .logical_shards = shards}, steps);
             auto const wanted = trained<any<bf16>>({.devices = 2, .logical_shards = shards}, steps);
-            CHECK(apart(is.losses, wanted.losses) < 0.01); // statistics and gradients are added in another order
+            // statistics and gradients are added in another order
+            CHECK(test_support::relatively_apart(is.losses, wanted.losses) < 0.01);
             CHECK(test_networks::moved_apart<net>(before, is.numbers, wanted.numbers) < 0.1);
         }
         auto const first = trained<any<bf16, images_last>>({.devices = 1, .logical_shards = 4}, {12, 9, 8, 12});

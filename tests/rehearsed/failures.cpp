@@ -3,12 +3,12 @@
 
 // What goes wrong on accelerators: rehearsed on the host.
 
-#include <networks.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/rehearsal.hpp>
 
 #include <doctest/doctest.h>
-#include <floats.hpp>
+#include <support/floats.hpp>
 
 #include <chrono>
 #include <stdexcept>

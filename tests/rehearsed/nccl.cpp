@@ -8,8 +8,8 @@
 
 #if __has_include(<cuda_runtime.h>) && __has_include(<nccl.h>)
 
-#include <networks.hpp>
 #include <rehearsed/nccl_mock.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/rehearsal.hpp>
 #include <trireme/trainer/nccl_transport.hpp>

@@ -7,8 +7,8 @@
 #include <trireme/device/rehearsal/device.hpp>
 #include <trireme/trireme.hpp>
 
-#include <core/seed.hpp>
 #include <doctest/doctest.h>
+#include <support/seed.hpp>
 #include <support/strategies.hpp>
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 
 // Residuals, repeats, batch norm and dropout on accelerators, rehearsed on the host, beside the host's own training.
 
-#include <networks.hpp>
 #include <rehearsed/trainings.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/device/blocks/add.hpp>
 #include <trireme/device/blocks/batch_norm.hpp>

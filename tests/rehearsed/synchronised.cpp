@@ -4,8 +4,8 @@
 // Batch norm with the statistics of the whole batch on accelerators, rehearsed on the host: numbers are added over all
 // ranks in the middle of forward and backward.
 
-#include <networks.hpp>
 #include <rehearsed/trainings.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/rehearsal.hpp>
 

@@ -3,7 +3,8 @@
 
 // Training on accelerators, rehearsed on the host: the streams, events, graphs, tables and kernels are those of a GPU.
 
-#include <networks.hpp>
+#include <support/compare.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/rehearsal.hpp>
 
@@ -67,15 +68,6 @@ outcome train(Trainer& t, std::size_t images, int epochs) {
         o.weights.insert(o.weights.end(), w.begin(), w.end());
     }
     return o;
-}
-
-double apart(std::vector<double> const& a, std::vector<double> const& b) {
-    double worst = a.size() == b.size() ? 0 : 1e9;
-    for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
-        double const d = std::abs(a[i] - b[i]) / std::abs(b[i]);
-        worst = d <= worst ? worst : d; // a NaN counts
-    }
-    return worst;
 }
 
 struct scaling {
@@ -155,8 +147,8 @@ TEST_SUITE("rehearsed/trainer") {
         any<rehearsal, lenet> on_two({.learning_rate = 0.5f, .batch = 4, .seed = 11, .devices = 2});
         auto const expected = train(on_host, 200, 1);
         REQUIRE(expected.losses.size() == 50);
-        CHECK(apart(train(on_one, 200, 1).losses, expected.losses) < 1e-4);
-        CHECK(apart(train(on_two, 200, 1).losses, expected.losses) < 1e-4);
+        CHECK(test_support::relatively_apart(train(on_one, 200, 1).losses, expected.losses) < 1e-4);
+        CHECK(test_support::relatively_apart(train(on_two, 200, 1).losses, expected.losses) < 1e-4);
     }
 
     TEST_CASE("any strategy, any number of ranks, on devices of their own or shared, whenever work is done") {
@@ -176,7 +168,7 @@ TEST_SUITE("rehearsed/trainer") {
                                                           .strategy = strategy,
                                                           .share_devices = true});
                     auto const got = train(t, 60, 2);
-                    CHECK(apart(got.losses, expected.losses) < 1e-4);
+                    CHECK(test_support::relatively_apart(got.losses, expected.losses) < 1e-4);
                     for (int r = 1; r < ranks; ++r) // all ranks hold the same bits
                         CHECK(std::memcmp(got.weights.data(),
                                           got.weights.data() + static_cast<std::size_t>(r) * tiny::parameters,
@@ -208,7 +200,7 @@ TEST_SUITE("rehearsed/trainer") {
         whole a{{.batch = 12, .seed = 1}};
         cut b{{.batch = 12, .seed = 1}};
         auto const expected = train(a, 40, 1), got = train(b, 40, 1);
-        CHECK(apart(got.losses, expected.losses) < 1e-5);
+        CHECK(test_support::relatively_apart(got.losses, expected.losses) < 1e-5);
         for (int r = 0; r < 3; ++r) CHECK(b.wire(r).bytes == 4 * b.plan().wire(r).bytes);
     }
 
@@ -293,7 +285,7 @@ TEST_SUITE("rehearsed/trainer") {
                                        sigmoid, linear<10>>;
             any<host, scaled_net> on_host({.learning_rate = 0.3f, .batch = 6, .seed = 1});
             any<rehearsal, scaled_net> t({.learning_rate = 0.3f, .batch = 6, .seed = 1});
-            CHECK(apart(train(t, 30, 1).losses, train(on_host, 30, 1).losses) < 1e-4);
+            CHECK(test_support::relatively_apart(train(t, 30, 1).losses, train(on_host, 30, 1).losses) < 1e-4);
         }
     }
 

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <networks.hpp>
+#include <support/compare.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/rehearsal.hpp>
 
@@ -63,16 +64,7 @@ auto train(Trainer& t, std::size_t images, int epochs) {
     return o;
 }
 
-/// The worst of |a - b| / (1 + |b|).
-template<class A, class B>
-double apart(std::vector<A> const& a, std::vector<B> const& b) {
-    double worst = a.size() == b.size() ? 0 : 1e9;
-    for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
-        double const truth = static_cast<double>(b[i]), d = std::abs(static_cast<double>(a[i]) - truth);
-        worst = d / (1 + std::abs(truth)) <= worst ? worst : d / (1 + std::abs(truth)); // a NaN counts
-    }
-    return worst;
-}
+using test_support::apart;
 
 /// What devices have been asked for since this was made.
 class memory_taken {

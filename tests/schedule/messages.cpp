@@ -10,6 +10,8 @@
 #include <trireme/schedule/messages.hpp>
 #include <trireme/schedule/verify.hpp>
 
+#include <support/compare.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -49,14 +51,7 @@ T poison() {
         return std::numeric_limits<T>::quiet_NaN();
 }
 
-template<class T>
-bool same_bits(buffers<T> const& a, buffers<T> const& b) {
-    for (std::size_t r = 0; r < a.size(); ++r)
-        if (a[r].size() != b[r].size() ||
-            (!a[r].empty() && std::memcmp(a[r].data(), b[r].data(), a[r].size() * sizeof(T)) != 0))
-            return false;
-    return a.size() == b.size();
-}
+using test_support::same_bits;
 
 /// The schedule as it is described, in place: every step reads its peers' buffers.
 template<class T>

@@ -7,7 +7,7 @@
 #include "mutants.hpp"
 #include "oracle.hpp"
 
-#include <core/seed.hpp>
+#include <support/seed.hpp>
 #include <support/strategies.hpp>
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <allocation_hook.hpp>
 #include <doctest/doctest.h>
-#include <networks.hpp>
+#include <support/allocation_hook.hpp>
+#include <support/networks.hpp>
 
 namespace trainer_allocations_test {
 using namespace trireme;

@@ -4,7 +4,7 @@
 
 #include <data/files.hpp>
 #include <doctest/doctest.h>
-#include <networks.hpp>
+#include <support/networks.hpp>
 
 #include <atomic>
 #include <chrono>

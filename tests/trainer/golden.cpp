@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <golden/hash.hpp>
-#include <networks.hpp>
-#include <sanitizers.hpp>
 #include <support/golden.hpp>
+#include <support/networks.hpp>
+#include <support/sanitizers.hpp>
 
 #include <concepts>
 #include <cstddef>

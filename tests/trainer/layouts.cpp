@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <floats.hpp>
-#include <networks.hpp>
+#include <support/floats.hpp>
+#include <support/networks.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
-#include <networks.hpp>
+#include <support/networks.hpp>
 #include <trireme/device/host/kernels/reference/activation.hpp>
 #include <trireme/device/host/kernels/reference/add.hpp>
 #include <trireme/device/host/kernels/reference/batch_norm.hpp>

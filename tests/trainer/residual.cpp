@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <golden/hash.hpp>
-#include <networks.hpp>
 #include <support/golden.hpp>
+#include <support/networks.hpp>
 
 #include <algorithm>
 #include <cstddef>

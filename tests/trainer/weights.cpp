@@ -4,7 +4,7 @@
 
 #include <data/files.hpp>
 #include <doctest/doctest.h>
-#include <networks.hpp>
+#include <support/networks.hpp>
 
 #include <trireme/device/host/kernels/reference/activation.hpp>
 #include <trireme/device/host/kernels/reference/conv2d.hpp>

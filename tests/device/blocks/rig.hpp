@@ -6,6 +6,7 @@
 #include <trireme/device/rehearsal/device.hpp>
 
 #include <device/numbers.hpp>
+#include <support/compare.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -81,14 +82,7 @@ double apart(std::vector<T> const& a, std::vector<trireme::accumulate_t<T>> cons
     if constexpr (!std::is_same_v<T, trireme::bf16>) {
         return numbers::apart(a, b, terms);
     } else {
-        double worst = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
-        for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
-            double const truth = static_cast<double>(b[i]);
-            double const difference = std::abs(static_cast<double>(static_cast<float>(a[i])) - truth);
-            double const part = difference / (1e-2 * (1 + std::abs(truth)));
-            if (!(part <= worst)) worst = std::isnan(part) ? std::numeric_limits<double>::infinity() : part;
-        }
-        return worst;
+        return test_support::most_apart(a, b, [](double truth) { return 1e-2 * (1 + std::abs(truth)); });
     }
 }
 

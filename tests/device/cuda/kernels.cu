@@ -22,6 +22,8 @@
 #include "../numbers.hpp"
 #include "on_gpu.hpp"
 
+#include <support/compare.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -42,10 +44,7 @@ using on_gpu::widened;
 
 namespace cuda_test {
 
-template<class T>
-bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
+using test_support::same_bits;
 
 /// What a kernel leaves in an array that began as `before`, after two runs that must agree in every bit. (Outlined, and
 /// not a template by the kernel: compiling this file takes long enough.)

@@ -6,6 +6,8 @@
 #include <trireme/core/deadline.hpp>
 #include <trireme/device/cuda/device.hpp>
 
+#include <support/compare.hpp>
+
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -92,15 +94,7 @@ std::vector<double> widened(std::vector<T> const& values) {
 /// |result - truth| / |truth|; infinite if anything is a NaN, or sizes differ.
 template<class T>
 double distance(std::vector<T> const& result, std::vector<double> const& truth) {
-    if (result.size() != truth.size()) return std::numeric_limits<double>::infinity();
-    auto const wide = widened(result);
-    double difference = 0, size = 0;
-    for (std::size_t i = 0; i < truth.size(); ++i) {
-        difference += (wide[i] - truth[i]) * (wide[i] - truth[i]);
-        size += truth[i] * truth[i];
-    }
-    double const d = std::sqrt(difference / (size > 0 ? size : 1));
-    return std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
+    return test_support::distance(widened(result), truth);
 }
 
 /// How far a result may be from the truth.

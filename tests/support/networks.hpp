@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <support/compare.hpp>
+
 #include <trireme/layer/names.hpp>
 #include <trireme/trireme.hpp>
 
@@ -76,9 +78,6 @@ double moved_apart(auto const& before, auto const& a, auto const& b) {
     return worst;
 }
 
-template<class T>
-bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
+using test_support::same_bits;
 
 } // namespace test_networks
