@@ -5,7 +5,7 @@
 run.py [NAME.cpp ...] -- COMPILER [FLAGS]
 
 A misuse is compiled as docs/errors.md shows it, behind the prelude and outside of its namespace. What is right instead is
-one program for each file. The prelude is compiled once.
+one program for each file. The prelude is compiled once. What has passed is remembered by the contents of the headers.
 """
 import concurrent.futures
 import os
@@ -17,18 +17,31 @@ import tempfile
 
 import misuses
 
+sys.path.append(str(misuses.FOLDER.parent / 'support'))
+import passed  # noqa: E402
+
 PRELUDE = misuses.FOLDER / 'prelude.hpp'
 
 
 class compiler:
     def __init__(self, command, folder):
         self.environment = {**os.environ, 'LC_ALL': 'C'}
+        self.folder = folder
+        include = misuses.FOLDER.parent.parent / 'include'
+        self.known = passed.passed(
+            passed.version_of(command), *(word.replace(str(include.parent), '.') for word in command),
+            pathlib.Path(__file__).read_bytes(), PRELUDE.read_bytes(),
+            *(part for path in sorted(include.rglob('*.hpp')) for part in (path.relative_to(include), path.read_bytes())))
         version = subprocess.run(command + ['--version'], stdout=subprocess.PIPE, text=True, env=self.environment).stdout
         is_clang = 'clang' in version
         # source lines that the compiler repeats are no messages
         no_source_lines = '-fno-caret-diagnostics' if is_clang else '-fno-diagnostics-show-caret'
         self.command = command + [no_source_lines, '-fdiagnostics-color=never']
         self.plain = ['-include', str(PRELUDE)]
+        self.is_clang = is_clang
+
+    def compile_prelude(self):
+        is_clang, folder = self.is_clang, self.folder
         copy = folder / 'prelude.hpp' # g++ takes the compiled one beside it, if the flags are the same
         copy.write_bytes(PRELUDE.read_bytes())
         made = folder / ('prelude.pch' if is_clang else 'prelude.hpp.gch')
@@ -49,9 +62,19 @@ class compiler:
         return done.returncode, done.stdout
 
 
-def judge(use, source, part, misuse):
+def lines_of(part, misuse):
+    return [*[''] * part.start, *list(part.chosen(misuse.name))[1:-1]]
+
+
+def lines_of_right(source):
+    lines = []
+    for part in source.parts:
+        lines += [*[''] * (part.start - 1 - len(lines)), *part.chosen(None)]
+    return lines
+
+
+def judge(use, source, lines, misuse):
     """Compiles a misuse: what is wrong, if anything is, and the messages."""
-    lines = [*[''] * part.start, *list(part.chosen(misuse.name))[1:-1]]
     code, said = use.said(source, lines, misuse.flags)
     errors = len(re.findall(r'(?:^|: )(?:fatal )?error: ', said, re.M))
     flat = ' '.join(said.split())
@@ -67,10 +90,7 @@ def judge(use, source, part, misuse):
     return '', ''
 
 
-def judge_right(use, source):
-    lines = []
-    for part in source.parts:
-        lines += [*[''] * (part.start - 1 - len(lines)), *part.chosen(None)]
+def judge_right(use, source, lines):
     code, said = use.said(source, lines, [])
     return ('does not compile, but no misuse is chosen', said) if code != 0 else ('', '')
 
@@ -84,17 +104,35 @@ def main():
         sys.exit('\n'.join([*faults, f'0 passed, {len(faults)} failed']))
     with tempfile.TemporaryDirectory() as folder:
         use = compiler(command, pathlib.Path(folder))
-        tasks = [(f'{source.path.name}, what is right', judge_right, (use, source)) for source in sources]
-        tasks += [(f'{source.path.name} {misuse.name}', judge, (use, source, part, misuse))
-                  for source in sources for part in source.parts for misuse in part.misuses.values()]
+        tasks = [] # the name, the call, and what the answer depends on
+        for source in sources:
+            lines = lines_of_right(source)
+            tasks.append((f'{source.path.name}, what is right', judge_right, (use, source, lines),
+                          (*source.headers, source.path.name, *lines)))
+            for part, misuse in ((part, misuse) for part in source.parts for misuse in part.misuses.values()):
+                lines = lines_of(part, misuse)
+                tasks.append((f'{source.path.name} {misuse.name}', judge, (use, source, lines, misuse),
+                              (*source.headers, source.path.name, *lines, *misuse.fragments, misuse.most, *misuse.flags)))
+        if not all(use.known.knows(*depends) for _, _, _, depends in tasks):
+            use.compile_prelude()
+
+        def attempt(task):
+            _, call, arguments, depends = task
+            if use.known.knows(*depends):
+                return '', ''
+            fault, said = call(*arguments)
+            if not fault:
+                use.known.note(*depends)
+            return fault, said
         with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as workers:
-            results = list(workers.map(lambda task: task[1](*task[2]), tasks))
+            results = list(workers.map(attempt, tasks))
     failed = 0
-    for (name, _, _), (fault, said) in zip(tasks, results):
+    for (name, *_), (fault, said) in zip(tasks, results):
         failed += bool(fault)
         print(f'FAILED  {name}: {fault}' if fault else f'passed  {name}')
         if fault:
             print(said[:3000])
+    use.known.forget_old()
     print(f'{len(results) - failed} passed, {failed} failed')
     return 1 if failed else 0
 

@@ -6,10 +6,9 @@ C++17 every umbrella is one sentence.
 alone.py SOURCE_ROOT WORK_FOLDER [mpi|onednn] -- COMPILER [FLAGS]
 If the compiler is nvcc: only the headers that need it are compiled, alone and by the pass for the GPU. With `mpi` or
 `onednn`: only those that need that library, for which the flags name its folder.
-What has compiled is remembered in WORK_FOLDER by the contents of the headers, so a second run is quick.
+What has compiled is remembered by the contents of the headers, so a second run is quick, in another clone, too.
 """
 import concurrent.futures
-import hashlib
 import os
 import pathlib
 import re
@@ -17,7 +16,9 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'support'))
 import rules  # noqa: E402
+import passed  # noqa: E402
 
 # Names that other headers define as macros (<complex.h>, <termios.h>, <sys/sysmacros.h>, X11's): a header of ours that
 # used one as a name would break for whoever includes those first.
@@ -66,16 +67,15 @@ def main():
                 + ours + 'int main() {}\n')
     if not is_nvcc(command) and not library: # which would have to be linked
         texts['together'] = together
-    version = subprocess.run(command[:1] + ['--version'], stdout=subprocess.PIPE).stdout
+    known = passed.passed(passed.version_of(command), *(word.replace(str(root), '.') for word in command))
 
     def attempt(name):
-        key = hashlib.sha256(repr((command, version, texts[name])).encode())
+        depends = [texts[name]]
         for other in sorted(rules.reached(everything, name)) if name in headers else headers:
-            key.update(everything[other].read_bytes())
-        stem = re.sub(r'\W', '_', name)
-        stamp = folder / f'{stem}.passed'
-        if stamp.exists() and stamp.read_text() == key.hexdigest():
+            depends += [other, everything[other].read_bytes()]
+        if known.knows(*depends):
             return name, ''
+        stem = re.sub(r'\W', '_', name)
         if name in headers:
             output = compile_and_link(command, folder, stem, texts[name], only_syntax(stem))
         else:
@@ -84,7 +84,7 @@ def main():
             output = compile_and_link(command, folder, stem, texts[name],
                                       [str(other), '-o', str(folder / 'together'), '-pthread', '-lz'])
         if not output:
-            stamp.write_text(key.hexdigest())
+            known.note(*depends)
         return name, output
 
     failed = 0
@@ -101,6 +101,7 @@ def main():
             if output:
                 print(f'{name}: does not compile alone:\n{output[:4000]}' if name in headers
                       else f'all headers together, among macros of other headers:\n{output[:4000]}')
+    known.forget_old()
     print(f'{max(0, len(texts) - failed)} passed, {failed} failed')
     return 1 if failed else 0
 
