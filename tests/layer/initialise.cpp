@@ -50,6 +50,15 @@ TEST_SUITE("layer/initialise") {
         static_assert(d.parameters[0].fan_out == 16 * 25);
     }
 
+    TEST_CASE("a batch norm begins with samples as they are") {
+        using net = network<input<2>, batch_norm<>>;
+        std::vector<float> p(net::parameters, 7.0f), b(net::buffers, 7.0f);
+        initialise_parameters<net, xavier_uniform>(p.data(), 1);
+        initialise_buffers<net>(b.data());
+        CHECK(p == std::vector<float>{1, 1, 0, 0});
+        CHECK(b == std::vector<float>{0, 0, 1, 1});
+    }
+
     TEST_CASE("the same seed gives the same weights, another seed or layer others") {
         using net = network<input<20>, linear<20>, linear<20>>;
         std::vector<float> a(net::parameters), b(net::parameters), c(net::parameters);

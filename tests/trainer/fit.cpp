@@ -201,6 +201,17 @@ TEST_SUITE("trainer/fit") {
 }
 
 TEST_SUITE("trainer/report") {
+    TEST_CASE("the time that is left is that of the epochs to come and of what is left of this one") {
+        progress_report p;
+        p.epoch = 2;
+        p.epochs = 4;
+        p.samples = 100;
+        p.samples_per_epoch = 300;
+        p.seconds = 2;
+        CHECK(p.samples_per_second() == 50);
+        CHECK(p.seconds_left() == (200 + 2 * 300) / 50.0);
+    }
+
     TEST_CASE("a loss that has diverged prints, however large") {
         epoch_report e;
         for (double const loss : {1e250, -1e250, static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
