@@ -6,7 +6,7 @@
 mutants.py                    makes each mistake, first with the tests named beside it, then, where it survives them, with
                               the rest of the quick suite
 mutants.py --sample 20        with 20 of them at random, spread over the folders; --seed N chooses the same ones again
-mutants.py --only TEXT        with those whose header or description contains TEXT
+mutants.py --only TEXT...     with those whose header or description contains one of the texts
 mutants.py --first-only       without the rest of the suite
 mutants.py --json AFTER --compare BEFORE
                               writes what became of each, and names what an earlier run noticed and this one does not: for
@@ -379,7 +379,7 @@ def main():
     parser.add_argument('--check', action='store_true')
     parser.add_argument('--sample', type=int, metavar='N')
     parser.add_argument('--seed', type=int, default=random.randrange(10**6))
-    parser.add_argument('--only', default='', metavar='TEXT')
+    parser.add_argument('--only', nargs='+', default=[''], metavar='TEXT')
     parser.add_argument('--first-only', action='store_true')
     parser.add_argument('--json', type=pathlib.Path, metavar='FILE')
     parser.add_argument('--compare', type=pathlib.Path, metavar='BEFORE')
@@ -393,12 +393,12 @@ def main():
         print('\n'.join(faults + [f'{len(mutations) - len(faults)} passed, {len(faults)} failed']))
         return 2 if faults else 0
     before = json.loads(asked.compare.read_text(encoding='utf-8')) if asked.compare else {}
-    chosen = [mutation for mutation in mutations if asked.only in mutation.name]
+    chosen = [mutation for mutation in mutations if any(text in mutation.name for text in asked.only)]
     if asked.sample:
         print(f'a sample of {min(asked.sample, len(chosen))}: --sample {asked.sample} --seed {asked.seed}')
         chosen = sampled(chosen, asked.sample, asked.seed)
     if not chosen:
-        raise Wrong(f'no mutation contains {asked.only}')
+        raise Wrong('no mutation contains ' + ' or '.join(asked.only))
 
     begin = time.monotonic()
     verdicts, wrong, telling = {}, [], threading.Lock()
