@@ -118,6 +118,18 @@ TEST_SUITE("parallel/plan") {
         CHECK(refused(1, 0, max_batch + 1));
     }
 
+    TEST_CASE("memory for the samples of a shard is that of the largest") {
+        for (int const devices : {1, 2, 3, 4})
+            for (std::size_t const shards : {0u, 8u})
+                for (std::size_t batch = 4; batch <= 40; ++batch) {
+                    data_parallel_layout const l{.devices = devices, .logical_shards = shards};
+                    std::size_t most = 0;
+                    for (std::size_t s = 0; s < l.shards(); ++s)
+                        most = std::max(most, part(batch, s, l.shards()).size());
+                    CHECK(l.most_shard_samples(batch) == most);
+                }
+    }
+
     TEST_CASE("a static trainer's plan is a constant expression") {
         using t = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<ring>>;
         constexpr auto plan = t::plan(batch{256});
