@@ -302,12 +302,13 @@ class Workshop:
         log = self.base / 'suite.log'
         if run([ninja, '-k', '0', '-C', self.build, 'quick'], self.base, log, None) != 0:
             return re.findall(r'^FAILED: *(?:\[[^]]*\] *)?(\S+)', self.log(log), re.M) or ['ninja quick']
-        results = self.build / 'meson-logs' / 'mutants.json'
-        results.unlink(missing_ok=True)
+        logs = self.build / 'meson-logs'
+        for old in logs.glob('mutants*.json'): # Meson may append the setup's name
+            old.unlink()
         if run([self.meson, 'test', '-C', self.build, '--no-rebuild', '--logbase', 'mutants', *self.chosen], self.base,
                log, None) == 0:
             return []
-        entries = [json.loads(line) for line in self.log(results).splitlines()] if results.exists() else []
+        entries = [json.loads(line) for results in logs.glob('mutants*.json') for line in self.log(results).splitlines()]
         return [entry['name'] for entry in entries if entry['result'] not in ('OK', 'SKIP')] or ['meson test']
 
     def second_stage(self, mutation):
