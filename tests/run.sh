@@ -180,9 +180,11 @@ programs="$files --no-suite headers --no-suite compile_fail"
 # first compiler takes each by itself.
 together='-Dunity=on -Dunity_size=5'
 first=$(basename "${cxx##* }")
+quick_build='-Dcuda=disabled -Dmpi=disabled' # mutants.py reads these two
+quick_tests='--no-suite fresh --no-suite mpi --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers'
 if [ "$mode" = quick ]; then
     # shellcheck disable=SC2086
-    stage "$first" "$cxx" quick "-Dcuda=disabled -Dmpi=disabled $together" $waits --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers
+    stage "$first" "$cxx" quick "$quick_build $together" $quick_tests
     finish
 fi
 nightly=

@@ -482,7 +482,8 @@ TEST_SUITE("collective/all_reduce") {
                    }),
                    "use it with the schedule direct"));
         CHECK_THROWS_AS(add_in_fixed_tree(0, 100), usage_error);
-        CHECK_THROWS_AS(add_in_fixed_tree(100000, 100), usage_error);
+        CHECK_NOTHROW(add_in_fixed_tree(add_in_fixed_tree::max_shards, 100));
+        CHECK_THROWS_AS(add_in_fixed_tree(add_in_fixed_tree::max_shards + 1, 100), usage_error);
     }
 }
 

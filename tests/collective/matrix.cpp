@@ -161,15 +161,17 @@ TEST_SUITE("collective/matrix") {
         CHECK(static_cast<float>(bf16(-3.0f)) == -3.0f);
         auto const nan = bf16(std::numeric_limits<float>::signaling_NaN());
         CHECK(static_cast<float>(nan) != static_cast<float>(nan));
-        std::vector<bf16> sum(100);
-        in_group(3, [&](comm& c) {
-            std::vector<bf16> x(100, bf16(c.rank() == 0 ? 256.0f : 1.0f));
-            all_reduce<direct>(c, std::span(x));
-            if (c.rank() == 0) sum = x;
-        });
-        CHECK(static_cast<float>(sum[0]) == 256.0f);  // chunk 0: (256 + 1) + 1, rounded twice
-        CHECK(static_cast<float>(sum[40]) == 258.0f); // chunk 1: (1 + 1) + 256
-        CHECK(static_cast<float>(sum[99]) == 256.0f); // chunk 2: (1 + 256) + 1
+        for (std::size_t const n : {100u, 1000u}) { // a few registers of each chunk, or many
+            std::vector<bf16> sum(n);
+            in_group(3, [&](comm& c) {
+                std::vector<bf16> x(n, bf16(c.rank() == 0 ? 256.0f : 1.0f));
+                all_reduce<direct>(c, std::span(x));
+                if (c.rank() == 0) sum = x;
+            });
+            CHECK(static_cast<float>(sum[0]) == 256.0f);          // chunk 0: (256 + 1) + 1, rounded twice
+            CHECK(static_cast<float>(sum[4 * n / 10]) == 258.0f); // chunk 1: (1 + 1) + 256
+            CHECK(static_cast<float>(sum[n - 1]) == 256.0f);      // chunk 2: (1 + 256) + 1
+        }
     }
 }
 

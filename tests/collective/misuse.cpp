@@ -404,6 +404,9 @@ TEST_SUITE("collective/misuse: sizes and roots") {
                    "reduce_scatter: the output has 4 elements; it needs 9"));
         CHECK(says(refused([&](comm& c) { all_gather<direct>(c, in, std::span(nine)); }),
                    "all_gather: the output has 9 elements; it needs 30"));
+        std::vector<float> more(31);
+        CHECK(
+            says(refused([&](comm& c) { all_gather<direct>(c, in, std::span(more)); }), "the output has 31 elements"));
         CHECK(says(refused([&](comm& c) { all_gather<ring>(c, std::span(ten)); }), "all_gather: the buffer has 10"));
         CHECK(says(refused([&](comm& c) { gather<binomial_tree>(c, in, std::span(none)); }),
                    "gather: the output has 0 elements; it needs 30"));
@@ -415,6 +418,9 @@ TEST_SUITE("collective/misuse: sizes and roots") {
         CHECK(says(refused([&](comm& c) { broadcast<chain>(c, std::span(ten), 3); }),
                    "broadcast: root = 3 in a group of 3 ranks: it is a number from 0 to 2"));
         CHECK(says(refused([&](comm& c) { broadcast<chain>(c, std::span(ten), -1); }), "root = -1"));
+        CHECK(says(refused([&](comm& c) { reduce<chain>(c, in, std::span(ten), 3); }), "reduce: root = 3"));
+        CHECK(says(refused([&](comm& c) { gather<binomial_tree>(c, in, std::span(none), 3); }), "gather: root = 3"));
+        CHECK(says(refused([&](comm& c) { scatter<direct>(c, in, std::span(nine), 3, 3); }), "scatter: root = 3"));
     }
 
     TEST_CASE("a strategy of one's own that is wrong is refused before anything moves") {
@@ -422,12 +428,17 @@ TEST_SUITE("collective/misuse: sizes and roots") {
             static constexpr char const* name() { return "hasty"; }
             static constexpr collective_step step(int n, int rank, int s) noexcept {
                 auto const step = direct::all_gather(n).at(rank, s);
-                return s == n - 1 ? collective_step{} : step; // leaves without waiting for the readers
+                return n > 2 && s == n - 1 ? collective_step{} : step; // leaves without waiting for the readers
             }
             static constexpr schedule all_gather(int n) noexcept { return {"hasty", n, n, n, &step}; }
         };
         watchdog const guard("unproved");
         std::vector<float> x(30);
+        threads::group two(2); // where it is right
+        two.run([](comm& c) {
+            std::vector<float> y(30);
+            all_gather<hasty>(c, std::span(y));
+        });
         CHECK(says(refused([&](comm& c) { all_gather<hasty>(c, std::span(x)); }),
                    "all_gather by hasty on 3 ranks lets a chunk be overwritten while it is read"));
     }

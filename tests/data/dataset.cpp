@@ -46,6 +46,11 @@ TEST_SUITE("data/dataset") {
         auto const part = images->take(2, 3);
         CHECK(copy.image(0).data() == images->image(0).data());
         CHECK(part.image(0).data() == images->image(2).data());
+        CHECK(copy.same_storage(*images));
+        CHECK(part.same_storage(copy.take(2, 3)));
+        CHECK_FALSE(part.same_storage(copy.take(1, 3)));
+        CHECK_FALSE(part.same_storage(copy.take(2, 2)));
+        CHECK_FALSE(copy.same_storage(make()));
         images.reset();
         CHECK(copy.image(5)[5] == 35);
         CHECK(part.size() == 3);

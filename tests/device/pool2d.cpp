@@ -118,6 +118,14 @@ void average_by_hand() {
     CHECK(y == std::vector<float>{3});
     avg_pool2d_backward_input<left_over, 1>(Policy{}, dy, dx.data());
     CHECK(dx == std::vector<float>{1, 1, 0, 1, 1, 0, 0, 0, 0});
+
+    // a row, or a column, alone is left over
+    dx.assign(6, 7);
+    avg_pool2d_backward_input<pool2d_geometry<1, 3, 2, 2, 2>, 1>(Policy{}, dy, dx.data());
+    CHECK(dx == std::vector<float>{1, 1, 1, 1, 0, 0});
+    dx.assign(6, 7);
+    avg_pool2d_backward_input<pool2d_geometry<1, 2, 3, 2, 2>, 1>(Policy{}, dy, dx.data());
+    CHECK(dx == std::vector<float>{1, 1, 0, 1, 1, 0});
 }
 
 template<class Policy>

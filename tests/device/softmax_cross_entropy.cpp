@@ -93,13 +93,15 @@ void extremes() {
     CHECK(std::isnan(loss[0]));
     CHECK(correct[0] == 0);
 
-    // the first of equal logits counts
-    float const tie[] = {1, 1};
-    softmax_cross_entropy_loss<2, 1>(Policy{}, tie, labels, loss, correct);
-    CHECK(correct[0] == 1);
+    // the first of equal logits counts, and of several NaN
     int const second[] = {1};
-    softmax_cross_entropy_loss<2, 1>(Policy{}, tie, second, loss, correct);
-    CHECK(correct[0] == 0);
+    for (float const x : {1.0f, std::numeric_limits<float>::quiet_NaN()}) {
+        float const tie[] = {x, x};
+        softmax_cross_entropy_loss<2, 1>(Policy{}, tie, labels, loss, correct);
+        CHECK(correct[0] == 1);
+        softmax_cross_entropy_loss<2, 1>(Policy{}, tie, second, loss, correct);
+        CHECK(correct[0] == 0);
+    }
 }
 
 } // namespace

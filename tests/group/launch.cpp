@@ -101,9 +101,11 @@ TEST_SUITE("group/launch") {
             CHECK(!launch::discover().launched());
         }
         {
-            variables const shell{
-                {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_NAME", "bash"}};
-            CHECK(!launch::discover().launched());
+            for (auto const* const job : {"bash", "interactive"}) {
+                variables const shell{
+                    {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_NAME", job}};
+                CHECK(!launch::discover().launched());
+            }
         }
     }
 

@@ -73,6 +73,26 @@ TEST_SUITE("group/stop_reason") {
         for (auto& c : r.text.text) c = 'y'; // no end
         CHECK(r.text.get().size() == sizeof r.text.text - 1);
     }
+
+    TEST_CASE("descriptions that are cut still differ where they have been cut off") {
+        agreed_text a, b;
+        a.set(std::string(5000, 'x') + 'a');
+        b.set(std::string(5000, 'x') + 'b');
+        CHECK(a.get() != b.get());
+        CHECK(a.get().size() < agreed_text::most);
+        CHECK(a.get().find("... and so on, with digest ") != std::string::npos);
+        b.set(std::string(5000, 'x') + 'a');
+        CHECK(a.get() == b.get());
+    }
+
+    TEST_CASE("of two programs the first part that differs is named") {
+        std::string const mine = "dp<2>; direct; seed 1; relu";
+        CHECK_NOTHROW(require_one_program(0, mine, 3, mine));
+        CHECK_THROWS_WITH_AS(require_one_program(0, mine, 3, "dp<2>; direct; seed 2; tanh"),
+                             doctest::Contains("rank 0 has seed 1, rank 3 has seed 2; start"), launch_error);
+        CHECK_THROWS_WITH_AS(require_one_program(1, mine, 0, "dp<4>; direct"),
+                             doctest::Contains("rank 1 has dp<2>, rank 0 has dp<4>; start"), launch_error);
+    }
 }
 
 } // namespace group_stop_reason_test

@@ -261,19 +261,22 @@ TEST_SUITE("group/threads: a device throws") {
     TEST_CASE("the first exception wins") {
         watchdog const guard("first exception");
         group g(4);
-        auto const e = error_of<device_error>(g, [](comm& c) {
+        std::atomic<int> told{0};
+        auto const e = error_of<device_error>(g, [&](comm& c) {
             if (c.rank() == 2) throw std::runtime_error("first");
             try {
                 for (;;) {
                     c.check_stopped();
                     std::this_thread::yield();
                 }
-            } catch (group_stopped const&) {
+            } catch (group_stopped const&) { // without the reason, which is the caller's
+                ++told;
                 throw std::logic_error("second");
             }
         });
         REQUIRE(e.has_value());
         CHECK(std::string(e->what()) == "device 2: first");
+        CHECK(told == 3);
     }
 
     TEST_CASE("what is thrown need not be an exception") {

@@ -11,6 +11,11 @@
 
 #include "one_sample.hpp"
 
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
 namespace layer_gradient_check_test {
 using namespace trireme;
 
@@ -121,6 +126,20 @@ TEST_SUITE("layer/gradient_check") {
     TEST_CASE("the report counts every derivative") {
         constexpr auto lanes = portable::lanes<double>;
         CHECK(check_gradients<linear<7>, input<11>>().derivatives == 11 * lanes + 7 * 11 + 7);
+    }
+
+    TEST_CASE("a derivative that is no number is the largest error, wherever it stands") {
+        constexpr auto nan = std::numeric_limits<double>::quiet_NaN();
+        std::vector<double> at{1, 2, 3};
+        auto const sum = [&] { return at[0] + at[1] + at[2]; };
+        for (std::size_t i = 0; i < 3; ++i) {
+            std::vector<double> analytic(3, 1.0);
+            std::size_t compared = 0;
+            CHECK(detail::difference_error(at, analytic, sum, compared) < 1e-6);
+            analytic[i] = nan;
+            CHECK(std::isnan(detail::difference_error(at, analytic, sum, compared)));
+            CHECK(compared == 6);
+        }
     }
 
     TEST_CASE("the checker finds what is wrong with a layer") {

@@ -3,11 +3,17 @@
 #include <trireme/layer/granule_pass.hpp>
 
 #include <trireme/device/host/kernels.hpp>
+#include <trireme/device/host/kernels/portable/activation.hpp>
+#include <trireme/device/host/kernels/portable/dropout.hpp>
+#include <trireme/device/host/memory.hpp>
+#include <trireme/layer/dropout.hpp>
+#include <trireme/layer/network.hpp>
 
 #include "one_sample.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -75,6 +81,27 @@ TEST_SUITE("layer/granule_pass") {
         check_cuts<reference, double>();
         check_cuts<one_sample, float>();
         check_cuts<patient, float>();
+    }
+
+    TEST_CASE("dropout<percent<P>> drops P of a hundred, scales what it keeps, and leaves an evaluation alone") {
+        using net = network<input<1000>, dropout<percent<20>>>;
+        using pass_type = granule_pass<net, portable, float>;
+        host_memory const memory(pass_type::elements * sizeof(float));
+        pass_type const pass(static_cast<float*>(memory.data()));
+        constexpr auto values = 1000 * pass_type::lanes;
+        granule_place const place{1, 1, 0, 0, pass_type::lanes, pass_type::lanes, pass_type::lanes};
+        std::fill_n(pass.input(), values, 3.0f);
+        pass.forward({}, place);
+        std::size_t dropped = 0, kept = 0;
+        for (std::size_t i = 0; i < values; ++i) {
+            dropped += pass.output()[i] == 0;
+            kept += pass.output()[i] == 3.0f * 1.25f;
+        }
+        CHECK(dropped + kept == values);
+        CHECK(static_cast<double>(dropped) / values == doctest::Approx(0.2).epsilon(0.1).scale(0));
+        std::fill_n(pass.input(), values, 3.0f);
+        pass.evaluate({}, place);
+        CHECK(std::count(pass.output(), pass.output() + values, 3.0f) == values);
     }
 
     TEST_CASE("by hand") {

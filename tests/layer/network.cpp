@@ -109,6 +109,16 @@ TEST_SUITE("layer/network") {
         static_assert(net::row(2).description.output == make_shape(4, 2, 1));
     }
 
+    TEST_CASE("a window that is larger than its image in one direction is refused, one of its size is not") {
+        using conv = conv2d<1, kernel<3>>;
+        static_assert(conv::describe(make_shape(1, 3, 3)).accepts);
+        static_assert(!conv::describe(make_shape(1, 2, 5)).accepts && !conv::describe(make_shape(1, 5, 2)).accepts);
+        static_assert(conv2d<1, kernel<3>, padding<1>>::describe(make_shape(1, 1, 1)).accepts);
+        static_assert(avg_pool2d<3>::describe(make_shape(1, 3, 3)).accepts);
+        static_assert(!avg_pool2d<3>::describe(make_shape(1, 2, 5)).accepts);
+        static_assert(!max_pool2d<3>::describe(make_shape(1, 5, 2)).accepts);
+    }
+
     TEST_CASE("a network of several hundred layers is within every compiler's limits") {
         static_assert(deep<256>::type::parameters == 256 * (4 * 4 + 4));
         static_assert(plan_activations<deep<256>::type>(16, 4).elements >= 256 * 4 * 16);

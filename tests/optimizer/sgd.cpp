@@ -7,8 +7,11 @@
 
 #include <trireme/device/host/kernels/reference/sgd.hpp>
 
+#include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace optimizer_sgd_test {
@@ -39,9 +42,61 @@ void check_updates(std::string const& kind) {
     }
 }
 
+/// What a trainer hands to an optimizer, as far as that looks at it.
+struct chosen {
+    float learning_rate = 0.1f, momentum = 0.9f, weight_decay = 0.0f;
+    std::chrono::duration<double> deadline = std::chrono::seconds(30);
+};
+
+template<class Optimizer>
+bool takes(chosen const& o) {
+    try {
+        Optimizer::check(o);
+    } catch (usage_error const&) {
+        return false;
+    }
+    return true;
+}
+
+template<class Optimizer>
+std::string described(auto const& o) {
+    std::string text;
+    Optimizer::describe(o, [&](char const* name, auto value) { text += name + (' ' + number_text(value)) + "; "; });
+    return text;
+}
+
+template<class Optimizer>
+using options_of = typename Optimizer::template options<option_fields<trainer_policies<>>>;
+
 } // namespace
 
 TEST_SUITE("optimizer/sgd") {
+    TEST_CASE_TEMPLATE("options are refused from the first wrong value on", Optimizer, sgd, sgd_momentum,
+                       sgd_nesterov) {
+        constexpr auto infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+        constexpr bool has_momentum = !std::is_same_v<Optimizer, sgd>;
+        CHECK(takes<Optimizer>({}));
+        CHECK(takes<Optimizer>({.learning_rate = 0, .momentum = 0, .weight_decay = 0}));
+        CHECK(takes<Optimizer>({.momentum = 1}) == !has_momentum);
+        CHECK(takes<Optimizer>({.momentum = -0.1f}) == !has_momentum);
+        for (float const wrong : {-1e-6f, infinity, nan}) {
+            CHECK_FALSE(takes<Optimizer>({.learning_rate = wrong}));
+            CHECK_FALSE(takes<Optimizer>({.weight_decay = wrong}));
+        }
+        CHECK_FALSE(takes<Optimizer>({.deadline = std::chrono::seconds(0)}));
+        CHECK(takes<Optimizer>({.deadline = std::chrono::nanoseconds(1)}));
+    }
+
+    TEST_CASE("processes must agree in every number that an update takes, and defaults stay what they are") {
+        chosen const o{.learning_rate = 0.25f, .momentum = 0.5f, .weight_decay = 0.125f};
+        CHECK(described<sgd>(o) == "learning_rate 0.25; weight_decay 0.125; ");
+        CHECK(described<sgd_momentum>(o) == "learning_rate 0.25; weight_decay 0.125; momentum 0.5; ");
+        CHECK(described<sgd_nesterov>(o) == described<sgd_momentum>(o));
+        CHECK(described<sgd>(options_of<sgd>{}) == "learning_rate 0.1; weight_decay 0; ");
+        CHECK(described<sgd_momentum>(options_of<sgd_momentum>{}) ==
+              "learning_rate 0.1; weight_decay 0; momentum 0.9; ");
+    }
+
     TEST_CASE_TEMPLATE("updates equal PyTorch's", Kernels, portable, reference) {
         check_updates<sgd, Kernels>("plain");
         check_updates<sgd, Kernels>("plain_wd");

@@ -99,6 +99,38 @@ TEST_SUITE("parallel/plan") {
         }
     }
 
+    TEST_CASE("as many devices, shards and samples are taken as are promised, and not one more") {
+        auto const refused = [](int devices, std::size_t shards, std::size_t batch) {
+            try {
+                detail::check_numbers({.devices = devices, .logical_shards = shards}, batch);
+            } catch (usage_error const&) {
+                return true;
+            }
+            return false;
+        };
+        CHECK_FALSE(refused(max_devices, 0, 256));
+        CHECK(refused(max_devices + 1, 0, 257));
+        CHECK_FALSE(refused(4, max_logical_shards, 4));
+        CHECK(refused(4, max_logical_shards + 1, 4));
+        CHECK_FALSE(refused(4, 4, 4));
+        CHECK(refused(4, 3, 4));
+        CHECK(refused(4, 4, 3));
+        CHECK_FALSE(refused(1, 0, max_batch));
+        CHECK(refused(1, 0, max_batch + 1));
+    }
+
+    TEST_CASE("memory for the samples of a shard is that of the largest") {
+        for (int const devices : {1, 2, 3, 4})
+            for (std::size_t const shards : {0u, 8u})
+                for (std::size_t batch = 4; batch <= 40; ++batch) {
+                    data_parallel_layout const l{.devices = devices, .logical_shards = shards};
+                    std::size_t most = 0;
+                    for (std::size_t s = 0; s < l.shards(); ++s)
+                        most = std::max(most, part(batch, s, l.shards()).size());
+                    CHECK(l.most_shard_samples(batch) == most);
+                }
+    }
+
     TEST_CASE("a static trainer's plan is a constant expression") {
         using t = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<ring>>;
         constexpr auto plan = t::plan(batch{256});

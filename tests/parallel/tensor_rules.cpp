@@ -19,6 +19,9 @@ struct biases {
     static constexpr bool takes(tensor_place const& t) { return t.index == 1; }
 };
 
+static_assert(of_at_least<8>::takes({0, 0, {}, 8}) && !of_at_least<8>::takes({0, 0, {}, 7}));
+static_assert(of_at_most<8>::takes({0, 0, {}, 8}) && !of_at_most<8>::takes({0, 0, {}, 9}));
+
 template<int Devices, class... Reduce>
 using lenet_by = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<Devices>>>, reduce_by<Reduce...>>;
 
@@ -64,6 +67,11 @@ TEST_SUITE("parallel/tensor_rules") {
         check_buckets<lenet_by<4, ring, bucket<40000>>>(
             {{0, 2572, "ring"}, {2572, 50692, "ring"}, {50692, 61712, "ring"}});
         check_buckets<lenet_by<4, ring, bucket<1_MiB>>>({{0, 61712, "ring"}});
+        check_buckets<lenet_by<4, ring, bucket<3400>>>({{0, 156, "ring"}, // the last two fill it to the byte
+                                                        {156, 2572, "ring"},
+                                                        {2572, 50692, "ring"},
+                                                        {50692, 60856, "ring"},
+                                                        {60856, 61712, "ring"}});
         check_buckets<lenet_by<4, direct, for_tensors<in_layer<7>, ring>, bucket<1>>>({{0, 150, "direct"},
                                                                                        {150, 156, "direct"},
                                                                                        {156, 2556, "direct"},

@@ -291,6 +291,10 @@ TEST_SUITE("processes/trainer") {
                                 on([&](auto& t, int rank) { t.step(set.take(0, rank == 2 ? 63 : 64)); }));
         refused<mismatch_error>("64 samples", "digest",
                                 on([&](auto& t, int rank) { t.step((rank == 0 ? other : set).take(0, 64)); }));
+        std::vector<std::uint8_t> const pixels(set.pixels().begin(), set.pixels().end()), names(128, 3);
+        labelled_images const renamed(pixels, names, 28, 28, 10); // the same pixels
+        refused<mismatch_error>("64 samples", "digest",
+                                on([&](auto& t, int rank) { t.step((rank == 0 ? renamed : set).take(0, 64)); }));
         refused<mismatch_error>("128 samples", "digest", on([&](auto& t, int rank) {
                                     for (auto const& e : t.fit({rank == 0 ? other : set, {}}, {.epochs = 1})) (void)e;
                                 }));

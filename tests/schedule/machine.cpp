@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <string>
 
 namespace schedule_machine_test {
@@ -111,7 +112,7 @@ TEST_SUITE("schedule/machine") {
             auto const nested = hierarchical<direct, ring>::all_reduce(32, groups);
             bytes_t flat_outside = 0, nested_outside = 0;
             for (int r = 0; r < 32; ++r) {
-                for (auto const& s : {flat_ring, nested}) {
+                for (auto const& s : {flat_ring, nested, direct::all_reduce(32)}) { // direct writes to its peers
                     buffer_cut const cut{elements, 4, s.chunks};
                     auto const t = traffic_of(s, r, cut, groups);
                     CHECK(t.total().messages == traffic_of(s, r, cut).messages);
@@ -149,10 +150,20 @@ TEST_SUITE("schedule/best_of") {
             }
     }
 
+    TEST_CASE("prices are those of the next power of two, so that sizes that are nearly alike have one choice") {
+        auto const odd = many::prices<collective::all_reduce>(8, 3_MiB + 5);
+        auto const even = many::prices<collective::all_reduce>(8, 4_MiB);
+        for (std::size_t i = 0; i < std::size(odd.seconds); ++i) CHECK(odd.seconds[i] == even.seconds[i]);
+    }
+
     TEST_CASE("small buffers by few messages, large ones by few bytes") {
         using two = best_of<recursive_halving_doubling, direct>::on<network_cards>;
         CHECK(two::prices<collective::all_reduce>(16, 64).name() == recursive_halving_doubling::name);
         CHECK(two::prices<collective::all_reduce>(16, 64_MiB).name() == direct::name);
+        for (int twice = 0; twice < 2; ++twice) { // worked out, then remembered, each size for itself
+            CHECK(proved_schedule<two, collective::all_reduce>(16, 0, {}, 64).name == recursive_halving_doubling::name);
+            CHECK(proved_schedule<two, collective::all_reduce>(16, 0, {}, 64_MiB).name == direct::name);
+        }
     }
 
     TEST_CASE("the machine decides: a slow wire between groups makes the hierarchy pay") {
@@ -180,6 +191,8 @@ TEST_SUITE("schedule/best_of") {
         auto const s = direct::all_reduce(8);
         machine grouped = flat;
         grouped.groups = levels(2, 4);
+        CHECK(seconds_of(s, {4096, 1, 8}, grouped) == seconds_of(s, {4096, 1, 8}, flat));
+        grouped.groups = levels(2, 2, 2); // nor the one below
         CHECK(seconds_of(s, {4096, 1, 8}, grouped) == seconds_of(s, {4096, 1, 8}, flat));
     }
 

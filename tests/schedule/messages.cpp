@@ -320,8 +320,30 @@ TEST_SUITE("schedule/messages") {
         }
     }
 
+    TEST_CASE("what a rank has half in its input and half in its output is added by two sums") {
+        schedule const s{"half and half", 3, 2, 4, [](int, int rank, int i) -> collective_step {
+                             if (rank != 0)
+                                 return i == 3 ? collective_step{step_kind::copy, {0, 2}, one_rank(0), 3}
+                                               : collective_step{};
+                             if (i == 0) return {step_kind::reduce, 0, one_rank(1), 0};
+                             if (i == 1) return {step_kind::reduce, {0, 2}, one_rank(2), 0};
+                             if (i == 2) return {step_kind::reduce, 1, one_rank(1), 0};
+                             return {step_kind::wait, 0, all_others(0, 3), 4};
+                         }};
+        REQUIRE(verify(collective::all_reduce, s, 3).ok());
+        compare<float>(s, 37);
+    }
+
+    TEST_CASE("a schedule of another strategy, size or root has other steps") {
+        auto const s = direct::reduce(4, 1);
+        CHECK(s.same_steps(direct::reduce(4, 1)));
+        CHECK_FALSE(s.same_steps(direct::reduce(4, 2)));
+        CHECK_FALSE(s.same_steps(direct::reduce(5, 1)));
+        CHECK_FALSE(s.same_steps(direct::all_reduce(4)));
+    }
+
     TEST_CASE("what a rank stages is its largest reduction") {
-        buffer_cut const cut{1000, 4, 4};
+        buffer_cut const cut{1001, 4, 4}; // the last chunk is no multiple of 16 bytes
         auto const s = direct::all_reduce(4);
         for (int r = 0; r < 4; ++r) // three sources of its own chunk, each on 16 bytes
             CHECK(staging_bytes(s, cut, r) == 3 * round_up<std::size_t>(cut.at(r).size() * 4, 16));

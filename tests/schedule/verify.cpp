@@ -319,6 +319,16 @@ TEST_SUITE("schedule/verify: each fault is named with its rank, step and chunk")
         }
     }
 
+    TEST_CASE("missing: a contribution of any rank, beyond the first 64, too") {
+        auto s = direct::reduce_scatter(70);
+        s.step = [](int n, int rank, int i) {
+            auto step = direct::reduce_scatter(n).at(rank, i);
+            if (rank == 0 && i == 0) --step.sources.count; // leaves out rank 69
+            return step;
+        };
+        CHECK(is(verify(collective::reduce_scatter, s), schedule_fault::missing, 0, 2, 0));
+    }
+
     TEST_CASE("ranks differ: every sum complete, but added in two orders") {
         // rank 1 takes over 0 + 1; rank 0 adds 2, then 3; rank 2 adds 2 + 3, which rank 1 adds to its own
         table const s = {

@@ -111,6 +111,8 @@ TEST_SUITE("trainer/bad_input") {
         CHECK(says(refusal([&] { trainer.step(narrow); }), {"400 values", "784"}));
         labelled_images const fine_grained(std::vector<std::uint8_t>(2 * 784), {1, 12}, 28, 28, 13);
         CHECK(says(refusal([&] { trainer.step(fine_grained); }), {"13 classes", "10 outputs", "linear<13>"}));
+        labelled_images const one_class_more(std::vector<std::uint8_t>(784), {1}, 28, 28, 11);
+        CHECK(says(refusal([&] { trainer.step(one_class_more); }), {"11 classes", "10 outputs"}));
         CHECK(says(refusal([&] { trainer.step({}); }), {"empty"}));
         CHECK(says(refusal([&] { trainer.evaluate({}); }), {"empty"}));
         CHECK(says(refusal([&] { trainer.load_parameters({}); }), {"0 values", "7850"}));

@@ -138,16 +138,18 @@ TEST_SUITE("trainer/fit") {
     }
 
     TEST_CASE("train is fit without a loop: all epochs, the last report, the observer too") {
-        auto const images = made_up(128);
+        auto const images = made_up(128), test = made_up(50, 11);
         t one({.batch = 32, .seed = 8}), other({.batch = 32, .seed = 8});
         epoch_report last;
-        for (auto const& e : one.fit({images, images}, {.epochs = 3})) last = e;
+        for (auto const& e : one.fit({images, test}, {.epochs = 3})) last = e;
         int told = 0;
-        auto const report = other.train({images, images}, {.epochs = 3}, [&](progress_report const&) { ++told; });
+        auto const report = other.train({images, test}, {.epochs = 3}, [&](progress_report const&) { ++told; });
         CHECK(same_bits(weights(one), weights(other)));
         CHECK(report.epoch == 3);
         CHECK(report.loss == last.loss);
         CHECK(report.test.accuracy == last.test.accuracy);
+        CHECK(report.test.loss == other.evaluate(test).loss);
+        CHECK(report.test.samples == 50);
         CHECK(told == 3 * 4);
         CHECK(other.train({images, {}}, {.epochs = 0}).epoch == 0);
         CHECK(same_bits(weights(one), weights(other)));
@@ -202,6 +204,17 @@ TEST_SUITE("trainer/fit") {
 }
 
 TEST_SUITE("trainer/report") {
+    TEST_CASE("the time that is left is that of the epochs to come and of what is left of this one") {
+        progress_report p;
+        p.epoch = 2;
+        p.epochs = 4;
+        p.samples = 100;
+        p.samples_per_epoch = 300;
+        p.seconds = 2;
+        CHECK(p.samples_per_second() == 50);
+        CHECK(p.seconds_left() == (200 + 2 * 300) / 50.0);
+    }
+
     TEST_CASE("a loss that has diverged prints, however large") {
         epoch_report e;
         for (double const loss : {1e250, -1e250, static_cast<double>(INFINITY), static_cast<double>(NAN)}) {

@@ -432,6 +432,7 @@ TEST_SUITE("trainer/weights in files") {
         some_steps(by_hand); // the same momentum
         load_weights(file, folder.path("w"));
         by_hand.load_parameters(other.parameters());
+        CHECK_THROWS_AS(by_hand.load_buffers(other.buffers().first(1)), usage_error);
         by_hand.load_buffers(other.buffers());
         for (int k = 0; k < 2; ++k) CHECK(file.step(images).loss == by_hand.step(images).loss);
         CHECK(same_bits(weights(file), weights(by_hand)));
