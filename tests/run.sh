@@ -97,6 +97,8 @@ keep_logs() { # LABEL FOLDER
     cp "$2/meson-logs/$1"*.json "$results/" 2>/dev/null
 }
 
+append='' # what nvcc is told besides; Meson, too, calls it, and could not read what nvcc says of that
+
 # Configures one build folder, which fails if that does, and builds TARGET; what does not build is recorded.
 build() { # LABEL COMPILER TARGET 'SETUP OPTIONS'
     label=$1 compiler=$2 target=$3 options=$4
@@ -115,7 +117,7 @@ build() { # LABEL COMPILER TARGET 'SETUP OPTIONS'
 
     # the tests that run beside it come first
     built=built
-    nice -n 5 "$ninja" -k 0 -C "$folder" "$target" >"$log" 2>&1 || built='NOT BUILT'
+    nice -n 5 env ${append:+"NVCC_APPEND_FLAGS=$append"} "$ninja" -k 0 -C "$folder" "$target" >"$log" 2>&1 || built='NOT BUILT'
     warnings=$(grep -c 'warning:' "$log" || true)
     [ "$warnings" -eq 0 ] || built="$built, $warnings warnings"
     echo "$label: $built, $(($(date +%s) - since)) s"
@@ -207,7 +209,7 @@ if [ -n "$nvcc" ]; then
     for_gpu='-Doptimization=1'
     if ! has_gpu; then # nothing runs, so nothing has to be fast
         for_gpu='-Doptimization=0 -Dgpu_arch=90'
-        ! "$nvcc" --help | grep -q Ofast-compile || export NVCC_APPEND_FLAGS="-Ofast-compile=max${NVCC_APPEND_FLAGS:+ $NVCC_APPEND_FLAGS}"
+        ! "$nvcc" --help | grep -q Ofast-compile || append=-Ofast-compile=max
     fi
     stage cuda "$cxx" cuda "-Dcuda=auto -Dbench=enabled $for_gpu" --suite cuda
     MESON=$usual_meson meson_version=$usual_version
