@@ -207,11 +207,12 @@ if [ -n "$nvcc" ]; then
     usual_meson=$MESON usual_version=$meson_version
     use_newer_meson
     for_gpu='-Doptimization=1'
-    if ! has_gpu; then # nothing runs, so nothing has to be fast
-        for_gpu='-Doptimization=0 -Dgpu_arch=90'
-        ! "$nvcc" --help | grep -q Ofast-compile || append=-Ofast-compile=max
+    if ! has_gpu; then # nothing runs, so nothing has to be fast; with 0 Meson would ask nvcc for code to be debugged
+        for_gpu='-Doptimization=plain -Dgpu_arch=90'
+        ! "$nvcc" --help | grep -q Ofast-compile || append=-Ofc=max
     fi
     stage cuda "$cxx" cuda "-Dcuda=auto -Dbench=enabled $for_gpu" --suite cuda
+    append=
     MESON=$usual_meson meson_version=$usual_version
 else
     echo 'cuda: left out, there is no nvcc'
