@@ -189,7 +189,7 @@ if [ "$mode" = quick ]; then
     stage "$first" "$cxx" quick "$quick_build $together" $quick_tests
     finish
 fi
-nightly=
+nightly='--no-suite nightly' # a suite that is asked for by name would bring its nightly tests along
 if [ "$mode" = nightly ]; then
     nightly='--setup nightly'
     # shellcheck disable=SC2086
