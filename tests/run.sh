@@ -209,7 +209,7 @@ if [ -n "$nvcc" ]; then
     for_gpu='-Doptimization=1'
     if ! has_gpu; then # nothing runs, so nothing has to be fast; with 0 Meson would ask nvcc for code to be debugged
         for_gpu='-Doptimization=plain -Dgpu_arch=90'
-        ! "$nvcc" --help | grep -q Ofast-compile || append=-Ofc=max
+        ! "$nvcc" --help | grep -q Ofast-compile || append="-Ofc=max -no-compress"
     fi
     stage cuda "$cxx" cuda "-Dcuda=auto -Dbench=enabled $for_gpu" --suite cuda
     append=
