@@ -160,9 +160,12 @@ TEST_SUITE("schedule/best_of") {
         using two = best_of<recursive_halving_doubling, direct>::on<network_cards>;
         CHECK(two::prices<collective::all_reduce>(16, 64).name() == recursive_halving_doubling::name);
         CHECK(two::prices<collective::all_reduce>(16, 64_MiB).name() == direct::name);
+        auto const chosen = [](std::size_t bytes) { // by value: equal names may lie in several places
+            return std::string(proved_schedule<two, collective::all_reduce>(16, 0, {}, bytes).name);
+        };
         for (int twice = 0; twice < 2; ++twice) { // worked out, then remembered, each size for itself
-            CHECK(proved_schedule<two, collective::all_reduce>(16, 0, {}, 64).name == recursive_halving_doubling::name);
-            CHECK(proved_schedule<two, collective::all_reduce>(16, 0, {}, 64_MiB).name == direct::name);
+            CHECK(chosen(64) == recursive_halving_doubling::name);
+            CHECK(chosen(64_MiB) == direct::name);
         }
     }
 
