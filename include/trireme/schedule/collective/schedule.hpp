@@ -186,6 +186,8 @@ concept collective_schedule = requires(S const& s, int i) {
 template<class S>
 concept choosing_strategy = requires { typename S::candidates; };
 
+namespace detail {
+
 template<class S>
 concept all_reducing_strategy = requires(int ranks) {
     { S::all_reduce(ranks) } -> std::same_as<schedule>;
@@ -196,10 +198,12 @@ concept named_strategy = requires {
     { S::name } -> std::convertible_to<char const*>;
 };
 
+} // namespace detail
+
 /// A strategy names itself and makes the schedules of one or more collectives for any number of ranks; those with a
 /// root take it as a second argument. A reduction strategy makes all-reduces.
 template<class S>
-concept reduction_strategy = named_strategy<S> && (choosing_strategy<S> || all_reducing_strategy<S>);
+concept reduction_strategy = detail::named_strategy<S> && (choosing_strategy<S> || detail::all_reducing_strategy<S>);
 
 /// A strategy that can stop half-way, with block r complete on rank r: enough where the ranks share what they update.
 template<class S>
