@@ -223,9 +223,10 @@ struct proof_of {
     /// Ranks whose conflicts are looked at in one expression: about 8000 steps' worth.
     static constexpr int at_once = made.steps > 0 ? 1 + 8000 / (Ranks * made.steps) : Ranks;
     static constexpr int slices = total == 0 ? 0 : (Ranks + at_once - 1) / at_once;
+    static constexpr int first_rank(int slice) { return slice * at_once < Ranks ? slice * at_once : Ranks; }
     template<int Slice>
-    static constexpr verdict races = proof.races(ordered.order, conflicts.all, total, at_once* Slice,
-                                                 (Slice + 1) * at_once < Ranks ? (Slice + 1) * at_once : Ranks);
+    static constexpr verdict races =
+        proof.races(ordered.order, conflicts.all, total, first_rank(Slice), first_rank(Slice + 1));
 
     template<int... Slice>
     static constexpr verdict first_race(std::integer_sequence<int, Slice...>) {
