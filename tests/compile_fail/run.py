@@ -28,17 +28,16 @@ class compiler:
         self.environment = {**os.environ, 'LC_ALL': 'C'}
         self.folder = folder
         include = misuses.FOLDER.parent.parent / 'include'
+        version = passed.version_of(command)
         self.known = passed.passed(
-            passed.version_of(command), *(word.replace(str(include.parent), '.') for word in command),
+            version, *(word.replace(str(include.parent), '.') for word in command),
             pathlib.Path(__file__).read_bytes(), PRELUDE.read_bytes(),
             *(part for path in sorted(include.rglob('*.hpp')) for part in (path.relative_to(include), path.read_bytes())))
-        version = subprocess.run(command + ['--version'], stdout=subprocess.PIPE, text=True, env=self.environment).stdout
-        is_clang = 'clang' in version
+        self.is_clang = is_clang = b'clang' in version
         # source lines that the compiler repeats are no messages
         no_source_lines = '-fno-caret-diagnostics' if is_clang else '-fno-diagnostics-show-caret'
         self.command = command + [no_source_lines, '-fdiagnostics-color=never']
         self.plain = ['-include', str(PRELUDE)]
-        self.is_clang = is_clang
 
     def compile_prelude(self):
         is_clang, folder = self.is_clang, self.folder
@@ -108,24 +107,23 @@ def main():
         for source in sources:
             lines = lines_of_right(source)
             tasks.append((f'{source.path.name}, what is right', judge_right, (use, source, lines),
-                          (*source.headers, source.path.name, *lines)))
+                          repr((source.path.name, source.headers, lines))))
             for part, misuse in ((part, misuse) for part in source.parts for misuse in part.misuses.values()):
                 lines = lines_of(part, misuse)
                 tasks.append((f'{source.path.name} {misuse.name}', judge, (use, source, lines, misuse),
-                              (*source.headers, source.path.name, *lines, *misuse.fragments, misuse.most, *misuse.flags)))
-        if not all(use.known.knows(*depends) for _, _, _, depends in tasks):
+                              repr((source.path.name, source.headers, lines, vars(misuse)))))
+        is_known = [use.known.knows(depends) for *_, depends in tasks]
+        if not all(is_known):
             use.compile_prelude()
 
-        def attempt(task):
+        def attempt(task, known):
             _, call, arguments, depends = task
-            if use.known.knows(*depends):
-                return '', ''
-            fault, said = call(*arguments)
-            if not fault:
-                use.known.note(*depends)
+            fault, said = ('', '') if known else call(*arguments)
+            if not fault and not known:
+                use.known.note(depends)
             return fault, said
         with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as workers:
-            results = list(workers.map(attempt, tasks))
+            results = list(workers.map(attempt, tasks, is_known))
     failed = 0
     for (name, *_), (fault, said) in zip(tasks, results):
         failed += bool(fault)
