@@ -45,18 +45,22 @@ double relatively_apart(std::vector<A> const& a, std::vector<B> const& b) {
     return most_apart(a, b, [](double truth) { return std::abs(truth); });
 }
 
-/// |a - b| / |b|, of vectors; |a - b| where b is 0.
+/// |a|, of a vector.
+template<class A>
+double length(std::vector<A> const& a) {
+    double squares = 0;
+    for (A const& value : a) squares += widened(value) * widened(value);
+    return std::sqrt(squares);
+}
+
+/// |a - b| / |b|, of vectors; infinite where b is 0.
 template<class A, class B>
 double distance(std::vector<A> const& a, std::vector<B> const& b) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     if (a.size() != b.size()) return infinity;
-    double difference = 0, size = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        auto const truth = widened(b[i]), off = widened(a[i]) - truth;
-        difference += off * off;
-        size += truth * truth;
-    }
-    double const part = std::sqrt(difference / (size > 0 ? size : 1));
+    std::vector<double> difference;
+    for (std::size_t i = 0; i < a.size(); ++i) difference.push_back(widened(a[i]) - widened(b[i]));
+    double const part = length(difference) / length(b);
     return std::isnan(part) ? infinity : part;
 }
 

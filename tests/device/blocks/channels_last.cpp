@@ -12,12 +12,12 @@
 #include <trireme/device/blocks/samples.hpp>
 
 #include <device/blocks/rig.hpp>
+#include <support/compare.hpp>
 
 #include <doctest/doctest.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <vector>
@@ -93,9 +93,6 @@ void pools_are_the_same(std::size_t samples, bool nan) {
     if (nan) x[inputs / 2] = x[x.size() - 1] = std::numeric_limits<T>::quiet_NaN();
     auto const dy = uniform<T>(1, samples * C * outputs);
     auto const x_last = last(x, samples, C, inputs), dy_last = last(dy, samples, C, outputs);
-    auto const same = [](std::vector<T> const& a, std::vector<T> const& b) {
-        return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-    };
     auto const all_of = [&]<class G>(G*, auto const& from, auto const& gradient) {
         struct results {
             std::vector<T> mean, largest, by_mean, by_largest;
@@ -112,10 +109,10 @@ void pools_are_the_same(std::size_t samples, bool nan) {
     };
     auto const is = all_of(static_cast<moved*>(nullptr), x_last, dy_last);
     auto const wanted = all_of(static_cast<first*>(nullptr), x, dy);
-    CHECK(same(is.mean, last(wanted.mean, samples, C, outputs)));
-    CHECK(same(is.largest, last(wanted.largest, samples, C, outputs)));
-    CHECK(same(is.by_mean, last(wanted.by_mean, samples, C, inputs)));
-    CHECK(same(is.by_largest, last(wanted.by_largest, samples, C, inputs)));
+    CHECK(test_support::same_bits(is.mean, last(wanted.mean, samples, C, outputs)));
+    CHECK(test_support::same_bits(is.largest, last(wanted.largest, samples, C, outputs)));
+    CHECK(test_support::same_bits(is.by_mean, last(wanted.by_mean, samples, C, inputs)));
+    CHECK(test_support::same_bits(is.by_largest, last(wanted.by_largest, samples, C, inputs)));
 }
 
 template<std::size_t C, std::size_t P, class T>

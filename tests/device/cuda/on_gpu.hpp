@@ -82,19 +82,16 @@ struct staged {
 template<class T>
 std::vector<double> widened(std::vector<T> const& values) {
     std::vector<double> wide;
-    for (auto const& v : values) {
-        if constexpr (std::is_same_v<T, trireme::bf16>)
-            wide.push_back(static_cast<float>(v));
-        else
-            wide.push_back(v);
-    }
+    for (T const& value : values) wide.push_back(test_support::widened(value));
     return wide;
 }
 
-/// |result - truth| / |truth|; infinite if anything is a NaN, or sizes differ.
+/// |result - truth| / |truth|, |result| where the truth is 0; infinite if anything is a NaN, or sizes differ.
 template<class T>
 double distance(std::vector<T> const& result, std::vector<double> const& truth) {
-    return test_support::distance(widened(result), truth);
+    bool const compared = result.size() != truth.size() || test_support::length(truth) > 0;
+    double const far = compared ? test_support::distance(result, truth) : test_support::length(result);
+    return std::isnan(far) ? std::numeric_limits<double>::infinity() : far;
 }
 
 /// How far a result may be from the truth.
