@@ -20,15 +20,18 @@
 namespace trireme::rehearsal_runtime {
 
 /// When work is done. `late`: only what an event that is asked for needs, and of that the youngest first. `eager`: at
-/// once. `shuffled`: anything that may run, by lot.
-enum class timing { late, eager, shuffled };
+/// once. `shuffled`: anything that may run, by lot. `rushed`: as late, but first what comes behind a wait that is
+/// forgotten, up to as many other waits as the seed says.
+enum class timing { late, eager, shuffled, rushed };
 
 /// A piece of work, and what has to be done before it.
 struct task {
     std::function<void()> work;
     std::vector<std::shared_ptr<task>> before;
     bool done = false;
-    std::uint64_t seen = 0; ///< by which search
+    std::uint64_t seen = 0;       ///< by which search
+    std::uint64_t waited = never; ///< behind a wait that is forgotten: for how many others since then
+    static constexpr std::uint64_t never = ~std::uint64_t{0};
 
     bool ready() const noexcept {
         return std::all_of(before.begin(), before.end(), [](auto const& t) { return t->done; });
@@ -47,6 +50,7 @@ public:
     /// How to play from now on. Work that is waiting stays.
     void play(timing when, std::uint64_t seed = 0) {
         timing_ = when;
+        rushed_ = seed;
         random_.seed(seed);
     }
 
@@ -90,6 +94,8 @@ public:
         if (stalled) return false;
         if (timing_ == timing::shuffled && lot(2) == 0)
             perform(*any_ready());
+        else if (auto const first = rushed(); first != nullptr)
+            perform(*needed_for(first));
         else
             perform(*needed_for(t));
         if (failure_ != nullptr) std::rethrow_exception(failure_);
@@ -109,6 +115,14 @@ private:
         t.work = nullptr;
         t.before.clear(); // or chains would be freed recursively
         std::erase_if(waiting_, [](auto const& w) { return w->done; });
+    }
+
+    /// What comes behind a wait that is forgotten.
+    task_ptr rushed() const {
+        if (timing_ == timing::rushed)
+            for (auto const& w : waiting_)
+                if (w->waited != task::never && w->waited <= rushed_) return w;
+        return nullptr;
     }
 
     task_ptr any_ready() {
@@ -138,6 +152,7 @@ private:
     }
 
     timing timing_ = timing::late;
+    std::uint64_t rushed_ = 0;
     std::uint64_t waits_ = 0, forgotten_ = ~std::uint64_t{0};
     std::uint64_t admitted_ = ~std::uint64_t{0};
     std::uint64_t search_ = 0;
@@ -225,6 +240,7 @@ private:
     int device_;
     task_ptr at_;
     std::shared_ptr<recording> in_;
+    std::uint64_t waited_ = task::never; ///< of what comes behind it
 };
 
 class graph {
@@ -267,6 +283,7 @@ public:
         if (noting() && tail_noted_ == nullptr) enqueue({});
         e.at_ = noting() ? tail_noted_ : tail_;
         e.in_ = recording_;
+        e.waited_ = waited_;
     }
     void wait(event const& e) {
         if (e.in_ == nullptr) {
@@ -280,8 +297,13 @@ public:
             recording_ = e.in_;
             tail_noted_ = nullptr;
         }
+        waited_ = std::min(waited_, e.waited_);
         if (comes_after(tail_noted_, e.at_)) return;
-        if (tail_noted_ != nullptr && !stage::here().heeds_wait()) return;
+        if (tail_noted_ != nullptr && !stage::here().heeds_wait()) {
+            waited_ = 0;
+            return;
+        }
+        if (waited_ != task::never) ++waited_;
         enqueue({}, e.at_);
     }
 
@@ -323,6 +345,7 @@ public:
         for (auto const& noted : g.noted_->tasks) {
             auto t = std::make_shared<task>();
             t->work = noted->work;
+            t->waited = noted->waited;
             for (auto const& b : noted->before) {
                 auto const at = std::find(g.noted_->tasks.begin(), g.noted_->tasks.end(), b);
                 t->before.push_back(copies[static_cast<std::size_t>(at - g.noted_->tasks.begin())]);
@@ -352,6 +375,7 @@ private:
 
     bool noting() noexcept {
         if (recording_ != nullptr && recording_->closed) recording_ = nullptr;
+        if (recording_ == nullptr) waited_ = task::never;
         return recording_ != nullptr;
     }
 
@@ -363,13 +387,16 @@ private:
         if (tail != nullptr && !tail->done) t->before.push_back(tail);
         if (after != nullptr) t->before.push_back(after);
         tail = t;
-        if (noting())
+        if (noting()) {
+            t->waited = waited_;
             recording_->tasks.push_back(std::move(t));
-        else
+        } else {
             stage::here().post(t);
+        }
     }
 
     int device_;
+    std::uint64_t waited_ = task::never; ///< see task
     task_ptr tail_, tail_noted_;
     std::shared_ptr<recording> recording_;
 };
