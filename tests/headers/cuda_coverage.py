@@ -182,7 +182,7 @@ def remedy(header):
     if header.startswith(('collective/', 'group/')):
         return 'tests/cuda/peer.cu'
     if header.startswith(('trainer/', 'layer/')):
-        return 'tests/cuda/trainer.cu'
+        return 'tests/cuda/promises.cu'
     if header.startswith('device/cuda/') and 'kernels' not in header:
         return 'tests/device/cuda/runtime.cu'
     return 'tests/device/cuda/kernels.cu, or a file of tests/cuda'

@@ -64,8 +64,8 @@ bool in_one_deadline(double seconds, std::chrono::duration<double> deadline) {
 using faulty = any_layout<softmax_regression, sgd, transport<shared_windows>, with_faults<planned_faults>>;
 
 /// Trains some steps on forked ranks; each says its loss, bit for bit, or what it threw.
-std::vector<outcome> train(int ranks, std::chrono::duration<double> deadline, std::chrono::duration<double> limit,
-                           int except = -1, std::function<void(forked_ranks&)> const& meanwhile = {}) {
+std::vector<ending> train(int ranks, std::chrono::duration<double> deadline, std::chrono::duration<double> limit,
+                          int except = -1, std::function<void(forked_ranks&)> const& meanwhile = {}) {
     auto const place = meeting_place::create(ranks);
     auto const images = made_up(64);
     test_seed(); // chosen here, for all
@@ -168,7 +168,7 @@ TEST_SUITE("processes/failures") {
         watchdog const guard("stopped");
         plan = {fault_point::backward, 1, 3, SIGSTOP};
         auto const limit = 2s;
-        std::vector<outcome> before;
+        std::vector<ending> before;
         auto const found = train(3, limit, 10s, -1, [&](forked_ranks& all) {
             before = all.wait(10s, 1);
             all.send(1, SIGCONT);

@@ -45,7 +45,7 @@ private:
 };
 
 /// How a forked rank ended.
-struct outcome {
+struct ending {
     bool ended = false; ///< within the time that it was given
     int code = -1;      ///< its exit code; -1 if a signal ended it
     int signal = 0;
@@ -65,13 +65,13 @@ public:
             if (process == 0) child(r, f);
             processes_.push_back(process);
         }
-        outcomes_.resize(processes_.size());
+        endings_.resize(processes_.size());
     }
     forked_ranks(forked_ranks const&) = delete;
     forked_ranks& operator=(forked_ranks const&) = delete;
     ~forked_ranks() {
         for (std::size_t r = 0; r < processes_.size(); ++r) {
-            if (outcomes_[r].ended) continue;
+            if (endings_[r].ended) continue;
             kill(processes_[r], SIGKILL);
             waitpid(processes_[r], nullptr, 0);
         }
@@ -81,12 +81,12 @@ public:
     int process(int rank) const { return processes_[static_cast<std::size_t>(rank)]; }
 
     /// Waits until all ranks but `except` have ended, or `limit` has passed since now.
-    std::vector<outcome> const& wait(std::chrono::duration<double> limit, int except = -1) {
+    std::vector<ending> const& wait(std::chrono::duration<double> limit, int except = -1) {
         auto const end = clock::now() + std::chrono::duration_cast<clock::duration>(limit);
         for (bool left = true; left && clock::now() < end;) {
             left = false;
             for (std::size_t r = 0; r < processes_.size(); ++r) {
-                auto& o = outcomes_[r];
+                auto& o = endings_[r];
                 int status = 0;
                 if (!o.ended && waitpid(processes_[r], &status, WNOHANG) == processes_[r]) {
                     o.ended = true;
@@ -99,7 +99,7 @@ public:
             }
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
-        return outcomes_;
+        return endings_;
     }
 
     static constexpr int most = 64;
@@ -134,5 +134,5 @@ private:
     clock::time_point start_;
     shared_value<std::array<text, most>> said_;
     std::vector<pid_t> processes_;
-    std::vector<outcome> outcomes_;
+    std::vector<ending> endings_;
 };

@@ -48,71 +48,10 @@ void require(bool right, char const* otherwise) {
 /// What a run has come to, in bits.
 struct result {
     std::uint64_t hash = digest_of({});
-    traffic wire, planned;
     void mix(void const* data, std::size_t bytes) {
         hash = digest_of({static_cast<std::byte const*>(data), bytes}, hash);
     }
 };
-
-template<class Trainer>
-result train(typename Trainer::options const& o) {
-    auto const images = made_up(200), test = made_up(50, 9);
-    Trainer t(o);
-    result r;
-    std::size_t first = 0;
-    std::uint64_t steps = 0;
-    for (std::size_t const n :
-         {std::size_t{64}, std::size_t{37}, std::size_t{8}, std::size_t{3}}) { // one with less samples than shards
-        auto const loss = t.step(images.take(first, n)).loss;
-        r.mix(&loss, sizeof loss);
-        first += n;
-        ++steps;
-    }
-    for (auto const& e : t.fit({images, test}, {.epochs = 2})) {
-        r.mix(&e.loss, sizeof e.loss);
-        r.mix(&e.test.loss, sizeof e.test.loss);
-        r.mix(&e.test.accuracy, sizeof e.test.accuracy);
-        steps += (images.size() + o.batch.samples - 1) / o.batch.samples;
-    }
-    r.wire = t.wire(t.rank());
-    r.planned = t.plan().wire(t.rank());
-    r.planned.bytes *= steps;
-    r.planned.messages *= steps;
-    auto const w = weights(t, t.rank());
-    r.mix(w.data(), w.size() * sizeof w[0]);
-    return r;
-}
-
-template<class Threads, class Processes>
-void compare(int ranks, std::size_t shards, auto strategy) {
-    CAPTURE(ranks);
-    CAPTURE(shards);
-    typename Threads::options o{
-        .learning_rate = 0.05f, .batch = 64, .seed = 3, .devices = ranks, .logical_shards = shards};
-    typename Processes::options p{
-        .learning_rate = 0.05f, .batch = 64, .seed = 3, .devices = ranks, .logical_shards = shards};
-    if constexpr (Threads::policies::strategy_is_chosen) {
-        o.strategy = strategy;
-        p.strategy = strategy;
-    }
-    auto const want = train<Threads>(o);
-    auto const place = meeting_place::create(ranks);
-    shared_value<std::array<result, 8>> found;
-    forked_ranks all(ranks, [&](int rank) {
-        p.processes = seat{place, rank};
-        (*found)[static_cast<std::size_t>(rank)] = train<Processes>(p);
-    });
-    for (auto const& outcome : all.wait(100s)) {
-        CAPTURE(outcome.said);
-        CHECK(outcome.code == 0);
-    }
-    for (int r = 0; r < ranks; ++r) {
-        auto const& f = (*found)[static_cast<std::size_t>(r)];
-        CHECK(f.hash == want.hash);
-        CHECK(f.wire.bytes == f.planned.bytes);
-        CHECK(f.wire.messages == f.planned.messages);
-    }
-}
 
 /// Saved by a trainer over threads, loaded by one over processes, and saved by one of these.
 template<class Threads, class Processes>
@@ -330,18 +269,6 @@ TEST_SUITE("processes/trainer") {
             CAPTURE(outcome.said);
             CHECK(outcome.code == 0);
         }
-    }
-
-    TEST_CASE("LeNet on 1 to 4 processes gives the bits of threads: losses, test, weights; the plan's bytes move") {
-        watchdog const guard("bits", 300);
-        for (int const ranks : {1, 2, 3, 4}) compare<over_threads, over_processes>(ranks, 8, direct{});
-        compare<over_threads, over_processes>(3, 0, ring{});
-        compare<over_threads, over_processes>(4, 0, double_binary_tree{});
-    }
-
-    TEST_CASE("weights that are held once are held once for all processes") {
-        watchdog const guard("held once");
-        for (int const ranks : {1, 3}) compare<once_over_threads, once_over_processes>(ranks, 8, direct{});
     }
 
     TEST_CASE("weights from a file reach every process") {

@@ -33,6 +33,20 @@ template<class Norm, std::size_t C>
 using halving =
     sequential<residual<sequential<conv3<C, 2>, Norm, relu, conv3<C>, Norm>, conv2d<C, kernel<1>, stride<2>>>, relu>;
 
+/// Every kind of layer, and every kind of residual: alone, repeated, with a shortcut that has weights, and one in
+/// another; functions before the fork, right behind it, and where the ways meet; what is dropped of a flattened image.
+using norm = batch_norm<per_shard>;
+using nested = residual<sequential<relu, conv3<4>, residual<sequential<norm, sigmoid>>>, sequential<norm, sigmoid>>;
+using every_layer =
+    network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, norm, relu, repeat<2, plain<norm, 3>>, halving<norm, 4>, nested,
+            hyperbolic_tangent, max_pool2d<2>, dropout<percent<20>>, flatten, linear<12>, sigmoid, linear<10>>;
+
+/// Layers that add numbers over all ranks in the middle of a step: one as the first layer, others in repeats, and of a
+/// list of values.
+using every_sum = network<input<1, 28, 28>, batch_norm<synchronised>, avg_pool2d<4>, conv3<3>, batch_norm<synchronised>,
+                          relu, repeat<2, plain<batch_norm<synchronised>, 3>>, halving<batch_norm<synchronised>, 4>,
+                          global_avg_pool2d, batch_norm<synchronised>, linear<10>>;
+
 /// A trainer whose layout is chosen when it is made.
 template<class Network, class Optimizer = sgd, class... Policies>
 using any_layout = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>,

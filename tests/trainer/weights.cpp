@@ -271,8 +271,6 @@ void exchange_with_pytorch(std::string const& path) {
 
 TEST_SUITE("trainer/weights") {
     TEST_CASE("one copy of the weights: the bits of a copy per device, reproducible or not") {
-        once_equals_per_device<small, sgd_momentum>();
-        once_equals_per_device<softmax_regression, sgd>();
         once_equals_per_device<softmax_regression, sgd_nesterov, precision<f64>>();
         once_equals_per_device<tiny, sgd_nesterov>();
         once_equals_per_device<tiny, sgd, precision<f64>>();

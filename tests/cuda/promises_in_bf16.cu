@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What every trainer promises, of a GPU with bf16 between the layers, the channels first or last.
+
+#include <cuda/on_gpu.hpp>
+#include <support/compare.hpp>
+#include <support/networks.hpp>
+#include <trainer/promises.hpp>
+
+#include <trireme/cuda.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace promises {
+using in_bf16 = on_gpu_with_wide_layers<bf16>;
+template<class Kernels>
+using channels_last_by = on_gpu_with_wide_layers<bf16, kernels<channels_last<Kernels>>>;
+
+TEST_SUITE_BEGIN("cuda/promises in bf16");
+TEST_CASE_TEMPLATE_INVOKE(promise_of_bf16, in_bf16);
+TEST_CASE_TEMPLATE_INVOKE(promise_of_bits, in_bf16, channels_last_by<cuda_kernels>);
+
+TEST_CASE("channels last, the same network: parameters move alike, whatever computes") {
+    std::vector<std::size_t> const sizes = {48, 48, 48, 48, 30};
+    auto const of = [&]<class Way>(Way*) {
+        return Way::template trained<any_layout<Way, wide_layers>>({.batch = 48, .devices = 1, .logical_shards = 4},
+                                                                   {false}, sizes);
+    };
+    auto const first = of(static_cast<in_bf16*>(nullptr));
+    auto const before = weights(any_layout<in_bf16, wide_layers>({.seed = 3}));
+    auto const near = [&](auto const& last) {
+        CHECK(test_support::apart(last.told, first.told) < 0.02);
+        CHECK(moved_apart<wide_layers>(before, last.numbers, first.numbers) < 0.2);
+    };
+    near(of(static_cast<channels_last_by<cuda_kernels>*>(nullptr)));
+    near(of(static_cast<channels_last_by<cuda_block_kernels>*>(nullptr)));
+    near(of(static_cast<channels_last_by<cuda_library_kernels>*>(nullptr)));
+}
+TEST_SUITE_END();
+} // namespace promises
