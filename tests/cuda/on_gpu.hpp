@@ -16,8 +16,9 @@
 namespace promises {
 
 /// Convolutions that cuDNN takes and such as it does not, and a flattened image.
-using wide_layers = network<input<1, 28, 28>, conv3<32>, norm, relu, max_pool2d<2>, plain<norm, 32>, conv3<64, 2>, norm,
-                            relu, avg_pool2d<2>, flatten, dropout<percent<20>>, linear<20>, relu, linear<10>>;
+using wide_layers =
+    network<input<1, 28, 28>, conv3<32>, shard_norm, relu, max_pool2d<2>, plain<shard_norm, 32>, conv3<64, 2>,
+            shard_norm, relu, avg_pool2d<2>, flatten, dropout<percent<20>>, linear<20>, relu, linear<10>>;
 
 /// Ranks on GPUs, which they share if there are fewer; a step as a graph or without one.
 template<class Dtype, class... Own>

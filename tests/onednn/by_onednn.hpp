@@ -17,10 +17,10 @@ template<class Dtype>
 struct by_onednn : on_threads<Dtype, kernels<onednn>> {
     /// In ways that mind the order of a flattened image; functions behind batch norm, of whose gradients some are
     /// wanted later on.
-    using layers = network<input<1, 28, 28>, conv2d<6, kernel<5>>, norm, relu, max_pool2d<2>,
-                           residual<sequential<conv3<6>, norm, relu>, sequential<norm, sigmoid>>, dropout<percent<20>>,
-                           halving<norm, 16>, hyperbolic_tangent, avg_pool2d<2>, flatten, dropout<percent<50>>, relu,
-                           linear<40>, relu, linear<10>>;
+    using layers = network<input<1, 28, 28>, conv2d<6, kernel<5>>, shard_norm, relu, max_pool2d<2>,
+                           residual<sequential<conv3<6>, shard_norm, relu>, sequential<shard_norm, sigmoid>>,
+                           dropout<percent<20>>, halving<shard_norm, 16>, hyperbolic_tangent, avg_pool2d<2>, flatten,
+                           dropout<percent<50>>, relu, linear<40>, relu, linear<10>>;
     using sums = network<input<1, 28, 28>, conv3<8, 2>, batch_norm<synchronised>, relu,
                          repeat<2, plain<batch_norm<synchronised>, 8>>, halving<batch_norm<synchronised>, 16>,
                          global_avg_pool2d, flatten, batch_norm<synchronised>, linear<10>>;

@@ -35,11 +35,13 @@ using halving =
 
 /// Every kind of layer, and every kind of residual: alone, repeated, with a shortcut that has weights, and one in
 /// another; functions before the fork, right behind it, and where the ways meet; what is dropped of a flattened image.
-using norm = batch_norm<per_shard>;
-using nested = residual<sequential<relu, conv3<4>, residual<sequential<norm, sigmoid>>>, sequential<norm, sigmoid>>;
+using shard_norm = batch_norm<per_shard>;
+using nested =
+    residual<sequential<relu, conv3<4>, residual<sequential<shard_norm, sigmoid>>>, sequential<shard_norm, sigmoid>>;
 using every_layer =
-    network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, norm, relu, repeat<2, plain<norm, 3>>, halving<norm, 4>, nested,
-            hyperbolic_tangent, max_pool2d<2>, dropout<percent<20>>, flatten, linear<12>, sigmoid, linear<10>>;
+    network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, shard_norm, relu, repeat<2, plain<shard_norm, 3>>,
+            halving<shard_norm, 4>, nested, repeat<2, relu, conv3<4>>, hyperbolic_tangent, max_pool2d<2>,
+            dropout<percent<20>>, flatten, linear<12>, sigmoid, linear<10>>;
 
 /// Layers that add numbers over all ranks in the middle of a step: one as the first layer, others in repeats, and of a
 /// list of values.

@@ -4,6 +4,7 @@
 #include <golden/hash.hpp>
 #include <support/golden.hpp>
 #include <support/networks.hpp>
+#include <support/sanitizers.hpp>
 #include <support/training.hpp>
 
 #include <cstddef>
@@ -59,11 +60,12 @@ TEST_SUITE("trainer/residual") {
     TEST_CASE("losses, running statistics and evaluation equal PyTorch's") {
         precise t({.learning_rate = golden_rate(), .batch = 64});
         auto const torch = golden.numbers("loss_f64");
-        auto const told = losses(t, torch.size());
-        for (std::size_t k = 0; k < torch.size(); ++k) {
+        auto const told = losses(t, sanitized ? 3 : torch.size());
+        for (std::size_t k = 0; k < told.size(); ++k) {
             CAPTURE(k);
             CHECK(told[k] == doctest::Approx(torch[k]).epsilon(1e-7));
         }
+        if (sanitized) return;
         auto const statistics = golden.numbers("first_statistics");
         REQUIRE(statistics.size() == 8);
         for (std::size_t i = 0; i < 8; ++i) CHECK(t.buffers()[i] == doctest::Approx(statistics[i]).epsilon(1e-6));
