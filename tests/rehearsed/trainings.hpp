@@ -57,7 +57,7 @@ public:
             CAPTURE(d);
             std::size_t planned = 0, more = 0;
             for (std::size_t r = d; r < static_cast<std::size_t>(t.devices()); r += devices) {
-                more += planned == 0 ? 0 : 2 * trireme::cache_line;
+                more += planned == 0 ? 0 : 2 * trireme::cache_line + sizeof(void*) * t.plan().layout.reductions();
                 planned += t.plan().memory(static_cast<int>(r)).total();
             }
             auto const taken = trireme::rehearsal_runtime::budget.taken[d] - before_[d];
