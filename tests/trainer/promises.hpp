@@ -250,8 +250,7 @@ TEST_CASE_TEMPLATE_DEFINE("where layers add numbers over all ranks, any number o
 TEST_CASE_TEMPLATE_DEFINE("gradients that travel in parts have the same sums", Way, promise_of_parts) {
     auto const compare = []<class Network>(Network*) {
         using whole = typename Way::template trainer<Network, reduce_by<direct>>;
-        using parts =
-            typename Way::template trainer<Network, reduce_by<direct, bucket<64>>>; // some of statistics alone
+        using parts = typename Way::template trainer<Network, reduce_by<direct, bucket<64>>>;
         typename parts::options const o{.batch = 12, .devices = 3};
         CHECK(parts::plan(o.batch, parts::layout_of(o)).layout.reductions() > 3);
         auto const is = one_outcome<Way, parts>(o, {12, 9});
