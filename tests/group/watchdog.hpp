@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <unistd.h>
 
 /// Ends the program if a test does not end: the test is named, nothing hangs. The bound is generous, because it must
