@@ -9,7 +9,6 @@
 
 #include <trireme/cuda.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <vector>
 
@@ -34,7 +33,6 @@ struct on_gpu : trains_on<gpu, Dtype, Own...> {
         return test_networks::trained<Trainer>(cuda_test::patient(o), sizes);
     }
     using reference = on_threads<Dtype>;
-    static constexpr nearness near = std::same_as<Dtype, f64> ? nearness{1e-9, 1e-8} : nearness{1e-3, 1e-2};
 };
 
 /// The same on wide layers: in bf16, and in f32 to compare with.

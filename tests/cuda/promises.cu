@@ -10,6 +10,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 namespace promises {
 using by_libraries = on_gpu<f32, kernels<cuda_library_kernels>>;
 using by_block_programs = on_gpu<f32, kernels<cuda_block_kernels>>;
@@ -17,11 +19,26 @@ using by_block_programs = on_gpu<f32, kernels<cuda_block_kernels>>;
 TEST_SUITE_BEGIN("cuda/promises");
 TEST_CASE_TEMPLATE_INVOKE(promise_of_the_reference, on_gpu<f64>, on_gpu<f32>, by_libraries, by_block_programs);
 TEST_CASE_TEMPLATE_INVOKE(promise_of_sums, on_gpu<f64>);
-TEST_CASE_TEMPLATE_INVOKE(promise_of_any_size, by_block_programs);
+TEST_CASE_TEMPLATE_INVOKE(promise_of_any_size, on_gpu<f64>, on_gpu<f32>, by_libraries, by_block_programs);
 TEST_CASE_TEMPLATE_INVOKE(promise_of_bits, on_gpu<f32>);
 TEST_CASE_TEMPLATE_INVOKE(promise_of_bits_in_sums, on_gpu<f64>);
 TEST_CASE_TEMPLATE_INVOKE(promise_of_strategies, by_block_programs);
 TEST_CASE_TEMPLATE_INVOKE(promise_of_loading, on_gpu<f32>);
-TEST_CASE_TEMPLATE_INVOKE(promise_of_refusal, on_gpu<f32>);
+TEST_CASE_TEMPLATE_INVOKE(promise_of_refusal, on_gpu<f64>);
+
+TEST_CASE("LeNet learns, and is judged like the host judges it") {
+    using lenet_on_gpu = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>>;
+    lenet_on_gpu t(cuda_test::patient(lenet_on_gpu::options{.learning_rate = 0.5f, .batch = 50}));
+    data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<1>>>> judge({.learning_rate = 0.5f});
+    auto const images = made_up(500);
+    auto const before = t.evaluate(images);
+    for (auto const& epoch : t.fit({images, {}}, {.epochs = 20})) static_cast<void>(epoch);
+    auto const after = t.evaluate(images);
+    CHECK(after.loss < before.loss);
+    judge.load_parameters(weights(t));
+    auto const judged = judge.evaluate(images);
+    CHECK(judged.loss == doctest::Approx(after.loss).epsilon(1e-4));
+    CHECK(std::abs(judged.accuracy - after.accuracy) <= 0.01);
+}
 TEST_SUITE_END();
 } // namespace promises

@@ -42,7 +42,7 @@ struct in_processes : trains_on<host, f32, transport<shared_windows>, Own...> {
             std::array<float, Trainer::network_type::parameters + Trainer::network_type::buffers> numbers;
         };
         int const ranks = o.devices.value;
-        watchdog const guard("training in processes", 120);
+        watchdog const guard("training in processes");
         auto const place = processes::meeting_place::create(ranks);
         shared_value<std::array<found_by_rank, most_ranks>> found;
         forked_ranks all(ranks, [&](int rank) {

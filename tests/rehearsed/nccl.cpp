@@ -33,18 +33,14 @@ using namespace trireme;
 using nccl_mock::rehearsal_with_nccl;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
+using rehearsed::tiny;
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-/// Puts the stage and the library back as they were; all communicators have to be closed by then.
-struct on_stage {
-    explicit on_stage(timing when = timing::late, std::uint64_t seed = 0) {
-        stage::here().clear();
-        stage::here().play(when, seed);
-    }
+/// Puts the library back as it was, too; all communicators have to be closed by then.
+struct on_stage : rehearsed::on_stage {
+    using rehearsed::on_stage::on_stage;
     ~on_stage() {
-        stage::here().clear();
-        stage::here().play(timing::late);
         nccl_mock::library::here().failing_rank = -1;
         CHECK(nccl_mock::library::here().communicators == 0);
     }
@@ -336,9 +332,6 @@ struct pair_of_ranks {
 };
 
 // ---- training ----
-
-using tiny = network<input<1, 28, 28>, avg_pool2d<4>, conv2d<3, kernel<3>>, hyperbolic_tangent, max_pool2d<2>, flatten,
-                     linear<12>, relu, linear<10>>;
 
 template<class Way, class... Policies>
 using on_ranks = trainer<tiny, cross_entropy, sgd_momentum, on<mesh<rehearsal_with_nccl, dp<dynamic>>>,

@@ -33,12 +33,12 @@ TEST_CASE("channels last, the same network: parameters move alike") {
     auto const before = weights(of_first({.seed = 3}));
     for (std::size_t const shards : {std::size_t{0}, std::size_t{4}}) {
         CAPTURE(shards);
-        auto const is = channels_last_in_bf16::trained<of_last>({.batch = 64, .devices = 2, .logical_shards = shards},
-                                                                order, {64, 64, 64, 50});
+        auto const is =
+            channels_last_in_bf16::trained<of_last>({.batch = 64, .devices = 2, .logical_shards = shards}, order, {64});
         auto const wanted =
-            in_bf16::trained<of_first>({.batch = 64, .devices = 2, .logical_shards = shards}, order, {64, 64, 64, 50});
-        CHECK(test_support::apart(is.told, wanted.told) < 0.01);
-        CHECK(moved_apart<every_layer>(before, is.numbers, wanted.numbers) < 0.2);
+            in_bf16::trained<of_first>({.batch = 64, .devices = 2, .logical_shards = shards}, order, {64});
+        CHECK(test_support::apart(is.told, wanted.told) < 0.007);
+        CHECK(moved_apart<every_layer>(before, is.numbers, wanted.numbers) < 0.1);
     }
 }
 

@@ -203,23 +203,14 @@ private:
         }
     }
 
-    /// Layer `layer` of a rank has its gradients: so have all reductions that end with it.
+    /// Layer `layer` of a rank has its gradients: so have all reductions that begin with one of its parameters.
     void gradients_of(std::size_t i, std::size_t layer) {
         auto const begin = network::row(layer).first_parameter;
-        auto const end = layer == last_trainable() ? Model::arena_elements : next_parameter(layer);
+        auto const end = begin + network::row(layer).description.parameter_elements();
         for (std::size_t k = 0; k < layout.reductions(); ++k) {
-            auto const part = layout.reduced_by(k, Model::arena_elements);
-            if (part.begin >= begin && part.begin < end) replicas[i]->beside.record(reduced_[i][k]);
+            auto const first = layout.reduced_by(k, Model::arena_elements).begin;
+            if (first >= begin && first < end) replicas[i]->beside.record(reduced_[i][k]);
         }
-    }
-    static constexpr std::size_t last_trainable() noexcept {
-        auto last = network::first_trainable;
-        for (std::size_t l = last; l < network::depth; ++l)
-            if (network::row(l).description.parameter_count > 0) last = l;
-        return last;
-    }
-    static constexpr std::size_t next_parameter(std::size_t layer) noexcept {
-        return network::row(layer).first_parameter + network::row(layer).description.parameter_elements();
     }
 
     std::vector<typename replica::lane> lanes_;

@@ -117,7 +117,7 @@ private:
         std::erase_if(waiting_, [](auto const& w) { return w->done; });
     }
 
-    /// What comes behind a wait that is forgotten.
+    /// The oldest task that comes behind a wait that is forgotten, if such go first.
     task_ptr rushed() const {
         if (timing_ == timing::rushed)
             for (auto const& w : waiting_)
@@ -152,7 +152,7 @@ private:
     }
 
     timing timing_ = timing::late;
-    std::uint64_t rushed_ = 0;
+    std::uint64_t rushed_ = 0; ///< the most other waits of tasks that go first
     std::uint64_t waits_ = 0, forgotten_ = ~std::uint64_t{0};
     std::uint64_t admitted_ = ~std::uint64_t{0};
     std::uint64_t search_ = 0;
