@@ -107,8 +107,7 @@ build() { # LABEL COMPILER TARGET 'SETUP OPTIONS'
     since=$(date +%s)
     echo "$label: building"
     # shellcheck disable=SC2086
-    # lines are all that a message names; types for a debugger would take a third of the compilers' time
-    if ! configure "$folder" "$cached${compiler#ccache }" -Dtests=enabled -Ddebug=false -Dcpp_args=-g1 $options >"$log" 2>&1; then
+    if ! configure "$folder" "$cached${compiler#ccache }" -Dtests=enabled -Ddebug=false $options >"$log" 2>&1; then
         echo "$label: NOT CONFIGURED"
         grep -A 20 'ERROR:' "$log" || tail -n 30 "$log"
         echo 'is not configured' >"$results/$label.broken"
@@ -189,21 +188,70 @@ if [ "$mode" = quick ]; then
     stage "$first" "$cxx" quick "$quick_build $together" $quick_tests
     finish
 fi
-nightly='--no-suite nightly' # a suite that is asked for by name would bring its nightly tests along
-if [ "$mode" = nightly ]; then
-    nightly='--setup nightly'
-    # shellcheck disable=SC2086
-    stage "$first" "$cxx" all '-Dbench=enabled -Dcuda=disabled' $nightly $waits
-else
-    # -O2, as users have it, takes a third longer to compile: nightly, and in a build by hand
-    # shellcheck disable=SC2086
-    stage "$first" "$cxx" push "-Dbench=enabled -Dcuda=disabled -Doptimization=1 $together" $waits --no-suite isa --no-suite other_compilers
+
+others=
+for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do
+    if [ "$other" != "$first" ] && command -v "$other" >/dev/null 2>&1; then
+        others="$others $other"
+        [ "$mode" = nightly ] || break # on a push one other compiler
+    fi
+done
+# On a push the other compiler's programs are those with address checks, for fewer instructions than this machine may
+# have: all three in one build.
+with_addresses=$cxx
+if [ "$mode" = push ] && [ -n "$others" ] && sanitizes "${others# }"; then
+    with_addresses=${others# } others=
 fi
-# shellcheck disable=SC2086
-[ -z "$previous" ] || run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi &
+
+# Sanitizers. Where the kernel spreads addresses widely, older runtimes of them do not start, hence setarch.
+still=
+! setarch "$(uname -m)" -R true 2>/dev/null || still="--wrapper=setarch $(uname -m) -R"
+sanitized="-Dcuda=disabled -Doptimization=1 -Db_lundef=false $together"
+
+first_compiler() {
+    # shellcheck disable=SC2086
+    if [ "$mode" = nightly ]; then
+        stage "$first" "$cxx" all '-Dbench=enabled -Dcuda=disabled' --setup nightly $waits
+        nightly='--setup nightly'
+    else
+        # -O2, as users have it, takes a third longer to compile: nightly, and in a build by hand
+        stage "$first" "$cxx" push "-Dbench=enabled -Dcuda=disabled -Doptimization=1 $together" $waits --no-suite isa --no-suite other_compilers
+        nightly='--no-suite nightly' # a suite that is asked for by name would bring its nightly tests along
+    fi
+    # shellcheck disable=SC2086
+    [ -z "$previous" ] || run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi &
+}
+
+other_compilers() {
+    for other in $others; do
+        # shellcheck disable=SC2086
+        stage "$other" "$other" quick "-Dcuda=disabled $together" $programs
+    done
+}
+
+address_checks() {
+    v3=
+    ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
+    checked=$programs
+    [ "$with_addresses" = "$cxx" ] || checked="$files --no-suite headers" # the other compiler's first build; headers alone were the first's
+    some=-Dcpp_args=-g1 # lines; types for a debugger would take a third of the compilers' time
+    if [ "$mode" != nightly ]; then
+        # schedules and plans are values, in which compilers themselves find what sanitizers would
+        some=-Dtest_folders=core,data,device,blocks,layer,onednn,optimizer,group,collective,trainer,processes
+        # these take a third of the compiler's time, and find little that is used and not an address
+        some="$some -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow,null,object-size,alignment"
+    fi
+    # shellcheck disable=SC2086
+    stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3 $some" \
+        $checked -t 4 ${still:+"$still"}
+}
 
 # All that nvcc compiles; without a GPU, for one kind of GPU, and what needs one is skipped.
-if [ -n "$nvcc" ]; then
+for_gpus() {
+    if [ -z "$nvcc" ]; then
+        echo 'cuda: left out, there is no nvcc'
+        return
+    fi
     usual_meson=$MESON usual_version=$meson_version
     use_newer_meson
     for_gpu='-Doptimization=1'
@@ -214,49 +262,19 @@ if [ -n "$nvcc" ]; then
     stage cuda "$cxx" cuda "-Dcuda=auto -Dbench=enabled $for_gpu" --suite cuda
     append=
     MESON=$usual_meson meson_version=$usual_version
-else
-    echo 'cuda: left out, there is no nvcc'
-fi
+}
 
-others=
-for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do
-    if [ "$other" != "$first" ] && command -v "$other" >/dev/null 2>&1; then
-        others="$others $other"
-        [ "$mode" = nightly ] || break # on a push one other compiler
-    fi
-done
-
-# Sanitizers. Where the kernel spreads addresses widely, older runtimes of them do not start, hence setarch.
-still=
-! setarch "$(uname -m)" -R true 2>/dev/null || still="--wrapper=setarch $(uname -m) -R"
-sanitized="-Dcuda=disabled -Doptimization=1 -Db_lundef=false $together"
-
-# On a push the other compiler's programs are those with address checks, for fewer instructions than this machine may
-# have: all three in one build.
-with_addresses=$cxx
-if [ "$mode" = push ] && [ -n "$others" ] && sanitizes "${others# }"; then
-    with_addresses=${others# } others=
-fi
-for other in $others; do
+thread_checks() {
+    export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
     # shellcheck disable=SC2086
-    stage "$other" "$other" quick "-Dcuda=disabled $together" $programs
-done
-v3=
-! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
-checked=$programs
-[ "$with_addresses" = "$cxx" ] || checked="$files --no-suite headers" # the other compiler's first build; headers alone were the first's
-some=
-if [ "$mode" != nightly ]; then
-    some=-Dtest_folders=core,data,device,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes
-    # checking every sum of an address and an index takes half of the compiler's time, and finds little that is used
-    some="$some -Dexamples=disabled -Dcpp_args=['-g1','-fno-sanitize=pointer-overflow']"
-fi
-# shellcheck disable=SC2086
-stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3 $some" \
-    $checked -t 4 ${still:+"$still"}
+    stage tsan "$cxx" quick "$sanitized -Dcpp_args=-g1 -Dexamples=disabled -Dnative=false -Db_sanitize=thread -Dtest_folders=group,collective,trainer" \
+        $programs -t 8 ${still:+"$still"}
+}
 
-export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
-# shellcheck disable=SC2086
-stage tsan "$cxx" quick "$sanitized -Dexamples=disabled -Dnative=false -Db_sanitize=thread -Dtest_folders=group,collective,trainer" \
-    $programs -t 8 ${still:+"$still"}
+# The tests of one stage take their time while the next is built: last comes what has few.
+first_compiler
+other_compilers
+address_checks
+thread_checks
+for_gpus
 finish

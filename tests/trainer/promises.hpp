@@ -260,18 +260,20 @@ TEST_CASE_TEMPLATE_DEFINE("where layers add numbers over all ranks, any number o
 }
 
 TEST_CASE_TEMPLATE_DEFINE("gradients that travel in parts have the same sums", Way, promise_of_parts) {
-    auto const compare = []<class Network>(Network*) {
-        using whole = typename Way::template trainer<Network, reduce_by<direct>>;
+    auto const compare = []<class Network, class whole>(Network*, whole*) {
         using parts = typename Way::template trainer<Network, reduce_by<direct, bucket<64>>>;
         typename parts::options const o{.batch = 12, .devices = 3};
         CHECK(parts::plan(o.batch, parts::layout_of(o)).layout.reductions() > 3);
         auto const is = one_outcome<Way, parts>(o, {12, 9});
-        auto const wanted = Way::template trained<whole>({.batch = 12, .devices = 3}, Way::orders().front(), {12, 9});
+        auto const wanted = Way::template trained<whole>({.batch = 12, .devices = 3, .strategy = direct{}},
+                                                         Way::orders().front(), {12, 9});
         CHECK(test_support::apart(is.told, wanted.told) < 1e-9);
         CHECK(test_support::apart(is.numbers, wanted.numbers) < 1e-9);
     };
-    compare(static_cast<typename Way::layers*>(nullptr));
-    compare(static_cast<typename Way::sums*>(nullptr));
+    using layers = typename Way::layers;
+    using sums = typename Way::sums;
+    compare(static_cast<layers*>(nullptr), static_cast<any_layout<Way, layers>*>(nullptr));
+    compare(static_cast<sums*>(nullptr), static_cast<any_strategy<Way, sums>*>(nullptr));
 }
 
 TEST_CASE_TEMPLATE_DEFINE("parameters and statistics are loaded and read, each without touching the other", Way,
