@@ -116,7 +116,7 @@ build() { # LABEL COMPILER TARGET 'SETUP OPTIONS'
 
     # the tests that run beside it come first
     built=built
-    nice -n 5 env ${append:+"NVCC_APPEND_FLAGS=$append"} "$ninja" -k 0 -C "$folder" "$target" >"$log" 2>&1 || built='NOT BUILT'
+    nice -n 5 env ${append:+"NVCC_APPEND_FLAGS=$append"} "$ninja" -j "$(nproc)" -k 0 -C "$folder" "$target" >"$log" 2>&1 || built='NOT BUILT'
     warnings=$(grep -c 'warning:' "$log" || true)
     [ "$warnings" -eq 0 ] || built="$built, $warnings warnings"
     echo "$label: $built, $(($(date +%s) - since)) s"
@@ -179,7 +179,7 @@ files="$waits --no-suite house --no-suite consumers --no-suite other_compilers -
 programs="$files --no-suite headers --no-suite compile_fail"
 # Several files of a folder are one for the compiler: what they all include and instantiate is compiled once. Nightly the
 # first compiler takes each by itself.
-together='-Dunity=on -Dunity_size=5'
+together='-Dunity=on -Dunity_size=8'
 first=$(basename "${cxx##* }")
 quick_build='-Dcuda=disabled -Dmpi=disabled' # mutants.py reads these two
 quick_tests='--no-suite fresh --no-suite mpi --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers'
@@ -254,12 +254,13 @@ for_gpus() {
     fi
     usual_meson=$MESON usual_version=$meson_version
     use_newer_meson
-    for_gpu='-Doptimization=1'
+    for_gpu='-Doptimization=1 -Dbench=enabled'
     if ! has_gpu; then # nothing runs, so nothing has to be fast; with 0 Meson would ask nvcc for code to be debugged
         for_gpu='-Doptimization=plain -Dgpu_arch=90'
+        [ "$mode" = push ] || for_gpu="$for_gpu -Dbench=enabled"
         ! "$nvcc" --help | grep -q Ofast-compile || append="-Ofc=max -no-compress"
     fi
-    stage cuda "$cxx" cuda "-Dcuda=auto -Dbench=enabled $for_gpu" --suite cuda
+    stage cuda "$cxx" cuda "-Dcuda=auto $for_gpu" --suite cuda
     append=
     MESON=$usual_meson meson_version=$usual_version
 }

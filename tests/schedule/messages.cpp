@@ -18,6 +18,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 
 namespace schedule_messages_test {
 using namespace trireme;
@@ -355,7 +356,9 @@ TEST_SUITE("schedule/messages") {
         for (auto const& strategy : strategies)
             for (int const n : {2, 3, 4, 6}) {
                 // the root of the second tree has the sum before its part comes back to it: a message to spare
-                if (strategy.name == hierarchical<double_binary_tree, recursive_halving_doubling>::name) continue;
+                if (std::string_view(strategy.name) ==
+                    hierarchical<double_binary_tree, recursive_halving_doubling>::name)
+                    continue;
                 auto const s = strategy.all_reduce(n);
                 auto const all = messages_of(s);
                 CAPTURE(std::string(strategy.name));
