@@ -28,14 +28,25 @@ class Run:
     """A program on so many ranks; on none: without a launcher. `network`: in a network of their own, over TCP, in which
     these shell commands are run meanwhile."""
     def __init__(self, ranks, *arguments, limit=100, variables={}, network=None):
-        start = time.monotonic()
         launcher = [mpirun, '-n', str(ranks)] if ranks else []
         if network is not None:
             launcher = ['unshare', '-n', 'sh', '-c', f'ip link set lo up; ({network}) & exec "$0" "$@"', *launcher]
             variables = dict(variables, **over_tcp)
-        process = subprocess.Popen([*launcher, *map(str, arguments)], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(environment, **variables),
-                                   start_new_session=True)
+        command = [*launcher, *map(str, arguments)]
+        self.start(command, variables, limit)
+        if launcher and self.code == -signal.SIGSEGV:
+            # Open MPI 4.1's launcher itself now and then ends so where all ranks fail at once; a rank that does would
+            # have it return a number above 0
+            print(f'mpirun has crashed, once more: {command}', flush=True)
+            orphans(arguments[0])
+            self.start(command, variables, limit)
+        self.said = re.findall(r'^.*?SAID (.*)$', self.output, re.MULTILINE)
+        self.orphans = orphans(arguments[0])
+
+    def start(self, command, variables, limit):
+        start = time.monotonic()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, env=dict(environment, **variables), start_new_session=True)
         try:
             self.output = process.communicate(timeout=limit)[0]
             self.code = process.returncode
@@ -44,8 +55,6 @@ class Run:
             self.output = process.communicate()[0] + f'\nnot over after {limit} s'
             self.code = None
         self.seconds = time.monotonic() - start
-        self.said = re.findall(r'^.*?SAID (.*)$', self.output, re.MULTILINE)
-        self.orphans = orphans(arguments[0])
 
 
 def orphans(path):
