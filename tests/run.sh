@@ -188,6 +188,18 @@ if [ "$mode" = quick ]; then
     stage "$first" "$cxx" quick "$quick_build $together" $quick_tests
     finish
 fi
+nightly='--no-suite nightly' # a suite that is asked for by name would bring its nightly tests along
+if [ "$mode" = nightly ]; then
+    nightly='--setup nightly'
+    # shellcheck disable=SC2086
+    stage "$first" "$cxx" all '-Dbench=enabled -Dcuda=disabled' $nightly $waits
+else
+    # -O2, as users have it, takes a third longer to compile: nightly, and in a build by hand
+    # shellcheck disable=SC2086
+    stage "$first" "$cxx" push "-Dbench=enabled -Dcuda=disabled -Doptimization=1 $together" $waits --no-suite isa --no-suite other_compilers
+fi
+# shellcheck disable=SC2086
+[ -z "$previous" ] || run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi &
 
 others=
 for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do
@@ -196,62 +208,45 @@ for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do
         [ "$mode" = nightly ] || break # on a push one other compiler
     fi
 done
-# On a push the other compiler's programs are those with address checks, for fewer instructions than this machine may
-# have: all three in one build.
-with_addresses=$cxx
-if [ "$mode" = push ] && [ -n "$others" ] && sanitizes "${others# }"; then
-    with_addresses=${others# } others=
-fi
 
 # Sanitizers. Where the kernel spreads addresses widely, older runtimes of them do not start, hence setarch.
 still=
 ! setarch "$(uname -m)" -R true 2>/dev/null || still="--wrapper=setarch $(uname -m) -R"
 sanitized="-Dcuda=disabled -Doptimization=1 -Db_lundef=false $together"
 
-first_compiler() {
+# On a push the other compiler's programs are those with address checks, for fewer instructions than this machine may
+# have: all three in one build.
+with_addresses=$cxx
+if [ "$mode" = push ] && [ -n "$others" ] && sanitizes "${others# }"; then
+    with_addresses=${others# } others=
+fi
+for other in $others; do
     # shellcheck disable=SC2086
-    if [ "$mode" = nightly ]; then
-        stage "$first" "$cxx" all '-Dbench=enabled -Dcuda=disabled' --setup nightly $waits
-        nightly='--setup nightly'
-    else
-        # -O2, as users have it, takes a third longer to compile: nightly, and in a build by hand
-        stage "$first" "$cxx" push "-Dbench=enabled -Dcuda=disabled -Doptimization=1 $together" $waits --no-suite isa --no-suite other_compilers
-        nightly='--no-suite nightly' # a suite that is asked for by name would bring its nightly tests along
-    fi
-    # shellcheck disable=SC2086
-    [ -z "$previous" ] || run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi &
-}
+    stage "$other" "$other" quick "-Dcuda=disabled $together" $programs
+done
+v3=
+! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
+checked=$programs
+[ "$with_addresses" = "$cxx" ] || checked="$files --no-suite headers" # the other compiler's first build; headers alone were the first's
+some=-Dcpp_args=-g1 # lines are all that a message names; types for a debugger would take a third of the compilers' time
+if [ "$mode" != nightly ]; then
+    some=-Dtest_folders=core,data,device,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes
+    # checking every sum of an address and an index takes half of the compiler's time, and finds little that is used;
+    # lines take a fifth, and messages name functions without them
+    some="$some -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow"
+fi
+# shellcheck disable=SC2086
+stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3 $some" \
+    $checked -t 4 ${still:+"$still"}
 
-other_compilers() {
-    for other in $others; do
-        # shellcheck disable=SC2086
-        stage "$other" "$other" quick "-Dcuda=disabled $together" $programs
-    done
-}
+export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
+# shellcheck disable=SC2086
+stage tsan "$cxx" quick "$sanitized -Dcpp_args=-g1 -Dexamples=disabled -Dnative=false -Db_sanitize=thread -Dtest_folders=group,collective,trainer" \
+    $programs -t 8 ${still:+"$still"}
 
-address_checks() {
-    v3=
-    ! grep -q -m 1 avx2 /proc/cpuinfo 2>/dev/null || v3=-Disa=x86-64-v3
-    checked=$programs
-    [ "$with_addresses" = "$cxx" ] || checked="$files --no-suite headers" # the other compiler's first build; headers alone were the first's
-    some=-Dcpp_args=-g1 # lines; types for a debugger would take a third of the compilers' time
-    if [ "$mode" != nightly ]; then
-        # schedules and plans are values, in which compilers themselves find what sanitizers would
-        some=-Dtest_folders=core,data,device,blocks,layer,onednn,optimizer,group,collective,trainer,processes
-        # these take a third of the compiler's time, and find little that is used and not an address
-        some="$some -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow,null,object-size,alignment"
-    fi
-    # shellcheck disable=SC2086
-    stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3 $some" \
-        $checked -t 4 ${still:+"$still"}
-}
-
-# All that nvcc compiles; without a GPU, for one kind of GPU, and what needs one is skipped.
-for_gpus() {
-    if [ -z "$nvcc" ]; then
-        echo 'cuda: left out, there is no nvcc'
-        return
-    fi
+# All that nvcc compiles; without a GPU, for one kind of GPU, and what needs one is skipped. It comes last because it has
+# few tests: those of the stages before it take their time while it is built.
+if [ -n "$nvcc" ]; then
     usual_meson=$MESON usual_version=$meson_version
     use_newer_meson
     for_gpu='-Doptimization=1 -Dbench=enabled'
@@ -263,19 +258,7 @@ for_gpus() {
     stage cuda "$cxx" cuda "-Dcuda=auto $for_gpu" --suite cuda
     append=
     MESON=$usual_meson meson_version=$usual_version
-}
-
-thread_checks() {
-    export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
-    # shellcheck disable=SC2086
-    stage tsan "$cxx" quick "$sanitized -Dcpp_args=-g1 -Dexamples=disabled -Dnative=false -Db_sanitize=thread -Dtest_folders=group,collective,trainer" \
-        $programs -t 8 ${still:+"$still"}
-}
-
-# The tests of one stage take their time while the next is built: last comes what has few.
-first_compiler
-other_compilers
-address_checks
-thread_checks
-for_gpus
+else
+    echo 'cuda: left out, there is no nvcc'
+fi
 finish

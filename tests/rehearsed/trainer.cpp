@@ -90,7 +90,7 @@ TEST_SUITE("rehearsed/trainer") {
     TEST_CASE("LeNet's first 50 losses are the host's") {
         std::vector<std::size_t> const steps(50, 4);
         promises::as_in_the_reference<promises::on_rehearsal<f32>, promises::any_layout, test_networks::lenet>(
-            {{2, 0, 4, steps}}, {1e-5, 1e-4});
+            {{1, 0, 4, steps}, {2, 0, 4, steps}}, {1e-5, 1e-4});
     }
 
     TEST_CASE("a network without parameters has nothing to add") {
