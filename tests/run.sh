@@ -202,11 +202,14 @@ fi
 [ -z "$previous" ] || run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi &
 
 others=
+# shellcheck disable=SC2086
+versions="[][$($cxx --version | head -n 1)]"
 for other in clang++ g++ clang++-14 clang++-16 clang++-19 clang++-21; do
-    if [ "$other" != "$first" ] && command -v "$other" >/dev/null 2>&1; then
-        others="$others $other"
-        [ "$mode" = nightly ] || break # on a push one other compiler
-    fi
+    version=$("$other" --version 2>/dev/null | head -n 1)
+    case $versions in *"[$version]"*) continue ;; esac # there is none, or it has another name
+    versions="$versions[$version]"
+    others="$others $other"
+    [ "$mode" = nightly ] || break # on a push one other compiler
 done
 
 # Sanitizers. Where the kernel spreads addresses widely, older runtimes of them do not start, hence setarch.

@@ -57,7 +57,9 @@ def main():
         return ['-ptx', '-o', str(folder / f'{stem}.ptx')] if is_nvcc(command) else ['-fsyntax-only']
     if is_nvcc(command) and compile_and_link(command, folder, 'nccl', '#include <nccl.h>\n', only_syntax('nccl')):
         headers = {name: path for name, path in headers.items() if 'nccl' not in name}
-    texts = {name: f'#include <{name}>\n#include <{name}>\n' for name in headers}
+    # What another header includes first is compiled alone when that one is; that each says #pragma once is a rule.
+    proved = {rules.first_include(path) for path in headers.values()}
+    texts = {name: f'#include <{name}>\n#include <{name}>\n' for name in headers if name not in proved}
 
     system = sorted({target for path in headers.values() for _, mark, target in rules.includes(path)
                      if mark == '<' and not target.startswith('trireme/')})
@@ -102,7 +104,7 @@ def main():
                 print(f'{name}: does not compile alone:\n{output[:4000]}' if name in headers
                       else f'all headers together, among macros of other headers:\n{output[:4000]}')
     known.forget_old()
-    print(f'{max(0, len(texts) - failed)} passed, {failed} failed')
+    print(f'{max(0, len(texts) + len(headers.keys() & proved) - failed)} passed, {failed} failed')
     return 1 if failed else 0
 
 

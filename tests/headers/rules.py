@@ -56,6 +56,16 @@ def includes(path):
             yield number, found[1], found[2]
 
 
+def first_include(path):
+    """The header that `path` includes before anything else is said, or nothing."""
+    for line in path.read_text(encoding='utf-8').splitlines():
+        if found := INCLUDE.match(line):
+            return found[2]
+        if line.strip() and not line.startswith(('//', '#pragma once')):
+            return ''
+    return ''
+
+
 def check_text(path, name):
     raw = path.read_bytes()
     try:

@@ -14,6 +14,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 // What every trainer promises, whatever its devices, its transport and its kernels: test cases that each program
@@ -338,15 +339,14 @@ TEST_CASE_TEMPLATE_DEFINE("in bf16 losses follow those in f32, and parameters ar
                                          [](float p) { return static_cast<float>(bf16(p)) != p; });
         CHECK(finer > static_cast<std::ptrdiff_t>(narrow.numbers.size() / 2));
     };
-    for (int const devices : {1, 2})
-        for (std::size_t const shards : {0u, 4u}) {
-            CAPTURE(devices);
-            CAPTURE(shards);
-            follows(Way::template trained<any_layout<Way, typename Way::layers>>(
-                        {.batch = 64, .devices = devices, .logical_shards = shards}, Way::orders().front(), sizes),
-                    wide::template trained<any_layout<wide, typename Way::layers>>(
-                        {.batch = 64, .devices = devices, .logical_shards = shards}, wide::orders().front(), sizes));
-        }
+    for (auto const& [devices, shards] : {std::pair<int, std::size_t>{1, 0}, {2, 4}}) {
+        CAPTURE(devices);
+        CAPTURE(shards);
+        follows(Way::template trained<any_layout<Way, typename Way::layers>>(
+                    {.batch = 64, .devices = devices, .logical_shards = shards}, Way::orders().front(), sizes),
+                wide::template trained<any_layout<wide, typename Way::layers>>(
+                    {.batch = 64, .devices = devices, .logical_shards = shards}, wide::orders().front(), sizes));
+    }
     follows(Way::template trained<any_strategy<Way, typename Way::sums>>({.batch = 64, .devices = 2},
                                                                          Way::orders().front(), sizes),
             wide::template trained<any_strategy<wide, typename Way::sums>>({.batch = 64, .devices = 2},
