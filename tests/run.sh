@@ -188,6 +188,7 @@ if [ "$mode" = quick ]; then
     stage "$first" "$cxx" quick "$quick_build $together" $quick_tests
     finish
 fi
+strict=-Dwerror=true # newer compilers than those of a push may warn of more
 nightly='--no-suite nightly' # a suite that is asked for by name would bring its nightly tests along
 if [ "$mode" = nightly ]; then
     nightly='--setup nightly'
@@ -196,7 +197,7 @@ if [ "$mode" = nightly ]; then
 else
     # -O2, as users have it, takes a third longer to compile: nightly, and in a build by hand
     # shellcheck disable=SC2086
-    stage "$first" "$cxx" push "-Dbench=enabled -Dcuda=disabled -Doptimization=1 $together" $waits --no-suite isa --no-suite other_compilers
+    stage "$first" "$cxx" push "-Dbench=enabled -Dcuda=disabled -Doptimization=1 $strict $together" $waits --no-suite isa --no-suite other_compilers
 fi
 # shellcheck disable=SC2086
 [ -z "$previous" ] || run_tests '' waiting "$root/build/test-$first" $nightly --suite fresh --suite mpi &
@@ -236,7 +237,7 @@ if [ "$mode" != nightly ]; then
     some=-Dtest_folders=core,data,device,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes
     # checking every sum of an address and an index takes half of the compiler's time, and finds little that is used;
     # lines take a fifth, and messages name functions without them
-    some="$some -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow"
+    some="$some $strict -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow"
 fi
 # shellcheck disable=SC2086
 stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3 $some" \

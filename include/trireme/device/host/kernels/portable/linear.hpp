@@ -63,7 +63,7 @@ inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, T* db,
                 T* const to = dw + (o + j) * G::inputs + i + r * width;
                 if (r + 1 < registers || last == width)
                     (vector::load(to) + sum[j][r]).store(to);
-                else {
+                else if constexpr (last < width) {
                     T sums[width];
                     sum[j][r].store(sums);
                     add_numbers<last>(sums, to);
