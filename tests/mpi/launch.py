@@ -34,9 +34,11 @@ class Run:
             variables = dict(variables, **over_tcp)
         command = [*launcher, *map(str, arguments)]
         self.start(command, variables, limit)
-        if launcher and self.code == -signal.SIGSEGV:
-            # Open MPI 4.1's launcher itself now and then ends so where all ranks fail at once; a rank that does would
-            # have it return a number above 0
+        crashes = 0
+        while launcher and self.code == -signal.SIGSEGV and crashes < 5:
+            # Open MPI 4.1's launcher itself now and then ends so where all ranks fail at once, more often where the
+            # machine is busy; a rank that does would have it return a number above 0
+            crashes += 1
             print(f'mpirun has crashed, once more: {command}', flush=True)
             orphans(arguments[0])
             self.start(command, variables, limit)
