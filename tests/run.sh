@@ -179,7 +179,7 @@ files="$waits --no-suite house --no-suite consumers --no-suite other_compilers -
 programs="$files --no-suite headers --no-suite compile_fail"
 # Several files of a folder are one for the compiler: what they all include and instantiate is compiled once. Nightly the
 # first compiler takes each by itself.
-together='-Dunity=on -Dunity_size=8'
+together=-Dtest_files_at_once=8
 first=$(basename "${cxx##* }")
 quick_build='-Dcuda=disabled -Dmpi=disabled' # mutants.py reads these two
 quick_tests='--no-suite fresh --no-suite mpi --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers'
