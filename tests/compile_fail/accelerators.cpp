@@ -82,13 +82,18 @@ my_trainer<on<mesh<rehearsal, dp<2>>>, transport<peer>> t;
 #endif
 } // namespace tri0057
 
-namespace no_way {
+namespace tri0082 {
+// Which of them joins which devices is another rule ([TRI0057](#tri0057)); which have a header of their own, too
+// ([TRI0076](#tri0076)).
 #if defined(NO_WAY)
-// NO_WAY: TRI0043 | at_policy<1 | transport< | ring
+// NO_WAY: TRI0082 | at_policy<1 | transport< | ring
 // errors <= 1
-my_trainer<on<mesh<rehearsal, dp<2>>>, transport<ring>> t;
+using program = my_trainer<on<mesh<rehearsal, dp<2>>>, transport<ring>>;
+#else
+using program = my_trainer<on<mesh<rehearsal, dp<2>>>, transport<peer>>;
 #endif
-} // namespace no_way
+auto const cost = program::plan(batch{64});
+} // namespace tri0082
 
 namespace tri0058 {
 // Two threads share a processor without being asked. Two ranks that share a GPU are for tests: they take turns, so it

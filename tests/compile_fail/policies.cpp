@@ -174,8 +174,7 @@ auto const cost = program::plan(batch{64});
 } // namespace tri0029
 
 namespace tri0043 {
-// The words name the policy by its position. Which of the transports join which devices is another rule
-// ([TRI0057](#tri0057)); which of the names have a header of their own, too ([TRI0076](#tri0076)).
+// The word names the policy by its position, as in all refusals of an argument.
 #if defined(AN_AXIS_AS_MESH)
 // AN_AXIS_AS_MESH: TRI0043 | at_policy<0 | dp<2>
 // errors <= 1
@@ -184,27 +183,11 @@ using program = my_trainer<on<dp<2>>>;
 // NO_MESH: TRI0043 | at_policy<0 | int
 // errors <= 1
 using program = my_trainer<on<int>>;
-#elif defined(NO_TRANSPORT)
-// NO_TRANSPORT: TRI0043 | at_policy<1 | my_ring
+#elif defined(NO_DEVICE)
+// NO_DEVICE: TRI0043 | at_policy<1 | my_ring
 // errors <= 1
 struct my_ring {};
 using program = my_trainer<reduce_by<ring>, on<mesh<my_ring, dp<2>>>>;
-#elif defined(NO_KERNELS)
-// NO_KERNELS: TRI0043 | at_policy<0 | kernels<
-// errors <= 1
-using program = my_trainer<kernels<int>>;
-#elif defined(NO_DTYPE)
-// NO_DTYPE: TRI0043 | at_policy<0 | i32
-// errors <= 1
-using program = my_trainer<precision<i32>>;
-#elif defined(NO_METHOD)
-// NO_METHOD: TRI0043 | at_policy<0 | initialise<
-// errors <= 1
-using program = my_trainer<initialise<int>>;
-#elif defined(NO_PLACE)
-// NO_PLACE: TRI0043 | at_policy<0 | hold_weights<int>
-// errors <= 1
-using program = my_trainer<hold_weights<int>>;
 #else
 using program = my_trainer<on<mesh<host, dp<2>>>>;
 #endif
@@ -335,3 +318,69 @@ using program = my_trainer<kernels<portable>>;
 #endif
 auto const cost = program::plan(batch{64});
 } // namespace tri0076
+
+namespace tri0083 {
+// A kernel policy says how many samples its kernels compute side by side: device/host/kernels.hpp has the form.
+#if defined(NO_KERNELS)
+// NO_KERNELS: TRI0083 | at_policy<0 | kernels<
+// errors <= 1
+using program = my_trainer<kernels<int>>;
+#else
+using program = my_trainer<kernels<portable>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0083
+
+namespace tri0084 {
+// Integers train nothing. In bf16 only activations are kept, and convolutions and products computed.
+#if defined(NO_DTYPE)
+// NO_DTYPE: TRI0084 | at_policy<0 | i32
+// errors <= 1
+using program = my_trainer<precision<i32>>;
+#else
+using program = my_trainer<precision<f64>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0084
+
+namespace tri0085 {
+// A method gives value `i` of a tensor from a stream of random numbers: layer/initialise.hpp has the form.
+#if defined(NO_METHOD)
+// NO_METHOD: TRI0085 | at_policy<0 | initialise<
+// errors <= 1
+using program = my_trainer<initialise<int>>;
+#else
+using program = my_trainer<initialise<he_normal>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0085
+
+namespace tri0086 {
+// There is one copy of the weights per device, or one for all devices of a process.
+#if defined(NO_PLACE)
+// NO_PLACE: TRI0086 | at_policy<0 | hold_weights<int>
+// errors <= 1
+using program = my_trainer<hold_weights<int>>;
+#else
+using program = my_trainer<hold_weights<once>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0086
+
+namespace tri0087 {
+// Faults are for tests: `at` may throw, or sleep, wherever a device is in a step.
+#if defined(NO_FAULTS)
+// NO_FAULTS: TRI0087 | at_policy<0 | with_faults<
+// errors <= 1
+struct nothing {};
+using program = my_trainer<with_faults<nothing>>;
+#else
+struct failing_device {
+    static void at(fault_point, int device, std::uint64_t step) {
+        if (device == 1 && step == 3) throw std::runtime_error("as asked");
+    }
+};
+using program = my_trainer<with_faults<failing_device>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0087

@@ -14,10 +14,4 @@ struct no_faults {
     static constexpr void at(fault_point, int /*device*/, std::uint64_t /*step*/) noexcept {}
 };
 
-/// Trainer policy for tests: `Faults::at(point, device, step)` is called at every fault point and may throw or sleep.
-template<class Faults>
-struct with_faults {
-    using faults = Faults;
-};
-
 } // namespace trireme

@@ -48,12 +48,6 @@ struct he_normal {
     }
 };
 
-/// Trainer policy: how weights begin. `initialise<xavier_uniform>` is the default; biases begin at zero.
-template<class Method>
-struct initialise {
-    using method = Method;
-};
-
 /// Fills the parameter arena of `Network`. Element i of the network's t-th parameter tensor is a function of (seed, t,
 /// i) alone, so that layers without parameters come and go without changing the others' weights.
 template<class Network, class Method, class T>

@@ -173,10 +173,9 @@ struct strategy_in<for_tensors<Which, Strategy>> {
 };
 
 /// What a trainer asks of the rules of its reduce_by.
-template<class Rules>
-struct tensor_rule_list;
 template<class... R>
-struct tensor_rule_list<pack<R...>> {
+struct tensor_rule_list {
+    static constexpr std::size_t size = sizeof...(R);
     /// The first that is none, npos if all are.
     static constexpr std::size_t bad = first_false({is_tensor_rule<R>...});
     using bad_rule = type_at<bad == npos ? 0 : bad, R..., void>;

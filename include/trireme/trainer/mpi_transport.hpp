@@ -9,7 +9,7 @@
 #include <trireme/schedule/collective/native.hpp>
 #include <trireme/schedule/collective/ring.hpp>
 #include <trireme/trainer/options.hpp>
-#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/policy_arguments.hpp>
 #include <trireme/trainer/process_run.hpp>
 
 namespace trireme {

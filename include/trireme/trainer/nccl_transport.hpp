@@ -7,7 +7,7 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/messages.hpp>
-#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/policy_arguments.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
 #include <algorithm>

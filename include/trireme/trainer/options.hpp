@@ -4,7 +4,7 @@
 
 #include <trireme/core/units.hpp>
 #include <trireme/parallel/layout.hpp>
-#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/trainer_policies.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include <trireme/core/levels.hpp>
 #include <trireme/group/transport/processes/group.hpp>
 #include <trireme/trainer/options.hpp>
-#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/policy_arguments.hpp>
 #include <trireme/trainer/process_run.hpp>
 
 #include <chrono>

@@ -5,7 +5,7 @@
 #include <trireme/collective/on_streams/peer.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/collective/direct.hpp>
-#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/policy_arguments.hpp>
 
 #include <cstddef>
 #include <cstdint>

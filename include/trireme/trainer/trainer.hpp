@@ -12,7 +12,7 @@
 #include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/least_samples.hpp>
 #include <trireme/trainer/options.hpp>
-#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/trainer_policies.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -366,14 +366,13 @@ private:
 
     /// Where tensors have strategies of their own.
     static constexpr std::span<reduction_bucket const> buckets() {
-        if constexpr (policies::has_tensor_rules)
+        if constexpr (policies::tensor_rules::size != 0)
             return std::span(bucket_table::value.buckets).first(bucket_table::value.count);
         else
             return {};
     }
     struct bucket_table {
-        using type = typename detail::tensor_rule_list<typename policies::tensor_rules>::template table<network_type,
-                                                                                                        value_type>;
+        using type = typename policies::tensor_rules::template table<network_type, value_type>;
         static constexpr type value{model_type::arena_elements};
     };
 

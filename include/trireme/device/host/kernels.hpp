@@ -44,10 +44,4 @@ struct reference {
     static constexpr std::size_t lanes = 1;
 };
 
-/// Trainer policy: which kernels a device runs. `kernels<portable>` is the default.
-template<class Policy>
-struct kernels {
-    using policy = Policy;
-};
-
 } // namespace trireme::inline TRIREME_ISA

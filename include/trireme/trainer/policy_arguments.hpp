@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/core/words.hpp>
+#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/host/device.hpp>
+#include <trireme/device/host/kernels.hpp>
+#include <trireme/device/sgd_numbers.hpp>
+#include <trireme/group/mesh.hpp>
+#include <trireme/schedule/collective/direct.hpp>
+
+#include <concepts>
+#include <cstddef>
+
+namespace trireme {
+
+// Names of headers that trireme.hpp leaves out, so that a policy that takes one can say where it is.
+struct gpu;
+struct mpi;
+struct nccl;
+struct shared_windows;
+inline namespace TRIREME_ISA {
+template<class A>
+class onednn_kernels;
+using onednn = onednn_kernels<float>;
+} // namespace TRIREME_ISA
+
+template<class... Where>
+struct policy_header_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0076: this policy takes what is in a header of its own: include trireme/cuda.hpp for gpu (and compile with "
+        "nvcc), trireme/mpi.hpp for mpi, trireme/nccl.hpp for nccl, trireme/processes.hpp for shared_windows, "
+        "trireme/onednn.hpp for onednn, trireme/reference.hpp for reference");
+};
+
+/// Accelerators of one process read one another's memory.
+struct peer {};
+
+/// Whether a type names a way between devices; the header of a transport says so of its own.
+template<class W>
+inline constexpr bool is_transport = false;
+template<>
+inline constexpr bool is_transport<peer> = true;
+
+/// Whether a transport joins devices of the host, which are processes then; else it joins accelerators.
+template<class W>
+inline constexpr bool joins_hosts = false;
+
+/// Whether a transport has an all-reduce of its own, the strategy `native`.
+template<class W>
+inline constexpr bool has_native = false;
+
+/// How trainers add gradients over a transport unless they say so; `void`: threads. What needs `direct` gets that.
+template<class W>
+struct default_strategy {
+    using type = direct;
+};
+
+namespace detail {
+
+/// True if a type is more than a name: a header that defines it has been included. Kernels are functions beside their
+/// type, so of `reference`, whose type is always there, one is looked for.
+template<class T>
+inline constexpr bool is_included = requires { sizeof(T); };
+template<std::same_as<reference> K>
+inline constexpr bool is_included<K> =
+    requires(K k, float* w, std::size_t n, sgd_numbers<float> numbers) { sgd_update(k, w, w, n, numbers); };
+
+template<class M>
+inline constexpr bool device_is_included = true;
+template<class Device, class Axis>
+inline constexpr bool device_is_included<mesh<Device, Axis>> = is_included<Device>;
+
+template<class M>
+inline constexpr bool is_usable_mesh = false;
+template<class Device, class Axis>
+inline constexpr bool is_usable_mesh<mesh<Device, Axis>> =
+    (std::same_as<Device, host> || accelerator<Device>) && requires { Axis::extent; };
+
+/// Whether a kernel policy is for a kind of device.
+template<class K, class Device>
+constexpr bool runs_on() {
+    if constexpr (!accelerator_kernels<K>)
+        return std::same_as<Device, host>;
+    else if constexpr (accelerator<Device>)
+        return std::same_as<typename K::stream, typename Device::stream>;
+    else
+        return false;
+}
+
+/// Whether a strategy can run with a transport; `Way` is void where there is none.
+template<class Strategy, class Way>
+constexpr bool runs_with() {
+    if constexpr (requires { Strategy::of_a_transport; })
+        return has_native<Way>;
+    else
+        return true;
+}
+
+} // namespace detail
+} // namespace trireme

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/core/pack.hpp>
+#include <trireme/core/words.hpp>
+#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/host/device.hpp>
+#include <trireme/group/mesh.hpp>
+#include <trireme/layer/initialise.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/tensor_rules.hpp>
+#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/policy_arguments.hpp>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace trireme {
+
+// What the policies of a trainer say together: their answers, with the defaults, and what contradicts what.
+
+template<class... Where>
+struct unknown_policy_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
+        "reproducible<fixed_tree, V>, hold_weights<place>, kernels<policy>, initialise<method>, precision<dtype>, "
+        "transport<way>, with_faults<F>");
+};
+template<class... Where>
+struct doubled_policy_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0022: two policies of a trainer answer the same question: keep one of them");
+};
+template<class... Where>
+struct contradictory_policy_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0023: these policies contradict each other: fixed_tree fixes the order of additions, the strategy "
+        "would choose another. Leave out reduce_by, write reduce_by<direct>, or leave out reproducible");
+};
+template<class... Where>
+struct logical_shards_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0024: a reproducible trainer gives every device at least one logical shard: "
+                  "raise V in reproducible<fixed_tree, V>, or use fewer devices");
+};
+template<class... Where>
+struct layout_limit_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0044: a trainer has at most 256 devices, and a reproducible one at most 4096 logical shards: use "
+                  "fewer");
+};
+template<class... Where>
+struct shared_weights_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0045: hold_weights<once> needs a strategy that completes a device's slice in one step, for it is updated "
+        "there and then: write reduce_by<direct>, or leave out hold_weights<once>");
+};
+template<class... Where>
+struct kernels_device_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0055: these kernels do not run on this kind of device: leave out kernels<policy>, or take one of "
+                  "the mesh's device (the host has portable, reference with trireme/reference.hpp, and onednn with "
+                  "trireme/onednn.hpp)");
+};
+template<class... Where>
+struct kernels_precision_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0067: these kernels do not compute in numbers of this type: portable computes in f32 and f64, onednn "
+        "in f32 and bf16, those of accelerators in all three, and channels last in bf16. Choose another "
+        "precision<dtype>, or other "
+        "kernels<policy>");
+};
+template<class... Where>
+struct accelerator_weights_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0056: hold_weights<once> is for devices that share one memory, and accelerators have memory of "
+                  "their own: leave it out, or compute on host");
+};
+template<class... Where>
+struct transport_device_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0057: this transport does not join this kind of device. Threads of the host need none: leave it "
+                  "out. Processes take transport<mpi> or transport<shared_windows>, accelerators transport<peer> or "
+                  "transport<nccl>");
+};
+template<class... Where>
+struct transport_strategy_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0059: this strategy is a transport's own, and these devices have none that has it: write "
+                  "transport<nccl> or transport<mpi>, or choose another strategy");
+};
+template<class... Where>
+struct fast_math_rule {
+    static_assert(rule_holds<Where...>, "TRI0025: reproducible needs IEEE arithmetic: compile without -ffast-math");
+};
+
+namespace detail {
+
+/// Which question a type answers; void: it is no policy.
+template<class P>
+struct policy_kind {
+    using type = void;
+};
+template<class P>
+    requires requires { typename P::kind; }
+struct policy_kind<P> {
+    using type = typename P::kind;
+};
+
+/// Where the first policy of a kind stands, npos if there is none.
+template<class Kind, class... P>
+inline constexpr std::size_t find_policy = first_false({!std::is_same_v<typename policy_kind<P>::type, Kind>...});
+
+/// The policy of a default's kind; the default, too, where that one does not fit, so that one mistake is one error.
+template<class Default, class... P>
+constexpr auto policy_or_default() {
+    constexpr std::size_t at = find_policy<typename Default::kind, P...>;
+    if constexpr (at == npos) {
+        return pack<Default>{};
+    } else {
+        using given = type_at<at, P...>;
+        return pack<std::conditional_t<given::fits, given, Default>>{};
+    }
+}
+template<class Default, class... P>
+using policy_or = typename only<decltype(policy_or_default<Default, P...>())>::type;
+
+} // namespace detail
+
+/// The answers that a trainer works with.
+template<class... P>
+struct trainer_policies {
+    using mesh = typename detail::policy_or<on<trireme::mesh<host, dp<1>>>, P...>::mesh;
+    using device = typename mesh::device;
+    static constexpr int devices = mesh::data_extent;
+    static constexpr bool on_host = std::is_same_v<device, host>;
+
+    using named_transport = typename detail::policy_or<trireme::transport<void>, P...>::way;
+    static constexpr bool transport_joins = std::is_void_v<named_transport> || joins_hosts<named_transport> == on_host;
+    /// The named transport, if it joins these devices; else the usual one, which is none for threads.
+    using transport = std::conditional_t<std::is_void_v<named_transport> || !transport_joins,
+                                         std::conditional_t<on_host, void, peer>, named_transport>;
+
+    using named_dtype = typename detail::policy_or<precision<f32>, P...>::dtype;
+    /// Of parameters and gradients.
+    using dtype = std::conditional_t<std::is_same_v<named_dtype, bf16>, f32, named_dtype>;
+    using named_kernels = typename detail::policy_or<kernels<typename device::kernels>, P...>::policy;
+    static constexpr bool kernels_run = detail::runs_on<named_kernels, device>();
+    static constexpr bool kernels_compute = computes_in<named_kernels, typename named_dtype::value_type>;
+    /// The named kernels; the device's own if those could not run there.
+    using kernel_policy = std::conditional_t<kernels_run && kernels_compute,
+                                             typename storing<named_kernels, typename named_dtype::value_type>::type,
+                                             typename device::kernels>;
+
+    using initialiser = typename detail::policy_or<initialise<xavier_uniform>, P...>::method;
+    using faults = typename detail::policy_or<with_faults<no_faults>, P...>::faults;
+
+    static constexpr bool shared_weights =
+        std::is_same_v<typename detail::policy_or<hold_weights<per_device>, P...>::place, once>;
+    using reproducibility = detail::policy_or<reproducible<fixed_tree, 0>, P...>; ///< 0: it is not reproducible
+    static constexpr int shards = reproducibility::shards;
+    using usual_strategy =
+        std::conditional_t<shared_weights || shards != 0, direct, typename default_strategy<transport>::type>;
+    using reduction = detail::policy_or<reduce_by<usual_strategy>, P...>;
+    using tensor_rules = typename reduction::tensor_rules;
+    using named_strategy = typename reduction::strategy;
+    static constexpr bool strategy_is_chosen = reduction::is_chosen;
+    /// The named strategy; a stand-in if it is chosen.
+    using strategy = std::conditional_t<strategy_is_chosen, direct, named_strategy>;
+
+    static constexpr bool is_static = devices != dynamic && shards != dynamic && !strategy_is_chosen;
+    /// Whether the compiler proves a strategy for these devices.
+    static constexpr bool provable = devices != dynamic && devices <= proved_by_compiler && !strategy_is_chosen;
+    /// Whether it has proved all schedules that can run.
+    static constexpr bool proved =
+        provable && is_static && !choosing_strategy<named_strategy> && tensor_rules::size == 0;
+};
+
+namespace detail {
+
+/// Where the header of a policy's argument is missing, that is what is wrong with it.
+template<class P>
+inline constexpr bool has_header = true;
+template<class P>
+    requires requires { P::included; }
+inline constexpr bool has_header<P> = P::included;
+
+/// The first rule that fitting policies break together, as a type.
+template<class... P>
+constexpr auto broken_common_rule() {
+    using answers = trainer_policies<P...>;
+    using named = typename answers::named_strategy;
+    using repeat = typename answers::reproducibility;
+    constexpr bool repeats = find_policy<typename repeat::kind, P...> != npos;
+    constexpr int shards = answers::shards;
+    constexpr bool one_step = std::is_same_v<named, direct> && answers::tensor_rules::size == 0;
+    using gets_shards = gets<words::shards<static_cast<std::size_t>(shards < 0 ? 0 : shards)>>;
+    if constexpr (!answers::mesh::valid)
+        return pack<typename answers::mesh::rule>{};
+    else if constexpr (answers::devices > max_devices || shards > static_cast<int>(max_logical_shards))
+        return pack<layout_limit_rule<gets<devices<answers::devices>>, gets_shards>>{};
+    else if constexpr (repeats && !one_step &&
+                       (answers::tensor_rules::size != 0 || (shards > 0 && !answers::strategy_is_chosen)))
+        return pack<contradictory_policy_rule<typename answers::reduction, repeat>>{};
+    else if constexpr (!runs_with<named, typename answers::transport>())
+        return pack<transport_strategy_rule<gets<named>, gets<typename answers::device>>>{};
+    else if constexpr (!answers::kernels_run)
+        return pack<
+            kernels_device_rule<gets<kernels<typename answers::named_kernels>>, gets<typename answers::device>>>{};
+    else if constexpr (!answers::kernels_compute)
+        return pack<kernels_precision_rule<gets<kernels<typename answers::named_kernels>>,
+                                           gets<precision<typename answers::named_dtype>>>>{};
+    else if constexpr (answers::shared_weights && !answers::on_host)
+        return pack<accelerator_weights_rule<gets<typename answers::device>>>{};
+    else if constexpr (!answers::transport_joins)
+        return pack<transport_device_rule<gets<transport<typename answers::named_transport>>,
+                                          gets<typename answers::device>>>{};
+    else if constexpr (answers::shared_weights && !one_step)
+        return pack<shared_weights_rule<gets<typename answers::reduction>>>{};
+    else if constexpr (shards > 0 && answers::devices > shards)
+        return pack<
+            logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::devices)>>, gets_shards>>{};
+    else if constexpr (shards != 0 && TRIREME_FAST_MATH)
+        return pack<fast_math_rule<repeat>>{};
+    else if constexpr (answers::provable)
+        return pack<first_rule<typename all_reduce_rule<answers::devices, named>::type,
+                               typename answers::tensor_rules::template all_reduce_rules<answers::devices>>>{};
+    else
+        return pack<no_rule>{};
+}
+
+/// The first rule that a trainer's policies break, as a type; `no_rule` if none. One mistake is one error.
+template<class... P>
+constexpr auto broken_policy_rule() {
+    constexpr std::size_t unknown = find_policy<void, P...>;
+    constexpr std::size_t firsts[] = {find_policy<typename policy_kind<P>::type, P...>..., npos};
+    constexpr std::size_t doubled = [&] {
+        for (std::size_t i = 0; i < sizeof...(P); ++i)
+            if (firsts[i] != i) return i;
+        return npos;
+    }();
+    constexpr std::size_t missing = first_false({has_header<P>...});
+    if constexpr (unknown != npos) {
+        return pack<unknown_policy_rule<at_policy<unknown, type_at<unknown, P...>>>>{};
+    } else if constexpr (doubled != npos) {
+        constexpr std::size_t first = firsts[doubled];
+        return pack<doubled_policy_rule<at_policy<first, type_at<first, P...>>,
+                                        at_policy<doubled, type_at<doubled, P...>>>>{};
+    } else if constexpr (missing != npos) {
+        return pack<policy_header_rule<at_policy<missing, type_at<missing, P...>>>>{};
+    } else if constexpr (constexpr std::size_t misfit = first_false({P::fits...}); misfit != npos) {
+        using policy = type_at<misfit, P...>;
+        return pack<typename policy::template refusal<at_policy<misfit, policy>>>{};
+    } else {
+        return broken_common_rule<P...>();
+    }
+}
+
+template<class... P>
+using broken_policy_rule_t = typename only<decltype(broken_policy_rule<P...>())>::type;
+
+} // namespace detail
+} // namespace trireme
