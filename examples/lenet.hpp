@@ -55,20 +55,28 @@ constexpr strategy_choice strategies[] = {direct{},
 static_assert(std::size(strategies) == std::size(strategy_names));
 
 template<class Trainer>
-auto options_for(lenet_flags const& flags, int devices) {
+typename Trainer::options options_for(lenet_flags const& flags) {
+    return {.learning_rate = flags.learning_rate,
+            .batch = flags.batch,
+            .seed = flags.seed,
+            .logical_shards = flags.reproducible};
+}
+
+template<class Trainer>
+auto run_options_for(lenet_flags const& flags, int devices) {
     strategy_choice strategy;
     for (std::size_t i = 0; i < std::size(strategies); ++i)
         if (flags.strategy == strategy_names[i]) strategy = strategies[i];
-    typename Trainer::options o{.learning_rate = flags.learning_rate,
-                                .batch = flags.batch,
-                                .seed = flags.seed,
-                                .devices = devices,
-                                .strategy = strategy,
-                                .logical_shards = flags.reproducible};
-    o.deadline = std::chrono::duration<double>(flags.deadline);
-    if constexpr (accelerator<typename Trainer::policies::device>) o.share_devices = flags.share_devices;
-    if constexpr (requires { choose_processes(o, flags); }) choose_processes(o, flags);
-    return o;
+    typename Trainer::run_options r{
+        .devices = devices, .strategy = strategy, .deadline = std::chrono::duration<double>(flags.deadline)};
+    if constexpr (accelerator<typename Trainer::policies::device>) r.share_devices = flags.share_devices;
+    if constexpr (requires { choose_processes(r, flags); }) choose_processes(r, flags);
+    return r;
+}
+
+template<class Trainer>
+auto layout_for(lenet_flags const& flags, int devices) {
+    return Trainer::layout_of(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices));
 }
 
 // ---- What is known before the run -----------------------------------------------------------------------------------
@@ -104,8 +112,7 @@ void print_plan(lenet_flags const& flags, std::vector<int> const& runs) {
     std::vector<training_plan> plans;
     std::vector<owned_bytes> fullest; // memory of the device that needs most; the others need less gradient memory
     for (auto const devices : runs) {
-        auto const o = options_for<Trainer>(flags, devices);
-        plans.push_back(Trainer::plan(o.batch, Trainer::layout_of(o)));
+        plans.push_back(Trainer::plan(flags.batch, layout_for<Trainer>(flags, devices)));
         fullest.push_back(plans.back().memory());
     }
     auto const row = [&](char const* what, auto value) {
@@ -180,7 +187,7 @@ private:
 template<class Trainer>
 double train(lenet_flags const& flags, int devices, dataset const& data, log_file& log) {
     std::printf("\n%d device%s\n", devices, devices == 1 ? "" : "s");
-    Trainer trainer(options_for<Trainer>(flags, devices));
+    Trainer trainer(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices));
     for (auto const& note : trainer.notes()) std::printf("note: %s\n", note.c_str());
     progress_line progress;
     double seconds = 0, for_data = 0, for_gradients = 0;
@@ -208,7 +215,7 @@ int run_lenet(lenet_flags const& flags) {
     if constexpr (accelerator<Device>)
         if (Device::count() < 2 && !flags.share_devices) runs = {1};
     if (flags.devices != 0) runs = {flags.devices};
-    for (auto const devices : runs) check_layout(Trainer::layout_of(options_for<Trainer>(flags, devices)), flags.batch);
+    for (auto const devices : runs) check_layout(layout_for<Trainer>(flags, devices), flags.batch);
     auto const data = fashion_mnist::load(flags.data);
     if (flags.batch > data.train.size())
         throw usage_error("--batch " + std::to_string(flags.batch) + ": there are only " +

@@ -16,9 +16,9 @@ mpi_job job_of(lenet_flags const& flags) {
     return job;
 }
 
-/// Found by options_for.
-void choose_processes(lenet_trainer<host, transport<mpi>>::options& o, lenet_flags const& flags) {
-    o.processes = job_of(flags);
+/// Found by run_options_for.
+void choose_processes(lenet_trainer<host, transport<mpi>>::run_options& r, lenet_flags const& flags) {
+    r.processes = job_of(flags);
 }
 
 int run_lenet_over_mpi(lenet_flags const& given) {

@@ -33,10 +33,11 @@ using synchronised_trainer =
 template<class Trainer>
 int train(resnet18_flags const& flags) {
     typename Trainer::options options{.learning_rate = flags.learning_rate, .batch = flags.batch, .seed = flags.seed};
-    options.deadline = std::chrono::duration<double>(flags.deadline);
-    options.devices = flags.devices != 0 ? flags.devices : std::clamp(host::processors(), 1, 2);
+    typename Trainer::run_options const where{.devices = flags.devices != 0 ? flags.devices
+                                                                            : std::clamp(host::processors(), 1, 2),
+                                              .deadline = std::chrono::duration<double>(flags.deadline)};
     if constexpr (Trainer::policies::shards != 0) options.logical_shards = flags.reproducible;
-    check_layout(Trainer::layout_of(options), flags.batch);
+    check_layout(Trainer::layout_of(options, where), flags.batch);
 
     auto data = fashion_mnist::load(flags.data);
     data.train = data.train.take(0, std::min(flags.images, data.train.size()));
@@ -44,7 +45,7 @@ int train(resnet18_flags const& flags) {
         throw usage_error("--batch " + std::to_string(flags.batch) + ": there are only " +
                           std::to_string(data.train.size()) + " training images; use a batch of at most so many");
 
-    auto const plan = Trainer::plan(options.batch, Trainer::layout_of(options));
+    auto const plan = Trainer::plan(options.batch, Trainer::layout_of(options, where));
     std::printf("%s\n", network_table<typename Trainer::network_type>().c_str());
     std::printf("instruction set %s; %d device%s, batches of %zu\n", instruction_set, plan.devices(),
                 plan.devices() == 1 ? "" : "s", flags.batch);
@@ -52,7 +53,7 @@ int train(resnet18_flags const& flags) {
                 with_commas(plan.bytes_per_device()).c_str(), with_commas(plan.wire_bytes_per_step()).c_str(),
                 1e-9 * static_cast<double>(plan.flops_per_step()));
 
-    Trainer trainer(options);
+    Trainer trainer(options, where);
     if (!flags.load.empty()) {
         load_weights(trainer, flags.load);
         auto const tested = trainer.evaluate(data.test);

@@ -200,7 +200,7 @@ void measure_network(char const* name, std::vector<std::size_t> const& batches, 
             auto const batch = batches[i / 2];
             int const devices = i % 2 == 0 ? 1 : 2;
             predicted[i].push_back(predict<Network>(plan_of(batch, devices), devices == 1 ? alone : both, links));
-            trainer_type t({.learning_rate = 0.01f, .batch = batch, .devices = devices});
+            trainer_type t({.learning_rate = 0.01f, .batch = batch}, {.devices = devices});
             measured[i].push_back(measure(t, images, times).median);
         }
         for (std::size_t i = 0; i < of_clusters.size(); ++i) {

@@ -23,7 +23,7 @@ template<class Trainer>
 int answer(std::size_t batch, std::size_t images, bool eager, bool step) {
     using clock = std::chrono::steady_clock;
     auto const all = bench::made_up_images(step ? batch : images);
-    Trainer trainer({.learning_rate = 0.1f, .batch = batch, .eager = eager});
+    Trainer trainer({.learning_rate = 0.1f, .batch = batch}, {.eager = eager});
     for (auto const& note : trainer.notes()) std::fprintf(stderr, "%s\n", note.c_str());
     auto const measure = [&](double seconds) {
         double samples = 0, spent = 0;

@@ -27,7 +27,7 @@ inline constexpr std::size_t images = 2048; ///< different ones
 template<class Trainer>
 void work(std::size_t batch, int devices, char const* name) {
     auto const all = bench::made_up_images(images);
-    Trainer trainer({.learning_rate = 0.1f, .batch = batch, .devices = devices});
+    Trainer trainer({.learning_rate = 0.1f, .batch = batch}, {.devices = devices});
     std::size_t place = 0;
     auto const measure = [&](double limit) {
         auto const start = std::chrono::steady_clock::now();

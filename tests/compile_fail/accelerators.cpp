@@ -101,9 +101,9 @@ namespace tri0058 {
 #if defined(SHARED_PROCESSORS)
 // SHARED_PROCESSORS: TRI0058 | leave them out on the host
 // errors <= 1
-my_trainer<on<mesh<host, dp<2>>>>::options given{.share_devices = true};
+my_trainer<on<mesh<host, dp<2>>>>::run_options given{.share_devices = true};
 #else
-my_trainer<on<mesh<rehearsal, dp<2>>>>::options given{.share_devices = true};
+my_trainer<on<mesh<rehearsal, dp<2>>>>::run_options given{.share_devices = true};
 #endif
 } // namespace tri0058
 

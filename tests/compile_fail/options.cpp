@@ -14,7 +14,7 @@ using program = my_trainer<on<mesh<host, dp<2>>>>;
 #else
 using program = my_trainer<on<mesh<host, dp<dynamic>>>>;
 #endif
-program::options const given{.devices = 4};
+program::run_options const given{.devices = 4};
 } // namespace tri0040
 
 namespace tri0041 {
@@ -26,7 +26,7 @@ using program = my_trainer<reduce_by<ring>>;
 #else
 using program = my_trainer<reduce_by<chosen_at_run_time>>;
 #endif
-program::options const given{.strategy = direct{}};
+program::run_options const given{.strategy = direct{}};
 } // namespace tri0041
 
 namespace tri0042 {
@@ -80,3 +80,22 @@ void forget(my_trainer<>& t, dataset const& data) { t.fit(data, {.epochs = 10});
 void make(my_trainer<>& t, dataset const& data) { t.train(data, {.epochs = 10}); }
 #endif
 } // namespace of_another
+
+namespace tri0088 {
+// What decides the weights comes first, and moves with them to another machine. Where they are trained comes second.
+#if defined(DEVICES_AMONG_WHAT_IS_TRAINED)
+// DEVICES_AMONG_WHAT_IS_TRAINED: TRI0088 | in braces of their own
+// errors <= 1
+void make() { my_trainer<on<mesh<host, dp<dynamic>>>> t{{.learning_rate = 0.1f, .devices = 2}}; }
+#elif defined(NOTHING_BUT_DEVICES)
+// NOTHING_BUT_DEVICES: TRI0088 | in braces of their own
+// errors <= 1
+void make() { my_trainer<on<mesh<host, dp<dynamic>>>> t{{.devices = 2}}; }
+#elif defined(BATCH_WHERE_IT_RUNS)
+// BATCH_WHERE_IT_RUNS: TRI0088 | in braces of their own
+// errors <= 1
+void make() { my_trainer<on<mesh<host, dp<dynamic>>>> t{{.learning_rate = 0.1f}, {.batch = 64, .devices = 2}}; }
+#else
+void make() { my_trainer<on<mesh<host, dp<dynamic>>>> t{{.learning_rate = 0.1f, .batch = 64}, {.devices = 2}}; }
+#endif
+} // namespace tri0088

@@ -24,8 +24,9 @@ using trainer_by = trainer<softmax_regression, cross_entropy, sgd, on<mesh<gpu, 
 
 template<class Way>
 auto trained(int devices) {
-    using options = typename trainer_by<Way>::options;
-    trainer_by<Way> t(patient(options{.learning_rate = 0.05f, .batch = 64, .devices = devices, .strategy = ring{}}));
+    using run_options = typename trainer_by<Way>::run_options;
+    trainer_by<Way> t({.learning_rate = 0.05f, .batch = 64},
+                      patient(run_options{.devices = devices, .strategy = ring{}}));
     for (auto const& epoch : t.fit({made_up(150), {}}, {.epochs = 2})) CHECK(std::isfinite(epoch.loss));
     return weights(t);
 }

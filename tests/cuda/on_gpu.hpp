@@ -27,10 +27,11 @@ struct on_gpu : trains_on<gpu, Dtype, Own...> {
     };
     static std::vector<order> orders() { return {{false}, {true}}; }
     template<class Trainer>
-    static auto trained(typename Trainer::options o, order how, std::vector<std::size_t> const& sizes) {
-        o.eager = how.eager;
-        o.share_devices = true;
-        return test_networks::trained<Trainer>(cuda_test::patient(o), sizes);
+    static auto trained(test_networks::settings<Trainer> s, order how, std::vector<std::size_t> const& sizes) {
+        s.run.eager = how.eager;
+        s.run.share_devices = true;
+        s.run = cuda_test::patient(s.run);
+        return test_networks::trained<Trainer>(s, sizes);
     }
     using reference = on_threads<Dtype>;
 };

@@ -6,14 +6,14 @@
 
 namespace cuda_test {
 
-/// A trainer's options with the deadline of TRIREME_TEST_DEADLINE, in seconds: tests/gpu.py sets a long one where a
+/// Where a trainer runs, with the deadline of TRIREME_TEST_DEADLINE, in seconds: tests/gpu.py sets a long one where a
 /// sanitizer makes every kernel slow.
-template<class Options>
-Options patient(Options o) {
-    using seconds = decltype(o.deadline);
+template<class RunOptions>
+RunOptions patient(RunOptions r) {
+    using seconds = decltype(r.deadline);
     if (auto const* const told = std::getenv("TRIREME_TEST_DEADLINE"); told != nullptr)
-        o.deadline = static_cast<seconds>(std::strtod(told, nullptr));
-    return o;
+        r.deadline = static_cast<seconds>(std::strtod(told, nullptr));
+    return r;
 }
 
 } // namespace cuda_test

@@ -28,7 +28,7 @@ TEST_CASE_TEMPLATE_INVOKE(promise_of_refusal, on_gpu<f64>);
 
 TEST_CASE("LeNet learns, and is judged like the host judges it") {
     using lenet_on_gpu = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>>;
-    lenet_on_gpu t(cuda_test::patient(lenet_on_gpu::options{.learning_rate = 0.5f, .batch = 50}));
+    lenet_on_gpu t({.learning_rate = 0.5f, .batch = 50}, cuda_test::patient(lenet_on_gpu::run_options{}));
     data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<1>>>> judge({.learning_rate = 0.5f});
     auto const images = made_up(500);
     auto const before = t.evaluate(images);

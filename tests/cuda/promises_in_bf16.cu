@@ -27,7 +27,7 @@ TEST_CASE_TEMPLATE_INVOKE(promise_of_bits, in_bf16, channels_last_by<cuda_kernel
 TEST_CASE("channels last, the same network: parameters move alike, whatever computes") {
     std::vector<std::size_t> const sizes = {48, 48, 48, 48, 30};
     auto const of = [&]<class Way>(Way*) {
-        return Way::template trained<any_layout<Way, wide_layers>>({.batch = 48, .devices = 1, .logical_shards = 4},
+        return Way::template trained<any_layout<Way, wide_layers>>({{.batch = 48, .logical_shards = 4}, {.devices = 1}},
                                                                    {false}, sizes);
     };
     auto const first = of(static_cast<in_bf16*>(nullptr));

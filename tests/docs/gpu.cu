@@ -32,11 +32,10 @@ TEST_SUITE("docs/gpu") {
         using channels_first = trainer<net, cross_entropy, sgd, on<mesh<gpu, dp<1>>>, precision<bf16>>;
         static_assert(in_bf16::plan(batch{64}).memory(0).total() == channels_first::plan(batch{64}).memory(0).total());
         // [processes]
-        on_gpus::options const o{.batch = 64,
-                                 .processes = process_of{.index = 1, .count = 4, .id_file = "/shared/run-17"}};
+        on_gpus::run_options const r{.processes = process_of{.index = 1, .count = 4, .id_file = "/shared/run-17"}};
         // [/processes]
-        CHECK_THROWS_AS((on_gpus{o}), usage_error); // transport<peer> is for one process
-        on_gpus const t{{.batch = 64, .share_devices = true}};
+        CHECK_THROWS_AS((on_gpus{{.batch = 64}, r}), usage_error); // transport<peer> is for one process
+        on_gpus const t{{.batch = 64}, {.share_devices = true}};
         CHECK(t.devices() == 2);
     }
 }

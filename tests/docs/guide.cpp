@@ -467,7 +467,8 @@ TEST_SUITE("docs/guide") {
     TEST_CASE("a device that does not come") {
         auto const images = made_up(64);
         std::string said;
-        auto const t = std::make_unique<sleepy>(sleepy::options{.batch = 64, .deadline = std::chrono::seconds(1)});
+        auto const t = std::make_unique<sleepy>(sleepy::options{.batch = 64},
+                                                sleepy::run_options{.deadline = std::chrono::seconds(1)});
         try {
             t->step(images);
         } catch (deadline_error const& e) {
@@ -483,9 +484,10 @@ TEST_SUITE("docs/guide") {
     TEST_CASE("chosen when the program runs") {
         int const devices = 3; // say, from a flag
         // [options]
-        any_trainer::options const o{.learning_rate = 0.5f, .batch = 64, .devices = devices, .strategy = ring{}};
-        auto const plan = any_trainer::plan(o.batch, any_trainer::layout_of(o));
-        any_trainer t{o};
+        any_trainer::options const o{.learning_rate = 0.5f, .batch = 64};
+        any_trainer::run_options const r{.devices = devices, .strategy = ring{}};
+        auto const plan = any_trainer::plan(o.batch, any_trainer::layout_of(o, r));
+        any_trainer t{o, r};
         // [/options]
         CHECK(plan.devices() == 3);
         CHECK(t.devices() == 3);
@@ -494,7 +496,7 @@ TEST_SUITE("docs/guide") {
         std::string said;
         // [too_many_devices]
         try {
-            any_trainer const crowd{{.batch = 2, .devices = 3}};
+            any_trainer const crowd{{.batch = 2}, {.devices = 3}};
         } catch (usage_error const& e) {
             said = e.what();
         }

@@ -22,11 +22,11 @@ using on_gpus = trainer<net, cross_entropy, sgd, on<mesh<gpu, dp<dynamic>>>, red
 TEST_SUITE("mpi/nccl") {
     TEST_CASE("a trainer of as many GPUs as there are processes") {
         // [nccl_by_mpi]
-        on_gpus::options const by_mpi{.batch = 64, .processes = process_by_mpi()};
+        on_gpus::run_options const by_mpi{.processes = process_by_mpi()};
         // [/nccl_by_mpi]
-        auto o = by_mpi;
-        o.devices = o.processes.value.count;
-        on_gpus t(o);
+        auto r = by_mpi;
+        r.devices = r.processes.value.count;
+        on_gpus t({.batch = 64}, r);
         auto const loss = t.step(test_networks::made_up(64)).loss;
         CHECK(std::isfinite(loss));
     }

@@ -69,12 +69,9 @@ using mpi_trainer = small_trainer<transport<mpi>>;
 
 /// Losses and weights of some steps; checks that what has moved is what the plan says.
 template<class Trainer>
-void train(typename Trainer::options o, char const* what) {
-    o.learning_rate = 0.05f;
-    o.batch = batch{64};
-    o.seed = 3;
+void train(std::size_t shards, typename Trainer::run_options const& r, char const* what) {
     auto const images = made_up(200), test = made_up(50, 9);
-    Trainer t(o);
+    Trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 3, .logical_shards = shards}, r);
     double sum = 0;
     std::uint64_t steps = 0;
     for (std::size_t const n : {std::size_t{64}, std::size_t{37}, std::size_t{9}, std::size_t{64}}) {
@@ -91,16 +88,15 @@ void train(typename Trainer::options o, char const* what) {
                     static_cast<unsigned long long>(digest_of(std::as_bytes(t.parameters()))));
 }
 
-template<class Trainer, class Set>
-void train_all(int devices, Set&& set) {
-    auto const with = [&](strategy_choice const& s, std::size_t shards) {
-        typename Trainer::options o{.devices = devices, .strategy = s, .logical_shards = shards};
-        set(o);
-        return o;
+template<class Trainer>
+void train_all(typename Trainer::run_options r) {
+    auto const by = [&r](strategy_choice const& s) {
+        r.strategy = s;
+        return r;
     };
-    train<Trainer>(with(direct{}, 8), "fixed_tree 8");
-    train<Trainer>(with(ring{}, 0), "ring");
-    train<Trainer>(with(double_binary_tree{}, 0), "double_binary_tree");
+    train<Trainer>(8, by(direct{}), "fixed_tree 8");
+    train<Trainer>(0, by(ring{}), "ring");
+    train<Trainer>(0, by(double_binary_tree{}), "double_binary_tree");
 }
 
 // ---- the cases ----
@@ -251,9 +247,7 @@ void every_collective() {
 
 /// Weights that the last rank cannot read are taken by none, and the trainers go on.
 void load_together(int ranks) {
-    mpi_trainer::options o{.batch = 64, .devices = ranks};
-    o.processes = job;
-    mpi_trainer t(o);
+    mpi_trainer t({.batch = 64}, {.devices = ranks, .processes = job});
     auto const before = weights(t, t.rank());
     auto const load = [&](bool broken) {
         t.load([&](std::span<float> parameters, std::span<float>) {
@@ -283,7 +277,7 @@ void bits() {
         size = g.size();
         if (g.rank() == 0) std::printf("%s\n", g.describe().c_str());
     }
-    train_all<mpi_trainer>(size, [](auto& o) { o.processes = job; });
+    train_all<mpi_trainer>({.devices = size, .processes = job});
     load_together(size);
 }
 
@@ -292,7 +286,7 @@ void train_until_fault(int signal, int rank) {
     int const size = mpi_group(job).size();
     auto const images = made_up(64);
     small_trainer<transport<mpi>, with_faults<planned_faults>> t(
-        {.batch = 64, .deadline = 1500ms, .devices = size, .processes = job});
+        {.batch = 64}, {.devices = size, .deadline = 1500ms, .processes = job});
     for (int i = 0; i < 5; ++i) t.step(images);
 }
 
@@ -376,7 +370,7 @@ void late_for_native() {
 
 void mesh_of_four() {
     using four = trainer<small, cross_entropy, sgd, on<mesh<host, dp<4>>>, transport<mpi>>;
-    four t({.processes = job});
+    four t({}, {.processes = job});
 }
 
 void two_programs() {
@@ -387,19 +381,20 @@ void two_programs() {
 
 /// One program, one flag of which rank 1 was given otherwise.
 void other_rate() {
-    mpi_trainer::options o{.learning_rate = 0.1f, .batch = 64, .deadline = 20s, .processes = job};
+    mpi_trainer::options o{.learning_rate = 0.1f, .batch = 64};
+    mpi_trainer::run_options r{.deadline = 20s, .processes = job};
     {
         mpi_group const all(job);
-        o.devices = all.size();
+        r.devices = all.size();
         if (all.rank() == 1) o.learning_rate = 0.2f;
     }
-    mpi_trainer const t(o);
+    mpi_trainer const t(o, r);
 }
 
 /// Rank 1 has read other samples; nobody tests.
 void other_samples() {
     int const ranks = mpi_group(job).size();
-    mpi_trainer t({.batch = 64, .deadline = 20s, .devices = ranks, .processes = job});
+    mpi_trainer t({.batch = 64}, {.devices = ranks, .deadline = 20s, .processes = job});
     t.step(made_up(64));
     for (auto const& e : t.fit({made_up(200, t.rank() == 1 ? 8 : 7), {}}, {.epochs = 1})) (void)e;
     std::printf("trained\n");

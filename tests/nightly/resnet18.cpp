@@ -55,7 +55,7 @@ TEST_SUITE("nightly/resnet18") {
     TEST_CASE("above 90 % of the test images after at most 5 epochs") {
         auto const data = fashion_mnist::load();
         trainer<resnet18<batch_norm<per_shard>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>> t(
-            {.learning_rate = 0.1f, .batch = 256, .seed = 1, .devices = std::clamp(host::processors(), 1, 2)});
+            {.learning_rate = 0.1f, .batch = 256, .seed = 1}, {.devices = std::clamp(host::processors(), 1, 2)});
         double best = 0;
         for (auto const& epoch : t.fit(data, {.epochs = 5})) {
             best = std::max(best, epoch.test.accuracy);

@@ -36,8 +36,7 @@ TEST_SUITE("onednn/bf16") {
         using t = any_layout<by_onednn<bf16>, by_onednn<bf16>::layers>;
         using wide = any_layout<by_onednn<f32>, by_onednn<f32>::layers>;
         auto const memory = []<class Trainer>(Trainer*) {
-            typename Trainer::options const o{.batch = 64, .devices = 2};
-            return Trainer::plan(o.batch, Trainer::layout_of(o)).memory(0);
+            return Trainer::plan(batch{64}, Trainer::layout_of({.batch = 64}, {.devices = 2})).memory(0);
         };
         auto const bf = memory(static_cast<t*>(nullptr)), f = memory(static_cast<wide*>(nullptr));
         CHECK(bf.parameters == f.parameters);

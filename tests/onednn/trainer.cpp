@@ -59,8 +59,8 @@ TEST_SUITE("onednn/trainer") {
 
     TEST_CASE("a layer of one's own works by each()") {
         using net = network<input<1, 28, 28>, conv3<4>, doubling, flatten, linear<10>>;
-        auto const r =
-            by_onednn<f32>::trained<any_layout<by_onednn<f32>, net>>({.batch = 37, .devices = 2}, {}, {37, 37, 37, 23});
+        auto const r = by_onednn<f32>::trained<any_layout<by_onednn<f32>, net>>({{.batch = 37}, {.devices = 2}}, {},
+                                                                                {37, 37, 37, 23});
         CHECK(r.told.back() < r.told.front());
     }
 
@@ -68,10 +68,10 @@ TEST_SUITE("onednn/trainer") {
         auto const check = []<class t>(trainer_word<t>) {
             for (int const devices : {1, 3})
                 for (std::size_t const shards : {0u, 4u}) {
-                    typename t::options const o{.batch = 30, .devices = devices, .logical_shards = shards};
-                    auto const plan = t::plan(o.batch, t::layout_of(o));
+                    settings<t> const s{{.batch = 30, .logical_shards = shards}, {.devices = devices}};
+                    auto const plan = t::plan(batch{30}, t::layout_of(s.training, s.run));
                     allocation_hook::aligned_to_line = 0;
-                    t made(o);
+                    t made(s.training, s.run);
                     bytes_t owned = 0;
                     for (int r = 0; r < devices; ++r) {
                         auto const m = plan.memory(r);

@@ -83,8 +83,6 @@ TEST_SUITE("optimizer/sgd") {
             CHECK_FALSE(takes<Optimizer>({.learning_rate = wrong}));
             CHECK_FALSE(takes<Optimizer>({.weight_decay = wrong}));
         }
-        CHECK_FALSE(takes<Optimizer>({.deadline = std::chrono::seconds(0)}));
-        CHECK(takes<Optimizer>({.deadline = std::chrono::nanoseconds(1)}));
     }
 
     TEST_CASE("processes must agree in every number that an update takes, and defaults stay what they are") {

@@ -14,8 +14,8 @@ namespace {
 
 /// Constructs a trainer, runs two steps, and compares what the operators new and the transport have seen with the plan.
 template<class Trainer>
-void check_plan(typename Trainer::options const& options, labelled_images const& images) {
-    auto const plan = Trainer::plan(options.batch, Trainer::layout_of(options));
+void check_plan(test_networks::settings<Trainer> const& s, labelled_images const& images) {
+    auto const plan = Trainer::plan(s.training.batch, Trainer::layout_of(s.training, s.run));
     CAPTURE(plan.devices());
     CAPTURE(plan.layout.strategy.name);
     CAPTURE(plan.layout.logical_shards);
@@ -23,7 +23,7 @@ void check_plan(typename Trainer::options const& options, labelled_images const&
     allocation_hook::aligned_to_line = 0;
     allocation_hook::aligned_beyond = 0;
     {
-        Trainer t(options);
+        Trainer t(s.training, s.run);
         bytes_t arenas = 0, control = 0, most = 0;
         for (int r = 0; r < plan.devices(); ++r) {
             auto const m = plan.memory(r);
@@ -37,7 +37,7 @@ void check_plan(typename Trainer::options const& options, labelled_images const&
 
         bytes_t wire = 0;
         std::size_t const steps = 2;
-        for (std::size_t k = 0; k < steps; ++k) t.step(images.take(0, options.batch.samples));
+        for (std::size_t k = 0; k < steps; ++k) t.step(images.take(0, s.training.batch.samples));
         for (int r = 0; r < plan.devices(); ++r) {
             CHECK(t.wire(r).bytes == steps * plan.wire(r).bytes);
             CHECK(t.wire(r).messages == steps * plan.wire(r).messages);
@@ -56,9 +56,9 @@ void check_layouts() {
         for (std::size_t const batch : {8u, 37u, 64u}) {
             for (strategy_choice const s :
                  {strategy_choice(ring{}), strategy_choice(double_binary_tree{}), strategy_choice(direct{})})
-                check_plan<trainer_t>({.batch = batch, .devices = devices, .strategy = s}, images);
+                check_plan<trainer_t>({{.batch = batch}, {.devices = devices, .strategy = s}}, images);
             for (std::size_t const shards : {8u, 13u})
-                check_plan<trainer_t>({.batch = batch, .devices = devices, .logical_shards = shards}, images);
+                check_plan<trainer_t>({{.batch = batch, .logical_shards = shards}, {.devices = devices}}, images);
         }
 }
 
@@ -71,7 +71,7 @@ void check_weights_held_once() {
     for (int const devices : {1, 2, 3, 4, 5, 8})
         for (std::size_t const batch : {8u, 37u, 64u})
             for (std::size_t const shards : {0u, 8u, 13u})
-                check_plan<trainer_t>({.batch = batch, .devices = devices, .logical_shards = shards}, images);
+                check_plan<trainer_t>({{.batch = batch, .logical_shards = shards}, {.devices = devices}}, images);
 }
 
 } // namespace
@@ -94,8 +94,8 @@ TEST_SUITE("parallel/plan") {
         auto const images = made_up(64);
         using trainer_t = any_layout<lenet, sgd_momentum>;
         for (int const devices : {1, 2, 5}) {
-            check_plan<trainer_t>({.batch = 64, .devices = devices, .strategy = ring{}}, images);
-            check_plan<trainer_t>({.batch = 64, .devices = devices, .logical_shards = 8}, images);
+            check_plan<trainer_t>({{.batch = 64}, {.devices = devices, .strategy = ring{}}}, images);
+            check_plan<trainer_t>({{.batch = 64, .logical_shards = 8}, {.devices = devices}}, images);
         }
     }
 

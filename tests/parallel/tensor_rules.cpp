@@ -46,9 +46,9 @@ void check_buckets(expected_bucket const (&expected)[N]) {
 }
 
 template<class Trainer>
-std::vector<float> trained(typename Trainer::options const& options = {.batch = 32, .seed = 4}) {
+std::vector<float> trained(test_networks::settings<Trainer> const& s = {{.batch = 32, .seed = 4}, {}}) {
     auto const images = made_up(32);
-    Trainer t(options);
+    Trainer t(s.training, s.run);
     for (int k = 0; k < 4; ++k) t.step(images);
     for (int r = 0; r < t.devices(); ++r) {
         auto const plan = t.plan();
@@ -116,7 +116,7 @@ TEST_SUITE("parallel/tensor_rules") {
         using open = trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>,
                              reduce_by<chosen_at_run_time, for_tensors<biases, best_of<chain, direct>>>>;
         auto const plain = trained<lenet_by<3, direct>>();
-        auto const some = trained<open>({.batch = 32, .seed = 4, .devices = 3, .strategy = bidirectional_ring{}});
+        auto const some = trained<open>({{.batch = 32, .seed = 4}, {.devices = 3, .strategy = bidirectional_ring{}}});
         for (std::size_t i = 0; i < some.size(); ++i)
             CHECK(some[i] == doctest::Approx(plain[i]).epsilon(1e-4).scale(1.0));
     }

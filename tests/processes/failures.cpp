@@ -71,13 +71,8 @@ std::vector<ending> train(int ranks, std::chrono::duration<double> deadline, std
     test_seed(); // chosen here, for all
     shared_value<std::array<forked_ranks::text, forked_ranks::most>> losses;
     auto const train_rank = [&](int rank) {
-        faulty t({.learning_rate = 0.1f,
-                  .batch = 64,
-                  .seed = 3,
-                  .deadline = deadline,
-                  .devices = ranks,
-                  .logical_shards = 8,
-                  .processes = seat{place, rank}});
+        faulty t({.learning_rate = 0.1f, .batch = 64, .seed = 3, .logical_shards = 8},
+                 {.devices = ranks, .deadline = deadline, .processes = seat{place, rank}});
         double loss = 0;
         for (int i = 0; i < 6; ++i) loss = t.step(images).loss;
         char text[40];

@@ -34,20 +34,20 @@ struct in_processes : trains_on<host, f32, transport<shared_windows>, Own...> {
     static std::vector<order> orders() { return {order{}}; }
 
     template<class Trainer>
-    static auto trained(typename Trainer::options o, order, std::vector<std::size_t> const& sizes) {
+    static auto trained(test_networks::settings<Trainer> s, order, std::vector<std::size_t> const& sizes) {
         constexpr std::size_t most_ranks = 8, most_told = 100;
         struct found_by_rank {
             std::size_t told;
             std::array<double, most_told> losses;
             std::array<float, Trainer::network_type::parameters + Trainer::network_type::buffers> numbers;
         };
-        int const ranks = o.devices.value;
+        int const ranks = s.run.devices.value;
         watchdog const guard("training in processes");
         auto const place = processes::meeting_place::create(ranks);
         shared_value<std::array<found_by_rank, most_ranks>> found;
         forked_ranks all(ranks, [&](int rank) {
-            o.processes = seat{place, rank};
-            auto const own = test_networks::trained<Trainer>(o, sizes);
+            s.run.processes = seat{place, rank};
+            auto const own = test_networks::trained<Trainer>(s, sizes);
             auto& to = (*found)[static_cast<std::size_t>(rank)];
             if (own.told.size() > most_told || own.numbers.size() != to.numbers.size())
                 throw std::runtime_error("there is no room for what a rank has found");

@@ -60,13 +60,13 @@ void weights_come_back() {
     auto const images = made_up(64);
     files::folder const folder;
     auto const before = folder.path("before.safetensors"), after = folder.path("after.safetensors");
-    Threads t({.learning_rate = 0.05f, .batch = 64, .seed = 5, .devices = ranks});
+    Threads t({.learning_rate = 0.05f, .batch = 64, .seed = 5}, {.devices = ranks});
     t.step(images);
     save_weights(t, before);
     auto const wanted = weights(t);
     auto const place = meeting_place::create(ranks);
     forked_ranks all(ranks, [&](int rank) {
-        Processes p({.batch = 64, .seed = 9, .devices = ranks, .processes = seat{place, rank}});
+        Processes p({.batch = 64, .seed = 9}, {.devices = ranks, .processes = seat{place, rank}});
         load_weights(p, before);
         if (!same_bits(weights(p, rank), wanted)) throw std::runtime_error("other weights have arrived");
         if (rank == 1) save_weights(p, after);
@@ -80,17 +80,16 @@ void weights_come_back() {
     CHECK(safetensors_files::content_of(before) == safetensors_files::content_of(after));
 }
 
-/// All ranks of a trainer must say that they differ, in both parts, within a deadline; `f(trainer's options, rank)`.
+/// All ranks of a trainer must say that they differ, in both parts, within a deadline; `f(both of the trainer's
+/// options, rank)`.
 template<class Error>
-void refused(std::string const& one, std::string const& other, std::function<void(over_processes::options, int)> f) {
+void refused(std::string const& one, std::string const& other, std::function<void(settings<over_processes>, int)> f) {
     CAPTURE(one);
     CAPTURE(other);
     auto const place = meeting_place::create(3);
     forked_ranks all(3, [&](int rank) {
-        over_processes::options const o{
-            .batch = 64, .seed = 5, .deadline = 20s, .devices = 3, .processes = seat{place, rank}};
         try {
-            f(o, rank);
+            f({{.batch = 64, .seed = 5}, {.devices = 3, .deadline = 20s, .processes = seat{place, rank}}}, rank);
         } catch (Error const& e) {
             std::string const said = e.what();
             if (said.find(one) == std::string::npos || said.find(other) == std::string::npos) throw;
@@ -113,7 +112,7 @@ void weights_are_refused_by_all() {
     auto const right = folder.path("right"), other = folder.path("other"), cut = folder.path("cut");
     {
         auto const place = meeting_place::create(1);
-        Processes p({.batch = 64, .seed = 5, .devices = 1, .processes = seat{place, 0}});
+        Processes p({.batch = 64, .seed = 5}, {.devices = 1, .processes = seat{place, 0}});
         save_weights(p, right);
         p.step(images);
         save_weights(p, other);
@@ -123,7 +122,7 @@ void weights_are_refused_by_all() {
     folder.write("cut", content);
     auto const place = meeting_place::create(ranks);
     forked_ranks all(ranks, [&](int rank) {
-        Processes p({.batch = 64, .seed = 9, .deadline = 20s, .devices = ranks, .processes = seat{place, rank}});
+        Processes p({.batch = 64, .seed = 9}, {.devices = ranks, .deadline = 20s, .processes = seat{place, rank}});
         auto const before = weights(p, rank);
         auto const refused = [&](int odd_rank, std::string const& odd_file) {
             try {
@@ -161,9 +160,9 @@ void weights_are_refused_by_all() {
 template<class Network, class Loss = cross_entropy, class Optimizer = sgd, class Initialiser = xavier_uniform,
          class Kernels = portable, class T = float>
 std::string described(float rate = 0.1f, std::size_t batch = 64, std::uint64_t seed = 0, std::size_t shards = 0,
-                      strategy_choice strategy = direct{}, double deadline = 30) {
+                      strategy_choice strategy = direct{}) {
     typename trainer<Network, Loss, Optimizer, on<mesh<host, dp<dynamic>>>>::options o{
-        .learning_rate = rate, .batch = batch, .seed = seed, .deadline = std::chrono::duration<double>(deadline)};
+        .learning_rate = rate, .batch = batch, .seed = seed};
     data_parallel_layout const l{.devices = 2, .strategy = strategy, .logical_shards = shards};
     return agreement<model<Network, Loss, Optimizer, Kernels, T>, Initialiser>(o, l);
 }
@@ -196,7 +195,6 @@ TEST_SUITE("processes/trainer") {
                                      described<a>(0.1f, 64, 0, 0, ring{})};
         for (auto const& one : texts)
             for (auto const& other : texts) CHECK((one == other) == (&one == &other));
-        CHECK(described<a>(0.1f, 64, 0, 0, direct{}, 7) == described<a>()); // a deadline decides no weight
         // a layer of one's own may have one name and two meanings
         CHECK(texts[0].find(std::to_string(a::parameters) + " parameters") != std::string::npos);
         CHECK(texts[0].find(std::to_string(a::training_flops) + " FLOPs") != std::string::npos);
@@ -205,9 +203,9 @@ TEST_SUITE("processes/trainer") {
     TEST_CASE("ranks with other options are refused when they begin, and told both") {
         watchdog const guard("options");
         auto const with = [](auto change) {
-            return [change](over_processes::options o, int rank) {
-                if (rank == 1) change(o);
-                over_processes const t(o);
+            return [change](settings<over_processes> s, int rank) {
+                if (rank == 1) change(s.training);
+                over_processes const t(s.training, s.run);
             };
         };
         refused<launch_error>("seed 5", "seed 6", with([](auto& o) { o.seed = 6; }));
@@ -221,8 +219,8 @@ TEST_SUITE("processes/trainer") {
         watchdog const guard("samples");
         auto const set = made_up(128), other = made_up(128, 8);
         auto const on = [](auto use) {
-            return [use](over_processes::options o, int rank) {
-                over_processes t(o);
+            return [use](settings<over_processes> const& s, int rank) {
+                over_processes t(s.training, s.run);
                 use(t, rank);
             };
         };
@@ -260,8 +258,8 @@ TEST_SUITE("processes/trainer") {
         auto const set = made_up(128);
         auto const place = meeting_place::create(2);
         forked_ranks all(2, [&](int rank) {
-            over_processes t(
-                {.batch = 64, .deadline = rank == 0 ? 20s : 19s, .devices = 2, .processes = seat{place, rank}});
+            over_processes t({.batch = 64},
+                             {.devices = 2, .deadline = rank == 0 ? 20s : 19s, .processes = seat{place, rank}});
             t.step(rank == 0 ? set.take(64, 64) : made_up(128).take(64, 64));
             for (auto const& e : t.fit({rank == 0 ? set : made_up(128), set}, {.epochs = 2})) (void)e;
         });
@@ -290,12 +288,8 @@ TEST_SUITE("processes/trainer") {
             auto const place = meeting_place::create(ranks);
             shared_value<std::array<std::uint64_t, 2>> found;
             forked_ranks all(ranks, [&](int rank) {
-                once_over_processes p({.learning_rate = 0.05f,
-                                       .batch = 64,
-                                       .seed = 9,
-                                       .devices = ranks,
-                                       .logical_shards = 8,
-                                       .processes = seat{place, rank}});
+                once_over_processes p({.learning_rate = 0.05f, .batch = 64, .seed = 9, .logical_shards = 8},
+                                      {.devices = ranks, .processes = seat{place, rank}});
                 p.load_parameters(denormal_weights(small::parameters));
                 std::optional<in_other_floats> other;
                 if (which != nullptr && rank == ranks - 1) other.emplace(*which);
@@ -330,13 +324,13 @@ TEST_SUITE("processes/trainer") {
 
     TEST_CASE("a trainer without a seat, or with one among others, is refused") {
         try {
-            over_processes t({.devices = 2});
+            over_processes t({}, {.devices = 2});
             FAIL("no seat");
         } catch (usage_error const& e) {
             CHECK(std::string(e.what()).find("option `processes`") != std::string::npos);
         }
         try {
-            over_processes t({.devices = 2, .processes = seat{meeting_place::create(3), 0}});
+            over_processes t({}, {.devices = 2, .processes = seat{meeting_place::create(3), 0}});
             FAIL("too many processes");
         } catch (launch_error const& e) {
             CHECK(std::string(e.what()).find("2 devices") != std::string::npos);
@@ -352,7 +346,7 @@ TEST_SUITE("processes/trainer") {
         auto const place = processes::meeting_place::create(2);
         int const rank = fork() == 0 ? 1 : 0;
         trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, transport<shared_windows>> t(
-            {.batch = 64, .processes = seat{place, rank}});
+            {.batch = 64}, {.processes = seat{place, rank}});
         // [/forked]
         auto const loss = t.step(images).loss;
         if (getpid() != test) _exit(loss > 0 ? 0 : 1);
@@ -367,7 +361,7 @@ TEST_SUITE("processes/trainer") {
         auto const images = made_up(64);
         shared_value<std::array<int, 2>> observed;
         forked_ranks all(2, [&](int rank) {
-            over_processes t({.batch = 32, .devices = 2, .processes = seat{place, rank}});
+            over_processes t({.batch = 32}, {.devices = 2, .processes = seat{place, rank}});
             CHECK(t.rank() == rank);
             for (auto const& e : t.fit({images, {}}, {.epochs = 1},
                                        [&](progress_report const&) { ++(*observed)[static_cast<std::size_t>(rank)]; }))
@@ -383,7 +377,7 @@ TEST_SUITE("processes/trainer") {
         auto const place = meeting_place::create(2);
         auto const images = made_up(64);
         forked_ranks all(2, [&](int rank) {
-            over_processes t({.batch = 32, .deadline = 20s, .devices = 2, .processes = seat{place, rank}});
+            over_processes t({.batch = 32}, {.devices = 2, .deadline = 20s, .processes = seat{place, rank}});
             auto epochs = t.fit({images, {}}, {.epochs = 1},
                                 [](progress_report const&) { throw std::runtime_error("seen enough"); });
             epochs.begin();

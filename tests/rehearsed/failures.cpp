@@ -114,7 +114,7 @@ TEST_SUITE("rehearsed/failures") {
         put_back const after;
         auto const start = std::chrono::steady_clock::now();
         {
-            on_two<> t{{.batch = 8, .deadline = std::chrono::milliseconds(200)}};
+            on_two<> t{{.batch = 8}, {.deadline = std::chrono::milliseconds(200)}};
             auto const images = made_up(8);
             t.step(images);
             stage::here().stalled = true;
@@ -136,7 +136,7 @@ TEST_SUITE("rehearsed/failures") {
     TEST_CASE("a device that does not answer while a trainer is made") {
         put_back const after;
         stage::here().stalled = true;
-        CHECK_THROWS_AS((on_two<>{{.batch = 8, .deadline = std::chrono::milliseconds(50)}}), deadline_error);
+        CHECK_THROWS_AS((on_two<>{{.batch = 8}, {.deadline = std::chrono::milliseconds(50)}}), deadline_error);
     }
 
     TEST_CASE("an observer's exception stops the trainer, as on the host") {
@@ -169,13 +169,13 @@ TEST_SUITE("rehearsed/failures") {
         CHECK_THROWS_WITH_AS((on_two<>{{.batch = 8}}),
                              doctest::Contains("a mesh of 2 devices of kind rehearsal was asked for, and 1 is there"),
                              usage_error);
-        on_two<> t{{.batch = 8, .share_devices = true}};
+        on_two<> t{{.batch = 8}, {.share_devices = true}};
         CHECK(t.step(made_up(8)).step == 1);
     }
 
     TEST_CASE("several processes need a transport that crosses them") {
         put_back const after;
-        CHECK_THROWS_WITH_AS((on_two<>{{.batch = 8, .processes = process_of{0, 2, "id"}}}),
+        CHECK_THROWS_WITH_AS((on_two<>{{.batch = 8}, {.processes = process_of{0, 2, "id"}}}),
                              doctest::Contains("transport<peer> stays within one process"), usage_error);
     }
 }

@@ -348,10 +348,10 @@ using synchronised_on = trainer<network<input<1, 28, 28>, avg_pool2d<4>, conv2d<
                                 reduce_by<chosen_at_run_time>, transport<Way>>;
 
 template<class Trainer>
-auto trained(typename Trainer::options o) {
-    o.batch = 24;
+auto trained(test_networks::settings<Trainer> s) {
+    s.training.batch = 24;
     rehearsed::memory_taken const taken;
-    return test_networks::trained<Trainer>(o, {24, Trainer::network_type::whole_shard ? 20u : 60u},
+    return test_networks::trained<Trainer>(s, {24, Trainer::network_type::whole_shard ? 20u : 60u},
                                            [&](Trainer const& t) { taken.is_planned(t); });
 }
 
@@ -506,8 +506,8 @@ TEST_SUITE("rehearsed/nccl") {
                 CAPTURE(strategy.name);
                 CAPTURE(ranks);
                 on_stage const as_told(ranks == 2 ? timing::late : timing::shuffled, 7);
-                CHECK(trained<on_ranks<nccl>>({.devices = ranks, .strategy = strategy}) ==
-                      trained<on_ranks<peer>>({.devices = ranks, .strategy = strategy}));
+                CHECK(trained<on_ranks<nccl>>({{}, {.devices = ranks, .strategy = strategy}}) ==
+                      trained<on_ranks<peer>>({{}, {.devices = ranks, .strategy = strategy}}));
             }
     }
 
@@ -516,23 +516,23 @@ TEST_SUITE("rehearsed/nccl") {
         CHECK(in_buckets<nccl>::plan(batch{24}).layout.reductions() > 2);
         CHECK(trained<in_buckets<nccl>>({}) == trained<in_buckets<peer>>({}));
         for (int const ranks : {2, 4})
-            CHECK(trained<on_ranks<nccl>>({.devices = ranks, .logical_shards = 6}) ==
-                  trained<on_ranks<peer>>({.devices = ranks, .logical_shards = 6}));
+            CHECK(trained<on_ranks<nccl>>({{.logical_shards = 6}, {.devices = ranks}}) ==
+                  trained<on_ranks<peer>>({{.logical_shards = 6}, {.devices = ranks}}));
     }
 
     TEST_CASE("so it has where layers add numbers over all ranks, and moves what the plan says") {
         for (int const ranks : {1, 2, 5}) {
             CAPTURE(ranks);
             on_stage const as_told(timing::shuffled, 13);
-            auto const over_peer = trained<synchronised_on<peer>>({.devices = ranks, .strategy = ring{}});
-            CHECK(trained<synchronised_on<nccl>>({.devices = ranks, .strategy = ring{}}) == over_peer);
+            auto const over_peer = trained<synchronised_on<peer>>({{}, {.devices = ranks, .strategy = ring{}}});
+            CHECK(trained<synchronised_on<nccl>>({{}, {.devices = ranks, .strategy = ring{}}}) == over_peer);
         }
     }
 
     TEST_CASE("a training with native learns the same but for rounding") {
         on_stage const as_told(timing::shuffled, 5);
-        auto const own = trained<on_ranks<nccl>>({.devices = 3, .strategy = native{}});
-        auto const by_ring = trained<on_ranks<peer>>({.devices = 3, .strategy = ring{}});
+        auto const own = trained<on_ranks<nccl>>({{}, {.devices = 3, .strategy = native{}}});
+        auto const by_ring = trained<on_ranks<peer>>({{}, {.devices = 3, .strategy = ring{}}});
         CHECK(test_support::apart(own.told, by_ring.told) < 1e-4);
         CHECK(test_support::apart(own.numbers, by_ring.numbers) < 1e-4);
     }
@@ -540,9 +540,9 @@ TEST_SUITE("rehearsed/nccl") {
     TEST_CASE("several ranks of a process step without a graph, and an error during a step stops the training") {
         on_stage const as_usual;
         stage::here().forget_nothing(); // and counts the waits that captures note
-        on_ranks<nccl> t({.batch = 8, .devices = 2, .strategy = ring{}});
+        on_ranks<nccl> t({.batch = 8}, {.devices = 2, .strategy = ring{}});
         CHECK(stage::here().waits() == 0);
-        on_ranks<peer> const captured({.batch = 8, .devices = 2, .strategy = ring{}});
+        on_ranks<peer> const captured({.batch = 8}, {.devices = 2, .strategy = ring{}});
         CHECK(stage::here().waits() > 0);
         auto const images = test_networks::made_up(8);
         t.step(images);

@@ -33,10 +33,10 @@ TEST_CASE("channels last, the same network: parameters move alike") {
     auto const before = weights(of_first({.seed = 3}));
     for (std::size_t const shards : {std::size_t{0}, std::size_t{4}}) {
         CAPTURE(shards);
-        auto const is =
-            channels_last_in_bf16::trained<of_last>({.batch = 64, .devices = 2, .logical_shards = shards}, order, {64});
+        auto const is = channels_last_in_bf16::trained<of_last>(
+            {{.batch = 64, .logical_shards = shards}, {.devices = 2}}, order, {64});
         auto const wanted =
-            in_bf16::trained<of_first>({.batch = 64, .devices = 2, .logical_shards = shards}, order, {64});
+            in_bf16::trained<of_first>({{.batch = 64, .logical_shards = shards}, {.devices = 2}}, order, {64});
         CHECK(test_support::apart(is.told, wanted.told) < 0.007);
         CHECK(moved_apart<every_layer>(before, is.numbers, wanted.numbers) < 0.1);
     }
@@ -46,8 +46,8 @@ TEST_CASE("values take half of the memory of those in float") {
     using narrow = any_layout<in_bf16, every_layer>;
     using wide = any_layout<on_rehearsal<f32>, every_layer>;
     for (int const ranks : {1, 3}) {
-        auto const is = narrow::plan(batch{60}, narrow::layout_of({.batch = 60, .devices = ranks}));
-        auto const other = wide::plan(batch{60}, wide::layout_of({.batch = 60, .devices = ranks}));
+        auto const is = narrow::plan(batch{60}, narrow::layout_of({.batch = 60}, {.devices = ranks}));
+        auto const other = wide::plan(batch{60}, wide::layout_of({.batch = 60}, {.devices = ranks}));
         CHECK(2 * is.memory(0).activations < other.memory(0).activations + 1024);
         CHECK(is.memory(0).parameters < other.memory(0).parameters * 5 / 2);
         CHECK(is.wire_bytes_per_step() == other.wire_bytes_per_step());

@@ -130,12 +130,9 @@ TEST_SUITE("rehearsed/trainer") {
             CAPTURE(one.strategy.name);
             CAPTURE(one.shards);
             every_wait_is_needed(one.spare, [&one] {
-                any<rehearsal, tiny, sgd_momentum> t({.learning_rate = 0.1f,
-                                                      .batch = 8,
-                                                      .seed = 6,
-                                                      .devices = 2,
-                                                      .strategy = one.strategy,
-                                                      .logical_shards = one.shards});
+                any<rehearsal, tiny, sgd_momentum> t(
+                    {.learning_rate = 0.1f, .batch = 8, .seed = 6, .logical_shards = one.shards},
+                    {.devices = 2, .strategy = one.strategy});
                 return epoch_of(t, 28);
             });
         }
@@ -154,7 +151,7 @@ TEST_SUITE("rehearsed/trainer") {
             std::size_t const rest = shards == 0 ? 4 : 8; // two samples per shard, the fewest that batch_norm takes
             every_wait_is_needed(slots_and_ranks * (shards == 0 ? 1 : 2 * 2 + 1 + 1), [&] {
                 any<rehearsal, normed, sgd_momentum> t(
-                    {.learning_rate = 0.1f, .batch = rest + 4, .seed = 6, .devices = 2, .logical_shards = shards});
+                    {.learning_rate = 0.1f, .batch = rest + 4, .seed = 6, .logical_shards = shards}, {.devices = 2});
                 return epoch_of(t, rest + 4 + rest);
             });
         }

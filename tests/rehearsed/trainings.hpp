@@ -153,12 +153,12 @@ struct on_accelerators : trains_on<Device, Dtype, Own...> {
                 {false, eager},       {true, eager},          {true, late}};
     }
     template<class Trainer>
-    static auto trained(typename Trainer::options o, order const& how, std::vector<std::size_t> const& sizes) {
+    static auto trained(test_networks::settings<Trainer> s, order const& how, std::vector<std::size_t> const& sizes) {
         rehearsed::on_stage const as_told(how.when, how.seed, how.devices);
-        o.eager = how.eager;
-        o.share_devices = true;
+        s.run.eager = how.eager;
+        s.run.share_devices = true;
         rehearsed::memory_taken const taken;
-        auto const found = test_networks::trained<Trainer>(o, sizes, [&](Trainer const& t) { taken.is_planned(t); });
+        auto const found = test_networks::trained<Trainer>(s, sizes, [&](Trainer const& t) { taken.is_planned(t); });
         taken.is_given_back();
         return found;
     }

@@ -14,6 +14,13 @@
 namespace test_networks {
 using namespace trireme;
 
+/// Both braces of a trainer's constructor.
+template<class Trainer>
+struct settings {
+    typename Trainer::options training = {};
+    typename Trainer::run_options run = {};
+};
+
 template<class Activation, class Pooling>
 using lenet_of = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, Activation, Pooling, conv2d<16, kernel<5>>,
                          Activation, Pooling, flatten, linear<120>, Activation, linear<84>, Activation, linear<10>>;

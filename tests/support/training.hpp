@@ -44,14 +44,14 @@ struct unseen {
 /// std::runtime_error where ranks of this process hold other bits than one another, other bytes have moved than the
 /// plan says, a report counts wrong, or a loss is not finite.
 template<class Trainer, class Look = unseen>
-outcome<typename Trainer::value_type> trained(typename Trainer::options o, std::vector<std::size_t> const& sizes,
+outcome<typename Trainer::value_type> trained(settings<Trainer> s, std::vector<std::size_t> const& sizes,
                                               Look const& look = {}) {
     auto const require = [](bool right, std::string const& otherwise) {
         if (!right) throw std::runtime_error(otherwise);
     };
-    o.learning_rate = 0.03f;
-    o.seed = 3;
-    Trainer t(o);
+    s.training.learning_rate = 0.03f;
+    s.training.seed = 3;
+    Trainer t(s.training, s.run);
     look(t);
     outcome<typename Trainer::value_type> r;
     std::uint64_t steps = 0;
@@ -61,7 +61,7 @@ outcome<typename Trainer::value_type> trained(typename Trainer::options o, std::
         require(step.step == steps && step.samples == n && test.samples == n + 5, "a report counts wrong");
         r.told.insert(r.told.end(), {step.loss, test.loss, test.accuracy});
     }
-    std::size_t const batch = o.batch.samples;
+    std::size_t const batch = s.training.batch.samples;
     auto const images = made_up(2 * batch + (batch + 1) / 2), test = made_up(53, 9);
     for (auto const& epoch : t.fit({images, test}, {.epochs = 1})) {
         r.told.insert(r.told.end(), {epoch.loss, epoch.test.loss, epoch.test.accuracy});
@@ -76,7 +76,7 @@ outcome<typename Trainer::value_type> trained(typename Trainer::options o, std::
     int const first = t.rank();
     r.numbers = numbers_of(t, first);
     planned(first);
-    if constexpr (!requires { o.processes.value.rank; }) // else each rank is a process
+    if constexpr (!requires { s.run.processes.value.rank; }) // else each rank is a process
         for (int rank = 1; rank < t.devices(); ++rank) {
             planned(rank);
             require(same_bits(numbers_of(t, rank), r.numbers),

@@ -17,8 +17,8 @@ TEST_SUITE("trainer/allocations") {
                     if (shards != 0 && !s.is<direct>()) continue;
                     CAPTURE(devices);
                     CAPTURE(shards);
-                    any_layout<lenet, sgd_momentum> t(
-                        {.batch = 64, .devices = devices, .strategy = s, .logical_shards = shards});
+                    any_layout<lenet, sgd_momentum> t({.batch = 64, .logical_shards = shards},
+                                                      {.devices = devices, .strategy = s});
                     t.step(images);
                     auto const part =
                         images.take(3, 37); // made here: a part shares storage, but tests count everything
@@ -37,7 +37,7 @@ TEST_SUITE("trainer/allocations") {
                 CAPTURE(shards);
                 trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
                         reproducible<fixed_tree, dynamic>, hold_weights<once>>
-                    t({.batch = 64, .devices = devices, .logical_shards = shards});
+                    t({.batch = 64, .logical_shards = shards}, {.devices = devices});
                 t.step(images);
                 auto const before = allocation_hook::allocations.load();
                 for (int k = 0; k < 3; ++k) t.step(k == 1 ? part : images);
@@ -49,7 +49,7 @@ TEST_SUITE("trainer/allocations") {
     TEST_CASE("a small first step makes room for a whole batch") {
         auto const images = made_up(64);
         auto const part = images.take(0, 5);
-        any_layout<small> t({.batch = 64, .devices = 2});
+        any_layout<small> t({.batch = 64}, {.devices = 2});
         t.step(part);
         auto const before = allocation_hook::allocations.load();
         t.step(images);
@@ -59,7 +59,7 @@ TEST_SUITE("trainer/allocations") {
 
     TEST_CASE("an epoch allocates nothing after the first") {
         auto const images = made_up(200);
-        any_layout<small> t({.batch = 64, .devices = 2});
+        any_layout<small> t({.batch = 64}, {.devices = 2});
         no_observer nobody;
         t.train_epoch(images, 1, 3, nobody);
         auto const before = allocation_hook::allocations.load();

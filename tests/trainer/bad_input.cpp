@@ -63,22 +63,22 @@ struct sets_floats_otherwise {
 TEST_SUITE("trainer/bad_input") {
     TEST_CASE("options that break a rule are refused with the thing, the rule and the remedy") {
         CHECK(says(refusal([] { t({.batch = 0}); }), {"batch = 0", "at least one sample"}));
-        CHECK(says(refusal([] { t({.devices = 0}); }), {"devices = 0", "at least one device"}));
-        CHECK(says(refusal([] { t({.devices = -3}); }), {"devices = -3"}));
-        CHECK(
-            says(refusal([] { t({.batch = 4, .devices = 8}); }), {"batch = 4 on 8 devices", "no more devices than 4"}));
-        CHECK(says(refusal([] { t({.batch = 64, .devices = 8, .logical_shards = 4}); }),
+        CHECK(says(refusal([] { t({}, {.devices = 0}); }), {"devices = 0", "at least one device"}));
+        CHECK(says(refusal([] { t({}, {.devices = -3}); }), {"devices = -3"}));
+        CHECK(says(refusal([] { t({.batch = 4}, {.devices = 8}); }),
+                   {"batch = 4 on 8 devices", "no more devices than 4"}));
+        CHECK(says(refusal([] { t({.batch = 64, .logical_shards = 4}, {.devices = 8}); }),
                    {"logical_shards = 4 on 8 devices", "more shards"}));
-        CHECK(says(refusal([] { t({.devices = 2, .strategy = ring{}, .logical_shards = 4}); }),
+        CHECK(says(refusal([] { t({.logical_shards = 4}, {.devices = 2, .strategy = ring{}}); }),
                    {"ring", "fixed_tree fixes the order", "direct"}));
         CHECK(says(refusal([] { t({.logical_shards = 100000}); }), {"at most 4096"}));
-        CHECK(says(refusal([] { t({.batch = 100000, .devices = 60000}); }), {"devices = 60000", "at most 256"}));
+        CHECK(says(refusal([] { t({.batch = 100000}, {.devices = 60000}); }), {"devices = 60000", "at most 256"}));
         CHECK(says(refusal([] { t({.learning_rate = NAN}); }), {"learning_rate = nan", "finite"}));
         CHECK(says(refusal([] { t({.learning_rate = -0.1f}); }), {"learning_rate = -0.1", "not negative"}));
         CHECK(says(refusal([] { t({.weight_decay = INFINITY}); }), {"weight_decay = inf", "finite"}));
-        CHECK(says(refusal([] { t({.deadline = std::chrono::seconds(0)}); }), {"deadline = 0"}));
+        CHECK(says(refusal([] { t({}, {.deadline = std::chrono::seconds(0)}); }), {"deadline = 0"}));
         CHECK(says(refusal([] { t({.batch = static_cast<std::size_t>(-1)}); }), {"at most 4294967295", "negative"}));
-        CHECK(says(refusal([] { (void)t::plan(8, t::layout_of({.devices = 0})); }), {"at least one device"}));
+        CHECK(says(refusal([] { (void)t::plan(8, t::layout_of({}, {.devices = 0})); }), {"at least one device"}));
         using with_momentum = any_layout<softmax_regression, sgd_momentum>;
         CHECK(says(refusal([] { with_momentum({.momentum = 1.0f}); }), {"momentum = 1", "below 1"}));
     }
@@ -101,7 +101,7 @@ TEST_SUITE("trainer/bad_input") {
     }
 
     TEST_CASE("a strategy that is chosen when the program runs is proved then") {
-        CHECK(says(refusal([] { t({.devices = 3, .strategy = forgets_to_wait{}}); }),
+        CHECK(says(refusal([] { t({}, {.devices = 3, .strategy = forgets_to_wait{}}); }),
                    {"forgets_to_wait on 3 devices", "overwritten while it is read", "rank"}));
     }
 
@@ -145,11 +145,11 @@ TEST_SUITE("trainer/bad_input") {
         using flat_norm = network<input<1, 28, 28>, flatten, linear<10>, batch_norm<per_shard>>;
         using normed = any_layout<flat_norm>;
         CHECK(says(refusal([] { normed({.batch = 1}); }), {"batch = 1", "layer 2", "at least 2"}));
-        CHECK(says(refusal([] { normed({.batch = 3, .devices = 2}); }),
+        CHECK(says(refusal([] { normed({.batch = 3}, {.devices = 2}); }),
                    {"batch = 3 on 2 devices leaves 1 for device 0", "at least 4", "synchronised"}));
-        CHECK(says(refusal([] { normed({.batch = 7, .devices = 2, .logical_shards = 4}); }),
+        CHECK(says(refusal([] { normed({.batch = 7, .logical_shards = 4}, {.devices = 2}); }),
                    {"on 4 logical shards leaves 1 for logical shard 0", "at least 8"}));
-        normed two({.batch = 4, .devices = 2});
+        normed two({.batch = 4}, {.devices = 2});
         auto const before = weights(two);
         CHECK(says(refusal([&] { two.step(made_up(3)); }), {"a step on 3 samples", "at least 4"}));
         CHECK(says(refusal([&] { two.train({made_up(15), {}}, {.epochs = 1}); }),
@@ -159,14 +159,14 @@ TEST_SUITE("trainer/bad_input") {
 
         using over_all = trainer<network<input<1, 28, 28>, flatten, linear<10>, batch_norm<synchronised>>,
                                  cross_entropy, sgd, on<mesh<host, dp<dynamic>>>>;
-        CHECK(over_all({.batch = 2, .devices = 2}).step(made_up(2)).loss > 0);
+        CHECK(over_all({.batch = 2}, {.devices = 2}).step(made_up(2)).loss > 0);
         CHECK(says(refusal([] { over_all({.batch = 1}); }), {"batch = 1", "over the batch"}));
         using image_norm = any_layout<network<input<1, 28, 28>, batch_norm<per_shard>, flatten, linear<10>>>;
         CHECK(image_norm({.batch = 1}).step(made_up(1)).loss > 0); // 784 values of its channel
     }
 
     TEST_CASE("a trainer that is used from its own observer says so, and stays whole") {
-        t trainer({.batch = 8, .devices = 2});
+        t trainer({.batch = 8}, {.devices = 2});
         auto const images = made_up(64);
         for (auto const& misuse : std::initializer_list<std::function<void()>>{
                  [&] { trainer.evaluate(images); }, [&] { trainer.step(images); },
@@ -203,14 +203,14 @@ TEST_SUITE("trainer/bad_input") {
     }
 
     TEST_CASE("a device that does not exist, a negative number of epochs") {
-        t trainer({.batch = 8, .devices = 2});
+        t trainer({.batch = 8}, {.devices = 2});
         CHECK(says(refusal([&] { (void)trainer.parameters(2); }), {"device 2", "has 2"}));
         CHECK(says(refusal([&] { (void)trainer.wire(-1); }), {"device -1"}));
         CHECK(says(refusal([&] { (void)trainer.fit({}, {.epochs = -1}); }), {"epochs = -1"}));
     }
 
     TEST_CASE("a data set smaller than the batch is one short batch; smaller than the devices it is refused") {
-        t trainer({.batch = 64, .devices = 4});
+        t trainer({.batch = 64}, {.devices = 4});
         for (auto const& e : trainer.fit({made_up(9), {}}, {.epochs = 1})) CHECK(e.loss > 0);
         auto small = trainer.fit({made_up(3), {}}, {.epochs = 1});
         CHECK(says(refusal([&] { small.begin(); }), {"3 samples for 4 devices"}));

@@ -138,8 +138,8 @@ TEST_SUITE("trainer/failures") {
                         CAPTURE(guilty);
                         CAPTURE(devices);
                         plan_fault({point, guilty, 2, 0});
-                        faulty t(
-                            {.batch = 64, .deadline = std::chrono::seconds(60), .devices = devices, .strategy = s});
+                        faulty t({.batch = 64},
+                                 {.devices = devices, .strategy = s, .deadline = std::chrono::seconds(60)});
                         CHECK_NOTHROW(t.step(images));
                         auto const start = std::chrono::steady_clock::now();
                         try {
@@ -162,7 +162,7 @@ TEST_SUITE("trainer/failures") {
     TEST_CASE("after an error a trainer refuses everything: its weights are neither shown, saved nor changed") {
         for (int const devices : {1, 2}) {
             plan_fault({fault_point::update, devices - 1, 1, 0});
-            faulty t({.batch = 64, .devices = devices});
+            faulty t({.batch = 64}, {.devices = devices});
             CHECK_THROWS_AS(t.step(made_up(64)), device_error);
             refuses_everything(t);
         }
@@ -180,7 +180,7 @@ TEST_SUITE("trainer/failures") {
                     CAPTURE(static_cast<int>(place));
                     CAPTURE(job);
                     brittle::by_caller = devices != 2;
-                    with_brittle t({.batch = 64, .deadline = std::chrono::seconds(60), .devices = devices});
+                    with_brittle t({.batch = 64}, {.devices = devices, .deadline = std::chrono::seconds(60)});
                     t.step(images);
                     brittle::breaks = place;
                     auto const start = std::chrono::steady_clock::now();
@@ -202,7 +202,7 @@ TEST_SUITE("trainer/failures") {
             for (bool const standard : {true, false}) {
                 CAPTURE(devices);
                 CAPTURE(standard);
-                faulty t({.batch = 32, .deadline = std::chrono::seconds(60), .devices = devices});
+                faulty t({.batch = 32}, {.devices = devices, .deadline = std::chrono::seconds(60)});
                 int told = 0;
                 auto epochs = t.fit({images, {}}, {.epochs = 2}, [&](progress_report const&) {
                     if (++told != 2) return;
@@ -225,7 +225,7 @@ TEST_SUITE("trainer/failures") {
         auto const images = made_up(64);
         for (auto const point : {fault_point::backward, fault_point::update}) {
             plan_fault({point, 2, 3, 1.5});
-            faulty t({.batch = 64, .deadline = std::chrono::milliseconds(300), .devices = 4, .strategy = ring{}});
+            faulty t({.batch = 64}, {.devices = 4, .strategy = ring{}, .deadline = std::chrono::milliseconds(300)});
             for (int k = 0; k < 2; ++k) t.step(images);
             try {
                 t.step(images);
@@ -254,10 +254,8 @@ TEST_SUITE("trainer/failures") {
                         CAPTURE(devices);
                         CAPTURE(shards);
                         plan_fault({point, guilty, 2, 0});
-                        faulty_once t({.batch = 64,
-                                       .deadline = std::chrono::seconds(60),
-                                       .devices = devices,
-                                       .logical_shards = shards});
+                        faulty_once t({.batch = 64, .logical_shards = shards},
+                                      {.devices = devices, .deadline = std::chrono::seconds(60)});
                         CHECK_NOTHROW(t.step(images));
                         auto const start = std::chrono::steady_clock::now();
                         try {
@@ -273,7 +271,7 @@ TEST_SUITE("trainer/failures") {
         for (auto const point : {fault_point::backward, fault_point::update}) {
             CAPTURE(static_cast<int>(point));
             plan_fault({point, 2, 1, 1.5});
-            faulty_once t({.batch = 64, .deadline = std::chrono::milliseconds(300), .devices = 4});
+            faulty_once t({.batch = 64}, {.devices = 4, .deadline = std::chrono::milliseconds(300)});
             try {
                 t.step(images);
                 FAIL("the stall was not noticed");
@@ -289,12 +287,13 @@ TEST_SUITE("trainer/failures") {
 
     TEST_CASE("a slow device below the deadline is waited for, and the bits are those of a fast one") {
         auto const images = made_up(64);
-        faulty::options const o{.batch = 64, .seed = 6, .devices = 3, .strategy = double_binary_tree{}};
+        faulty::options const o{.batch = 64, .seed = 6};
+        faulty::run_options const r{.devices = 3, .strategy = double_binary_tree{}};
         plan_fault();
-        faulty fast(o);
+        faulty fast(o, r);
         fast.step(images);
         plan_fault({fault_point::backward, 1, 1, 0.2});
-        faulty slow(o);
+        faulty slow(o, r);
         slow.step(images);
         CHECK(same_bits(weights(fast), weights(slow)));
         plan_fault();
@@ -304,12 +303,12 @@ TEST_SUITE("trainer/failures") {
         auto const images = made_up(128);
         plan_fault({fault_point::reduce, 1, 3, 0});
         {
-            faulty t({.batch = 32, .devices = 2});
+            faulty t({.batch = 32}, {.devices = 2});
             auto epochs = t.fit({images, {}}, {.epochs = 2});
             CHECK_THROWS_AS(epochs.begin(), device_error);
         }
         plan_fault();
-        faulty t({.batch = 32, .devices = 2});
+        faulty t({.batch = 32}, {.devices = 2});
         for (auto const& e : t.fit({images, {}}, {.epochs = 1})) CHECK(e.loss > 0);
     }
 

@@ -53,7 +53,7 @@ struct naive_regression {
 TEST_SUITE("trainer/fit") {
     TEST_CASE("epochs are trained one by one, each with a test and a report") {
         auto const images = made_up(300);
-        t trainer({.learning_rate = 0.1f, .batch = 64, .seed = 1, .devices = 2});
+        t trainer({.learning_rate = 0.1f, .batch = 64, .seed = 1}, {.devices = 2});
         int seen = 0;
         double first = 0, last = 0;
         for (auto const& e : trainer.fit({images, images}, {.epochs = 4})) {
@@ -73,7 +73,7 @@ TEST_SUITE("trainer/fit") {
 
     TEST_CASE("the observer is told of every step, with sums that add up") {
         auto const images = made_up(150);
-        t trainer({.batch = 64, .devices = 3});
+        t trainer({.batch = 64}, {.devices = 3});
         std::vector<progress_report> told;
         for ([[maybe_unused]] auto const& e :
              trainer.fit({images, {}}, {.epochs = 2}, [&](progress_report const& p) { told.push_back(p); })) {}
@@ -96,12 +96,8 @@ TEST_SUITE("trainer/fit") {
                     CAPTURE(batch);
                     CAPTURE(devices);
                     CAPTURE(shards);
-                    t trainer({.learning_rate = 0.25f,
-                               .batch = batch,
-                               .seed = 5,
-                               .devices = devices,
-                               .strategy = direct{},
-                               .logical_shards = shards});
+                    t trainer({.learning_rate = 0.25f, .batch = batch, .seed = 5, .logical_shards = shards},
+                              {.devices = devices, .strategy = direct{}});
                     auto const first = weights(trainer);
                     naive_regression naive{{first.begin(), first.begin() + 7840}};
                     std::vector<double> told;
@@ -177,7 +173,7 @@ TEST_SUITE("trainer/fit") {
 
     TEST_CASE("evaluate leaves the weights alone and agrees with any number of devices") {
         auto const images = made_up(77);
-        t one({.batch = 32}), four({.batch = 32, .devices = 4});
+        t one({.batch = 32}), four({.batch = 32}, {.devices = 4});
         auto const before = weights(one);
         auto const a = one.evaluate(images);
         auto const b = four.evaluate(images);

@@ -24,13 +24,14 @@ labelled_images const& training_images() {
 /// float32 allows, for a gradient that is missing may move these losses by as little as 1e-5. The optimizer's options
 /// are those of the golden run.
 template<class Trainer>
-void check_losses(char const* name, double tolerance, typename Trainer::options options) {
+void check_losses(char const* name, double tolerance, test_networks::settings<Trainer> s) {
+    auto& options = s.training;
     trireme_golden::file const run(name);
     options.learning_rate = static_cast<float>(run.number("learning_rate"));
     options.weight_decay = static_cast<float>(run.number("weight_decay"));
     if constexpr (std::same_as<decltype(options.momentum), float>)
         options.momentum = static_cast<float>(run.number("momentum"));
-    Trainer t(options);
+    Trainer t(options, s.run);
     t.load_parameters(trireme_golden::parameters<typename Trainer::network_type, typename Trainer::value_type>());
     auto const sizes = run.integers("batch_sizes");
     auto const torch = run.numbers("loss_f64");
@@ -59,7 +60,7 @@ TEST_SUITE("trainer/golden") {
         }
         SUBCASE("the same on three devices in a ring") {
             using t = any_layout<sigmoid_lenet>;
-            check_losses<t>("lenet_sigmoid", 1e-6, {.batch = 256, .devices = 3, .strategy = ring{}});
+            check_losses<t>("lenet_sigmoid", 1e-6, {{.batch = 256}, {.devices = 3, .strategy = ring{}}});
         }
         SUBCASE("hyperbolic tangent, maximum pooling, momentum") {
             using t = any_layout<tanh_lenet, sgd_momentum>;
@@ -67,7 +68,7 @@ TEST_SUITE("trainer/golden") {
         }
         SUBCASE("the same on two devices, reproducible") {
             using t = any_layout<tanh_lenet, sgd_momentum>;
-            check_losses<t>("lenet_tanh_max", 5e-5, {.batch = 256, .devices = 2, .logical_shards = 8});
+            check_losses<t>("lenet_tanh_max", 5e-5, {{.batch = 256, .logical_shards = 8}, {.devices = 2}});
         }
         SUBCASE("the same in double precision") {
             using t = any_layout<tanh_lenet, sgd_momentum, precision<f64>>;
@@ -83,7 +84,8 @@ TEST_SUITE("trainer/golden") {
         }
         SUBCASE("the same on two devices in a tree: a batch of 1 leaves one of them without samples") {
             using t = any_layout<sigmoid_lenet>;
-            check_losses<t>("lenet_sigmoid_wd", 1e-6, {.batch = 256, .devices = 2, .strategy = double_binary_tree{}});
+            check_losses<t>("lenet_sigmoid_wd", 1e-6,
+                            {{.batch = 256}, {.devices = 2, .strategy = double_binary_tree{}}});
         }
     }
 }

@@ -28,7 +28,8 @@ TEST_SUITE("trainer/layouts") {
     TEST_CASE("bits do not depend on the floating-point environment of the caller's thread, which stays as it is") {
         auto const images = made_up(100);
         auto const trained = [&](int devices, other_floats const* which) {
-            small_trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 9, .devices = devices, .logical_shards = 8});
+            small_trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 9, .logical_shards = 8},
+                            {.devices = devices});
             t.load_parameters(denormal_weights(small::parameters));
             std::optional<in_other_floats> other;
             if (which != nullptr) other.emplace(*which); // the other threads are there, and keep their own
@@ -56,7 +57,7 @@ TEST_SUITE("trainer/layouts") {
         using fixed = trainer<small, cross_entropy, sgd_momentum, reduce_by<ring>, on<mesh<host, dp<3>>>>;
         auto const images = made_up(100);
         fixed a({.batch = 50, .seed = 4});
-        small_trainer b({.batch = 50, .seed = 4, .devices = 3, .strategy = ring{}});
+        small_trainer b({.batch = 50, .seed = 4}, {.devices = 3, .strategy = ring{}});
         for (auto const first : {0u, 50u})
             CHECK(a.step(images.take(first, 50)).loss == b.step(images.take(first, 50)).loss);
         CHECK(same_bits(weights(a), weights(b)));
@@ -66,7 +67,7 @@ TEST_SUITE("trainer/layouts") {
         auto const images = made_up(256);
         for (auto const& s : strategies) {
             CAPTURE(s.name);
-            small_trainer t({.batch = 256, .seed = 1, .devices = 64, .strategy = s});
+            small_trainer t({.batch = 256, .seed = 1}, {.devices = 64, .strategy = s});
             for (int k = 0; k < 3; ++k) CHECK(t.step(images).loss > 0);
         }
     }

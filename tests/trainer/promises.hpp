@@ -78,8 +78,8 @@ struct on_threads : trains_on<host, Dtype, Own...> {
     struct order {};
     static std::vector<order> orders() { return {order{}}; }
     template<class Trainer>
-    static auto trained(typename Trainer::options const& o, order, std::vector<std::size_t> const& sizes) {
-        return test_networks::trained<Trainer>(o, sizes);
+    static auto trained(test_networks::settings<Trainer> const& s, order, std::vector<std::size_t> const& sizes) {
+        return test_networks::trained<Trainer>(s, sizes);
     }
     using reference = on_threads<Dtype>;
     static constexpr nearness near = {};
@@ -137,11 +137,11 @@ void as_in_the_reference(std::vector<setting> const& settings, nearness near = W
     for (auto const& s : settings) {
         CAPTURE(s.devices);
         CAPTURE(s.shards);
-        typename is::options o{.batch = s.batch, .devices = s.devices};
-        typename wanted::options p{.batch = s.batch, .devices = s.devices};
+        test_networks::settings<is> o{{.batch = s.batch}, {.devices = s.devices}};
+        test_networks::settings<wanted> p{{.batch = s.batch}, {.devices = s.devices}};
         if constexpr (is::policies::shards == dynamic) {
-            o.logical_shards = s.shards;
-            p.logical_shards = s.shards;
+            o.training.logical_shards = s.shards;
+            p.training.logical_shards = s.shards;
         }
         auto const expected = reference::template trained<wanted>(p, reference::orders().front(), s.sizes);
         auto const orders = Way::orders();
@@ -152,11 +152,11 @@ void as_in_the_reference(std::vector<setting> const& settings, nearness near = W
 
 /// Trains in all orders of work, twice in the only one: there is one outcome.
 template<class Way, class Trainer>
-auto one_outcome(typename Trainer::options const& o, std::vector<std::size_t> const& sizes) {
+auto one_outcome(test_networks::settings<Trainer> const& s, std::vector<std::size_t> const& sizes) {
     auto orders = Way::orders();
-    auto const first = Way::template trained<Trainer>(o, orders.front(), sizes);
+    auto const first = Way::template trained<Trainer>(s, orders.front(), sizes);
     if (orders.size() > 1) orders.erase(orders.begin());
-    for (auto const& order : orders) CHECK(Way::template trained<Trainer>(o, order, sizes) == first);
+    for (auto const& order : orders) CHECK(Way::template trained<Trainer>(s, order, sizes) == first);
     return first;
 }
 
@@ -197,22 +197,22 @@ TEST_CASE_TEMPLATE_DEFINE("fixed logical shards: the same bits on any number of 
     if (!Way::runs_here()) return;
     using trainer = any_layout<Way, typename Way::layers>;
     std::vector<std::size_t> const sizes = {24, 17, 8};
-    auto const first = one_outcome<Way, trainer>({.batch = 24, .devices = 3, .logical_shards = 8}, sizes);
+    auto const first = one_outcome<Way, trainer>({{.batch = 24, .logical_shards = 8}, {.devices = 3}}, sizes);
     auto const orders = Way::orders();
     std::size_t turn = 0;
     for (int const devices : {1, 2, 5, 8}) {
         CAPTURE(devices);
-        CHECK(Way::template trained<trainer>({.batch = 24, .devices = devices, .logical_shards = 8},
+        CHECK(Way::template trained<trainer>({{.batch = 24, .logical_shards = 8}, {.devices = devices}},
                                              orders[turn++ % orders.size()], sizes) == first);
     }
     // without them bits depend on the number of ranks
-    CHECK_FALSE(Way::template trained<trainer>({.batch = 24, .devices = 3}, orders.front(), sizes) == first);
+    CHECK_FALSE(Way::template trained<trainer>({{.batch = 24}, {.devices = 3}}, orders.front(), sizes) == first);
 }
 
 TEST_CASE_TEMPLATE_DEFINE("sums over all ranks in the middle of a step: the same bits in any order, and again", Way,
                           promise_of_bits_in_sums) {
     if (!Way::runs_here()) return;
-    one_outcome<Way, any_strategy<Way, typename Way::sums>>({.batch = 12, .devices = 3}, {12, 9});
+    one_outcome<Way, any_strategy<Way, typename Way::sums>>({{.batch = 12}, {.devices = 3}}, {12, 9});
 }
 
 TEST_CASE_TEMPLATE_DEFINE("any strategy on any number of ranks computes what one rank computes, and again", Way,
@@ -220,7 +220,7 @@ TEST_CASE_TEMPLATE_DEFINE("any strategy on any number of ranks computes what one
     using trainer = any_layout<Way, small>;
     std::vector<std::size_t> const sizes = {24, 13, 1};
     auto const orders = Way::orders();
-    auto const one = Way::template trained<trainer>({.batch = 24, .devices = 1}, orders.front(), sizes);
+    auto const one = Way::template trained<trainer>({{.batch = 24}, {.devices = 1}}, orders.front(), sizes);
     for (strategy_choice const& strategy :
          {strategy_choice(direct{}), strategy_choice(ring{}), strategy_choice(bidirectional_ring{}),
           strategy_choice(recursive_halving_doubling{}), strategy_choice(double_binary_tree{}),
@@ -229,8 +229,8 @@ TEST_CASE_TEMPLATE_DEFINE("any strategy on any number of ranks computes what one
             CAPTURE(strategy.name);
             CAPTURE(devices);
             auto const of = [&](auto const& order) {
-                return Way::template trained<trainer>({.batch = 24, .devices = devices, .strategy = strategy}, order,
-                                                      sizes);
+                return Way::template trained<trainer>({{.batch = 24}, {.devices = devices, .strategy = strategy}},
+                                                      order, sizes);
             };
             auto const got = of(orders.front());
             CHECK(test_support::apart(got.told, one.told) < 1e-5);
@@ -239,7 +239,7 @@ TEST_CASE_TEMPLATE_DEFINE("any strategy on any number of ranks computes what one
             if constexpr (Way::near.same() && !std::same_as<Way, typename Way::reference>) {
                 using reference = typename Way::reference;
                 CHECK(reference::template trained<any_layout<reference, small>>(
-                          {.batch = 24, .devices = devices, .strategy = strategy}, reference::orders().front(),
+                          {{.batch = 24}, {.devices = devices, .strategy = strategy}}, reference::orders().front(),
                           sizes) == got);
             }
         }
@@ -250,10 +250,10 @@ TEST_CASE_TEMPLATE_DEFINE("where layers add numbers over all ranks, any number o
     using trainer = any_strategy<Way, typename Way::sums>;
     std::vector<std::size_t> const sizes = {24, 3, 7, 2, 24};
     auto const orders = Way::orders();
-    auto const one = Way::template trained<trainer>({.batch = 24, .devices = 1}, orders.front(), sizes);
+    auto const one = Way::template trained<trainer>({{.batch = 24}, {.devices = 1}}, orders.front(), sizes);
     for (int const devices : {2, 3, 4}) {
         CAPTURE(devices);
-        auto const got = Way::template trained<trainer>({.batch = 24, .devices = devices}, orders.back(), sizes);
+        auto const got = Way::template trained<trainer>({{.batch = 24}, {.devices = devices}}, orders.back(), sizes);
         CHECK(test_support::apart(got.told, one.told) < 1e-8);
         CHECK(test_support::apart(got.numbers, one.numbers) < 1e-7);
     }
@@ -263,11 +263,11 @@ TEST_CASE_TEMPLATE_DEFINE("where layers add numbers over all ranks, any number o
 template<class Way, class Network, class Whole>
 void same_sums_in_parts() {
     using parts = typename Way::template trainer<Network, reduce_by<direct, bucket<64>>>;
-    typename parts::options const o{.batch = 12, .devices = 3};
-    CHECK(parts::plan(o.batch, parts::layout_of(o)).layout.reductions() > 3);
-    auto const is = one_outcome<Way, parts>(o, {12, 9});
-    auto const wanted =
-        Way::template trained<Whole>({.batch = 12, .devices = 3, .strategy = direct{}}, Way::orders().front(), {12, 9});
+    test_networks::settings<parts> const s{{.batch = 12}, {.devices = 3}};
+    CHECK(parts::plan(s.training.batch, parts::layout_of(s.training, s.run)).layout.reductions() > 3);
+    auto const is = one_outcome<Way, parts>(s, {12, 9});
+    auto const wanted = Way::template trained<Whole>({{.batch = 12}, {.devices = 3, .strategy = direct{}}},
+                                                     Way::orders().front(), {12, 9});
     CHECK(test_support::apart(is.told, wanted.told) < 1e-9);
     CHECK(test_support::apart(is.numbers, wanted.numbers) < 1e-9);
 }
@@ -281,8 +281,8 @@ TEST_CASE_TEMPLATE_DEFINE("parameters and statistics are loaded and read, each w
                           promise_of_loading) {
     if (!Way::runs_here()) return;
     using trainer = any_layout<Way, typename Way::layers>;
-    trainer from({.learning_rate = 0.03f, .batch = 12, .seed = 1, .devices = 2}),
-        to({.learning_rate = 0.03f, .batch = 12, .seed = 2, .devices = 2});
+    trainer from({.learning_rate = 0.03f, .batch = 12, .seed = 1}, {.devices = 2}),
+        to({.learning_rate = 0.03f, .batch = 12, .seed = 2}, {.devices = 2});
     auto const images = made_up(12);
     from.step(images);
     from.step(images);
@@ -305,7 +305,7 @@ TEST_CASE_TEMPLATE_DEFINE("parameters and statistics are loaded and read, each w
     CHECK(is.loss == wanted.loss);
     CHECK(is.accuracy == wanted.accuracy);
     // and a step that goes no way leaves them
-    trainer still({.batch = 12, .seed = 3, .devices = 2});
+    trainer still({.batch = 12, .seed = 3}, {.devices = 2});
     still.set_learning_rate(0);
     still.load_parameters(parameters);
     still.step(images);
@@ -318,7 +318,7 @@ TEST_CASE_TEMPLATE_DEFINE("steps of more samples than the batch, or of too few, 
     CHECK_THROWS_WITH_AS(t.step(made_up(25)), doctest::Contains("25 samples, the option batch is 24"), usage_error);
     CHECK(t.step(made_up(24)).samples == 24);
     if constexpr (Way::chooses_strategy) {
-        any_strategy<Way, typename Way::sums> together({.batch = 24, .devices = 3});
+        any_strategy<Way, typename Way::sums> together({.batch = 24}, {.devices = 3});
         CHECK_THROWS_WITH_AS(together.step(made_up(25)), doctest::Contains("25 samples, the option batch is 24"),
                              usage_error);
         CHECK_THROWS_WITH_AS(together.step(made_up(1)), doctest::Contains("needs at least 2"), usage_error);
@@ -343,13 +343,13 @@ TEST_CASE_TEMPLATE_DEFINE("in bf16 losses follow those in f32, and parameters ar
         CAPTURE(devices);
         CAPTURE(shards);
         follows(Way::template trained<any_layout<Way, typename Way::layers>>(
-                    {.batch = 64, .devices = devices, .logical_shards = shards}, Way::orders().front(), sizes),
+                    {{.batch = 64, .logical_shards = shards}, {.devices = devices}}, Way::orders().front(), sizes),
                 wide::template trained<any_layout<wide, typename Way::layers>>(
-                    {.batch = 64, .devices = devices, .logical_shards = shards}, wide::orders().front(), sizes));
+                    {{.batch = 64, .logical_shards = shards}, {.devices = devices}}, wide::orders().front(), sizes));
     }
-    follows(Way::template trained<any_strategy<Way, typename Way::sums>>({.batch = 64, .devices = 2},
+    follows(Way::template trained<any_strategy<Way, typename Way::sums>>({{.batch = 64}, {.devices = 2}},
                                                                          Way::orders().front(), sizes),
-            wide::template trained<any_strategy<wide, typename Way::sums>>({.batch = 64, .devices = 2},
+            wide::template trained<any_strategy<wide, typename Way::sums>>({{.batch = 64}, {.devices = 2}},
                                                                            wide::orders().front(), sizes));
 }
 

@@ -79,7 +79,7 @@ TEST_SUITE("trainer/residual") {
         REQUIRE(torch.size() >= some);
         for (int const devices : {1, 3, 4}) {
             CAPTURE(devices);
-            synchronised_trainer t({.learning_rate = golden_rate(), .batch = 64, .devices = devices});
+            synchronised_trainer t({.learning_rate = golden_rate(), .batch = 64}, {.devices = devices});
             auto const told = losses(t, some);
             for (std::size_t k = 0; k < some; ++k) CHECK(told[k] == doctest::Approx(torch[k]).epsilon(1e-7));
         }
@@ -90,7 +90,7 @@ TEST_SUITE("trainer/residual") {
                             dropout<percent<20>>, linear<10>>;
         using t = any_layout<net>;
         auto const of = [](int devices) {
-            return trained<t>({.batch = 64, .devices = devices, .logical_shards = 4}, {64, 64, 37, 64});
+            return trained<t>({{.batch = 64, .logical_shards = 4}, {.devices = devices}}, {64, 64, 37, 64});
         };
         auto const one = of(1);
         CHECK(of(2) == one);

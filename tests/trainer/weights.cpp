@@ -49,12 +49,9 @@ std::vector<std::size_t> const sizes = {64, 37, 1, 7, 65, 3, 16, 8};
 template<class Trainer>
 run<typename Trainer::value_type> train(int devices, std::size_t logical_shards) {
     auto const images = made_up(300);
-    Trainer t({.learning_rate = 0.05f,
-               .weight_decay = 0.001f,
-               .batch = 64,
-               .seed = 3,
-               .devices = devices,
-               .logical_shards = logical_shards});
+    Trainer t(
+        {.learning_rate = 0.05f, .weight_decay = 0.001f, .batch = 64, .seed = 3, .logical_shards = logical_shards},
+        {.devices = devices});
     run<typename Trainer::value_type> r;
     std::size_t first = 0;
     for (auto const n : sizes) {
@@ -93,7 +90,7 @@ void once_equals_per_device() {
 template<class Trainer>
 run<typename Trainer::value_type> few_samples(int devices) {
     auto const images = made_up(100);
-    Trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 3, .devices = devices});
+    Trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 3}, {.devices = devices});
     run<typename Trainer::value_type> r;
     std::size_t first = 0;
     for (std::size_t const n : {1u, 2u, 3u, 5u, 8u, 9u, 17u, 33u}) {
@@ -158,10 +155,10 @@ void bits_come_back(int devices) {
     CAPTURE(devices);
     files::folder const folder;
     auto const path = folder.path("weights.safetensors");
-    Trainer from({.learning_rate = 0.1f, .batch = 32, .seed = 1, .devices = devices});
+    Trainer from({.learning_rate = 0.1f, .batch = 32, .seed = 1}, {.devices = devices});
     save_weights(some_steps(from), path, {{"of", "a test"}}, 3);
     for (int const others : {1, devices}) {
-        Trainer to({.learning_rate = 0.1f, .batch = 32, .seed = 2, .devices = others});
+        Trainer to({.learning_rate = 0.1f, .batch = 32, .seed = 2}, {.devices = others});
         CHECK_FALSE(same_bits(weights(to), weights(from)));
         CHECK_FALSE(same_bits(statistics(to), statistics(from)));
         load_weights(to, path);
@@ -205,12 +202,12 @@ template<class Dtype = f32>
 void refused(std::function<void(file_content&)> const& change, std::vector<std::string> const& words) {
     files::folder const folder;
     auto const right = folder.path("right"), wrong = folder.path("wrong");
-    on_some<normed, precision<Dtype>> from({.batch = 32, .devices = 1});
+    on_some<normed, precision<Dtype>> from({.batch = 32}, {.devices = 1});
     save_weights(some_steps(from), right);
     file_content content(right);
     change(content);
     content.write(wrong);
-    on_some<normed> to({.batch = 32, .seed = 2, .devices = 2});
+    on_some<normed> to({.batch = 32, .seed = 2}, {.devices = 2});
     some_steps(to);
     auto const before = std::pair(weights(to), statistics(to));
     try {
@@ -253,7 +250,7 @@ void exchange_with_pytorch(std::string const& path) {
     using resnet_trainer = on_some<resnet>;
     auto const images = fashion_mnist::load().train;
     if (auto const torch = path + ".torch"; std::filesystem::exists(torch)) {
-        resnet_trainer ours({.batch = 64, .seed = 1, .devices = 1}), theirs({.batch = 64, .seed = 2, .devices = 2});
+        resnet_trainer ours({.batch = 64, .seed = 1}, {.devices = 1}), theirs({.batch = 64, .seed = 2}, {.devices = 2});
         load_weights(ours, path);
         load_weights(theirs, torch);
         for (int d = 0; d < 2; ++d) {
@@ -261,7 +258,7 @@ void exchange_with_pytorch(std::string const& path) {
             CHECK(same_bits(statistics(ours), statistics(theirs, d)));
         }
     } else {
-        resnet_trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 1, .devices = 1});
+        resnet_trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 1}, {.devices = 1});
         for (std::size_t k = 0; k < 10; ++k) t.step(images.take(64 * k, 64));
         save_weights(t, path, {{"loss", std::to_string(t.evaluate(images.take(0, 256)).loss)}}, 10);
     }
@@ -284,7 +281,7 @@ TEST_SUITE("trainer/weights") {
 
     TEST_CASE("types that fix the layout mean the same program") {
         auto const images = made_up(100);
-        holding<tiny, sgd_momentum, per_device> expected({.batch = 50, .seed = 4, .devices = 3, .logical_shards = 8});
+        holding<tiny, sgd_momentum, per_device> expected({.batch = 50, .seed = 4, .logical_shards = 8}, {.devices = 3});
         trainer<tiny, cross_entropy, sgd_momentum, hold_weights<once>, reproducible<fixed_tree, 8>,
                 on<mesh<host, dp<3>>>, reduce_by<direct>>
             got({.batch = 50, .seed = 4});
@@ -294,13 +291,13 @@ TEST_SUITE("trainer/weights") {
     }
 
     TEST_CASE("all devices compute with the same memory") {
-        holding<tiny, sgd, once> one({.devices = 3});
+        holding<tiny, sgd, once> one({}, {.devices = 3});
         for (int d = 0; d < 3; ++d) {
             CHECK(one.parameters(d).data() == one.parameters().data());
             CHECK(one.parameters(d).size() == tiny::parameters);
         }
         CHECK_THROWS_AS(one.parameters(3), usage_error);
-        holding<tiny, sgd, per_device> many({.devices = 3});
+        holding<tiny, sgd, per_device> many({}, {.devices = 3});
         CHECK(many.parameters(1).data() != many.parameters().data());
         trainer<tiny, cross_entropy, sgd, on<mesh<host, dp<2>>>> by_default;
         CHECK(by_default.parameters(1).data() != by_default.parameters().data());
@@ -310,8 +307,8 @@ TEST_SUITE("trainer/weights") {
         auto const images = made_up(64);
         std::vector<float> values(tiny::parameters);
         for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 17);
-        holding<tiny, sgd_momentum, once> one({.batch = 64, .devices = 5});
-        holding<tiny, sgd_momentum, per_device> many({.batch = 64, .devices = 5});
+        holding<tiny, sgd_momentum, once> one({.batch = 64}, {.devices = 5});
+        holding<tiny, sgd_momentum, per_device> many({.batch = 64}, {.devices = 5});
         CHECK(one.step(images).loss == many.step(images).loss);
         one.load_parameters(values);
         many.load_parameters(values);
@@ -323,8 +320,8 @@ TEST_SUITE("trainer/weights") {
 
     TEST_CASE("whole epochs, and a test after each") {
         auto const images = made_up(200);
-        holding<tiny, sgd_momentum, once> one({.batch = 64, .seed = 2, .devices = 4});
-        holding<tiny, sgd_momentum, per_device> many({.batch = 64, .seed = 2, .devices = 4});
+        holding<tiny, sgd_momentum, once> one({.batch = 64, .seed = 2}, {.devices = 4});
+        holding<tiny, sgd_momentum, per_device> many({.batch = 64, .seed = 2}, {.devices = 4});
         std::vector<double> told_one, told_many;
         for (auto const& e : one.fit({images, images.take(0, 99)}, {.epochs = 3}))
             told_one.insert(told_one.end(), {e.loss, e.test.loss, e.test.accuracy});
@@ -346,8 +343,8 @@ TEST_SUITE("trainer/weights in files") {
 
     TEST_CASE("a float is a double without a change") {
         files::folder const folder;
-        on_some<normed> narrow({.batch = 32, .devices = 1});
-        on_some<normed, precision<f64>> wide({.batch = 32, .seed = 2, .devices = 2});
+        on_some<normed> narrow({.batch = 32}, {.devices = 1});
+        on_some<normed, precision<f64>> wide({.batch = 32, .seed = 2}, {.devices = 2});
         save_weights(some_steps(narrow), folder.path("f32"));
         load_weights(wide, folder.path("f32"));
         auto const p = weights(narrow), b = statistics(narrow);
@@ -357,7 +354,7 @@ TEST_SUITE("trainer/weights in files") {
 
     TEST_CASE("the file has PyTorch's names, shapes and dtypes") {
         files::folder const folder;
-        on_some<normed> t({.batch = 32, .devices = 1});
+        on_some<normed> t({.batch = 32}, {.devices = 1});
         save_weights(t, folder.path("w"), {}, 1'234'567'890'123);
         safetensors_file const file(folder.path("w"));
         CHECK(file.tensors().size() == 6 + 8 + 2); // of conv2d, conv2d, linear; of two batch norms; their counts
@@ -375,7 +372,7 @@ TEST_SUITE("trainer/weights in files") {
 
     TEST_CASE("a file without counts of batches is whole, for nothing depends on them") {
         files::folder const folder;
-        on_some<normed> from({.batch = 32, .devices = 1}), to({.batch = 32, .seed = 2, .devices = 1});
+        on_some<normed> from({.batch = 32}, {.devices = 1}), to({.batch = 32, .seed = 2}, {.devices = 1});
         save_weights(some_steps(from), folder.path("with"));
         file_content content(folder.path("with"));
         for (std::size_t i = content.entries.size(); i-- > 0;)
@@ -413,7 +410,7 @@ TEST_SUITE("trainer/weights in files") {
 
     TEST_CASE("no file") {
         files::folder const folder;
-        on_some<normed> t({.batch = 32, .devices = 1});
+        on_some<normed> t({.batch = 32}, {.devices = 1});
         auto const before = weights(t);
         CHECK_THROWS_WITH_AS(load_weights(t, folder.path("none")), doctest::Contains("none"), data_error);
         CHECK(same_bits(weights(t), before));
@@ -423,8 +420,8 @@ TEST_SUITE("trainer/weights in files") {
     TEST_CASE("what the optimizer keeps stays") {
         files::folder const folder;
         auto const images = made_up(32, 13);
-        on_some<normed> file({.batch = 32, .devices = 2}), by_hand({.batch = 32, .devices = 2});
-        on_some<normed> const other({.batch = 32, .seed = 9, .devices = 1});
+        on_some<normed> file({.batch = 32}, {.devices = 2}), by_hand({.batch = 32}, {.devices = 2});
+        on_some<normed> const other({.batch = 32, .seed = 9}, {.devices = 1});
         save_weights(other, folder.path("w"));
         some_steps(file);
         some_steps(by_hand); // the same momentum

@@ -5,7 +5,6 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
 
-#include <chrono>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -29,8 +28,6 @@ void check_common_options(Options const& o) {
     constexpr auto unbounded = std::numeric_limits<double>::infinity();
     check_rate("learning_rate", static_cast<double>(o.learning_rate), unbounded);
     check_rate("weight_decay", static_cast<double>(o.weight_decay), unbounded);
-    if (!(o.deadline.count() > 0))
-        throw usage_error("deadline = " + std::to_string(o.deadline.count()) + " s: it must be longer than nothing");
 }
 
 /// Names the options that all optimizers here have, for processes that must agree in them.
@@ -41,7 +38,7 @@ void describe_common_options(auto const& o, auto&& say) {
 
 } // namespace detail
 
-/// An optimizer is a type that says how many numbers it keeps per parameter, which options it adds to the trainer's,
+/// An optimizer is a type that says how many numbers it keeps per parameter, which options training with it has,
 /// and how one slice of parameters is updated from its gradients and its state. It knows nothing of layers or devices.
 ///
 ///     static constexpr std::size_t state_per_parameter;
@@ -52,8 +49,8 @@ void describe_common_options(auto const& o, auto&& say) {
 ///     static void update(auto const& kernels, T* w, T const* gradient, T* state, std::size_t n, auto numbers);
 ///
 /// `update` passes `numbers` on to a kernel: on the host it is the struct, on an accelerator its address there.
-/// The options hold, besides the optimizer's own: batch, seed, deadline, devices, strategy, logical_shards,
-/// share_devices, eager, processes.
+/// The options hold, besides the optimizer's own: batch, seed, logical_shards. Where a trainer runs is no concern of
+/// an optimizer (run_options).
 template<class O>
 concept optimizer = requires {
     { O::state_per_parameter } -> std::convertible_to<std::size_t>;

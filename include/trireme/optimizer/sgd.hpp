@@ -8,8 +8,7 @@
 
 namespace trireme {
 
-/// Options of a trainer with plain SGD. What the trainer's type fixes (number of devices, strategy, shards) cannot be
-/// set.
+/// Options of a trainer with plain SGD. What the trainer's type fixes (logical shards) cannot be set.
 template<class Choices>
 struct sgd_options {
     float learning_rate = 0.1f;
@@ -18,13 +17,8 @@ struct sgd_options {
     trireme::batch batch = 32; ///< samples per step over all devices; the last batch of an epoch may be smaller
     typename Choices::other_name batch_size = {}, epochs = {}; ///< refused likewise
     std::uint64_t seed = 0;                                    ///< of the initial weights and of the order of samples
-    std::chrono::duration<double> deadline = std::chrono::seconds(30); ///< of every wait for another device
-    typename Choices::devices devices = {};
-    typename Choices::strategy strategy = {};
     typename Choices::logical_shards logical_shards = {};
-    typename Choices::accelerator share_devices = {}; ///< ranks may share an accelerator, if there are too few
-    typename Choices::accelerator eager = {};         ///< hand over kernel by kernel, not the step as a graph
-    typename Choices::processes processes = {};       ///< that the devices are spread over
+    typename Choices::other_braces devices = {}, strategy = {}, deadline = {}; ///< refused: in run_options
 };
 
 /// The same with momentum.
@@ -38,13 +32,8 @@ struct sgd_momentum_options {
     trireme::batch batch = 32;
     typename Choices::other_name batch_size = {}, epochs = {};
     std::uint64_t seed = 0;
-    std::chrono::duration<double> deadline = std::chrono::seconds(30);
-    typename Choices::devices devices = {};
-    typename Choices::strategy strategy = {};
     typename Choices::logical_shards logical_shards = {};
-    typename Choices::accelerator share_devices = {}; ///< ranks may share an accelerator, if there are too few
-    typename Choices::accelerator eager = {};         ///< hand over kernel by kernel, not the step as a graph
-    typename Choices::processes processes = {};       ///< that the devices are spread over
+    typename Choices::other_braces devices = {}, strategy = {}, deadline = {};
 };
 
 namespace detail {

@@ -38,9 +38,9 @@ public:
         p.control_bytes = threads::communicator::control_bytes;
     }
 
-    host_run(Options const& o, data_parallel_layout const& layout)
+    host_run(Options const& o, auto const& r, data_parallel_layout const& layout)
         : engine_((detail::check_no_strategy_of_a_transport(layout), std::make_shared<engine_type>(o, layout))),
-          group_(layout.devices, o.deadline) {
+          group_(layout.devices, r.deadline) {
         on_every_device([](engine_type& e, threads::communicator& c) { e.construct(c); });
     }
 

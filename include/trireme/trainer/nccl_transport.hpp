@@ -52,13 +52,12 @@ public:
         return staging_bytes(s, {elements, element_bytes, s.chunks}, rank);
     }
 
-    template<class Options>
-    nccl_transport(data_parallel_layout const& l, Options const& o)
+    nccl_transport(data_parallel_layout const& l, auto const& r)
         : layout_(l), group_(std::make_unique<nccl_group<Device>>(
-                          nccl_runtime::attendance{o.processes.value.index, o.processes.value.count, l.devices,
-                                                   o.processes.value.id_file, std::chrono::duration<double>(o.deadline),
-                                                   o.processes.value.share, o.processes.value.with},
-                          o.share_devices.value)) {}
+                          nccl_runtime::attendance{r.processes.value.index, r.processes.value.count, l.devices,
+                                                   r.processes.value.id_file, std::chrono::duration<double>(r.deadline),
+                                                   r.processes.value.share, r.processes.value.with},
+                          r.share_devices.value)) {}
 
     int first_rank() const noexcept { return group_->first_rank(); }
     int local_ranks() const noexcept { return group_->local_ranks(); }

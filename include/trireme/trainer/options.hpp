@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -101,6 +103,17 @@ struct option_of_another_name {
     }
 };
 
+/// A field that stands in the other braces of a trainer, and cannot be set.
+struct option_of_other_braces {
+    constexpr option_of_other_braces() = default;
+    template<class X>
+    constexpr option_of_other_braces(X const&) {
+        static_assert(detail::fixed_by_type<X>,
+                      "TRI0088: what a trainer trains with, and where it runs, are in braces of their own: trainer "
+                      "t{{.learning_rate = 0.5f, .batch = 64, .seed = 1}, {.devices = 2, .deadline = 5s}}");
+    }
+};
+
 /// Where the devices of a mesh are spread over several processes, by transport<nccl>: which of how many this one is,
 /// and a file that all of them see, through which they find one another, or a function that does it (process_by_mpi).
 /// The mesh counts the devices of all processes.
@@ -123,6 +136,7 @@ struct processes_option {
 template<class Policies>
 struct option_fields {
     using other_name = option_of_another_name;
+    using other_braces = option_of_other_braces;
     using accelerator =
         std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option, chosen_option<bool>>;
     using processes = typename processes_option<typename Policies::transport>::type;
@@ -134,4 +148,25 @@ struct option_fields {
                            fixed_shards<static_cast<std::size_t>(Policies::shards < 0 ? 0 : Policies::shards)>>;
 };
 
+/// Where a trainer runs: the second braces of its constructor. What its type fixes cannot be set.
+template<class Choices>
+struct run_options {
+    typename Choices::other_braces learning_rate = {}, batch = {}, seed = {}, logical_shards = {}; ///< refused
+    typename Choices::devices devices = {};
+    typename Choices::strategy strategy = {};
+    std::chrono::duration<double> deadline = std::chrono::seconds(30); ///< of every wait for another device
+    typename Choices::accelerator share_devices = {}; ///< ranks may share an accelerator, if there are too few
+    typename Choices::accelerator eager = {};         ///< hand over kernel by kernel, not the step as a graph
+    typename Choices::processes processes = {};       ///< that the devices are spread over
+};
+
+namespace detail {
+
+template<class Choices>
+void check_run_options(run_options<Choices> const& r) {
+    if (!(r.deadline.count() > 0))
+        throw usage_error("deadline = " + std::to_string(r.deadline.count()) + " s: it must be longer than nothing");
+}
+
+} // namespace detail
 } // namespace trireme

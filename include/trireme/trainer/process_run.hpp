@@ -45,8 +45,8 @@ public:
         p.control_bytes = communicator::control_bytes + score_bytes(p.layout);
     }
 
-    process_run(Options const& o, data_parallel_layout const& layout)
-        : group_(o.processes.value, layout.devices, o.deadline, agreement<Model, Initialiser>(o, layout)),
+    process_run(Options const& o, auto const& r, data_parallel_layout const& layout)
+        : group_(r.processes.value, layout.devices, r.deadline, agreement<Model, Initialiser>(o, layout)),
           engine_(o, with_levels(layout)) {
         group_.run([&](communicator& c) {
             engine_.construct(c);

@@ -51,8 +51,9 @@ public:
         p.table_bytes = &machine::table_bytes;
     }
 
-    stream_run(Options const& o, data_parallel_layout const& layout)
-        : work_(o, layout), m_(new machine(work_.layout, o)), eager_(o.eager.value || !m_->transport.captures()) {
+    stream_run(Options const& o, auto const& r, data_parallel_layout const& layout)
+        : work_(o, layout), m_(new machine(work_.layout, o, r)), deadline_(r.deadline),
+          eager_(r.eager.value || !m_->transport.captures()) {
         try {
             guarded([&] {
                 m_->prepare();
@@ -363,7 +364,7 @@ private:
             for (auto* const s : {&r->copies, &r->compute, &r->beside, &r->exchange}) try {
                     event done(s->device());
                     s->record(done);
-                    all = all && await(done, deadline::in(work_.options.deadline));
+                    all = all && await(done, deadline::in(deadline_));
                 } catch (...) { // a device that has failed has nothing to do any more
                 }
         return all;
@@ -371,7 +372,7 @@ private:
 
     void wait_for(replica& r, event& e, char const* what) {
         m_->at_rank = m_->rank_of(r);
-        auto const limit = deadline::in(work_.options.deadline);
+        auto const limit = deadline::in(deadline_);
         while (!await(
             e, deadline::in(std::min<std::chrono::duration<double>>(limit.left(), std::chrono::milliseconds(20))))) {
             m_->transport.check();
@@ -384,9 +385,9 @@ private:
         int const rank = m_->rank_of(r);
         throw deadline_error(rank, "device " + std::to_string(rank) + " (" + Device::name + " " +
                                        std::to_string(m_->transport.device_of(rank - m_->transport.first_rank())) +
-                                       ") did not finish within the deadline of " +
-                                       seconds_text(work_.options.deadline) + " s: " + what + ", training step " +
-                                       std::to_string(steps_) + "; if it is only slow, raise the option `deadline`");
+                                       ") did not finish within the deadline of " + seconds_text(deadline_) +
+                                       " s: " + what + ", training step " + std::to_string(steps_) +
+                                       "; if it is only slow, raise the option `deadline`");
     }
 
     void visit_faults(std::uint64_t number) {
@@ -436,6 +437,7 @@ private:
 
     state_type work_;
     std::unique_ptr<machine> m_;
+    std::chrono::duration<double> deadline_;
     std::uint64_t steps_ = 0;
     step_times times_;
     bool eager_;

@@ -23,7 +23,7 @@ namespace trireme {
 ///     static constexpr bytes_t table_bytes(data_parallel_layout const&, int rank, std::size_t arena_elements,
 ///                                          std::size_t element_bytes);            // device memory, for the plan
 ///     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes);
-///     type(data_parallel_layout const&, Options const&);
+///     type(data_parallel_layout const&, run_options const&);
 ///     int first_rank() const;
 ///     int local_ranks() const;
 ///     int device_of(int local) const;
@@ -71,13 +71,12 @@ public:
         return move_table::bytes(s, {elements, element_bytes, s.chunks}, rank);
     }
 
-    template<class Options>
-    peer_transport(data_parallel_layout const& l, Options const& o)
-        : layout_(l), group_(std::make_unique<peer_group<Device>>(l.devices, o.share_devices.value, o.deadline)) {
+    peer_transport(data_parallel_layout const& l, auto const& r)
+        : layout_(l), group_(std::make_unique<peer_group<Device>>(l.devices, r.share_devices.value, r.deadline)) {
         detail::check_no_strategy_of_a_transport(l);
-        if (o.processes.value.count != 1)
+        if (r.processes.value.count != 1)
             throw usage_error("transport<peer> stays within one process, and " +
-                              std::to_string(o.processes.value.count) + " were given: use transport<nccl>");
+                              std::to_string(r.processes.value.count) + " were given: use transport<nccl>");
     }
 
     int first_rank() const noexcept { return 0; }

@@ -137,7 +137,9 @@ public:
     using network_type = std::conditional_t<is_network<Network>, Network, network<input<1>>>;
     using loss_type = std::conditional_t<loss<Loss>, Loss, cross_entropy>;
     using optimizer_type = std::conditional_t<optimizer<Optimizer>, Optimizer, sgd>;
+    /// What training needs, and where it runs: `trainer t{{.learning_rate = 0.5f}, {.devices = 2}};`
     using options = typename optimizer_type::template options<option_fields<policies>>;
+    using run_options = trireme::run_options<option_fields<policies>>;
 
 private:
     using model_type = model<network_type, loss_type, optimizer_type, typename policies::kernel_policy, value_type>;
@@ -145,9 +147,9 @@ private:
         model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
 
 public:
-    /// The layout that a set of options means; a constant for a static type.
-    static constexpr data_parallel_layout layout_of(options const& o) {
-        return {o.devices.value, o.strategy.value, o.logical_shards.value, policies::shared_weights, buckets()};
+    /// The layout that options mean; a constant for a static type.
+    static constexpr data_parallel_layout layout_of(options const& o, run_options const& r = {}) {
+        return {r.devices.value, r.strategy.value, o.logical_shards.value, policies::shared_weights, buckets()};
     }
 
     /// What a program of this type costs: memory per device, bytes on the wire, operations. A constant expression.
@@ -178,7 +180,7 @@ public:
     }
 
     /// Throws usage_error if the options break a rule. On the host it starts devices() - 1 threads.
-    explicit trainer(options const& o = {}) : trainer(o, layout_of(o)) {}
+    explicit trainer(options const& o = {}, run_options const& r = {}) : trainer(o, r, layout_of(o, r)) {}
 
     int devices() const noexcept { return run_.state().layout.devices; }
     training_plan plan() const { return plan(run_.state().options.batch, run_.state().layout); }
@@ -383,8 +385,9 @@ private:
             detail::check_schedules(layout, model_type::arena_elements, sizeof(value_type));
     }
 
-    trainer(options const& o, data_parallel_layout const& layout)
-        : run_((check(layout, o.batch.samples), optimizer_type::check(o), o), layout) {}
+    trainer(options const& o, run_options const& r, data_parallel_layout const& layout)
+        : run_((check(layout, o.batch.samples), optimizer_type::check(o), detail::check_run_options(r), o), r, layout) {
+    }
 
     int checked_rank(int rank) const {
         if (rank >= 0 && rank < devices()) return rank;

@@ -224,8 +224,7 @@ constexpr auto broken_common_rule() {
     else if constexpr (answers::shared_weights && !one_step)
         return pack<shared_weights_rule<gets<typename answers::reduction>>>{};
     else if constexpr (shards > 0 && answers::devices > shards)
-        return pack<
-            logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::devices)>>, gets_shards>>{};
+        return pack<logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::devices)>>, gets_shards>>{};
     else if constexpr (shards != 0 && TRIREME_FAST_MATH)
         return pack<fast_math_rule<repeat>>{};
     else if constexpr (answers::provable)
@@ -250,8 +249,8 @@ constexpr auto broken_policy_rule() {
         return pack<unknown_policy_rule<at_policy<unknown, type_at<unknown, P...>>>>{};
     } else if constexpr (doubled != npos) {
         constexpr std::size_t first = firsts[doubled];
-        return pack<doubled_policy_rule<at_policy<first, type_at<first, P...>>,
-                                        at_policy<doubled, type_at<doubled, P...>>>>{};
+        return pack<
+            doubled_policy_rule<at_policy<first, type_at<first, P...>>, at_policy<doubled, type_at<doubled, P...>>>>{};
     } else if constexpr (missing != npos) {
         return pack<policy_header_rule<at_policy<missing, type_at<missing, P...>>>>{};
     } else if constexpr (constexpr std::size_t misfit = first_false({P::fits...}); misfit != npos) {
