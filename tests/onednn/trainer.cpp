@@ -68,7 +68,7 @@ TEST_SUITE("onednn/trainer") {
         auto const check = []<class t>(trainer_word<t>) {
             for (int const devices : {1, 3})
                 for (std::size_t const shards : {0u, 4u}) {
-                    settings<t> const s{{.batch = 30, .logical_shards = shards}, {.devices = devices}};
+                    test_networks::settings<t> const s{{.batch = 30, .logical_shards = shards}, {.devices = devices}};
                     auto const plan = t::plan(batch{30}, t::layout_of(s.training, s.run));
                     allocation_hook::aligned_to_line = 0;
                     t made(s.training, s.run);

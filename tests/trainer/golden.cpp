@@ -56,7 +56,7 @@ TEST_SUITE("trainer/golden") {
 
         SUBCASE("sigmoid, average pooling, plain SGD") {
             using t = any_layout<sigmoid_lenet>;
-            check_losses<t>("lenet_sigmoid", 1e-6, {.batch = 256});
+            check_losses<t>("lenet_sigmoid", 1e-6, {{.batch = 256}});
         }
         SUBCASE("the same on three devices in a ring") {
             using t = any_layout<sigmoid_lenet>;
@@ -64,7 +64,7 @@ TEST_SUITE("trainer/golden") {
         }
         SUBCASE("hyperbolic tangent, maximum pooling, momentum") {
             using t = any_layout<tanh_lenet, sgd_momentum>;
-            check_losses<t>("lenet_tanh_max", 5e-5, {.batch = 256});
+            check_losses<t>("lenet_tanh_max", 5e-5, {{.batch = 256}});
         }
         SUBCASE("the same on two devices, reproducible") {
             using t = any_layout<tanh_lenet, sgd_momentum>;
@@ -72,15 +72,15 @@ TEST_SUITE("trainer/golden") {
         }
         SUBCASE("the same in double precision") {
             using t = any_layout<tanh_lenet, sgd_momentum, precision<f64>>;
-            check_losses<t>("lenet_tanh_max", 1e-6, {.batch = 256});
+            check_losses<t>("lenet_tanh_max", 1e-6, {{.batch = 256}});
         }
         SUBCASE("relu, maximum pooling, Nesterov, weight decay") {
             using t = any_layout<relu_lenet, sgd_nesterov>;
-            check_losses<t>("lenet_relu_nesterov", 2e-6, {.batch = 256});
+            check_losses<t>("lenet_relu_nesterov", 2e-6, {{.batch = 256}});
         }
         SUBCASE("weight decay, batches of 256, 96, 1, 7, 255, ...") {
             using t = any_layout<sigmoid_lenet>;
-            check_losses<t>("lenet_sigmoid_wd", 1e-6, {.batch = 256});
+            check_losses<t>("lenet_sigmoid_wd", 1e-6, {{.batch = 256}});
         }
         SUBCASE("the same on two devices in a tree: a batch of 1 leaves one of them without samples") {
             using t = any_layout<sigmoid_lenet>;
