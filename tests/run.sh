@@ -259,6 +259,7 @@ if [ -n "$nvcc" ]; then
         [ "$mode" = push ] || for_gpu="$for_gpu -Dbench=enabled"
         ! "$nvcc" --help | grep -q Ofast-compile || append="-Ofc=max -no-compress"
     fi
+    has_gpu || previous= # then no test of it disturbs those before
     stage cuda "$cxx" cuda "-Dcuda=auto $for_gpu" --suite cuda
     append=
     MESON=$usual_meson meson_version=$usual_version

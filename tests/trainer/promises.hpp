@@ -4,6 +4,7 @@
 
 #include <support/compare.hpp>
 #include <support/networks.hpp>
+#include <support/sanitizers.hpp>
 #include <support/training.hpp>
 
 #include <trireme/trireme.hpp>
@@ -327,7 +328,7 @@ TEST_CASE_TEMPLATE_DEFINE("steps of more samples than the batch, or of too few, 
 }
 
 TEST_CASE_TEMPLATE_DEFINE("in bf16 losses follow those in f32, and parameters are not rounded", Way, promise_of_bf16) {
-    if (!Way::runs_here()) return;
+    if (!Way::runs_here() || sanitized) return; // this compares values, and the bits in bf16 are watched elsewhere
     using wide = typename Way::wide;
     // not few samples: a variance of almost equal values is mostly rounding
     std::vector<std::size_t> const sizes = {64, 64, 64, 50};
