@@ -512,7 +512,7 @@ extern "C" int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
 int main(int argc, char** argv) {
     std::string_view const name = argc > 1 ? argv[1] : "";
     if (name == "threads") {
-        train_all<small_trainer<>>(std::atoi(argv[2]), [](auto&) {});
+        train_all<small_trainer<>>({.devices = std::atoi(argv[2])});
         return 0;
     }
     std::string_view const windows = argc > 2 ? argv[2] : "automatic";

@@ -30,7 +30,8 @@ public:
     using stream = typename Device::stream;
     using event = typename Device::event;
 
-    stream_machine(data_parallel_layout const& l, Options const& o, auto const& r) : transport(l, r), layout(l) {
+    stream_machine(data_parallel_layout const& l, Options const& o, auto const& where)
+        : transport(l, where), layout(l) {
         Device::use(transport.device_of(0));
         auto const samples = l.most_shard_samples(o.batch.samples);
         for (int i = 0; i < transport.local_ranks(); ++i) {
