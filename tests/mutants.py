@@ -208,8 +208,8 @@ class Workshop:
                               CCACHE_SLOPPINESS='include_file_mtime,include_file_ctime')
         os.environ['CXX'] = compiler
         self.meson = os.environ.get('MESON', 'meson')
-        checked([self.meson, 'setup', self.build, self.tree, '-Dtests=enabled', '-Ddebug=false', '-Doptimization=1',
-                 *self.options], base, base / 'setup.log', 'meson setup')
+        checked([self.meson, 'setup', self.build, self.tree, '-Dtests=enabled', '-Ddebug=false', *self.options], base,
+                base / 'setup.log', 'meson setup')
         commands = json.loads((self.build / 'compile_commands.json').read_text(encoding='utf-8'))
         self.commands = {}
         for entry in commands: # the first is that for this machine

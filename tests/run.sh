@@ -181,7 +181,7 @@ programs="$files --no-suite headers --no-suite compile_fail"
 # first compiler takes each by itself.
 together=-Dtest_files_at_once=8
 first=$(basename "${cxx##* }")
-quick_build='-Dcuda=disabled -Dmpi=disabled' # mutants.py reads these two
+quick_build='-Dcuda=disabled -Dmpi=disabled -Doptimization=1' # mutants.py reads these two
 quick_tests='--no-suite fresh --no-suite mpi --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers'
 if [ "$mode" = quick ]; then
     # shellcheck disable=SC2086
