@@ -31,7 +31,7 @@ struct swish {
         d.backward_weights_flops = 8 * in.size();
         d.parameter_count = 1;
         d.parameters[0] = {.name = "slope", .shape = make_shape(in.extent[0]), .init = initial::ones};
-        d.backward_reads_output = false; // frees y as soon as the next layer has read it
+        d.execution.backward_reads_output = false; // frees y as soon as the next layer has read it
         return d;
     }
     static void forward(auto const& io) {

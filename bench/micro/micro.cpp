@@ -72,7 +72,7 @@ void measure_layer(options const& o, double& sink) {
     using in = lenet::input_of<Index>;
     using out = lenet::input_of<Index + 1>;
     constexpr auto const& row = lenet::row(Index);
-    if constexpr (!row.description.view) {
+    if constexpr (!row.description.execution.view) {
         constexpr auto parameters = row.description.parameter_elements();
         numbers const x(in::size * Lanes), dx(in::size * Lanes), y(out::size * Lanes), dy(out::size * Lanes);
         numbers const w(parameters), dw(parameters);
@@ -91,20 +91,17 @@ void measure_layer(options const& o, double& sink) {
             report(name + "/" + what, computes ? "fma-peak" : "memory", work, ours, roof,
                    computes ? "GFLOP/s" : "GB/s");
         };
-        using kernels = portable;
-        measure("forward", row.description.forward_flops, x.size() + y.size(), [&] {
-            detail::run_forward<layer_t, in, out, Lanes, kernels, float>(kernels{}, x.data(), y.data(), w.data());
-        });
+        using calls = detail::layer_calls<layer_t, in, out, Lanes, float>;
+        detail::layer_operands<float, float> const at{x.data(), y.data(),  dy.data(), dx.data(),
+                                                      w.data(), dw.data(), {}};
+        measure("forward", row.description.forward_flops, x.size() + y.size(),
+                [&] { calls::template run<detail::row_call::forward>(portable{}, at); });
         if constexpr (Index > lenet::first_trainable)
-            measure("backward_input", row.description.backward_input_flops, x.size() + 2 * y.size(), [&] {
-                detail::run_backward_input<layer_t, in, out, Lanes, kernels, float>(kernels{}, x.data(), y.data(),
-                                                                                    dy.data(), dx.data(), w.data());
-            });
+            measure("backward_input", row.description.backward_input_flops, x.size() + 2 * y.size(),
+                    [&] { calls::template run<detail::row_call::backward_input>(portable{}, at); });
         if constexpr (row.description.parameter_count > 0)
-            measure("backward_weights", row.description.backward_weights_flops, 0, [&] {
-                detail::run_backward_weights<layer_t, in, out, Lanes, kernels, float>(kernels{}, x.data(), y.data(),
-                                                                                      dy.data(), w.data(), dw.data());
-            });
+            measure("backward_weights", row.description.backward_weights_flops, 0,
+                    [&] { calls::template run<detail::row_call::backward_weights>(portable{}, at); });
     }
 }
 

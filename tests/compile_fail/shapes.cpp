@@ -230,7 +230,7 @@ auto const parameters = net::parameters;
 
 namespace tri0075 {
 // Without the rule a slip in that name would give a program that runs, and a layer that keeps its first weights. A
-// layer that says `whole_shard` adds to its gradients in `backward_agree`, and needs none.
+// layer that agrees on something with other samples adds to its gradients there, and needs none.
 struct gain {
     static constexpr layer_description describe(shape in) {
         layer_description d;

@@ -38,7 +38,7 @@ static_assert(net::row(2).description.output == make_shape(6, 14, 14)); // what 
 static_assert(net::row(4).input == make_shape(6 * 14 * 14));            // what the linear layer gets
 static_assert(net::parameters == (6 * 25 + 6) + (1176 * 10 + 10));
 // [/network]
-static_assert(net::row(3).description.view && net::depth == 5);
+static_assert(net::row(3).description.execution.view && net::depth == 5);
 
 // [own_layer]
 struct gain {
@@ -50,7 +50,7 @@ struct gain {
         d.backward_weights_flops = 2 * in.size();
         d.parameter_count = 1;
         d.parameters[0] = {.name = "factor", .shape = make_shape(1), .init = initial::ones};
-        d.backward_reads_output = false; // so that its memory is free sooner
+        d.execution.backward_reads_output = false; // so that its memory is free sooner
         return d;
     }
     static void forward(auto const& io) { // y = factor * x

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 FOLDERS = ('device/blocks/', 'device/cuda/', 'collective/on_streams/', 'group/transport/peer', 'group/transport/nccl',
-           'trainer/stream_', 'trainer/nccl', 'layer/stream_pass')
+           'trainer/stream_', 'trainer/nccl', 'layer/stream_context')
 POLICIES = ('block_kernels', 'kernels_with_libraries', 'with_function', 'cuda_library_kernels', 'cuda_block_kernels',
             'cuda_kernels')
 SPELLED_OUT = {'cuda_library_kernels': 'kernels_with_libraries<true>', 'cuda_kernels': 'kernels_with_libraries<false>'}

@@ -22,7 +22,7 @@ public:
         : plan_(plan), lanes_(lanes), granules_(granules), element_bytes_(element_bytes), owner_(plan.elements, -1) {
         for (std::size_t slot = 0; slot <= depth; ++slot) {
             value_of_[slot] = gradient_of_[slot] = slot;
-            if (slot > 0 && Network::row(slot - 1).description.view) {
+            if (slot > 0 && Network::row(slot - 1).description.execution.view) {
                 auto const from = Network::row(slot - 1).from; // a view is what it views
                 value_of_[slot] = value_of_[from];
                 note(plan.value[slot] != plan.value[from]);
@@ -30,7 +30,8 @@ public:
         }
         for (std::size_t i = depth; i-- > 0;) {
             auto const& row = Network::row(i);
-            bool const plain_view = row.description.view && !row.is_fork() && row.from == i; // flatten, no branch
+            bool const plain_view =
+                row.description.execution.view && !row.is_fork() && row.from == i; // flatten, no branch
             if (plain_view) pass_on(i, i + 1);
             if (row.is_sum()) { // its gradient is that of either way
                 pass_on(row.from, i + 1);
@@ -52,7 +53,7 @@ public:
 
     /// Granule after granule as far as the next row that waits for all of them.
     std::size_t one_behind_the_other() {
-        auto const waits = [](std::size_t i) { return i < depth && Network::row(i).description.whole_shard; };
+        auto const waits = [](std::size_t i) { return i < depth && Network::row(i).description.whole_shard(); };
         for (std::size_t i = 0; i <= depth;) {
             auto end = i;
             for (std::size_t g = 0; g < granules_; ++g) {
@@ -94,7 +95,7 @@ public:
     std::size_t lagging_weights() {
         together();
         for (std::size_t i = first_trainable; i < depth; ++i)
-            if (auto const& d = Network::row(i).description; d.parameter_count > 0 && !d.whole_shard)
+            if (auto const& d = Network::row(i).description; d.parameter_count > 0 && d.backward.phases == 0)
                 for (std::size_t g = 0; g < granules_; ++g) reads_of_backward(i, g);
         return faults_;
     }
@@ -135,10 +136,10 @@ private:
 
     void forward(std::size_t i, std::size_t g) {
         auto const& row = Network::row(i);
-        if (row.description.view) return;
+        if (row.description.execution.view) return;
         for (bool const written : {false, true}) { // what does not work in place reads while it writes
             if (written) write(values, i + 1, g);
-            if (written && row.description.in_place) break;
+            if (written && row.description.execution.in_place) break;
             read(values, row.from, g);
             if (row.is_sum()) read(values, row.other, g);
         }
@@ -152,16 +153,16 @@ private:
         auto const& row = Network::row(i);
         read(gradients, i + 1, g);
         if (row.is_fork()) read(gradients, row.other, g);
-        if (row.description.backward_reads_input) read(values, row.from, g);
-        if (row.description.backward_reads_output) read(values, i + 1, g);
+        if (row.description.execution.backward_reads_input) read(values, row.from, g);
+        if (row.description.execution.backward_reads_output) read(values, i + 1, g);
     }
     void backward(std::size_t i, std::size_t g) {
         auto const& row = Network::row(i);
-        if (row.is_sum() || (row.description.view && !row.is_fork())) return;
+        if (row.is_sum() || (row.description.execution.view && !row.is_fork())) return;
         if (i > first_trainable || row.description.parameter_count > 0) reads_of_backward(i, g);
         if (i <= first_trainable) return;
         write(gradients, i, g);
-        if (!row.description.in_place) reads_of_backward(i, g);
+        if (!row.description.execution.in_place) reads_of_backward(i, g);
     }
 
     activation_plan<depth> plan_;
@@ -284,7 +285,7 @@ TEST_SUITE("layer/activation_plan") {
         CHECK(of_first.value[0] != of_first.value[1]);
         using read_again = network<input<1, 4, 4>, conv2d<2, kernel<3>>, max_pool2d<2>, relu, flatten, linear<2>>;
         constexpr auto of_read = plan_activations<read_again>(4, 4); // max_pool2d's backward reads what relu takes
-        CHECK((of_read.value[2] == of_read.value[3]) != read_again::row(1).description.backward_reads_output);
+        CHECK((of_read.value[2] == of_read.value[3]) != read_again::row(1).description.execution.backward_reads_output);
     }
 
     TEST_CASE("blocks are used again: the arena is smaller than the sum of its blocks") {

@@ -27,22 +27,22 @@ namespace {
 
 /// As if mean and variance were constants: a usual mistake, with which a network learns all the same, but worse.
 struct constant_statistics : batch_norm<> {
-    static void backward_agree(auto const& io) {
-        batch_norm<>::backward_agree(io);
+    static void backward_agree(auto const& io, int phase) {
+        batch_norm<>::backward_agree(io, phase);
         auto const channels = io.x.sample.extent[0];
         std::fill_n(io.place.kept + 2 * channels, 2 * channels, 0.0);
     }
 };
 struct without_the_variance : batch_norm<> {
-    static void backward_agree(auto const& io) {
-        batch_norm<>::backward_agree(io);
+    static void backward_agree(auto const& io, int phase) {
+        batch_norm<>::backward_agree(io, phase);
         auto const channels = io.x.sample.extent[0];
         std::fill_n(io.place.kept + 3 * channels, channels, 0.0);
     }
 };
 struct wrong_weight : batch_norm<> {
-    static void backward_agree(auto const& io) {
-        batch_norm<>::backward_agree(io);
+    static void backward_agree(auto const& io, int phase) {
+        batch_norm<>::backward_agree(io, phase);
         io.gradient(0)[0] *= 1.1;
     }
 };
@@ -54,7 +54,7 @@ struct forgets_a_granule : batch_norm<> {
 struct says_it_does_not_read : batch_norm<> {
     static constexpr layer_description describe(shape in) noexcept {
         auto d = batch_norm<>::describe(in);
-        d.backward_reads_input = false; // then its output takes its input's place
+        d.execution.backward_reads_input = false; // then its output takes its input's place
         return d;
     }
 };
@@ -63,7 +63,7 @@ struct says_it_does_not_read : batch_norm<> {
 template<class Layer, class Input, class Kernels = portable>
 struct bench {
     using net = network<Input, Layer>;
-    using pass_type = shard_pass<net, Kernels, double>;
+    using pass_type = host_pass<net, Kernels, double>;
     static constexpr auto lanes = pass_type::lanes, size = Input::extents::size;
 
     std::size_t samples;
@@ -83,10 +83,10 @@ struct bench {
 
     /// The outputs, sample by sample.
     std::vector<double> forward(granule_place const& shard) {
-        pass_type const pass(places, arena.data());
         detail::model_numbers<double> const model{parameters.data(), gradients.data(), buffers.data(),
                                                   statistics.data()};
-        pass.forward(model, shard, [&](std::size_t g) {
+        pass_type const pass(places, arena.data(), model, shard);
+        pass.forward([&](std::size_t g) {
             for (std::size_t lane = 0; lane < lanes; ++lane)
                 for (std::size_t i = 0; i < size; ++i)
                     pass.input(g)[i * lanes + lane] = at(std::min(g * lanes + lane, samples - 1), i);
@@ -156,9 +156,10 @@ TEST_SUITE("layer/batch_norm") {
         b.parameters = {2, 3, 10, 20};
         b.buffers = {1, -1, 4, 0.25};
         using pass_type = decltype(b)::pass_type;
-        pass_type const pass(b.places, b.arena.data());
+        detail::model_numbers<double> const model{b.parameters.data(), nullptr, b.buffers.data()};
+        pass_type const pass(b.places, b.arena.data(), model, {1, 1, 0, 0, 1, 1, 1});
         for (std::size_t i = 0; i < b.size * b.lanes; ++i) pass.input(0)[i] = static_cast<double>(i);
-        pass.evaluate({b.parameters.data(), nullptr, b.buffers.data()}, {1, 1, 0, 0, 1, 1, 1});
+        pass.evaluate();
         for (std::size_t i = 0; i < b.size * b.lanes; ++i) {
             auto const x = static_cast<double>(i);
             bool const first = i / b.lanes < 3;

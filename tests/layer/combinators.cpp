@@ -35,7 +35,7 @@ struct own_residual {
         d.output = in;
         d.parameter_count = 1;
         d.parameters[0] = {"slope", make_shape(1), 1, 1, initial::ones};
-        d.backward_reads_output = false;
+        d.execution.backward_reads_output = false;
         return d;
     }
     static void forward(auto const& io) {

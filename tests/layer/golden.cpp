@@ -52,12 +52,13 @@ struct layer_against_torch {
                 for (std::size_t i = 0; i < Out::size; ++i)
                     gdy[i * lanes + lane] = lane < n ? dy[s * Out::size + i] : 0.0;
             }
-            detail::run_forward<Layer, In, Out, lanes, Kernels, T>(Kernels{}, gx.data(), gy.data(), p.data());
-            detail::run_backward_input<Layer, In, Out, lanes, Kernels, T>(Kernels{}, gx.data(), gy.data(), gdy.data(),
-                                                                          gdx.data(), p.data());
+            using calls = detail::layer_calls<Layer, In, Out, lanes, T>;
+            detail::layer_operands<T, T> const at{gx.data(), gy.data(), gdy.data(), gdx.data(),
+                                                  p.data(),  dp.data(), {}};
+            calls::template run<detail::row_call::forward>(Kernels{}, at);
+            calls::template run<detail::row_call::backward_input>(Kernels{}, at);
             if constexpr (description.parameter_count > 0)
-                detail::run_backward_weights<Layer, In, Out, lanes, Kernels, T>(Kernels{}, gx.data(), gy.data(),
-                                                                                gdy.data(), p.data(), dp.data());
+                calls::template run<detail::row_call::backward_weights>(Kernels{}, at);
             for (std::size_t lane = 0; lane < n; ++lane) {
                 for (std::size_t i = 0; i < Out::size; ++i) y[(first + lane) * Out::size + i] = gy[i * lanes + lane];
                 for (std::size_t i = 0; i < In::size; ++i) dx[(first + lane) * In::size + i] = gdx[i * lanes + lane];

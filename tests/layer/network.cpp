@@ -40,11 +40,12 @@ bool same_layer(A const& a, B const& b) {
     auto const& d = a.description;
     auto const& e = b.description;
     bool same = a.input == b.input && d.output == e.output && d.parameter_count == e.parameter_count &&
-                d.buffer_count == e.buffer_count && d.kept == e.kept && d.view == e.view && d.in_place == e.in_place &&
-                d.whole_shard == e.whole_shard && d.forward_flops == e.forward_flops &&
-                d.backward_input_flops == e.backward_input_flops &&
+                d.buffer_count == e.buffer_count && d.kept == e.kept && d.execution.view == e.execution.view &&
+                d.execution.in_place == e.execution.in_place && d.whole_shard() == e.whole_shard() &&
+                d.forward_flops == e.forward_flops && d.backward_input_flops == e.backward_input_flops &&
                 d.backward_weights_flops == e.backward_weights_flops &&
-                d.backward_reads_input == e.backward_reads_input && d.backward_reads_output == e.backward_reads_output;
+                d.execution.backward_reads_input == e.execution.backward_reads_input &&
+                d.execution.backward_reads_output == e.execution.backward_reads_output;
     for (int k = 0; k < d.parameter_count && same; ++k)
         same = d.parameters[k].shape == e.parameters[k].shape && d.parameters[k].fan_in == e.parameters[k].fan_in &&
                d.parameters[k].fan_out == e.parameters[k].fan_out && d.parameters[k].init == e.parameters[k].init &&

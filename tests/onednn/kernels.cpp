@@ -89,32 +89,30 @@ struct one_layer {
         stored in_x, out_dy, y(out::size * N), dx(In::size * N);
         for (float const value : in) in_x.emplace_back(value);
         for (float const value : out_gradient) out_dy.emplace_back(value);
-        layer_place<float, typename stored::value_type> place;
-        place.layer = 5;
-        place.granule = {11, 3, 2, 7, N, N, N};
-        place.kept = r.kept.data();
-        place.statistics = r.statistics.data();
-        auto const* const p = parameters.data();
-        using trireme::detail::phase;
-        if constexpr (d.whole_shard) {
-            place.granule.first = 0;
-            trireme::detail::run_forward_phase<phase::gather, Layer, In, out, Lanes, Kernels, float>(
-                k, in_x.data(), y.data(), p, place);
-            trireme::detail::run_forward_phase<phase::agree, Layer, In, out, Lanes, Kernels, float>(k, in_x.data(),
-                                                                                                    y.data(), p, place);
+        using calls = trireme::detail::layer_calls<Layer, In, out, Lanes, float>;
+        trireme::detail::layer_operands<float, typename stored::value_type> at;
+        at.x = in_x.data();
+        at.y = y.data();
+        at.dy = out_dy.data();
+        at.dx = dx.data();
+        at.parameters = parameters.data();
+        at.gradients = r.gradients.data();
+        at.place.layer = 5;
+        at.place.granule = {11, 3, 2, d.whole_shard() ? 0u : 7u, N, N, N};
+        at.place.kept = r.kept.data();
+        at.place.statistics = r.statistics.data();
+        if constexpr (d.whole_shard()) {
+            calls::template run<trireme::detail::row_call::forward_gather>(k, at);
+            calls::template run<trireme::detail::row_call::forward_agree>(k, at, 0);
         }
-        trireme::detail::run_forward<Layer, In, out, Lanes, Kernels, float>(k, in_x.data(), y.data(), p, place);
-        if constexpr (d.whole_shard) {
-            trireme::detail::run_backward_phase<phase::gather, Layer, In, out, Lanes, Kernels, float>(
-                k, in_x.data(), y.data(), out_dy.data(), p, r.gradients.data(), place);
-            trireme::detail::run_backward_phase<phase::agree, Layer, In, out, Lanes, Kernels, float>(
-                k, in_x.data(), y.data(), out_dy.data(), p, r.gradients.data(), place);
+        calls::template run<trireme::detail::row_call::forward>(k, at);
+        if constexpr (d.whole_shard()) {
+            calls::template run<trireme::detail::row_call::backward_gather>(k, at);
+            calls::template run<trireme::detail::row_call::backward_agree>(k, at, 0);
         } else if constexpr (d.parameter_count > 0) {
-            trireme::detail::run_backward_weights<Layer, In, out, Lanes, Kernels, float>(
-                k, in_x.data(), y.data(), out_dy.data(), p, r.gradients.data(), place);
+            calls::template run<trireme::detail::row_call::backward_weights>(k, at);
         }
-        trireme::detail::run_backward_input<Layer, In, out, Lanes, Kernels, float>(k, in_x.data(), y.data(),
-                                                                                   out_dy.data(), dx.data(), p, place);
+        calls::template run<trireme::detail::row_call::backward_input>(k, at);
         for (auto const value : y) r.y.push_back(static_cast<float>(value));
         for (auto const value : dx) r.dx.push_back(static_cast<float>(value));
         return r;
@@ -125,7 +123,7 @@ struct one_layer {
 template<class Kernels, class Layer, class In, std::size_t N>
 void check_with(one_layer<Layer, In, N> const& of, shape viewed, double tolerance) {
     constexpr auto d = one_layer<Layer, In, N>::d;
-    auto const lies = d.in_place && d.parameter_count == 0 ? viewed : d.output; // its output
+    auto const lies = d.execution.in_place && d.parameter_count == 0 ? viewed : d.output; // its output
     CAPTURE(N);
     CAPTURE(In::size);
     layer_shapes const shapes{In::shape, d.output, viewed, d.parameter_count > 0 ? d.parameters[0].shape : shape{}};
@@ -138,7 +136,7 @@ void check_with(one_layer<Layer, In, N> const& of, shape viewed, double toleranc
 
     context.prepare(true);
     auto const prepared = of.template by<1>(k, x, dy);
-    if (!d.whole_shard) { // whose agreement is computed by the layer
+    if (!d.whole_shard()) { // whose agreement is computed by the layer
         CHECK(prepared.y == numbers(prepared.y.size()));
         CHECK(prepared.gradients == numbers(prepared.gradients.size(), 1.0f));
     }

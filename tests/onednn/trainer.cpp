@@ -32,8 +32,8 @@ struct doubling {
     static constexpr layer_description describe(shape in) {
         layer_description d;
         d.output = in;
-        d.in_place = true;
-        d.backward_reads_input = d.backward_reads_output = false;
+        d.execution.in_place = true;
+        d.execution.backward_reads_input = d.execution.backward_reads_output = false;
         return d;
     }
     static void forward(auto const& io) {

@@ -52,19 +52,19 @@ void conv2d_backward_weights(particular const& k, T const* x, T const* dy, T* dw
 /// Where the rows' parameters lie in the narrow copy, as libraries read them.
 template<class Kernels>
 void narrow_rows_are_aligned() {
-    using pass = stream_pass<net, storing_bf16<Kernels>, float>;
+    using narrow = narrow_parameters<net, storing_bf16<Kernels>, float>;
     std::size_t end = 0;
     for (std::size_t row = 0; row < net::depth; ++row) {
         auto const& d = net::row(row).description;
-        if (!d.parameters_as_values) continue;
+        if (!d.execution.parameters_as_values) continue;
         CAPTURE(row);
-        auto const begin = pass::narrow_place(row);
+        auto const begin = narrow::first(row);
         CHECK(begin * sizeof(bf16) % 256 == 0);
         CHECK(begin >= end);
         end = begin + d.parameter_elements();
     }
-    CHECK(pass::narrow_place(net::depth) >= end);
-    CHECK(pass::narrow_place(net::depth) * sizeof(bf16) % 256 == 0); // one layer's gradients follow
+    CHECK(narrow::first(net::depth) >= end);
+    CHECK(narrow::first(net::depth) * sizeof(bf16) % 256 == 0); // one layer's gradients follow
 }
 
 TEST_SUITE("rehearsed/bf16") {

@@ -23,12 +23,13 @@ using test_networks::every_layer;
 using functions = network<input<1, 28, 28>, avg_pool2d<7>, repeat<2, relu, conv3<1>, sigmoid>, hyperbolic_tangent,
                           repeat<2, conv3<1>, relu>, dropout<percent<50>>, flatten, linear<10>>;
 
-/// What stream_pass takes for granted where a function is part of a layer's kernel.
+/// What stream_context takes for granted where a function is part of a layer's kernel.
 template<class Network, class Chain = Network>
 void fused_lie_in_place(activation_plan<Network::depth> const& plan) {
     detail::for_units<Chain>(0, [&]<class C, std::size_t Unit>(detail::unit<C, Unit>, std::size_t row) {
-        if (detail::applies_next<C, Unit>()) CHECK(plan.value[row + 2] == plan.value[row + 1]);
-        if (detail::applies_previous<C, Unit>() && row > Network::first_trainable)
+        constexpr auto const& fused = detail::fused_in<C, fuses::on_both_sides>;
+        if (fused.applies_next[Unit]) CHECK(plan.value[row + 2] == plan.value[row + 1]);
+        if (fused.through_previous[Unit] && row > Network::first_trainable)
             CHECK(plan.gradient[row - 1] == plan.gradient[row]);
     });
 }

@@ -55,9 +55,9 @@ struct scale {
         d.output = in;
         d.parameter_count = 1;
         d.parameters[0] = {"weight", in, 1, 1, initial::ones};
-        d.in_place = InPlace;
-        d.backward_reads_input = InPlace;
-        d.backward_reads_output = !InPlace;
+        d.execution.in_place = InPlace;
+        d.execution.backward_reads_input = InPlace;
+        d.execution.backward_reads_output = !InPlace;
         return d;
     }
     static void run(auto const& io, float const* from, float* to) {

@@ -18,9 +18,9 @@ struct activation {
         d.output = in;
         d.forward_flops = in.size();
         d.backward_input_flops = 2 * in.size();
-        d.backward_reads_input = SlopeReadsInput;
-        d.backward_reads_output = SlopeReadsOutput;
-        d.in_place = true;
+        d.execution.backward_reads_input = SlopeReadsInput;
+        d.execution.backward_reads_output = SlopeReadsOutput;
+        d.execution.in_place = true;
         return d;
     }
 

@@ -135,40 +135,43 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
         if (row.is_sum()) live_to(row.other, i);
         if (i < first_trainable) continue;
         // what needs the whole shard has its gradients before its own way back
-        auto const read_last = weights_lag && d.parameter_count > 0 && !d.whole_shard ? 2 * depth : back;
-        if (d.backward_reads_input) live_to(row.from, read_last);
-        if (d.backward_reads_output) live_to(i + 1, read_last);
+        auto const read_last = weights_lag && d.parameter_count > 0 && d.backward.phases == 0 ? 2 * depth : back;
+        if (d.execution.backward_reads_input) live_to(row.from, read_last);
+        if (d.execution.backward_reads_output) live_to(i + 1, read_last);
         live_to(grad(i + 1), read_last);
         if (row.is_fork()) live_to(grad(row.other), back);
-        bool const writes = row.is_fork() || !(d.view || row.is_sum());
+        bool const writes = row.is_fork() || !(d.execution.view || row.is_sum());
         if (writes && i > first_trainable) born[grad(i)] = back;
     }
     // A view is what it views. A sum's gradient is that of both its terms.
     for (std::size_t i = 0; i < depth; ++i)
-        if (Network::row(i).description.view) share(i + 1, Network::row(i).from);
+        if (Network::row(i).description.execution.view) share(i + 1, Network::row(i).from);
     for (std::size_t i = depth; i-- > first_trainable;) {
         auto const& row = Network::row(i);
-        bool const plain_view = row.description.view && !row.is_fork() && row.from == i;
+        bool const plain_view = row.description.execution.view && !row.is_fork() && row.from == i;
         if ((plain_view || row.is_sum()) && row.from > first_trainable) share(grad(row.from), grad(i + 1));
         if (row.is_sum() && row.other > first_trainable) share(grad(row.other), grad(i + 1));
     }
     // What works in place may overwrite what nobody reads later, unless it is the caller's.
     for (std::size_t i = 0; i < depth; ++i) {
         auto const& row = Network::row(i);
-        if (row.description.in_place && !row.description.view && row.from > 0 && dies[block_of(row.from)] <= i)
+        if (row.description.execution.in_place && !row.description.execution.view && row.from > 0 &&
+            dies[block_of(row.from)] <= i)
             share(i + 1, row.from);
     }
     for (std::size_t i = depth; i-- > 0;) {
         auto const& row = Network::row(i);
-        if (row.description.in_place && born[grad(i)] != never && dies[block_of(grad(i + 1))] <= 2 * depth - i)
+        if (row.description.execution.in_place && born[grad(i)] != never &&
+            dies[block_of(grad(i + 1))] <= 2 * depth - i)
             share(grad(i), grad(i + 1));
     }
 
     if (way == way_of_samples::one_behind_the_other) {
         std::size_t stretch[never] = {};
         for (std::size_t t = 1; t < never; ++t) {
-            auto const row = t < depth ? t : 2 * depth - t;
-            stretch[t] = stretch[t - 1] + (t == depth || Network::row(row).description.whole_shard ? 1 : 0);
+            auto const& d = Network::row(t < depth ? t : 2 * depth - t).description;
+            bool const waits = t == depth || (t < depth ? d.forward : d.backward).phases != 0;
+            stretch[t] = stretch[t - 1] + (waits ? 1 : 0);
         }
         for (std::size_t b = 0; b < blocks; ++b) {
             if (born[b] == never) continue;

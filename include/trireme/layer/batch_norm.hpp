@@ -55,15 +55,14 @@ struct batch_norm {
         d.buffers[0] = {"running_mean", make_shape(channels), 1, 1, initial::zeros};
         d.buffers[1] = {"running_var", make_shape(channels), 1, 1, initial::ones};
         d.kept = 4 * channels;
-        d.backward_reads_output = false;
-        d.in_place = true;
-        d.applies = true;
-        d.whole_shard = true;
+        d.execution.backward_reads_output = false;
+        d.execution.in_place = true;
+        d.execution.applies = true;
         if (in.size() == channels) d.least_samples = 2; // a single value less its mean is 0, whatever it was
+        d.forward.phases = d.backward.phases = 1;
         if (std::is_same_v<Scope, synchronised>) {
-            d.device_sums[0] = d.device_sums[1] = channels;
-            d.device_sums[2] = 2 * channels;
-            d.forward_sums = 2;
+            d.forward = {3, {{0, channels}, {channels, channels}}};
+            d.backward = {2, {{2 * channels, 2 * channels}}};
         }
         return d;
     }
@@ -83,29 +82,18 @@ struct batch_norm {
                                               io.place.kept + g::channels);
     }
 
-    static void forward_agree(auto const& io) {
+    static void forward_agree(auto const& io, int phase) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        if constexpr (remote<io_t> && whole_batch<io_t>)
-            batch_norm_agree_on_mean<geometry<io_t>>(io.policy, io.place.kept);
-        else if constexpr (remote<io_t>)
-            batch_norm_agree<geometry<io_t>>(io.policy, io.place.kept, io.place.statistics, epsilon);
-        else
-            agree_on_statistics(io);
-    }
-
-    /// On accelerators: the sums of call `Call` over all devices are there.
-    template<std::size_t Call>
-    static void forward_agreed(auto const& io) {
-        using g = geometry<std::remove_cvref_t<decltype(io)>>;
-        if constexpr (Call == 0)
-            batch_norm_agree_on_variance<g>(io.policy, io.place.kept);
-        else
-            batch_norm_agreed<g>(io.policy, io.place.kept, io.place.statistics, epsilon);
-    }
-    template<std::size_t Call>
-    static void backward_agreed(auto const& io) {
-        using g = geometry<std::remove_cvref_t<decltype(io)>>;
-        batch_norm_backward_agreed<g>(io.policy, io.place.kept + 2 * g::channels);
+        using g = geometry<io_t>;
+        if constexpr (!remote<io_t>) {
+            agree_on_statistics(io, phase);
+        } else if constexpr (!whole_batch<io_t>) {
+            batch_norm_agree<g>(io.policy, io.place.kept, io.place.statistics, epsilon);
+        } else {
+            if (phase == 0) batch_norm_agree_on_mean<g>(io.policy, io.place.kept);
+            if (phase == 1) batch_norm_agree_on_variance<g>(io.policy, io.place.kept);
+            if (phase == 2) batch_norm_agreed<g>(io.policy, io.place.kept, io.place.statistics, epsilon);
+        }
     }
 
     static void forward(auto const& io) {
@@ -147,17 +135,20 @@ struct batch_norm {
                                                        kept + 2 * g::channels);
     }
 
-    static void backward_agree(auto const& io) {
+    static void backward_agree(auto const& io, int phase) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using g = geometry<io_t>;
-        if constexpr (remote<io_t> && whole_batch<io_t>)
-            batch_norm_backward_agree_on_sums<g>(io.policy, io.place.kept, io.place.kept + 2 * g::channels,
-                                                 io.gradient(0), io.gradient(1));
-        else if constexpr (remote<io_t>)
-            batch_norm_backward_agree<g>(io.policy, io.place.kept, io.place.kept + 2 * g::channels, io.gradient(0),
-                                         io.gradient(1));
-        else
-            agree_on_gradients(io);
+        auto* const sums = io.place.kept + 2 * g::channels;
+        if constexpr (!remote<io_t>) {
+            agree_on_gradients(io, phase);
+        } else if constexpr (!whole_batch<io_t>) {
+            batch_norm_backward_agree<g>(io.policy, io.place.kept, sums, io.gradient(0), io.gradient(1));
+        } else {
+            if (phase == 0)
+                batch_norm_backward_agree_on_sums<g>(io.policy, io.place.kept, sums, io.gradient(0), io.gradient(1));
+            else
+                batch_norm_backward_agreed<g>(io.policy, sums);
+        }
     }
 
     static void backward_input(auto const& io) {
@@ -180,34 +171,33 @@ struct batch_norm {
     using refusal = batch_norm_rule<Where, gets<rank<In::rank>>>;
 
 private:
-    static void agree_on_statistics(auto const& io) {
+    static void agree_on_statistics(auto const& io, int phase) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using T = typename io_t::value_type;
-        using g = geometry<io_t>;
-        constexpr auto channels = g::channels;
+        constexpr auto channels = geometry<io_t>::channels, positions = geometry<io_t>::positions;
         auto const& at = io.place.granule;
         T* const mean = io.place.kept;
         T* const variance = mean + channels;
         auto const share = static_cast<T>(at.share());
-        auto values = static_cast<double>(at.samples * g::positions);
-        if (at.samples == 0) std::fill_n(mean, 2 * channels, T(0)); // a short batch need not reach all shards
-        for (std::size_t c = 0; c < channels && at.samples != 0; ++c)
-            variance[c] = static_cast<T>(variance[c] / values);
-        if constexpr (whole_batch<io_t>) {
-            // of several means that of all, and the variances around it
-            values = static_cast<double>(at.batch * g::positions);
+        if (phase == 0) {
+            auto const values = static_cast<double>(at.samples * positions);
+            if (at.samples == 0) std::fill_n(mean, 2 * channels, T(0)); // a short batch need not reach all shards
+            for (std::size_t c = 0; c < channels && at.samples != 0; ++c)
+                variance[c] = static_cast<T>(variance[c] / values);
+        }
+        if constexpr (whole_batch<io_t>) {           // of several means that of all, and the variances around it
             T* const own_mean = variance + channels; // backward has no use for its place yet
-            for (std::size_t c = 0; c < channels; ++c) {
+            for (std::size_t c = 0; c < channels && phase == 0; ++c) {
                 own_mean[c] = mean[c];
                 mean[c] *= share;
             }
-            io.place.sum(mean, channels);
-            for (std::size_t c = 0; c < channels; ++c) {
+            for (std::size_t c = 0; c < channels && phase == 1; ++c) {
                 auto const apart = own_mean[c] - mean[c];
                 variance[c] = share * (variance[c] + apart * apart);
             }
-            io.place.sum(variance, channels);
+            if (phase != 2) return;
         }
+        auto const values = static_cast<double>((whole_batch<io_t> ? at.batch : at.samples) * positions);
         auto const unbiased = static_cast<T>(values > 1 ? values / (values - 1) : 1.0);
         for (std::size_t c = 0; c < channels; ++c) {
             io.place.statistics[c] += share * mean[c];
@@ -216,24 +206,22 @@ private:
         }
     }
 
-    static void agree_on_gradients(auto const& io) {
+    static void agree_on_gradients(auto const& io, int phase) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using T = typename io_t::value_type;
-        using g = geometry<io_t>;
-        constexpr auto channels = g::channels;
+        constexpr auto channels = geometry<io_t>::channels, positions = geometry<io_t>::positions;
         T* const sums = io.place.kept + 2 * channels; // of dy, and of dy times the normalised x
         auto const& at = io.place.granule;
-        if (at.samples == 0) std::fill_n(sums, 2 * channels, T(0));
-        for (std::size_t c = 0; c < channels; ++c) {
-            io.gradient(0)[c] += sums[channels + c];
-            io.gradient(1)[c] += sums[c];
+        if (phase == 0) {
+            if (at.samples == 0) std::fill_n(sums, 2 * channels, T(0));
+            for (std::size_t c = 0; c < channels; ++c) {
+                io.gradient(0)[c] += sums[channels + c];
+                io.gradient(1)[c] += sums[c];
+            }
+            if (whole_batch<io_t>) return;
         }
-        auto samples = at.samples;
-        if constexpr (whole_batch<io_t>) {
-            io.place.sum(sums, 2 * channels);
-            samples = at.batch;
-        }
-        auto const values = static_cast<double>(samples * g::positions);
+        auto const samples = whole_batch<io_t> ? at.batch : at.samples;
+        auto const values = static_cast<double>(samples * positions);
         for (std::size_t i = 0; i < 2 * channels && samples != 0; ++i) sums[i] = static_cast<T>(sums[i] / values);
     }
 

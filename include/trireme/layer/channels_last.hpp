@@ -28,8 +28,9 @@ struct channels_last_rows {
             bool const plain = row.input.rank == 1 && !reorders(viewed);
             of[i] = {row.input, d.output, plain ? row.input : viewed,
                      d.parameter_count > 0 ? d.parameters[0].shape : shape{}};
-            bool const each_by_itself = d.view || (d.in_place && d.parameter_count == 0);
-            bool const weighs_each = d.parameter_count > 0 && d.parameters[0].shape.rank == 2 && d.parameters_as_values;
+            bool const each_by_itself = d.execution.view || (d.execution.in_place && d.parameter_count == 0);
+            bool const weighs_each =
+                d.parameter_count > 0 && d.parameters[0].shape.rank == 2 && d.execution.parameters_as_values;
             bool const other_order = row.is_sum() && is_in_other_order(lies[row.other], viewed);
             if (misread == npos &&
                 (other_order || (!(each_by_itself || weighs_each) && is_flattened(row.input, viewed))))

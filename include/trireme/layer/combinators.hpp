@@ -69,9 +69,9 @@ struct fork {
         layer_description d;
         d.output = in;
         d.backward_input_flops = in.size();
-        d.view = true;
-        d.backward_reads_input = false;
-        d.backward_reads_output = false;
+        d.execution.view = true;
+        d.execution.backward_reads_input = false;
+        d.execution.backward_reads_output = false;
         return d;
     }
     /// `other`: the gradient that came by the second way.
@@ -98,9 +98,9 @@ struct residual_sum {
         layer_description d;
         d.output = in;
         d.forward_flops = in.size();
-        d.backward_reads_input = false;
-        d.backward_reads_output = false;
-        d.in_place = true;
+        d.execution.backward_reads_input = false;
+        d.execution.backward_reads_output = false;
+        d.execution.in_place = true;
         return d;
     }
     /// `other`: what the second way gives.

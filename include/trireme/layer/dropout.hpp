@@ -50,9 +50,9 @@ struct dropout {
         d.output = in;
         d.forward_flops = in.size();
         d.backward_input_flops = in.size();
-        d.backward_reads_input = false;
-        d.backward_reads_output = false;
-        d.in_place = true;
+        d.execution.backward_reads_input = false;
+        d.execution.backward_reads_output = false;
+        d.execution.in_place = true;
         return d;
     }
 

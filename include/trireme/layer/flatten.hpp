@@ -11,9 +11,9 @@ struct flatten {
     static constexpr layer_description describe(shape in) noexcept {
         layer_description d;
         d.output = make_shape(in.size());
-        d.view = true;
-        d.backward_reads_input = false;
-        d.backward_reads_output = false;
+        d.execution.view = true;
+        d.execution.backward_reads_input = false;
+        d.execution.backward_reads_output = false;
         return d;
     }
 };

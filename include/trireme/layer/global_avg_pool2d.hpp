@@ -19,8 +19,8 @@ struct global_avg_pool2d {
         d.output = make_shape(in.extent[0]);
         d.forward_flops = in.size();
         d.backward_input_flops = in.size();
-        d.backward_reads_input = false;
-        d.backward_reads_output = false;
+        d.execution.backward_reads_input = false;
+        d.execution.backward_reads_output = false;
         return d;
     }
 

@@ -4,9 +4,9 @@
 
 #include <trireme/core/philox.hpp>
 #include <trireme/device/host/kernels.hpp>
-#include <trireme/layer/granule_pass.hpp>
+#include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/network.hpp>
-#include <trireme/layer/shard_pass.hpp>
+#include <trireme/layer/row_table.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -58,7 +58,7 @@ double difference_error(std::vector<T>& at, std::vector<T> const& analytic, Loss
 template<class Layer, class Input>
 constexpr bool checked_as_network() {
     if constexpr (layer<Layer>)
-        return Layer::describe(Input::extents::shape).whole_shard;
+        return Layer::describe(Input::extents::shape).whole_shard();
     else
         return true;
 }
@@ -70,8 +70,8 @@ struct probe {
         d.output = in;
         d.parameter_count = 1;
         d.parameters[0] = {"probe", in, 1, 1, initial::zeros};
-        d.backward_reads_input = false;
-        d.backward_reads_output = false;
+        d.execution.backward_reads_input = false;
+        d.execution.backward_reads_output = false;
         return d;
     }
     static void forward(auto const& io) {
@@ -91,7 +91,7 @@ template<class Layer, class Input, class Kernels>
 gradient_report check_network_gradients(std::uint64_t seed) {
     using T = double;
     using net = network<Input, probe, Layer>;
-    using pass_type = shard_pass<net, Kernels, T>;
+    using pass_type = host_pass<net, Kernels, T>;
     static constexpr typename net::rule checked{};
     (void)checked;
     constexpr auto in = net::input_extents::size, out = net::output_extents::size;
@@ -109,21 +109,18 @@ gradient_report check_network_gradients(std::uint64_t seed) {
 
     auto const places = pass_type::plan(samples);
     std::vector<T> arena(pass_type::elements(places)), dp(p.size(), 0), buffers(net::buffers), statistics(net::buffers);
-    pass_type const pass(places, arena.data());
     model_numbers<T> const numbers{p.data(), dp.data(), buffers.data(), statistics.data()};
-    granule_place const shard{seed, 1, 0, 0, samples, samples, samples};
+    pass_type const pass(places, arena.data(), numbers, {seed, 1, 0, 0, samples, samples, samples});
     auto const loss = [&] {
-        pass.forward(numbers, shard,
-                     [&](std::size_t g) { std::copy_n(x.data() + g * lanes * in, lanes * in, pass.input(g)); });
+        pass.forward([&](std::size_t g) { std::copy_n(x.data() + g * lanes * in, lanes * in, pass.input(g)); });
         T sum = 0;
         for (std::size_t g = 0; g < 2; ++g)
             for (std::size_t i = 0; i < lanes * out; ++i) sum += dy[g * lanes * out + i] * pass.output(g)[i];
         return sum;
     };
     loss();
-    pass.backward(numbers, shard, [&](std::size_t g) {
-        std::copy_n(dy.data() + g * lanes * out, lanes * out, pass.output_gradient(g));
-    });
+    pass.backward(
+        [&](std::size_t g) { std::copy_n(dy.data() + g * lanes * out, lanes * out, pass.output_gradient(g)); });
     gradient_report report;
     std::vector<T> const by_input(dp.begin(), dp.begin() + in), by_parameters(dp.begin() + in, dp.end());
     std::vector<T> own(p.begin() + in, p.end()), shift(in, 0);
@@ -147,6 +144,7 @@ gradient_report check_layer_gradients(std::uint64_t seed) {
     (void)checked;
     constexpr auto description = net::row(0).description;
     constexpr std::size_t lanes = Kernels::template lanes<T>;
+    using calls = layer_calls<Layer, In, Out, lanes, T>;
 
     std::vector<T> x(In::size * lanes), y(Out::size * lanes), dy(Out::size * lanes), p(net::parameters);
     random_stream const random(seed, random_purpose::user);
@@ -159,10 +157,11 @@ gradient_report check_layer_gradients(std::uint64_t seed) {
     fill(p, 0.5);
 
     auto const forward = [&] {
-        if constexpr (description.view)
+        if constexpr (description.execution.view)
             y = x;
         else
-            detail::run_forward<Layer, In, Out, lanes, Kernels, T>(Kernels{}, x.data(), y.data(), p.data());
+            calls::template run<row_call::forward>(
+                Kernels{}, layer_operands<T, T>{.x = x.data(), .y = y.data(), .parameters = p.data()});
     };
     auto const weighted_sum = [&] {
         forward();
@@ -174,27 +173,35 @@ gradient_report check_layer_gradients(std::uint64_t seed) {
     auto const compare = [&](std::vector<T>& at, std::vector<T> const& analytic, double& error) {
         error = difference_error(at, analytic, weighted_sum, report.derivatives);
     };
-    if constexpr (description.view) {
+    if constexpr (description.execution.view) {
         compare(x, dy, report.input_error);
         return report;
     } else {
         constexpr auto nan = std::numeric_limits<T>::quiet_NaN();
         forward();
-        auto const seen_x = description.backward_reads_input ? x : std::vector<T>(x.size(), nan);
-        auto const seen_y = description.backward_reads_output ? y : std::vector<T>(y.size(), nan);
+        auto const seen_x = description.execution.backward_reads_input ? x : std::vector<T>(x.size(), nan);
+        auto seen_y = description.execution.backward_reads_output ? y : std::vector<T>(y.size(), nan);
+
+        layer_operands<T, T> at;
+        at.x = seen_x.data();
+        at.y = seen_y.data();
+        at.dy = dy.data();
+        at.parameters = p.data();
 
         std::vector<T> dx(x.size(), 7), dx_again(x.size(), -3);
-        for (auto* out : {&dx, &dx_again})
-            detail::run_backward_input<Layer, In, Out, lanes, Kernels, T>(Kernels{}, seen_x.data(), seen_y.data(),
-                                                                          dy.data(), out->data(), p.data());
+        for (auto* out : {&dx, &dx_again}) {
+            at.dx = out->data();
+            calls::template run<row_call::backward_input>(Kernels{}, at);
+        }
         report.overwrites_input_gradient = dx == dx_again;
 
         std::vector<T> dp(p.size(), 0);
         if constexpr (description.parameter_count > 0) {
             std::vector<T> dp_on_top(p.size(), 4);
-            for (auto* out : {&dp, &dp_on_top})
-                detail::run_backward_weights<Layer, In, Out, lanes, Kernels, T>(Kernels{}, seen_x.data(), seen_y.data(),
-                                                                                dy.data(), p.data(), out->data());
+            for (auto* out : {&dp, &dp_on_top}) {
+                at.gradients = out->data();
+                calls::template run<row_call::backward_weights>(Kernels{}, at);
+            }
             for (std::size_t i = 0; i < dp.size(); ++i)
                 if (!(std::abs(dp_on_top[i] - 4 - dp[i]) <= 1e-9 * std::max(1.0, std::abs(dp[i]))))
                     report.adds_parameter_gradients = false;

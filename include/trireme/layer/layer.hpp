@@ -35,6 +35,34 @@ inline constexpr int max_buffer_tensors = 2;
 /// The weight of one step in a buffer, a running statistic: buffer += statistics_momentum * (of this step - buffer).
 inline constexpr double statistics_momentum = 0.1; // PyTorch's default
 
+inline constexpr int max_exchanges = 2;
+
+/// Numbers of those that a layer keeps of a shard, which are added over all devices, and replaced by the sums.
+struct exchange {
+    std::size_t first = 0; ///< among those that it keeps
+    std::size_t elements = 0;
+};
+
+/// What a layer finds out of all samples of a shard before it can give any of them: after it has been shown each
+/// granule it computes once, in phases, and between two phases the devices add numbers.
+struct layer_agreement {
+    int phases = 0;                     ///< 0: samples need nothing of each other
+    exchange after[max_exchanges] = {}; ///< after[k]: between phase k and phase k + 1
+
+    constexpr int exchanges() const noexcept { return phases == 0 ? 0 : phases - 1; }
+};
+
+/// How a layer is run. It does not change what the layer computes, only memory and time.
+struct layer_execution {
+    bool backward_reads_input = true;  ///< false frees the input of this layer sooner
+    bool backward_reads_output = true; ///< false frees its output sooner
+    bool in_place = false;             ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
+    bool applies = false;              ///< its kernels on accelerators can apply a function to what they write
+    bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
+    bool parameters_as_values =
+        false; ///< its kernels on accelerators take parameters, and add gradients, as values lie
+};
+
 /// What a layer answers when it is shown the shape of its input. Everything the compiler, the plan and the network
 /// table know of a layer is in here. FLOPs are per sample; a multiply-add counts as two.
 struct layer_description {
@@ -47,31 +75,26 @@ struct layer_description {
     int buffer_count = 0;
     parameter_tensor buffers[max_buffer_tensors] = {}; ///< running statistics: kept, saved and agreed on, not trained
     std::size_t kept = 0;                              ///< numbers per shard, kept from forward to backward
-    bool backward_reads_input = true;                  ///< false frees the input of this layer sooner
-    bool backward_reads_output = true;                 ///< false frees its output sooner
-    bool in_place = false; ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
-    bool applies = false;  ///< its kernels on accelerators can apply a function to what they write
-    bool view = false;     ///< the output is the input under another shape: nothing runs, nothing is stored
-    bool parameters_as_values =
-        false;                       ///< its kernels on accelerators take parameters, and add gradients, as values lie
-    bool whole_shard = false;        ///< needs all samples of a shard before it can give any: see `layer`
-    std::size_t device_sums[3] = {}; ///< then: the numbers that it adds over all devices, call by call, in a step
-    std::size_t forward_sums = 0;    ///< calls in forward; the numbers of all calls lie one behind the other in `kept`
-    std::size_t least_samples = 1;   ///< that training needs: of a shard; with device_sums, of the whole batch
-    bool accepts = true;             ///< false: the layer's `refusal` says why
+    layer_agreement forward = {};                      ///< before it gives y
+    layer_agreement backward = {};                     ///< before it gives dx
+    std::size_t least_samples = 1; ///< that training needs: of a shard; with exchanges, of the whole batch
+    bool accepts = true;           ///< false: the layer's `refusal` says why
+    layer_execution execution = {};
 
     constexpr std::size_t parameter_elements() const noexcept {
         std::size_t sum = 0;
         for (int i = 0; i < parameter_count; ++i) sum += parameters[i].shape.size();
         return sum;
     }
-    /// Whether it needs the samples of all devices.
-    constexpr bool whole_batch() const noexcept { return device_sums[0] != 0; }
     constexpr std::size_t buffer_elements() const noexcept {
         std::size_t sum = 0;
         for (int i = 0; i < buffer_count; ++i) sum += buffers[i].shape.size();
         return sum;
     }
+    /// Whether it needs all samples of a shard before it can give any, and those of all devices.
+    constexpr bool whole_shard() const noexcept { return forward.phases + backward.phases != 0; }
+    constexpr bool whole_batch() const noexcept { return exchanges() != 0; }
+    constexpr int exchanges() const noexcept { return forward.exchanges() + backward.exchanges(); }
 };
 
 /// A layer that refuses its input: the shapes stay valid so that one mistake is one error.
@@ -159,17 +182,6 @@ struct granule_place {
     double share() const noexcept { return static_cast<double>(samples) / static_cast<double>(batch); }
 };
 
-/// Adds numbers over all devices, each of which calls it with as many; all get the same sums.
-template<class T>
-struct sum_over_devices {
-    void* state = nullptr;
-    void (*add)(void* state, T* values, std::size_t n) = nullptr;
-
-    void operator()(T* values, std::size_t n) const {
-        if (add != nullptr) add(state, values, n);
-    }
-};
-
 /// What a call of a layer is given beside values and parameters; most layers need none of it.
 template<class T, class Stored = T>
 struct layer_place {
@@ -179,7 +191,6 @@ struct layer_place {
     T* buffers = nullptr;          ///< its first buffer
     T* statistics = nullptr; ///< what goes into its buffers after the step; to be added to, times the shard's share
     T* kept = nullptr;       ///< the numbers that its description asks to be kept
-    sum_over_devices<T> sum = {};    ///< for layers that need the whole batch
     std::uint32_t last_channels = 1; ///< of its input, if it lies channels last on an accelerator
 };
 
@@ -269,15 +280,17 @@ struct backward_io {
 ///     static void backward_weights(auto const& io); // with parameters: reads dy, adds to gradient(k)
 ///     static void evaluate(auto const& io);         // forward_io: where training differs from evaluation
 ///
-/// A layer that says `whole_shard` is shown all granules of a shard before it computes any of them, and then once the
-/// shard as a whole, with the views of its first granule; it leaves what it finds in `io.place.kept`:
+/// A layer whose description has an agreement is shown all granules of a shard before it computes any of them, and then
+/// once, phase by phase, the shard as a whole, with the views of its first granule; it leaves what it finds in
+/// `io.place.kept`. Between two phases the devices add what its `exchange` names:
 ///
-///     static void forward_gather(auto const& io);   // each granule, x is there
-///     static void forward_agree(auto const& io);    // once; then forward, each granule
-///     static void backward_gather(auto const& io);  // each granule, dy is there
-///     static void backward_agree(auto const& io);   // once, adds to gradient(k); then backward_input, each granule
+///     static void forward_gather(auto const& io);             // each granule, x is there
+///     static void forward_agree(auto const& io, int phase);   // once each; then forward, each granule
+///     static void backward_gather(auto const& io);            // each granule, dy is there
+///     static void backward_agree(auto const& io, int phase);  // once each; then backward_input, each granule
 ///
-/// and, if `describe` refuses some inputs, a rule that says so: `template<class Where, class In> using refusal`.
+/// Its parameters are trained there, too: gather and agree add to gradient(k), and there is no backward_weights.
+/// If `describe` refuses some inputs, it has a rule that says so: `template<class Where, class In> using refusal`.
 /// Layers store nothing: whatever they need is in the views, so the same code runs on any slice of any device.
 template<class L>
 concept layer = requires(shape s) {
@@ -304,14 +317,13 @@ struct with_a_second_backward_weights : L, backward_weights_of_nobody {};
 template<class L>
 inline constexpr bool names_backward_weights = !requires { &with_a_second_backward_weights<L>::backward_weights; };
 
-/// True if a layer has parameters that nothing would train. Layers that say `whole_shard` train theirs in
-/// `backward_agree`, which is called whether it is there or not.
+/// True if a layer has parameters that nothing would train. Layers that agree on something train theirs there.
 template<class L>
 constexpr bool forgets_parameters(layer_description const& d) noexcept {
     if constexpr (std::is_final_v<L>)
         return false;
     else
-        return d.accepts && d.parameter_count > 0 && !d.whole_shard && !names_backward_weights<L>;
+        return d.accepts && d.parameter_count > 0 && d.backward.phases == 0 && !names_backward_weights<L>;
 }
 
 } // namespace detail

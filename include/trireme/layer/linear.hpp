@@ -41,9 +41,9 @@ struct linear {
         d.parameter_count = 2;
         d.parameters[0] = {"weight", make_shape(Outputs, inputs), inputs, Outputs, initial::weights};
         d.parameters[1] = {"bias", make_shape(Outputs), inputs, Outputs, initial::zeros};
-        d.backward_reads_output = false;
-        d.applies = true;
-        d.parameters_as_values = true;
+        d.execution.backward_reads_output = false;
+        d.execution.applies = true;
+        d.execution.parameters_as_values = true;
         return d;
     }
 

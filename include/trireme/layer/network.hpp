@@ -34,10 +34,11 @@ struct layer_row {
     std::size_t first_parameter = 0; ///< offset in elements of the layer's first tensor in the parameter arena
     std::size_t first_buffer = 0;    ///< of its first buffer, among the buffers
     std::size_t first_kept = 0;      ///< of the numbers it keeps, among those of all layers
+    std::size_t first_exchange = 0;  ///< of its exchanges, among those of all layers
 
     /// Parts of a residual.
-    constexpr bool is_fork() const noexcept { return other != npos && description.view; }
-    constexpr bool is_sum() const noexcept { return other != npos && !description.view; }
+    constexpr bool is_fork() const noexcept { return other != npos && description.execution.view; }
+    constexpr bool is_sum() const noexcept { return other != npos && !description.execution.view; }
 };
 
 namespace detail {
@@ -78,34 +79,32 @@ struct row_writer {
     layer_row* rows;
     way* open; ///< residuals in residuals
     shape now;
-    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0;
+    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0, exchanges = 0;
     std::size_t refused_at = npos; ///< the first row that does not accept its input
     std::size_t open_count = 0;
 
     constexpr layer_row& add(layer_description const& d) {
+        end();
         auto& row = rows[count];
         row.description = d;
-        row.input = now;
-        row.from = count;
-        row.first_parameter = parameters;
-        row.first_buffer = buffers;
-        row.first_kept = kept;
         if (!d.accepts && refused_at == npos) refused_at = count;
         now = d.output;
         parameters += d.parameter_elements();
         buffers += d.buffer_elements();
         kept += d.kept;
+        exchanges += static_cast<std::size_t>(d.exchanges());
         ++count;
         return row;
     }
-    /// The end, and where the next network would begin.
+    /// The end so far, and where the next row begins.
     constexpr void end() {
-        rows[count] = {};
-        rows[count].input = now;
-        rows[count].from = count;
-        rows[count].first_parameter = parameters;
-        rows[count].first_buffer = buffers;
-        rows[count].first_kept = kept;
+        auto& row = rows[count];
+        row.input = now;
+        row.from = count;
+        row.first_parameter = parameters;
+        row.first_buffer = buffers;
+        row.first_kept = kept;
+        row.first_exchange = exchanges;
     }
 };
 
@@ -207,6 +206,7 @@ template<class Extents, class Units>
 struct chain;
 template<class Extents, class... U>
 struct chain<Extents, pack<U...>> {
+    using list = pack<U...>;
     /// Layers as they are written, a repeat being one.
     static constexpr std::size_t units = sizeof...(U);
     /// Layers as they run.
@@ -258,6 +258,23 @@ inline constexpr bool is_empty_repeat<repeat<N, Block...>> = !repeats_something<
 template<class Chain, bool Refused>
 struct network_check {
     using type = no_rule;
+};
+
+template<class Chain>
+struct exchange_list {
+    static constexpr std::size_t count = Chain::table.rows[Chain::depth].first_exchange;
+    exchange of[count + 1] = {};
+
+    constexpr exchange_list() noexcept {
+        std::size_t n = 0;
+        for (std::size_t i = 0; i < Chain::depth; ++i)
+            for (auto const* way : {&Chain::row(i).description.forward, &Chain::row(i).description.backward})
+                for (int k = 0; k < way->exchanges(); ++k)
+                    of[n++] = {Chain::row(i).first_kept + way->after[k].first, way->after[k].elements};
+    }
+    constexpr exchange const* begin() const noexcept { return of; }
+    constexpr exchange const* end() const noexcept { return of + count; }
+    constexpr exchange const& operator[](std::size_t i) const noexcept { return of[i]; }
 };
 
 /// The first unit that does not accept its input.
@@ -350,14 +367,14 @@ public:
     /// Whether some layer needs all samples of a shard, or of the batch, at once.
     static constexpr bool whole_shard = [] {
         for (std::size_t i = 0; i < depth; ++i)
-            if (table.rows[i].description.whole_shard) return true;
+            if (table.rows[i].description.whole_shard()) return true;
         return false;
     }();
-    static constexpr bool whole_batch = [] {
-        for (std::size_t i = 0; i < depth; ++i)
-            if (table.rows[i].description.whole_batch()) return true;
-        return false;
-    }();
+    static constexpr bool whole_batch = table.rows[depth].first_exchange != 0;
+
+    /// Those of a step, row by row, forward's before backward's; `first` counts from the first number that any layer
+    /// keeps. Those of row r begin at row(r).first_exchange.
+    static constexpr detail::exchange_list<chain> exchanges{};
 
     static constexpr bool valid = table.refused_at == npos;
 

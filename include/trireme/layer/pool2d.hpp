@@ -45,7 +45,7 @@ struct pool2d {
         d.output = make_shape(in.extent[0], (in.extent[1] - Side) / step + 1, (in.extent[2] - Side) / step + 1);
         d.forward_flops = d.output.size() * Side * Side;
         d.backward_input_flops = d.forward_flops;
-        d.applies = true;
+        d.execution.applies = true;
         return d;
     }
 
@@ -69,8 +69,8 @@ template<std::size_t Side, class... Options> // avg_pool2d<2>, avg_pool2d<3, str
 struct avg_pool2d : detail::pool2d<Side, Options...> {
     static constexpr layer_description describe(shape in) noexcept {
         auto d = detail::pool2d<Side, Options...>::describe(in);
-        d.backward_reads_input = false;
-        d.backward_reads_output = false;
+        d.execution.backward_reads_input = false;
+        d.execution.backward_reads_output = false;
         return d;
     }
 

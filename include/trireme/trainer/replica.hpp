@@ -12,8 +12,7 @@
 #include <trireme/data/gather_channels_last.hpp>
 #include <trireme/device/host/all_samples.hpp>
 #include <trireme/layer/channels_last.hpp>
-#include <trireme/layer/granule_pass.hpp>
-#include <trireme/layer/shard_pass.hpp>
+#include <trireme/layer/host_pass.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/schedule/collective/direct.hpp>
@@ -39,9 +38,8 @@ struct model {
     using value_type = T;
     using stored_type = stored_t<Kernels, T>; ///< of activations
 
-    template<std::size_t Lanes>
-    using pass = granule_pass<Network, Kernels, T, Lanes>;
-    using whole_pass = shard_pass<Network, Kernels, T>;
+    template<std::size_t Lanes = Kernels::template lanes<T>>
+    using pass = host_pass<Network, Kernels, T, Lanes>;
     using output = typename Network::output_extents;
 
     /// The kernels for the loss and the optimizer.
@@ -54,10 +52,10 @@ struct model {
     /// shard.
     static constexpr std::size_t activation_elements(std::size_t shard_samples) {
         if constexpr (whole_shard)
-            return whole_pass::elements(whole_pass::plan(shard_samples));
+            return pass<>::elements(pass<>::plan(shard_samples));
         else
-            return std::max(pass<Kernels::template lanes<T>>::elements,
-                            one_by_one<Kernels, T> == 0 ? 0 : pass<1>::elements);
+            return std::max(pass<>::elements(pass<>::one),
+                            one_by_one<Kernels, T> == 0 ? 0 : pass<1>::elements(pass<1>::one));
     }
 
     /// The parameter arena: all parameters, then all buffers, each padded to whole cache lines. Gradients lie in one of
@@ -238,41 +236,23 @@ private:
     score evaluate_granules(Communicator& comm, labelled_images const& images, range samples,
                             detail::model_numbers<T> const& numbers) {
         score sum;
-        auto const granule = [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some, auto const& evaluated) {
+        for_granules_of(samples, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
             comm.check_stopped();
             std::uint32_t indices[Lanes];
             int labels[Lanes], correct[Lanes];
             T loss[Lanes];
-            for (std::size_t i = 0; i < some.size(); ++i) indices[i] = static_cast<std::uint32_t>(some.begin + i);
-            T const* const output = evaluated(std::span<std::uint32_t const>(indices, some.size()), labels);
-            Model::loss::template evaluate<typename Model::output, Lanes>(typename Model::sample_kernels{}, output,
-                                                                          labels, loss, correct);
-            for (std::size_t i = 0; i < some.size(); ++i) {
+            auto const n = some.size();
+            for (std::size_t i = 0; i < n; ++i) indices[i] = static_cast<std::uint32_t>(some.begin + i);
+            auto const pass = this->template pass<Lanes>(numbers, {0, 0, 0, 0, n, n, n});
+            gather_images<Lanes>(images, std::span<std::uint32_t const>(indices, n), pixel_scale, pass.input(), labels);
+            pass.evaluate();
+            Model::loss::template evaluate<typename Model::output, Lanes>(typename Model::sample_kernels{},
+                                                                          pass.output(), labels, loss, correct);
+            for (std::size_t i = 0; i < n; ++i) {
                 sum.loss += static_cast<double>(loss[i]);
                 sum.correct += static_cast<std::size_t>(correct[i]);
             }
-        };
-        auto const through = [&]<std::size_t Lanes>(auto const& pass, T* input, T const* output) {
-            return [&, input, output](std::span<std::uint32_t const> indices, int* labels) {
-                gather_images<Lanes>(images, indices, pixel_scale, input, labels);
-                pass.evaluate(numbers, granule_place{0, 0, 0, 0, indices.size(), indices.size(), indices.size()});
-                return output;
-            };
-        };
-        auto* const arena = static_cast<T*>(activations_.data);
-        if constexpr (Model::whole_shard) {
-            constexpr auto lanes = Model::whole_pass::lanes;
-            auto const pass = whole_pass();
-            for (auto at = samples.begin; at < samples.end; at += lanes)
-                granule(lane_count<lanes>{}, range{at, std::min(at + lanes, samples.end)},
-                        through.template operator()<lanes>(pass, pass.input(0), pass.output(0)));
-        } else {
-            for_granules<typename Model::kernels, T>(
-                samples, [&]<std::size_t Lanes>(lane_count<Lanes> lanes, range const& some) {
-                    typename Model::template pass<Lanes> const pass(arena);
-                    granule(lanes, some, through.template operator()<Lanes>(pass, pass.input(), pass.output()));
-                });
-        }
+        });
         return sum;
     }
 
@@ -312,16 +292,15 @@ private:
             return add_at_once<Faults>(comm, images, indices.subspan(mine.begin, mine.size()), numbers, shard);
         } else {
             double loss = 0;
-            for_granules<typename Model::kernels, T>(
-                mine, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
-                    comm.check_stopped();
-                    auto const next = indices.subspan(some.end, std::min(Lanes, mine.end - some.end));
-                    auto place = shard;
-                    place.first = some.begin - mine.begin;
-                    place.count = some.size();
-                    loss += add_granule<Lanes, Faults>(comm, images, indices.subspan(some.begin, some.size()), next,
-                                                       numbers, place);
-                });
+            for_granules_of(mine, [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
+                comm.check_stopped();
+                auto const next = indices.subspan(some.end, std::min(Lanes, mine.end - some.end));
+                auto place = shard;
+                place.first = some.begin - mine.begin;
+                place.count = some.size();
+                loss += add_granule<Lanes, Faults>(comm, images, indices.subspan(some.begin, some.size()), next,
+                                                   numbers, place);
+            });
             return loss;
         }
     }
@@ -332,35 +311,35 @@ private:
                        std::span<std::uint32_t const> next, detail::model_numbers<T> const& numbers,
                        granule_place const& place) {
         int labels[Lanes];
-        typename Model::template pass<Lanes> const pass(static_cast<T*>(activations_.data));
+        auto const pass = this->template pass<Lanes>(numbers, place);
 
         auto const start = clock::now();
         gather_images<Lanes>(images, samples, pixel_scale, pass.input(), labels);
         times_.data += seconds(start, clock::now());
 
         Faults::at(fault_point::forward, comm.rank(), place.step);
-        image_prefetch fetch_next(images, next);
-        pass.forward(numbers, place, fetch_next);
+        image_prefetch fetch(images, next);
+        auto const fetch_next = [&fetch](std::size_t) { fetch(); };
+        pass.forward(nothing_beside{}, fetch_next);
         auto const loss = loss_of<Lanes>(pass.output(), labels, place, pass.output_gradient());
         Faults::at(fault_point::backward, comm.rank(), place.step);
-        pass.backward(numbers, place, fetch_next);
+        pass.backward(nothing_beside{}, fetch_next);
         return loss;
     }
 
     /// The same for all samples of a shard at once.
     template<class Faults>
     double add_at_once(Communicator& comm, labelled_images const& images, std::span<std::uint32_t const> samples,
-                       detail::model_numbers<T> numbers, granule_place const& shard) {
-        constexpr auto lanes = Model::whole_pass::lanes;
-        auto const pass = whole_pass();
-        sums_of_step sums{*this, comm};
-        if (comm.size() > 1) numbers.sum = {&sums, &sums_of_step::add};
+                       detail::model_numbers<T> const& numbers, granule_place const& shard) {
+        constexpr auto lanes = Model::template pass<>::lanes;
+        auto const pass = this->template pass<lanes>(numbers, shard);
+        auto const exchange = [&](std::size_t i) { add_over_devices(comm, pass.kept(), i); };
         auto const granule = [&](std::size_t g) {
             return samples.subspan(g * lanes, std::min(lanes, samples.size() - g * lanes));
         };
         double loss = 0;
         Faults::at(fault_point::forward, comm.rank(), shard.step);
-        pass.forward(numbers, shard, [&](std::size_t g) {
+        auto const begin = [&](std::size_t g) {
             comm.check_stopped();
             auto const start = clock::now();
             if constexpr (Model::at_once) {
@@ -370,9 +349,10 @@ private:
                 gather_images<lanes>(images, granule(g), pixel_scale, pass.input(g), labels);
             }
             times_.data += seconds(start, clock::now());
-        });
+        };
+        pass.forward(begin, nothing_beside{}, exchange);
         Faults::at(fault_point::backward, comm.rank(), shard.step);
-        pass.backward(numbers, shard, [&](std::size_t g) {
+        auto const begin_back = [&](std::size_t g) {
             comm.check_stopped();
             int labels[lanes];
             auto place = shard;
@@ -391,12 +371,32 @@ private:
                     labels[lane] = static_cast<int>(images.label(granule(g)[std::min(lane, place.count - 1)]));
                 loss += loss_of<lanes>(pass.output(g), labels, place, pass.output_gradient(g));
             }
-        });
+        };
+        pass.backward(begin_back, nothing_beside{}, exchange);
         return loss;
     }
 
-    typename Model::whole_pass whole_pass() noexcept {
-        return {places_.plan, static_cast<typename Model::stored_type*>(activations_.data), kernels_.policy()};
+    /// The way of samples through the network: of one granule, or, where their values lie side by side, of a shard.
+    template<std::size_t Lanes>
+    auto pass(detail::model_numbers<T> const& numbers, granule_place const& samples) noexcept {
+        using pass_type = typename Model::template pass<Lanes>;
+        auto* const arena = static_cast<typename Model::stored_type*>(activations_.data);
+        if constexpr (Model::whole_shard)
+            return pass_type(places_.plan, arena, numbers, samples, kernels_.policy());
+        else
+            return pass_type(pass_type::one, arena, numbers, samples, kernels_.policy());
+    }
+
+    /// See for_granules; where values of a shard lie side by side, none goes alone.
+    template<class F>
+    static void for_granules_of(range samples, F&& f) {
+        if constexpr (!Model::whole_shard) {
+            for_granules<typename Model::kernels, T>(samples, f);
+        } else {
+            constexpr auto lanes = Model::template pass<>::lanes;
+            for (auto at = samples.begin; at < samples.end; at += lanes)
+                f(lane_count<lanes>{}, range{at, std::min(at + lanes, samples.end)});
+        }
     }
 
     /// All samples for kernels that take them so: sample i is image index(i).
@@ -413,17 +413,17 @@ private:
                            detail::model_numbers<T> const& numbers) {
         score sum;
         [[maybe_unused]] auto const computing = kernels_.begin();
-        auto const pass = whole_pass();
         for (auto at = samples.begin; at < samples.end; at += places_.samples) {
             comm.check_stopped();
             auto const count = std::min(places_.samples, samples.end - at);
-            gather_all(images, count, [at](std::size_t i) { return at + i; }, pass.input(0));
-            pass.evaluate(numbers, granule_place{0, 0, 0, 0, count, count, count});
+            auto const pass = this->template pass<1>(numbers, {0, 0, 0, 0, count, count, count});
+            gather_all(images, count, [at](std::size_t i) { return at + i; }, pass.input());
+            pass.evaluate();
             for (std::size_t i = 0; i < count; ++i) {
                 int const label = static_cast<int>(images.label(at + i));
                 int correct = 0;
                 T loss{};
-                numbers_of_sample const output(pass.output(0) + i * Model::output::size);
+                numbers_of_sample const output(pass.output() + i * Model::output::size);
                 Model::loss::template evaluate<typename Model::output, 1>(typename Model::sample_kernels{}, output.at,
                                                                           &label, &loss, &correct);
                 sum.loss += static_cast<double>(loss);
@@ -451,8 +451,6 @@ private:
     void prepare(std::size_t batch) {
         T* const zeros = gradient_slot(0);
         detail::model_numbers<T> const numbers{zeros, zeros, zeros + Model::first_buffer, zeros + Model::first_buffer};
-        auto const pass = whole_pass();
-        auto const nothing = [](std::size_t) {};
         [[maybe_unused]] auto const computing = kernels_.begin();
         kernels_.context.prepare(true);
         std::size_t before = 0;
@@ -461,8 +459,9 @@ private:
             if (count == before) continue;
             before = count;
             granule_place const place{0, 0, static_cast<std::uint32_t>(shard), 0, count, count, batch};
-            pass.forward(numbers, place, nothing);
-            pass.backward(numbers, place, nothing);
+            auto const pass = this->template pass<1>(numbers, place);
+            pass.forward();
+            pass.backward();
         }
         kernels_.context.prepare(false);
     }
@@ -480,28 +479,24 @@ private:
         return sum;
     }
 
-    /// Adds what layers agree on over all devices, while a step is on its way.
-    struct sums_of_step {
-        replica& of;
-        Communicator& comm;
-
-        static void add(void* state, T* values, std::size_t n) {
-            auto& me = *static_cast<sums_of_step*>(state);
-            auto const start = clock::now();
-            run_schedule<T>(me.comm, collective::all_reduce,
-                            proved_schedule<direct, collective::all_reduce>(me.comm.size()), std::span<T>(values, n));
-            me.of.times_.synchronisation += seconds(start, clock::now());
-        }
-    };
+    /// The network's `exchange`-th exchange of the numbers that layers keep.
+    void add_over_devices(Communicator& comm, T* kept, std::size_t exchange) {
+        if (comm.size() == 1) return;
+        auto const start = clock::now();
+        auto const& numbers = Model::network::exchanges[exchange];
+        run_schedule<T>(comm, collective::all_reduce, proved_schedule<direct, collective::all_reduce>(comm.size()),
+                        std::span<T>(kept + numbers.first, numbers.elements));
+        times_.synchronisation += seconds(start, clock::now());
+    }
 
     /// Where a whole shard's values lie.
     struct no_places {
         explicit no_places(std::size_t) noexcept {}
     };
     struct whole_places {
-        explicit whole_places(std::size_t most) : samples(most), plan(Model::whole_pass::plan(most)) {}
+        explicit whole_places(std::size_t most) : samples(most), plan(Model::template pass<>::plan(most)) {}
         std::size_t samples;
-        typename Model::whole_pass::plan_type plan;
+        typename Model::template pass<>::plan_type plan;
     };
 
     struct reduction {

@@ -5,8 +5,6 @@
 #include <trireme/core/units.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/device/accelerator.hpp>
-#include <trireme/layer/layer_sums.hpp>
-#include <trireme/layer/stream_pass.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/trainer/stream_replica.hpp>
 #include <trireme/trainer/stream_transport.hpp>
@@ -54,8 +52,8 @@ public:
     static constexpr bytes_t table_bytes(data_parallel_layout const& l, int rank, std::size_t elements,
                                          std::size_t element_bytes) {
         auto sum = Transport::table_bytes(l, rank, elements, element_bytes);
-        layer_sums<network>::for_each(
-            [&](auto call) { sum += Transport::sum_bytes(l.devices, rank, call.elements, element_bytes); });
+        for (auto const& e : network::exchanges)
+            sum += Transport::sum_bytes(l.devices, rank, e.elements, element_bytes);
         return sum;
     }
 
@@ -165,10 +163,10 @@ public:
 private:
     std::vector<layer_sum<T>> sums_of_layers() const {
         std::vector<layer_sum<T>> sums;
-        layer_sums<network>::for_each([&](auto call) {
-            sums.push_back({{}, call.elements});
-            for (auto const& r : replicas) sums.back().numbers.push_back(r->kept() + call.first_kept);
-        });
+        for (auto const& e : network::exchanges) {
+            sums.push_back({{}, e.elements});
+            for (auto const& r : replicas) sums.back().numbers.push_back(r->kept() + e.first);
+        }
         return sums;
     }
 
@@ -178,7 +176,7 @@ private:
             r->begin_step();
             r->begin_shard();
         }
-        replica::enqueue_granules(replicas, lanes_, slot, [&](std::size_t i) { transport.enqueue_sum(i, compute); });
+        replica::enqueue_granules(replicas, team_, slot, [&](std::size_t i) { transport.enqueue_sum(i, compute); });
         for (auto& r : replicas) {
             r->join();
             r->end_shard(0);
@@ -214,7 +212,7 @@ private:
         }
     }
 
-    std::vector<typename replica::lane> lanes_;
+    std::vector<typename replica::context> team_;
     std::vector<stream*> exchange_;
     std::vector<std::vector<event>> reduced_; ///< by rank and reduction: its gradients are complete on the rank
     std::vector<event> fork_, exchanged_;

@@ -7,7 +7,8 @@
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/blocks/samples.hpp>
-#include <trireme/layer/stream_pass.hpp>
+#include <trireme/layer/stage_pass.hpp>
+#include <trireme/layer/stream_context.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 
@@ -60,12 +61,8 @@ public:
     using numbers = decltype(Model::optimizer::template numbers<T>(std::declval<Options const&>()));
     static_assert(sizeof(numbers) <= cache_line && sizeof(staged_shard) <= cache_line);
 
-    /// A copy of the parameters as narrow as the values are, if that is narrower, and one layer's gradients.
-    static constexpr std::size_t narrow_bytes() noexcept {
-        if (!pass_type::narrow) return 0;
-        return narrow_parameters * sizeof(stored_type) +
-               round_up(pass_type::narrow_gradients() * sizeof(stored_type), cache_line);
-    }
+    using context = stream_context<network, kernels, T>;
+    using narrow = narrow_parameters<network, kernels, T>;
 
     /// Of each of the two streams with kernels: what the kernels ask for the layer that needs most, if they say.
     static constexpr std::size_t workspace_bytes() noexcept {
@@ -86,15 +83,14 @@ public:
           all_shards_(all_shards), libraries_(device), parameters_(device, arena_bytes, "parameters"),
           gradients_(device, arena_bytes * slots, "gradients"),
           state_(device, arena_bytes * Model::optimizer::state_per_parameter, "optimizer's state"),
-          activations_(device, pass_type::elements(pass_type::plan(samples)) * sizeof(stored_type), "activations"),
-          narrow_(device, narrow_bytes(), "parameters in bf16"), losses_(device, granule_.loss_bytes(), "losses"),
+          activations_(device, context::elements(context::plan(samples)) * sizeof(stored_type), "activations"),
+          narrow_(device, narrow::bytes(), "parameters in bf16"), losses_(device, granule_.loss_bytes(), "losses"),
           scores_(device, round_up(all_shards * sizeof(sample_score), cache_line), "losses of the shards"),
           stages_{memory(device, stage_bytes(), "samples"), memory(device, stage_bytes(), "samples")},
           scratch_{memory(device, workspace_bytes(), "workspace"), memory(device, workspace_bytes(), "workspace")},
           pinned_{pinned(stage_bytes()), pinned(stage_bytes())},
           results_{pinned(scores_.bytes()), pinned(scores_.bytes())}, mirror_(arena_bytes),
-          pass_(pass_type::plan(samples), static_cast<stored_type*>(activations_.data())), ready_(device),
-          joined_(device) {}
+          places_(context::plan(samples)), ready_(device), joined_(device) {}
 
     // ---- on the host: what the next step is about; the slot's last copy must be done ----
 
@@ -135,7 +131,7 @@ public:
 
     /// The parameters are others than in the last step.
     void begin_step() {
-        if constexpr (pass_type::narrow) pass_type::narrow_parameters(kernels_on(compute, 0), parameters(), narrow());
+        if constexpr (narrow::exist) narrow::copy(kernels_on(compute, 0), parameters(), narrow_copy());
         follow();
         beside.zero(scores_.data(), scores_.bytes());
         tree_ = {};
@@ -147,38 +143,36 @@ public:
         if constexpr (network::whole_shard) join(); // what such layers agree on is added on `compute`
     }
 
-    /// A rank's part in passes that several ranks make together.
-    using lane = typename stream_pass<network, kernels, T>::lane;
-
     /// Forward, loss and backward of the granule in place `k` of a slot, which belongs to this rank's `shard`-th shard.
-    /// `after(layer)`: see stream_pass.
-    template<class After = nothing_after>
+    /// `after(row)` is called when the gradients of a row have been handed over, from the last row to the first.
+    template<class After = nothing_beside>
     void enqueue_granule(int slot, std::size_t k, std::size_t shard, After&& after = {}) {
         auto* const stage = granule_at(stages_[slot].data(), k);
-        lane const mine = lane_of(stage);
-        std::span<lane const> const alone(&mine, 1);
-        enqueue_pixels(mine.k, stage);
-        pass_type::forward(alone);
+        context const mine = context_of(stage, gradient_slot(tree_.depth()));
+        ranks_of_process<context> const alone{{&mine, 1}};
+        enqueue_pixels(mine, stage);
+        stage_pass(alone).forward();
         enqueue_loss(mine, stage, shard);
-        pass_type::backward(alone, nothing_after{}, after);
+        stage_pass(alone).backward(nothing_beside{}, after);
     }
 
-    /// The same of the first granules of several ranks, layer by layer, for layers that add numbers over all devices:
-    /// see stream_pass for `exchange(i)`. `lanes` has room for all ranks.
+    /// The same of the first granules of several ranks, row by row, for layers that exchange numbers: see stage_pass
+    /// for `exchange(i)`. `team` has room for all ranks.
     template<class Ranks, class Exchange>
-    static void enqueue_granules(Ranks const& ranks, std::vector<lane>& lanes, int slot, Exchange&& exchange) {
+    static void enqueue_granules(Ranks const& ranks, std::vector<context>& team, int slot, Exchange&& exchange) {
         auto const stage_of = [slot](auto const& r) { return r->granule_at(r->stages_[slot].data(), 0); };
-        lanes.clear();
+        team.clear();
         for (auto const& r : ranks) {
-            lanes.push_back(r->lane_of(stage_of(r)));
-            r->enqueue_pixels(lanes.back().k, stage_of(r));
+            team.push_back(r->context_of(stage_of(r), r->gradient_slot(r->tree_.depth())));
+            r->enqueue_pixels(team.back(), stage_of(r));
         }
-        pass_type::forward(lanes, exchange);
-        for (std::size_t i = 0; i < lanes.size(); ++i) ranks[i]->enqueue_loss(lanes[i], stage_of(ranks[i]), 0);
-        pass_type::backward(lanes, exchange);
+        ranks_of_process<context> const all{team};
+        stage_pass(all).forward(nothing_beside{}, nothing_beside{}, exchange);
+        for (std::size_t i = 0; i < team.size(); ++i) ranks[i]->enqueue_loss(team[i], stage_of(ranks[i]), 0);
+        stage_pass(all).backward(nothing_beside{}, nothing_beside{}, exchange);
     }
     /// Where layers keep what they add over all devices.
-    T* kept() const noexcept { return pass_.kept(); }
+    T* kept() const noexcept { return reinterpret_cast<T*>(values() + places_.elements); }
 
     /// What follows on `beside` comes after what `compute` has; and the other way round.
     void follow() {
@@ -215,13 +209,16 @@ public:
     /// Losses and right answers of the granule in place `k` of a slot; no gradient.
     void enqueue_evaluation(int slot, std::size_t k, std::size_t shard) {
         auto* const stage = granule_at(stages_[slot].data(), k);
-        auto const on_compute = kernels_on(compute, 0, stage);
+        context const mine = context_of(stage, nullptr);
+        ranks_of_process<context> const alone{{&mine, 1}};
         auto* const correct = reinterpret_cast<int*>(static_cast<std::byte*>(losses_.data()) + granule_.correct());
-        enqueue_pixels(on_compute, stage);
-        pass_.evaluate(on_compute, model_with(nullptr));
+        enqueue_pixels(mine, stage);
+        stage_pass(alone).evaluate();
         Model::loss::template evaluate<typename Model::output, 1>(
-            on_compute, pass_.output(), reinterpret_cast<int const*>(stage + granule_.labels()), losses(), correct);
-        add_scores(on_compute, losses(), static_cast<int const*>(correct), &on_compute.shard()->count, score_of(shard));
+            mine.kernels(), static_cast<stored_type const*>(mine.value(network::depth)),
+            reinterpret_cast<int const*>(stage + granule_.labels()), losses(), correct);
+        add_scores(mine.kernels(), losses(), static_cast<int const*>(correct), &mine.kernels().shard()->count,
+                   score_of(shard));
     }
 
     void enqueue_results(int slot, stream& on) { on.copy(results_[slot].data(), scores_.data(), scores_.bytes()); }
@@ -251,10 +248,8 @@ public:
     event scored;    ///< the losses of a step are there
 
 private:
-    using pass_type = stream_pass<network, kernels, T>;
-    using stored_type = typename pass_type::stored_type;
+    using stored_type = typename context::stored_type;
     using pinned = typename Device::pinned_memory;
-    static constexpr std::size_t narrow_parameters = pass_type::narrow_place(network::depth);
     static constexpr std::size_t arena_bytes = Model::arena_elements * sizeof(T);
     static constexpr T pixel_scale = T{1} / T{255};
 
@@ -269,17 +264,19 @@ private:
         k.set_shard(reinterpret_cast<staged_shard const*>(stage));
         return k;
     }
-    /// What a pass computes with, and where it adds gradients and statistics.
-    typename pass_type::numbers model_with(T* gradients) const noexcept {
-        typename pass_type::numbers n{{parameters(), gradients, parameters() + Model::first_buffer,
-                                       gradients == nullptr ? nullptr : gradients + Model::first_buffer}};
-        if constexpr (pass_type::narrow) {
-            n.narrow_parameters = narrow();
-            n.narrow_gradients = narrow() + narrow_parameters;
-        }
-        return n;
+    /// The granule to work on, and where its gradients and statistics are added.
+    context context_of(std::byte* stage, T* gradients) {
+        return {places_,
+                values(),
+                {parameters(), gradients, parameters() + Model::first_buffer,
+                 gradients == nullptr ? nullptr : gradients + Model::first_buffer},
+                kernels_on(compute, 0, stage),
+                kernels_on(beside, 1, stage),
+                ready_,
+                narrow_copy()};
     }
-    stored_type* narrow() const noexcept { return static_cast<stored_type*>(narrow_.data()); }
+    stored_type* values() const noexcept { return static_cast<stored_type*>(activations_.data()); }
+    stored_type* narrow_copy() const noexcept { return static_cast<stored_type*>(narrow_.data()); }
     T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
     T* gradient_slot(std::size_t i) const noexcept {
         return static_cast<T*>(gradients_.data()) + i * Model::arena_elements;
@@ -289,21 +286,18 @@ private:
         return static_cast<sample_score*>(scores_.data()) + shards_.begin + shard;
     }
 
-    lane lane_of(std::byte* stage) {
-        return {&pass_, kernels_on(compute, 0, stage), kernels_on(beside, 1, stage), &ready_,
-                model_with(gradient_slot(tree_.depth()))};
-    }
-    void enqueue_loss(lane const& l, std::byte* stage, std::size_t shard) {
+    void enqueue_loss(context const& c, std::byte* stage, std::size_t shard) {
         Model::loss::template gradient<typename Model::output, 1>(
-            l.k, pass_.output(), reinterpret_cast<int const*>(stage + granule_.labels()),
-            reinterpret_cast<T const*>(stage + granule_.weights()), pass_.output_gradient(), losses());
+            c.kernels(), static_cast<stored_type const*>(c.value(network::depth)),
+            reinterpret_cast<int const*>(stage + granule_.labels()),
+            reinterpret_cast<T const*>(stage + granule_.weights()), c.gradient(network::depth), losses());
         follow();
-        add_scores(l.weights, losses(), static_cast<int const*>(nullptr), &l.weights.shard()->count, score_of(shard));
+        add_scores(c.beside(), losses(), static_cast<int const*>(nullptr), &c.beside().shard()->count, score_of(shard));
         beside.record(scored);
     }
-    void enqueue_pixels(kernels const& k, std::byte const* stage) {
-        convert_pixels(k, reinterpret_cast<std::uint8_t const*>(stage + granule_.pixels()), pixel_scale, pass_.input(),
-                       granule_.values, pass_type::input_order(granule_.samples));
+    void enqueue_pixels(context const& c, std::byte const* stage) {
+        convert_pixels(c.kernels(), reinterpret_cast<std::uint8_t const*>(stage + granule_.pixels()), pixel_scale,
+                       c.value(0), granule_.values, narrow::input_order(granule_.samples));
     }
     void merge(std::size_t i, std::size_t j) {
         add_into(kernels_on(compute, 0), gradient_slot(i), static_cast<T const*>(gradient_slot(j)),
@@ -317,7 +311,7 @@ private:
     memory parameters_, gradients_, state_, activations_, narrow_, losses_, scores_;
     memory stages_[2], scratch_[2];
     pinned pinned_[2], results_[2], mirror_;
-    pass_type pass_;
+    typename context::plan_type places_;
     event ready_, joined_;
     fixed_tree::stack tree_;
 };

@@ -40,9 +40,9 @@ public:
         auto const samples = p.layout.most_shard_samples(p.batch.samples);
         staged_granule<Model> const granule{samples};
         p.granule_samples = samples;
-        using pass = stream_pass<typename Model::network, typename Model::kernels, T>;
-        p.activation_elements = pass::elements(pass::plan(samples));
-        p.narrow_bytes = replica::narrow_bytes();
+        using context = typename replica::context;
+        p.activation_elements = context::elements(context::plan(samples));
+        p.narrow_bytes = replica::narrow::bytes();
         p.granule_bytes = granule.bytes();
         p.stage_header_bytes = cache_line;
         p.score_bytes = sizeof(sample_score);

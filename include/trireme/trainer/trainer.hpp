@@ -4,7 +4,6 @@
 
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/cross_entropy.hpp>
-#include <trireme/layer/layer_sums.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/plan.hpp>
@@ -360,9 +359,8 @@ private:
     /// What the layers add over all devices in a step, as `rank` sees it.
     static constexpr traffic device_sums(int devices, int rank) {
         traffic sum;
-        layer_sums<network_type>::for_each([&](auto call) {
-            if (devices > 1) sum += traffic_of(direct::all_reduce(devices), rank, call.elements, sizeof(value_type));
-        });
+        for (auto const& e : network_type::exchanges)
+            if (devices > 1) sum += traffic_of(direct::all_reduce(devices), rank, e.elements, sizeof(value_type));
         return sum;
     }
 

@@ -15,7 +15,7 @@
 #include <limits>
 #include <vector>
 
-namespace layer_shard_pass_test {
+namespace layer_stage_pass_test {
 using namespace trireme;
 
 namespace {
@@ -30,9 +30,9 @@ struct scaled_channels {
         d.output = in;
         d.parameter_count = 1;
         d.parameters[0] = {"weight", make_shape(in.extent[0]), 1, 1, initial::ones};
-        d.backward_reads_output = false;
-        d.in_place = true;
-        d.whole_shard = Waits;
+        d.execution.backward_reads_output = false;
+        d.execution.in_place = true;
+        d.forward.phases = d.backward.phases = Waits ? 1 : 0;
         d.kept = Waits ? 2 : 0;
         return d;
     }
@@ -40,7 +40,9 @@ struct scaled_channels {
         if (io.place.granule.first == 0) io.place.kept[0] = 0;
         io.place.kept[0] += static_cast<double>(io.place.granule.count);
     }
-    static void forward_agree(auto const& io) { io.place.kept[0] /= static_cast<double>(io.place.granule.samples); }
+    static void forward_agree(auto const& io, int) {
+        io.place.kept[0] /= static_cast<double>(io.place.granule.samples);
+    }
     static void forward(auto const& io) {
         for (std::size_t i = 0; i < io.x.size(); ++i)
             io.y[i] = io.x[i] * io.parameter(0)[channel(io, i)] * (Waits ? io.place.kept[0] : 1.0);
@@ -50,7 +52,9 @@ struct scaled_channels {
         io.place.kept[1] += static_cast<double>(io.place.granule.count);
         add_gradients(io);
     }
-    static void backward_agree(auto const& io) { io.place.kept[1] /= static_cast<double>(io.place.granule.samples); }
+    static void backward_agree(auto const& io, int) {
+        io.place.kept[1] /= static_cast<double>(io.place.granule.samples);
+    }
     static void backward_input(auto const& io) {
         for (std::size_t i = 0; i < io.dx.size(); ++i)
             io.dx[i] = io.dy[i] * io.parameter(0)[channel(io, i)] * (Waits ? io.place.kept[1] : 1.0);
@@ -117,26 +121,33 @@ double value_of(std::vector<double> const& all, std::size_t size, std::size_t sa
     return all[sample * size + i];
 }
 
+/// `cut`: where a second stage begins, if it is not 0.
 template<class Network, class Kernels>
-result by_shard(start<Network> const& s) {
-    using pass_type = shard_pass<Network, Kernels, double>;
+result by_shard(start<Network> const& s, std::size_t cut = 0) {
+    using pass_type = host_pass<Network, Kernels, double>;
     constexpr auto lanes = pass_type::lanes, in = Network::input_extents::size, out = Network::output_extents::size;
     auto const places = pass_type::plan(s.samples);
     // NaN: whatever is read before it is written shows
     std::vector<double> arena(pass_type::elements(places), std::numeric_limits<double>::quiet_NaN());
-    pass_type const pass(places, arena.data());
     result r{std::vector<double>(s.samples * out), std::vector<double>(Network::parameters)};
     std::vector<double> buffers(Network::buffers), statistics(Network::buffers);
     detail::model_numbers<double> const model{s.parameters.data(), r.gradients.data(), buffers.data(),
                                               statistics.data()};
-    granule_place const shard{1, 1, 0, 0, s.samples, s.samples, s.samples};
+    pass_type const pass(places, arena.data(), model, {1, 1, 0, 0, s.samples, s.samples, s.samples});
     auto const sample = [&](std::size_t g, std::size_t lane) { return g * lanes + lane; };
-    pass.forward(model, shard, [&](std::size_t g) {
+    stage_pass const first(pass, {0, cut}), last(pass, {cut, Network::depth});
+    auto const begin = [&](std::size_t g) {
         for (std::size_t lane = 0; lane < lanes; ++lane)
             for (std::size_t i = 0; i < in; ++i)
                 pass.input(g)[i * lanes + lane] = value_of(s.x, in, std::min(sample(g, lane), s.samples - 1), i);
-    });
-    pass.backward(model, shard, [&](std::size_t g) {
+    };
+    if (cut != 0) {
+        first.forward(begin);
+        last.forward();
+    } else {
+        last.forward(begin);
+    }
+    last.backward([&](std::size_t g) {
         for (std::size_t lane = 0; lane < lanes; ++lane)
             for (std::size_t i = 0; i < out; ++i) {
                 bool const counts = sample(g, lane) < s.samples;
@@ -144,26 +155,74 @@ result by_shard(start<Network> const& s) {
                 pass.output_gradient(g)[i * lanes + lane] = counts ? value_of(s.dy, out, sample(g, lane), i) : 0;
             }
     });
+    if (cut != 0) first.backward();
+    return r;
+}
+
+/// The samples in as many shards as there are ranks, one granule each, which go through the network together.
+template<class Network, class Kernels>
+result by_ranks(start<Network> const& s, std::size_t ranks) {
+    using pass_type = host_pass<Network, Kernels, double>;
+    using context = typename decltype(std::declval<pass_type>()[0])::value_type;
+    constexpr auto lanes = pass_type::lanes, in = Network::input_extents::size, out = Network::output_extents::size;
+    auto const places = pass_type::plan(lanes);
+    std::vector<std::vector<double>> arenas(
+        ranks, std::vector<double>(pass_type::elements(places), std::numeric_limits<double>::quiet_NaN()));
+    result r{std::vector<double>(s.samples * out), std::vector<double>(Network::parameters)};
+    std::vector<double> buffers(Network::buffers), statistics(Network::buffers);
+    detail::model_numbers<double> const model{s.parameters.data(), r.gradients.data(), buffers.data(),
+                                              statistics.data()};
+    std::vector<context> team;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        auto const mine = part(s.samples, rank, ranks);
+        pass_type const pass(places, arenas[rank].data(), model,
+                             {1, 1, static_cast<std::uint32_t>(rank), 0, mine.size(), mine.size(), s.samples});
+        team.push_back(pass[0][0]);
+        for (std::size_t lane = 0; lane < lanes; ++lane)
+            for (std::size_t i = 0; i < in; ++i)
+                pass.input()[i * lanes + lane] = value_of(s.x, in, mine.begin + std::min(lane, mine.size() - 1), i);
+    }
+    auto const exchange = [&](std::size_t i) {
+        auto const& e = Network::exchanges[i];
+        for (auto k = e.first; k < e.first + e.elements; ++k) {
+            double sum = 0;
+            for (auto const& c : team) sum += c.kept()[k];
+            for (auto const& c : team) c.kept()[k] = sum;
+        }
+    };
+    ranks_of_process<context> const all{team};
+    stage_pass const pass(all);
+    pass.forward(nothing_beside{}, nothing_beside{}, exchange);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        auto const mine = part(s.samples, rank, ranks);
+        for (std::size_t lane = 0; lane < lanes; ++lane)
+            for (std::size_t i = 0; i < out; ++i) {
+                bool const counts = lane < mine.size();
+                auto const at = (mine.begin + lane) * out + i;
+                if (counts) r.outputs[at] = team[rank].value(Network::depth)[i * lanes + lane];
+                team[rank].gradient(Network::depth)[i * lanes + lane] = counts ? s.dy[at] : 0;
+            }
+    }
+    pass.backward(nothing_beside{}, nothing_beside{}, exchange);
     return r;
 }
 
 /// Each sample goes through the whole network before the next one, in the small arena of one sample.
 template<class Network, class Kernels>
 result one_by_one_sample(start<Network> const& s) {
-    using pass_type = granule_pass<Network, Kernels, double, 1>;
+    using pass_type = host_pass<Network, Kernels, double, 1>;
     constexpr auto in = Network::input_extents::size, out = Network::output_extents::size;
-    std::vector<double> arena(pass_type::elements);
-    pass_type const pass(arena.data());
+    std::vector<double> arena(pass_type::elements(pass_type::one));
     result r{{}, std::vector<double>(Network::parameters)};
     detail::model_numbers<double> const model{s.parameters.data(), r.gradients.data()};
     for (std::size_t n = 0; n < s.samples; ++n) {
         std::fill(arena.begin(), arena.end(), std::numeric_limits<double>::quiet_NaN());
-        granule_place const place{1, 1, 0, n, 1, s.samples, s.samples};
+        pass_type const pass(pass_type::one, arena.data(), model, {1, 1, 0, n, 1, s.samples, s.samples});
         std::copy_n(s.x.data() + n * in, in, pass.input());
-        pass.forward(model, place);
+        pass.forward();
         r.outputs.insert(r.outputs.end(), pass.output(), pass.output() + out);
         std::copy_n(s.dy.data() + n * out, out, pass.output_gradient());
-        pass.backward(model, place);
+        pass.backward();
     }
     return r;
 }
@@ -187,7 +246,7 @@ void the_same(std::size_t samples) {
 
 } // namespace
 
-TEST_SUITE("layer/shard_pass") {
+TEST_SUITE("layer/stage_pass") {
     TEST_CASE("granules one behind the other compute what each sample computes alone") {
         constexpr auto lanes = portable::lanes<double>;
         for (std::size_t const samples : {std::size_t{1}, lanes, lanes + 1, 3 * lanes, 5 * lanes - 1}) {
@@ -201,6 +260,32 @@ TEST_SUITE("layer/shard_pass") {
     TEST_CASE("in granules of one sample, too") {
         for (std::size_t const samples : {1u, 2u, 7u})
             the_same<networks<true>::waiting, networks<false>::waiting, one_sample>(samples);
+    }
+
+    TEST_CASE("a network in stages computes the bits of the whole one, wherever it is cut between two residuals") {
+        using net = networks<true>::waiting;
+        auto const whole = by_shard<net, portable>(start<net>(2 * portable::lanes<double> + 1));
+        std::size_t cuts = 0;
+        for (std::size_t cut = 1; cut < net::depth; ++cut) {
+            CAPTURE(cut);
+            auto const parts = by_shard<net, portable>(start<net>(2 * portable::lanes<double> + 1), cut);
+            CHECK(parts.outputs == whole.outputs);
+            CHECK(parts.gradients == whole.gradients);
+            ++cuts;
+        }
+        CHECK(cuts == net::depth - 1);
+    }
+
+    TEST_CASE("ranks that go row by row, and add what their layers exchange, compute what one rank computes") {
+        using net = network<input<2, 3, 3>, conv3<3>, batch_norm<synchronised>, curve,
+                            residual<batch_norm<synchronised>>, flatten, linear<2>>;
+        static_assert(net::exchanges.count == 6 && net::row(4).first_exchange == 3);
+        constexpr auto lanes = portable::lanes<double>;
+        start<net> const s(lanes);
+        auto const one = by_ranks<net, portable>(s, 1), two = by_ranks<net, portable>(s, 2);
+        auto const size_of = [](double truth) { return std::max(1.0, std::abs(truth)); };
+        CHECK(test_support::most_apart(two.outputs, one.outputs, size_of) < 1e-11);
+        CHECK(test_support::most_apart(two.gradients, one.gradients, size_of) < 1e-11);
     }
 
     TEST_CASE("a hundred residuals are one residual's code, and its rows a hundred times") {
@@ -224,7 +309,7 @@ TEST_SUITE("layer/shard_pass") {
 
     TEST_CASE("a hundred residuals that wait for nothing, as one straight line of loops") {
         using net = network<input<4>, repeat<100, residual<sequential<linear<4>, hyperbolic_tangent>>>, linear<2>>;
-        static_assert(net::depth == 100 * 5 + 1 && granule_pass<net, portable, double, 1>::elements > 0);
+        static_assert(net::depth == 100 * 5 + 1 && host_pass<net, portable, double, 1>::one.elements > 0);
         start<net> const s(2);
         auto const expected = one_by_one_sample<net, portable>(s), got = by_shard<net, portable>(s);
         auto const norm = [](std::vector<double> const& v) {
@@ -240,4 +325,4 @@ TEST_SUITE("layer/shard_pass") {
     }
 }
 
-} // namespace layer_shard_pass_test
+} // namespace layer_stage_pass_test

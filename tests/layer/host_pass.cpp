@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <trireme/layer/granule_pass.hpp>
+#include <trireme/layer/host_pass.hpp>
 
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/kernels/portable/activation.hpp>
@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace layer_granule_pass_test {
+namespace layer_host_pass_test {
 using namespace trireme;
 
 namespace {
@@ -73,7 +73,7 @@ struct patient : portable {
 
 } // namespace
 
-TEST_SUITE("layer/granule_pass") {
+TEST_SUITE("layer/host_pass") {
     TEST_CASE("samples are cut into granules, the last few one by one") {
         check_cuts<portable, float>();
         check_cuts<portable, double>();
@@ -85,13 +85,14 @@ TEST_SUITE("layer/granule_pass") {
 
     TEST_CASE("dropout<percent<P>> drops P of a hundred, scales what it keeps, and leaves an evaluation alone") {
         using net = network<input<1000>, dropout<percent<20>>>;
-        using pass_type = granule_pass<net, portable, float>;
-        host_memory const memory(pass_type::elements * sizeof(float));
-        pass_type const pass(static_cast<float*>(memory.data()));
-        constexpr auto values = 1000 * pass_type::lanes;
-        granule_place const place{1, 1, 0, 0, pass_type::lanes, pass_type::lanes, pass_type::lanes};
+        using pass_type = host_pass<net, portable, float>;
+        host_memory const memory(pass_type::elements(pass_type::one) * sizeof(float));
+        constexpr auto lanes = pass_type::lanes, values = 1000 * lanes;
+        detail::model_numbers<float> const model;
+        pass_type const pass(pass_type::one, static_cast<float*>(memory.data()), model,
+                             {1, 1, 0, 0, lanes, lanes, lanes});
         std::fill_n(pass.input(), values, 3.0f);
-        pass.forward({}, place);
+        pass.forward();
         std::size_t dropped = 0, kept = 0;
         for (std::size_t i = 0; i < values; ++i) {
             dropped += pass.output()[i] == 0;
@@ -100,7 +101,7 @@ TEST_SUITE("layer/granule_pass") {
         CHECK(dropped + kept == values);
         CHECK(static_cast<double>(dropped) / values == doctest::Approx(0.2).epsilon(0.1).scale(0));
         std::fill_n(pass.input(), values, 3.0f);
-        pass.evaluate({}, place);
+        pass.evaluate();
         CHECK(std::count(pass.output(), pass.output() + values, 3.0f) == values);
     }
 
@@ -122,4 +123,4 @@ TEST_SUITE("layer/granule_pass") {
     }
 }
 
-} // namespace layer_granule_pass_test
+} // namespace layer_host_pass_test

@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/device/host/all_samples.hpp>
+#include <trireme/layer/activation_plan.hpp>
+#include <trireme/layer/for_units.hpp>
+#include <trireme/layer/row_context.hpp>
+#include <trireme/layer/stage_pass.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <type_traits>
+
+namespace trireme {
+
+namespace detail::inline TRIREME_ISA {
+
+/// The most memory that one of a network's layers would like its kernels to have.
+template<class Network, class Kernels, class T, std::size_t Lanes>
+constexpr std::size_t scratch_bytes() {
+    std::size_t most = 0;
+    for_units<Network>(0, [&]<class Chain, std::size_t Unit>(unit<Chain, Unit>, std::size_t) {
+        using layer = typename Chain::template layer_type<Unit>;
+        using in = typename Chain::template input_of<Unit>;
+        if constexpr (requires { layer::template scratch_bytes<in, Lanes, T, Kernels>(); })
+            most = std::max(most, layer::template scratch_bytes<in, Lanes, T, Kernels>());
+    });
+    return most;
+}
+
+/// The policy with memory to work in, if one of the network's layers wants some.
+template<class Network, class Kernels, class T, std::size_t Lanes>
+constexpr auto scratch_policy() {
+    if constexpr (scratch_bytes<Network, Kernels, T, Lanes>() == 0)
+        return pack<Kernels>{};
+    else
+        return pack<typename Kernels::with_scratch>{};
+}
+template<class Network, class Kernels, class T, std::size_t Lanes>
+using with_scratch_t = typename only<decltype(scratch_policy<Network, Kernels, T, Lanes>())>::type;
+
+/// One granule, and the kernels for it.
+template<class Network, class Kernels, class T, std::size_t Lanes>
+struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
+    using base = row_context<Network, T, stored_t<Kernels, T>, Lanes>;
+    template<bool AsValues>
+    using parameter_type = T;
+    static constexpr fuses way = requires {
+        typename Kernels::template applying<identity_function>;
+    } ? fuses::behind_agreements : fuses::nothing;
+
+    [[no_unique_address]] Kernels policy;
+
+    /// For a row's layer, where they want to know it; with a function, if it is not void.
+    template<class Function>
+    auto applying(std::size_t row) const {
+        if constexpr (!std::is_void_v<Function>)
+            return typename Kernels::template applying<Function>(policy.for_layer(row, this->granule.count));
+        else if constexpr (takes_all_samples<Kernels>)
+            return policy.for_layer(row, this->granule.count);
+        else
+            return policy;
+    }
+    template<class P>
+    auto forward_of(std::size_t row) const {
+        return base::forward_of(row, this->model.parameters + Network::row(row).first_parameter);
+    }
+    template<class P>
+    auto backward_of(std::size_t row, std::size_t slot) const {
+        auto const first = Network::row(row).first_parameter;
+        return base::backward_of(row, slot, this->model.parameters + first, this->model.gradients + first);
+    }
+    template<class P, class At, class F>
+    void add_gradients(std::size_t row, At const& at, F const& add) const {
+        add(applying<void>(row), at);
+    }
+};
+
+} // namespace detail::inline TRIREME_ISA
+
+inline namespace TRIREME_ISA {
+
+/// Up to how many samples these kernels take one by one; see device/host/kernels.hpp.
+template<class Kernels, class T>
+inline constexpr std::size_t one_by_one = [] {
+    if constexpr (requires { Kernels::template one_by_one<T>; })
+        return Kernels::template one_by_one<T>;
+    else
+        return std::size_t{0};
+}();
+
+template<std::size_t N>
+using lane_count = std::integral_constant<std::size_t, N>;
+
+/// Cuts samples into granules: f(lane_count<N>, range) for each, N samples at most; the few that are left over at the
+/// end one by one, if the kernels say so. The cut depends on the number of samples alone.
+template<class Kernels, class T, class F>
+void for_granules(range samples, F&& f) {
+    constexpr std::size_t lanes = Kernels::template lanes<T>, few = one_by_one<Kernels, T>;
+    auto at = samples.begin;
+    while (samples.end - at > few) {
+        auto const end = std::min(at + lanes, samples.end);
+        f(lane_count<lanes>{}, range{at, end});
+        at = end;
+    }
+    if constexpr (few != 0)
+        for (; at < samples.end; ++at) f(lane_count<1>{}, range{at, at + 1});
+}
+
+/// The samples of a shard, or some of them, on their way through a network on the host: granules of `Lanes` samples, in
+/// an activation arena. Kernels that take all samples at once have one granule, the shard.
+///
+/// One granule at a time needs an arena for one (`one`); all at once, each with its own place in every block, need one
+/// for all (`plan`), which networks must have whose layers need a whole shard. Nothing is allocated, and nothing is
+/// looked up but a row's functions.
+template<class Network, class Kernels, class T, std::size_t Lanes = Kernels::template lanes<T>>
+class host_pass {
+    using kernels = detail::with_scratch_t<Network, Kernels, T, Lanes>;
+    using context = detail::host_context<Network, kernels, T, Lanes>;
+
+public:
+    static constexpr std::size_t lanes = Lanes;
+    static constexpr bool at_once = takes_all_samples<Kernels>;
+    using plan_type = activation_plan<Network::depth>;
+    using numbers = detail::model_numbers<T>;
+    using stored_type = stored_t<Kernels, T>; ///< as what lies in the slots is kept
+
+    /// An arena for one granule after the other, and one for all of `samples`, in elements; `elements`: the planned
+    /// blocks, what layers keep of a shard, and the kernels' scratch.
+    static constexpr plan_type one = plan_activations<Network>(Lanes, sizeof(stored_type));
+    static constexpr plan_type plan(std::size_t samples) {
+        return plan_activations<Network>(at_once ? samples : granules(samples) * Lanes, sizeof(stored_type), false,
+                                         at_once ? way_of_samples::together : way_of_samples::one_behind_the_other);
+    }
+    static constexpr std::size_t elements(plan_type const& p) noexcept {
+        return p.elements + kept_elements + scratch_elements;
+    }
+    static constexpr std::size_t granules(std::size_t samples) noexcept {
+        return at_once ? (samples != 0 ? 1 : 0) : (samples + Lanes - 1) / Lanes;
+    }
+
+    /// `samples`: those that are there, with their place in the shard; as many as `places` has room for.
+    host_pass(plan_type const& places, stored_type* arena, numbers const& model, granule_place const& samples,
+              Kernels policy = {}) noexcept
+        : places_(places), arena_(arena), model_(model), samples_(samples), policy_(policy) {}
+
+    stored_type* input(std::size_t granule = 0) const noexcept { return (*this)[granule][0].value(0); }
+    stored_type const* output(std::size_t granule = 0) const noexcept {
+        return (*this)[granule][0].value(Network::depth);
+    }
+    stored_type* output_gradient(std::size_t granule = 0) const noexcept {
+        return (*this)[granule][0].gradient(Network::depth);
+    }
+
+    // See stage_pass: each granule is a team.
+
+    template<class... Hooks>
+    void forward(Hooks&&... hooks) const {
+        stage_pass(*this).forward(hooks...);
+    }
+    void evaluate() const { stage_pass(*this).evaluate(); }
+    template<class... Hooks>
+    void backward(Hooks&&... hooks) const {
+        stage_pass(*this).backward(hooks...);
+    }
+
+    std::size_t size() const noexcept { return granules(samples_.count); }
+    std::array<context, 1> operator[](std::size_t granule) const noexcept {
+        auto place = samples_;
+        place.first += granule * Lanes;
+        if constexpr (!at_once) place.count = std::min(Lanes, place.count - std::min(place.count, granule * Lanes));
+        return {context{{&places_, arena_, model_, place, granule * Lanes}, policy()}};
+    }
+    T* kept() const noexcept { return (*this)[0][0].kept(); }
+
+private:
+    static constexpr std::size_t line = cache_line / sizeof(stored_type);
+    static constexpr std::size_t kept_elements = round_up(Network::kept * sizeof(T) / sizeof(stored_type), line);
+    static constexpr std::size_t scratch_elements =
+        round_up(detail::scratch_bytes<Network, Kernels, T, Lanes>() / sizeof(stored_type), line);
+
+    kernels policy() const noexcept {
+        if constexpr (scratch_elements == 0)
+            return policy_;
+        else
+            return {policy_, arena_ + places_.elements + kept_elements};
+    }
+
+    plan_type const& places_;
+    stored_type* arena_;
+    numbers const& model_;
+    granule_place samples_;
+    [[no_unique_address]] Kernels policy_;
+};
+
+} // namespace TRIREME_ISA
+} // namespace trireme

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/core/pack.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/layer/activation_plan.hpp>
+#include <trireme/layer/network.hpp>
+#include <trireme/layer/row_table.hpp>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// What a pass works with, beside the values of its samples: the model's numbers, and what becomes of them.
+template<class T>
+struct model_numbers {
+    T const* parameters = nullptr;
+    T* gradients = nullptr;  ///< to be added to
+    T* buffers = nullptr;    ///< running statistics
+    T* statistics = nullptr; ///< what goes into them after the step; to be added to
+};
+
+/// Values of one sample, by slot.
+template<class Network>
+struct slot_sizes {
+    std::size_t of[Network::depth + 1] = {};
+    constexpr slot_sizes() noexcept {
+        of[0] = Network::row(0).input.size();
+        for (std::size_t i = 0; i < Network::depth; ++i) of[i + 1] = Network::row(i).description.output.size();
+    }
+};
+template<class Network>
+inline constexpr slot_sizes<Network> sizes_of_slots{};
+
+/// Where the calls of a row find what they work on: samples in an arena with a plan, a model. The contexts of the host
+/// and of streams add the kernels. What layers keep of a shard lies behind the planned blocks.
+template<class Network, class T, class Stored, std::size_t Lanes>
+struct row_context {
+    using network = Network;
+    static constexpr std::size_t lanes = Lanes;
+
+    activation_plan<Network::depth> const* plan;
+    Stored* arena;
+    model_numbers<T> model;
+    granule_place granule = {};
+    std::size_t before = 0; ///< samples that lie before this granule's in each block
+
+    /// None for what has no place in the plan.
+    Stored* value(std::size_t slot) const noexcept { return block(plan->value[slot], slot); }
+    Stored* gradient(std::size_t slot) const noexcept { return block(plan->gradient[slot], slot); }
+
+    T* kept() const noexcept { return reinterpret_cast<T*>(arena + plan->elements); }
+
+protected:
+    template<class P>
+    layer_operands<P, Stored> forward_of(std::size_t row, P const* parameters) const noexcept {
+        auto const& r = Network::row(row);
+        layer_operands<P, Stored> at;
+        at.x = value(r.from);
+        at.y = value(row + 1);
+        at.parameters = parameters;
+        at.place.layer = row;
+        at.place.granule = granule;
+        if (r.is_sum()) at.place.other = value(r.other);
+        if constexpr (std::is_same_v<P, T>) { // what a layer keeps of a shard is as wide as parameters are
+            at.place.buffers = moved(model.buffers, r.first_buffer);
+            at.place.statistics = moved(model.statistics, r.first_buffer);
+            at.place.kept = kept() + r.first_kept;
+        }
+        return at;
+    }
+    /// `slot`: where the gradient is that the row gets.
+    template<class P>
+    layer_operands<P, Stored> backward_of(std::size_t row, std::size_t slot, P const* parameters,
+                                          P* gradients) const noexcept {
+        auto at = forward_of<P>(row, parameters);
+        at.dy = gradient(slot);
+        at.dx = gradient(row);
+        at.gradients = gradients;
+        return at;
+    }
+    /// What is not there stays so: evaluation has no statistics.
+    static T* moved(T* from, std::size_t by) noexcept { return from == nullptr ? nullptr : from + by; }
+
+private:
+    Stored* block(std::size_t place, std::size_t slot) const noexcept {
+        return place == npos ? nullptr : arena + place + before * sizes_of_slots<Network>.of[slot];
+    }
+};
+
+} // namespace trireme::detail::inline TRIREME_ISA

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/layer/network.hpp>
+#include <trireme/layer/row_table.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace trireme {
+
+/// What a pass does beside its rows, if nothing is asked for.
+struct nothing_beside {
+    template<class... At>
+    void operator()(At const&...) const noexcept {}
+};
+
+/// The ranks of a process, which go through a network together: the only team of a stage_pass.
+template<class Context>
+struct ranks_of_process {
+    std::span<Context const> all;
+
+    static constexpr std::size_t size() noexcept { return 1; }
+    std::span<Context const> operator[](std::size_t) const noexcept { return all; }
+};
+
+inline namespace TRIREME_ISA {
+
+/// Rows [begin, end) of a network, on samples that go through them in teams.
+///
+/// A team goes row by row, its members one after the other: on the host it is one granule, on accelerators all ranks of
+/// a process. Between two rows that need a whole shard each team goes alone, so that a granule's values are still in
+/// the cache when the next row reads them. At such a row the teams wait for one another: all of them show it their
+/// samples, then the first team agrees, phase by phase, and after each phase but the last `exchange(i)` adds the
+/// numbers of the network's i-th exchange over all devices.
+template<class Teams>
+class stage_pass {
+    using context = std::remove_cvref_t<decltype(*std::declval<Teams const&>()[0].begin())>;
+    using network = typename context::network;
+
+public:
+    explicit stage_pass(Teams const& teams, range rows = {0, network::depth}) noexcept : teams_(teams), rows_(rows) {}
+
+    /// `begin(team)` is called before a team's first row, `between(row)` after each of its rows.
+    template<class Begin = nothing_beside, class Between = nothing_beside, class Exchange = nothing_beside>
+    void forward(Begin&& begin = {}, Between&& between = {}, Exchange&& exchange = {}) const {
+        auto row = rows_.begin;
+        for (bool begun = false; row < rows_.end || !begun; begun = true) {
+            auto end = row + (begun ? 1 : 0); // the row that all wait for now knows the shard
+            while (end < rows_.end && description(end).forward.phases == 0) ++end;
+            for (std::size_t t = 0; t < teams_.size(); ++t) {
+                if (!begun) begin(t);
+                auto const& team = teams_[t];
+                for (auto r = row; r < end; ++r) {
+                    for (auto const& c : team) calls[r](call::forward, c, r);
+                    between(r);
+                }
+                for (auto const& c : team)
+                    if (end < rows_.end) calls[end](call::forward_gather, c, end);
+            }
+            if (end < rows_.end)
+                agree(description(end).forward.phases, network::row(end).first_exchange, exchange,
+                      [end](auto const& c, int phase) { calls[end](call::forward_agree, c, end, phase); });
+            row = end;
+        }
+    }
+
+    /// Forward outside of training.
+    void evaluate() const {
+        for (std::size_t t = 0; t < teams_.size(); ++t)
+            for (auto row = rows_.begin; row < rows_.end; ++row)
+                for (auto const& c : teams_[t]) calls[row](call::evaluate, c, row);
+    }
+
+    /// Adds the gradients to the model's; needs the forward pass just made. `begin(team)` is called before a team's way
+    /// back, and leaves the gradient of its output; `between(row)` as in forward.
+    template<class Begin = nothing_beside, class Between = nothing_beside, class Exchange = nothing_beside>
+    void backward(Begin&& begin = {}, Between&& between = {}, Exchange&& exchange = {}) const {
+        auto const last = std::max(rows_.begin, network::first_trainable); // nothing below it wants a gradient
+        auto end = rows_.end;
+        for (bool begun = false; end > last || !begun; begun = true) {
+            auto row = end - (begun ? 1 : 0); // that which has agreed
+            while (row > last && description(row - 1).backward.phases == 0) --row;
+            bool const waits = row > last; // at the row before
+            for (std::size_t t = 0; t < teams_.size(); ++t) {
+                if (!begun) begin(t);
+                auto const& team = teams_[t];
+                for (auto r = end; r-- > row;) {
+                    for (auto const& c : team) {
+                        calls[r](call::backward_weights, c, r);
+                        calls[r](call::backward_input, c, r);
+                    }
+                    between(r);
+                }
+                for (auto const& c : team)
+                    if (waits) calls[row - 1](call::backward_gather, c, row - 1);
+            }
+            if (waits)
+                agree(description(row - 1).backward.phases,
+                      network::row(row - 1).first_exchange +
+                          static_cast<std::size_t>(description(row - 1).forward.exchanges()),
+                      exchange,
+                      [row](auto const& c, int phase) { calls[row - 1](call::backward_agree, c, row - 1, phase); });
+            end = row;
+        }
+    }
+
+private:
+    using call = detail::row_call;
+    static constexpr auto const& calls = detail::rows_of_context<context>;
+    static constexpr layer_description const& description(std::size_t row) noexcept {
+        return network::row(row).description;
+    }
+
+    template<class Exchange, class F>
+    void agree(int phases, std::size_t first_exchange, Exchange& exchange, F const& f) const {
+        for (int phase = 0; phase < phases; ++phase) {
+            if (phase != 0) exchange(first_exchange + static_cast<std::size_t>(phase - 1));
+            for (auto const& c : teams_[0]) f(c, phase);
+        }
+    }
+
+    Teams const& teams_;
+    range rows_;
+};
+
+} // namespace TRIREME_ISA
+} // namespace trireme
