@@ -30,12 +30,9 @@ class host_run {
 public:
     using T = typename Model::value_type;
 
-    /// What this kind of device adds to a plan whose batch and layout are set.
-    static constexpr void complete(training_plan& p) {
-        auto const samples = p.layout.most_shard_samples(p.batch.samples);
-        p.activation_elements = Model::activation_elements(samples);
-        p.workspace_bytes = Model::workspace_bytes(samples);
-        p.control_bytes = threads::communicator::control_bytes;
+    /// What is where in the memory of a rank.
+    static constexpr memory_map memory(data_parallel_layout const& l, std::size_t batch, int rank) {
+        return replica<Model, threads::communicator>::memory(l, batch, rank);
     }
 
     host_run(Options const& o, auto const& r, data_parallel_layout const& layout)

@@ -38,11 +38,10 @@ class process_run {
 public:
     using T = typename Model::value_type;
 
-    static constexpr void complete(training_plan& p) {
-        auto const samples = p.layout.most_shard_samples(p.batch.samples);
-        p.activation_elements = Model::activation_elements(samples);
-        p.workspace_bytes = Model::workspace_bytes(samples);
-        p.control_bytes = communicator::control_bytes + score_bytes(p.layout);
+    static constexpr memory_map memory(data_parallel_layout const& l, std::size_t batch, int rank) {
+        auto m = replica<Model, communicator>::memory(l, batch, rank);
+        m.scores.bytes = 2 * sizeof(double) * l.shards();
+        return m;
     }
 
     process_run(Options const& o, auto const& r, data_parallel_layout const& layout)
@@ -50,7 +49,7 @@ public:
           engine_(o, with_levels(layout)) {
         group_.run([&](communicator& c) {
             engine_.construct(c);
-            scores_ = c.allocate(score_bytes(layout));
+            scores_ = c.allocate(memory(layout, o.batch.samples, c.rank()).scores.total());
             all_here(c); // before anybody uses another's memory
         });
     }
@@ -144,8 +143,6 @@ public:
     }
 
 private:
-    static constexpr bytes_t score_bytes(data_parallel_layout const& l) { return 2 * sizeof(double) * l.shards(); }
-
     data_parallel_layout with_levels(data_parallel_layout l) const {
         if (l.groups.count == 0 && group_.near().count != 0) {
             l.groups = group_.near();

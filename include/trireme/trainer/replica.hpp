@@ -81,7 +81,7 @@ namespace trireme::detail::inline TRIREME_ISA {
 /// What the kernels of one device work with: nothing, or what a policy for all samples keeps, and its memory.
 template<class Model, class Communicator, bool AtOnce = Model::at_once>
 struct kernels_of_device {
-    kernels_of_device(Communicator&, std::size_t) noexcept {}
+    kernels_of_device(Communicator&, memory_area const&, std::size_t) noexcept {}
     typename Model::kernels policy() const noexcept { return {}; }
     int begin() const noexcept { return 0; }
 };
@@ -90,8 +90,8 @@ struct kernels_of_device<Model, Communicator, true> {
     arena memory;
     typename Model::kernels::context context;
 
-    kernels_of_device(Communicator& comm, std::size_t samples)
-        : memory(comm.allocate(Model::workspace_bytes(samples))),
+    kernels_of_device(Communicator& comm, memory_area const& workspace, std::size_t samples)
+        : memory(comm.allocate(workspace.total())),
           context(Model::template rows<>.of, Model::network::depth, samples, memory.data) {}
     typename Model::kernels policy() noexcept { return typename Model::kernels(context); }
     auto begin() { return context.begin(); }
@@ -117,20 +117,16 @@ public:
 
     /// `batch`: the most samples of a step; only what takes the samples of a shard at once minds it.
     replica(Communicator& comm, data_parallel_layout const& layout, std::size_t batch)
-        : layout_(layout), shards_(layout.shards_of_device(comm.rank())),
-          slice_(layout.slice_of_device(comm.rank(), Model::arena_elements, sizeof(T))),
-          parameters_(comm.allocate(layout.shared_weights && comm.rank() != 0 ? 0 : Model::arena_elements * sizeof(T))),
-          gradients_(comm.allocate(Model::arena_elements * sizeof(T) * layout.gradient_slots(comm.rank()))),
-          state_(comm.allocate(slice_.size() * sizeof(T) * Model::optimizer::state_per_parameter)),
-          activations_(comm.allocate(Model::activation_elements(layout.most_shard_samples(batch)) *
-                                     sizeof(typename Model::stored_type))),
-          places_(layout.most_shard_samples(batch)), kernels_(comm, layout.most_shard_samples(batch)) {
-        if (layout.shared_weights && !shares_memory(comm))
-            throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
-        for (std::size_t i = 0; i < layout.reductions(); ++i)
-            reductions_.push_back(
-                {layout.reduced_by(i, Model::arena_elements), layout.reduction(i, Model::arena_elements, sizeof(T))});
-        if constexpr (Model::at_once) prepare(batch);
+        : replica(comm, layout, batch, memory(layout, batch, comm.rank())) {}
+
+    /// What is where in the memory of a device.
+    static constexpr memory_map memory(data_parallel_layout const& l, std::size_t batch, int rank) {
+        auto m = memory_of_model<Model>(l, rank);
+        auto const samples = l.most_shard_samples(batch);
+        m.activations.bytes = Model::activation_elements(samples) * sizeof(typename Model::stored_type);
+        m.workspace.bytes = Model::workspace_bytes(samples);
+        m.counters.bytes = Communicator::control_bytes;
+        return m;
     }
 
     /// This device's copy of the weights; none where device 0 has the only one.
@@ -226,6 +222,20 @@ public:
     void reset_times() noexcept { times_ = {}; }
 
 private:
+    replica(Communicator& comm, data_parallel_layout const& layout, std::size_t batch, memory_map const& map)
+        : layout_(layout), shards_(layout.shards_of_device(comm.rank())),
+          slice_(layout.slice_of_device(comm.rank(), Model::arena_elements, sizeof(T))),
+          parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
+          state_(comm.allocate(map.optimizer_state.total())), activations_(comm.allocate(map.activations.total())),
+          places_(layout.most_shard_samples(batch)), kernels_(comm, map.workspace, layout.most_shard_samples(batch)) {
+        if (layout.shared_weights && !shares_memory(comm))
+            throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
+        for (std::size_t i = 0; i < layout.reductions(); ++i)
+            reductions_.push_back(
+                {layout.reduced_by(i, Model::arena_elements), layout.reduction(i, Model::arena_elements, sizeof(T))});
+        if constexpr (Model::at_once) prepare(batch);
+    }
+
     using clock = std::chrono::steady_clock;
     static constexpr T pixel_scale = T{1} / T{255};
 

@@ -31,11 +31,9 @@ public:
     stream_machine(data_parallel_layout const& l, Options const& o, auto const& where)
         : transport(l, where), layout(l) {
         Device::use(transport.device_of(0));
-        auto const samples = l.most_shard_samples(o.batch.samples);
         for (int i = 0; i < transport.local_ranks(); ++i) {
             int const rank = transport.first_rank() + i, device = transport.device_of(i);
-            replicas.push_back(std::make_unique<replica>(device, l.shards_of_device(rank), l.shards(),
-                                                         l.gradient_slots(rank), samples));
+            replicas.push_back(std::make_unique<replica>(device, l, rank, o.batch.samples));
             reduced_.emplace_back();
             for (std::size_t k = 0; k < l.reductions(); ++k) reduced_.back().emplace_back(device);
             fork_.emplace_back(device);
@@ -48,13 +46,13 @@ public:
         }
     }
 
-    /// Of collectives: for the gradients, and for what layers add.
-    static constexpr bytes_t table_bytes(data_parallel_layout const& l, int rank, std::size_t elements,
-                                         std::size_t element_bytes) {
-        auto sum = Transport::table_bytes(l, rank, elements, element_bytes);
+    /// What is where in the memory of a rank.
+    static constexpr memory_map memory(data_parallel_layout const& l, std::size_t batch, int rank) {
+        auto m = replica::memory_of(l, batch, rank);
+        m.tables.bytes = Transport::table_bytes(l, rank, Model::arena_elements, sizeof(T));
         for (auto const& e : network::exchanges)
-            sum += Transport::sum_bytes(l.devices, rank, e.elements, element_bytes);
-        return sum;
+            m.tables.bytes += Transport::sum_bytes(l.devices, rank, e.elements, sizeof(T));
+        return m;
     }
 
     /// Collectives learn where what they add lies.

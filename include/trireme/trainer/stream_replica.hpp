@@ -10,6 +10,7 @@
 #include <trireme/layer/stage_pass.hpp>
 #include <trireme/layer/stream_context.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/memory_map.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 
 #include <algorithm>
@@ -76,21 +77,23 @@ public:
         }
     }
 
-    /// `shards`: those of this rank, of `all_shards`; `samples`: the most of one shard in a step.
-    stream_replica(int device, range shards, std::size_t all_shards, std::size_t slots, std::size_t samples)
-        : compute(device), exchange(device), copies(device), beside(device), staged{event(device), event(device)},
-          used{event(device), event(device)}, scored(device), granule_{samples}, shards_(shards),
-          all_shards_(all_shards), libraries_(device), parameters_(device, arena_bytes, "parameters"),
-          gradients_(device, arena_bytes * slots, "gradients"),
-          state_(device, arena_bytes * Model::optimizer::state_per_parameter, "optimizer's state"),
-          activations_(device, context::elements(context::plan(samples)) * sizeof(stored_type), "activations"),
-          narrow_(device, narrow::bytes(), "parameters in bf16"), losses_(device, granule_.loss_bytes(), "losses"),
-          scores_(device, round_up(all_shards * sizeof(sample_score), cache_line), "losses of the shards"),
-          stages_{memory(device, stage_bytes(), "samples"), memory(device, stage_bytes(), "samples")},
-          scratch_{memory(device, workspace_bytes(), "workspace"), memory(device, workspace_bytes(), "workspace")},
-          pinned_{pinned(stage_bytes()), pinned(stage_bytes())},
-          results_{pinned(scores_.bytes()), pinned(scores_.bytes())}, mirror_(arena_bytes),
-          places_(context::plan(samples)), ready_(device), joined_(device) {}
+    /// What is where in the memory of a rank, but for what its collectives need.
+    static constexpr memory_map memory_of(data_parallel_layout const& l, std::size_t batch, int rank) {
+        auto m = memory_of_model<Model>(l, rank);
+        auto const samples = l.most_shard_samples(batch);
+        staged_granule<Model> const granule{samples};
+        m.activations.bytes = context::elements(context::plan(samples)) * sizeof(typename context::stored_type);
+        m.narrow_parameters.bytes = narrow::bytes();
+        m.workspace = {workspace_bytes(), 2};
+        m.samples = {cache_line + l.shards_of_device(rank).size() * granule.bytes(), 2};
+        m.losses.bytes = granule.loss_bytes();
+        m.scores.bytes = round_up<bytes_t>(l.shards() * sizeof(sample_score), cache_line);
+        return m;
+    }
+
+    /// `batch`: the most samples of a step that is staged at once.
+    stream_replica(int device, data_parallel_layout const& l, int rank, std::size_t batch)
+        : stream_replica(device, l, rank, l.most_shard_samples(batch), memory_of(l, batch, rank)) {}
 
     // ---- on the host: what the next step is about; the slot's last copy must be done ----
 
@@ -253,7 +256,21 @@ private:
     static constexpr std::size_t arena_bytes = Model::arena_elements * sizeof(T);
     static constexpr T pixel_scale = T{1} / T{255};
 
-    std::size_t stage_bytes() const noexcept { return cache_line + shards_.size() * granule_.bytes(); }
+    stream_replica(int device, data_parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
+        : compute(device), exchange(device), copies(device), beside(device), staged{event(device), event(device)},
+          used{event(device), event(device)}, scored(device), granule_{samples}, shards_(l.shards_of_device(rank)),
+          all_shards_(l.shards()), libraries_(device), parameters_(device, map.parameters.total(), "parameters"),
+          gradients_(device, map.gradients.total(), "gradients"),
+          state_(device, map.optimizer_state.total(), "optimizer's state"),
+          activations_(device, map.activations.total(), "activations"),
+          narrow_(device, map.narrow_parameters.total(), "parameters in bf16"),
+          losses_(device, map.losses.total(), "losses"), scores_(device, map.scores.total(), "losses of the shards"),
+          stages_{memory(device, map.samples.bytes, "samples"), memory(device, map.samples.bytes, "samples")},
+          scratch_{memory(device, map.workspace.bytes, "workspace"), memory(device, map.workspace.bytes, "workspace")},
+          pinned_{pinned(map.samples.bytes), pinned(map.samples.bytes)},
+          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, mirror_(arena_bytes),
+          places_(context::plan(samples)), ready_(device), joined_(device) {}
+
     std::byte* granule_at(void* stage, std::size_t k) const noexcept {
         return static_cast<std::byte*>(stage) + cache_line + k * granule_.bytes();
     }

@@ -36,19 +36,8 @@ public:
     using T = typename Model::value_type;
     using state_type = training_state<typename Model::network, Options>;
 
-    static constexpr void complete(training_plan& p) {
-        auto const samples = p.layout.most_shard_samples(p.batch.samples);
-        staged_granule<Model> const granule{samples};
-        p.granule_samples = samples;
-        using context = typename replica::context;
-        p.activation_elements = context::elements(context::plan(samples));
-        p.narrow_bytes = replica::narrow::bytes();
-        p.granule_bytes = granule.bytes();
-        p.stage_header_bytes = cache_line;
-        p.score_bytes = sizeof(sample_score);
-        p.control_bytes = granule.loss_bytes();
-        p.workspace_bytes = 2 * replica::workspace_bytes();
-        p.table_bytes = &machine::table_bytes;
+    static constexpr memory_map memory(data_parallel_layout const& l, std::size_t batch, int rank) {
+        return machine::memory(l, batch, rank);
     }
 
     stream_run(Options const& o, auto const& r, data_parallel_layout const& layout)

@@ -165,16 +165,14 @@ public:
         training_plan p;
         p.parameters = network_type::parameters;
         p.arena_elements = model_type::arena_elements;
-        p.state_per_parameter = optimizer_type::state_per_parameter;
         p.element_bytes = sizeof(value_type);
-        p.activation_bytes = sizeof(typename model_type::stored_type);
         p.forward_flops = network_type::forward_flops;
         p.training_flops = network_type::training_flops + loss_type::flops(network_type::output_extents::shape);
         p.batch = b;
         p.layout = layout;
         p.buffers = network_type::buffers;
         if (network_type::whole_batch) p.device_sums = &device_sums;
-        run_type::complete(p);
+        p.map = &run_type::memory;
         return p;
     }
 

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/units.hpp>
+#include <trireme/parallel/layout.hpp>
+
+#include <cstddef>
+
+namespace trireme {
+
+/// Bytes that the library owns on one device, by what they are for. Exact: what the transport is asked for, to the
+/// byte.
+struct owned_bytes {
+    bytes_t parameters = 0;
+    bytes_t gradients = 0;
+    bytes_t optimizer_state = 0;
+    bytes_t activations = 0; ///< values and gradients of what is computed at once: on the host one granule, however
+                             ///< large the batch, unless a layer needs a whole shard (batch_norm)
+    bytes_t control = 0;     ///< counters by which devices wait for one another; of accelerators, tables and losses
+    bytes_t staging = 0;     ///< samples on their way into an accelerator, of two steps
+    bytes_t workspace = 0;   ///< of kernels that come from libraries: their limit
+
+    constexpr bytes_t total() const noexcept {
+        return parameters + gradients + optimizer_state + activations + control + staging + workspace;
+    }
+};
+
+/// Equal parts of memory, one behind the other.
+struct memory_area {
+    bytes_t bytes = 0; ///< of one part
+    std::size_t parts = 1;
+
+    constexpr bytes_t total() const noexcept { return bytes * parts; }
+};
+
+/// What lies where in the memory of a rank. Those who take the memory and the plan read the same map: what is not in it
+/// does not exist.
+struct memory_map {
+    memory_area parameters;        ///< and behind them the buffers, each padded to whole cache lines
+    memory_area gradients;         ///< one part per slot, of the form of `parameters`
+    memory_area optimizer_state;   ///< one part per number that the optimizer keeps of a parameter
+    memory_area activations;       ///< see activation_plan; behind the plan's blocks what layers keep of a shard
+    memory_area narrow_parameters; ///< where values are narrower than parameters: their copy, and a layer's gradients
+    memory_area workspace;         ///< one part per stream with kernels
+    memory_area samples;           ///< one part per step that is staged
+    memory_area losses;            ///< of the samples that are computed at once
+    memory_area scores;            ///< of all shards
+    memory_area tables;            ///< of collectives on streams
+    memory_area counters;          ///< of the group
+
+    constexpr owned_bytes owned() const noexcept {
+        owned_bytes sum;
+        sum.parameters = parameters.total() + narrow_parameters.total();
+        sum.gradients = gradients.total();
+        sum.optimizer_state = optimizer_state.total();
+        sum.activations = activations.total();
+        sum.control = losses.total() + scores.total() + tables.total() + counters.total();
+        sum.staging = samples.total();
+        sum.workspace = workspace.total();
+        return sum;
+    }
+};
+
+/// What every rank of a layout has of a model, whatever its device: parameters and buffers, their gradients, and the
+/// optimizer's numbers for the part that the rank updates.
+template<class Model>
+constexpr memory_map memory_of_model(data_parallel_layout const& l, int rank) {
+    using T = typename Model::value_type;
+    constexpr bytes_t arena = Model::arena_elements * sizeof(T);
+    memory_map m;
+    m.parameters.bytes = l.shared_weights && rank != 0 ? 0 : arena;
+    m.gradients = {arena, l.gradient_slots(rank)};
+    m.optimizer_state = {l.slice_of_device(rank, Model::arena_elements, sizeof(T)).size() * sizeof(T),
+                         Model::optimizer::state_per_parameter};
+    return m;
+}
+
+} // namespace trireme
