@@ -197,7 +197,7 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
         std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.0f samples/s\n", epoch.epoch, epoch.loss,
                     epoch.test.accuracy, epoch.samples_per_second);
         std::fflush(stdout);
-        log.write(flags, epoch, weights_hash(trainer.parameters()));
+        log.write(flags, epoch, weights_hash(trainer.gather_parameters()));
         seconds += epoch.seconds;
         for_data += epoch.data_share * epoch.seconds;
         for_gradients += epoch.sync_share * epoch.seconds;

@@ -118,7 +118,8 @@ int main() try {
     }
 
     // The slopes began at 1 and have moved: what backward_weights added on two devices has reached the parameters.
-    auto const* const slopes = t.parameters().data() + net::row(1).first_parameter;
+    auto const parameters = t.gather_parameters();
+    auto const* const slopes = parameters.data() + net::row(1).first_parameter;
     std::printf("slopes ");
     bool moved = true;
     for (int c = 0; c < 8; ++c) {

@@ -11,6 +11,7 @@ cannot be had, --check is skipped (exit code 77).
 """
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -46,10 +47,11 @@ def installed():
 
 def tracked():
     """All files of this tree that are formatted."""
-    listed = subprocess.run(['git', '-C', ROOT, 'ls-files', '-z'], capture_output=True, text=True, check=False)
-    if listed.returncode == 0:
-        names = listed.stdout.split('\0')
-    else: # an archive without git
+    names = None
+    if shutil.which('git'):
+        listed = subprocess.run(['git', '-C', ROOT, 'ls-files', '-z'], capture_output=True, text=True, check=False)
+        names = listed.stdout.split('\0') if listed.returncode == 0 else None
+    if names is None: # a machine without git, or an archive
         names = [str(path.relative_to(ROOT)) for folder in ('include', 'examples', 'tests', 'bench')
                  for path in (ROOT / folder).rglob('*')]
     return sorted(str(ROOT / name) for name in names

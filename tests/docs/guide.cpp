@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 using namespace trireme;
+using test_networks::held;
 using test_networks::made_up;
 
 namespace {
@@ -189,7 +190,7 @@ template<int Devices>
 std::vector<float> trained(dataset const& data) {
     steady<Devices> t{{.learning_rate = 0.5f, .batch = 100, .seed = 4}};
     for (auto const& epoch : t.fit(data, {.epochs = 2})) std::cout << epoch << '\n';
-    return {t.parameters().begin(), t.parameters().end()};
+    return t.gather_parameters();
 }
 // [/same_bits]
 
@@ -289,7 +290,7 @@ TEST_SUITE("docs/guide") {
         auto const first = t.step(images).loss;
         for (int i = 0; i < 20; ++i) t.step(images);
         CHECK(t.step(images).loss < first);
-        CHECK(t.parameters()[0] != 1.0f);
+        CHECK(t.gather_parameters()[0] != 1.0f);
     }
 
     TEST_CASE("images") {
@@ -309,7 +310,7 @@ TEST_SUITE("docs/guide") {
         auto const first = t.step(images.take(0, 64)); // forward, backward, update
         for (int i = 0; i < 40; ++i) t.step(images.take(0, 64));
         auto const last = t.step(images.take(0, 64));
-        auto const before = t.parameters()[0];
+        auto const before = t.gather_parameters()[0];
         auto const test = t.evaluate(images); // forward only
         // [/one_device]
         CHECK(first.step == 1);
@@ -318,7 +319,7 @@ TEST_SUITE("docs/guide") {
         CHECK(last.loss < first.loss);
         CHECK(test.samples == 600);
         CHECK(test.accuracy > 0.1);
-        CHECK(t.parameters()[0] == before);
+        CHECK(t.gather_parameters()[0] == before);
         CHECK(t.plan().bytes_per_device() == cost.bytes_per_device()); // the batch is not in it
     }
 
@@ -365,8 +366,8 @@ TEST_SUITE("docs/guide") {
         auto const two_loss = together.step(images).loss;
         // [/compare]
         CHECK(one_loss == doctest::Approx(two_loss).epsilon(1e-5));
-        CHECK(alike(alone.parameters(), together.parameters()));
-        CHECK(std::ranges::equal(together.parameters(0), together.parameters(1))); // bit for bit: they added alike
+        CHECK(alike(alone.gather_parameters(), together.gather_parameters()));
+        CHECK(held(together, 0) == held(together, 1)); // bit for bit: they added alike
 
         // [wire]
         constexpr auto promised = two::plan(batch{64}).wire(1); // a constant
@@ -404,7 +405,7 @@ TEST_SUITE("docs/guide") {
         small_trainer alone{{.learning_rate = 0.5f, .batch = 64}};
         star_trainer t{{.learning_rate = 0.5f, .batch = 64}};
         CHECK(alone.step(images).loss == doctest::Approx(t.step(images).loss).epsilon(1e-5));
-        CHECK(alike(alone.parameters(), t.parameters(2)));
+        CHECK(alike(alone.gather_parameters(), held(t, 2)));
     }
 
     TEST_CASE("a proof that fails is drawn") {
@@ -430,7 +431,7 @@ TEST_SUITE("docs/guide") {
             CHECK(shared_loss == doctest::Approx(own_loss).epsilon(1e-4));
         }
         // [/last_batch]
-        CHECK(alike(alone.parameters(), t.parameters()));
+        CHECK(alike(alone.gather_parameters(), t.gather_parameters()));
     }
 
     TEST_CASE("the same bits") {

@@ -83,9 +83,10 @@ void train(std::size_t shards, typename Trainer::run_options const& r, char cons
     require(moved.bytes == steps * planned.bytes,
             "other bytes have moved than the plan says: " + std::to_string(moved.bytes) + " for " +
                 std::to_string(steps * planned.bytes));
+    auto const parameters = t.gather_parameters();
     if (t.rank() == 0)
         std::printf("%s: losses %a, test %a %a, weights %016llx\n", what, sum, score.loss, score.accuracy,
-                    static_cast<unsigned long long>(digest_of(std::as_bytes(t.parameters()))));
+                    static_cast<unsigned long long>(digest_of(std::as_bytes(std::span(parameters)))));
 }
 
 template<class Trainer>

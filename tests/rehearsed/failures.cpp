@@ -47,7 +47,7 @@ void fails_and_refuses() {
         CHECK(std::string(e.what()) == "device 1: the coolant is gone");
     }
     CHECK_THROWS_WITH_AS(t.step(images), doctest::Contains("construct a new one"), usage_error);
-    CHECK_THROWS_AS(t.parameters(0), usage_error);
+    CHECK_THROWS_AS(t.gather_parameters(), usage_error);
 }
 
 struct put_back {

@@ -74,11 +74,24 @@ inline labelled_images made_up(std::size_t n, std::uint64_t seed = 7) {
     return {std::move(pixels), std::move(labels), 28, 28, 10};
 }
 
+/// The parameters that a device holds, or its buffers, piece by piece.
+template<class Trainer>
+std::vector<typename Trainer::value_type> held(Trainer const& t, int device, bool buffers = false) {
+    std::vector<typename Trainer::value_type> all;
+    t.for_each_piece(device, [&](auto const& piece) {
+        if (piece.is_buffer == buffers) all.insert(all.end(), piece.values.begin(), piece.values.end());
+    });
+    return all;
+}
+
 /// All bits of a trainer's weights.
 template<class Trainer>
-std::vector<typename Trainer::value_type> weights(Trainer const& t, int device = 0) {
-    auto const p = t.parameters(device);
-    return {p.begin(), p.end()};
+std::vector<typename Trainer::value_type> weights(Trainer const& t) {
+    return t.gather_parameters();
+}
+template<class Trainer>
+std::vector<typename Trainer::value_type> weights(Trainer const& t, int device) {
+    return held(t, device);
 }
 
 /// How far two trainings that began with the same parameters have moved apart: of each tensor with at least two

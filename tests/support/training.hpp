@@ -27,9 +27,8 @@ struct outcome {
 
 template<class Trainer>
 std::vector<typename Trainer::value_type> numbers_of(Trainer const& t, int rank = 0) {
-    auto const p = t.parameters(rank);
-    std::vector<typename Trainer::value_type> numbers(p.begin(), p.end());
-    auto const b = t.buffers(rank);
+    auto numbers = held(t, rank);
+    auto const b = held(t, rank, true);
     numbers.insert(numbers.end(), b.begin(), b.end());
     return numbers;
 }

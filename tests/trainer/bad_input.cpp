@@ -170,7 +170,7 @@ TEST_SUITE("trainer/bad_input") {
         auto const images = made_up(64);
         for (auto const& misuse : std::initializer_list<std::function<void()>>{
                  [&] { trainer.evaluate(images); }, [&] { trainer.step(images); },
-                 [&] { trainer.set_learning_rate(0.5f); }, [&] { (void)trainer.parameters(); }}) {
+                 [&] { trainer.set_learning_rate(0.5f); }, [&] { (void)trainer.gather_parameters(); }}) {
             int refused = 0;
             for ([[maybe_unused]] auto const& e : trainer.fit({images, {}}, {.epochs = 1}, [&](progress_report const&) {
                      if (says(refusal(misuse), {"in use by another of its calls", "observer", "another thread"}))
@@ -204,7 +204,7 @@ TEST_SUITE("trainer/bad_input") {
 
     TEST_CASE("a device that does not exist, a negative number of epochs") {
         t trainer({.batch = 8}, {.devices = 2});
-        CHECK(says(refusal([&] { (void)trainer.parameters(2); }), {"device 2", "has 2"}));
+        CHECK(says(refusal([&] { trainer.for_each_piece(2, [](auto const&) {}); }), {"device 2", "has 2"}));
         CHECK(says(refusal([&] { (void)trainer.wire(-1); }), {"device -1"}));
         CHECK(says(refusal([&] { (void)trainer.fit({}, {.epochs = -1}); }), {"epochs = -1"}));
     }

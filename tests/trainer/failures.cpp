@@ -107,8 +107,8 @@ void refuses_everything(Trainer& t) {
     refused([&] { t.step(images); });
     refused([&] { t.evaluate(images); });
     refused([&] { t.fit({images, {}}, {.epochs = 1}).begin(); });
-    refused([&] { (void)t.parameters(); });
-    refused([&] { (void)t.buffers(); });
+    refused([&] { (void)t.gather_parameters(); });
+    refused([&] { (void)t.gather_buffers(); });
     refused([&] { (void)t.wire(0); });
     refused([&] { t.load_parameters(values); });
     refused([&] { t.load_buffers({}); });

@@ -161,11 +161,6 @@ auto one_outcome(test_networks::settings<Trainer> const& s, std::vector<std::siz
     return first;
 }
 
-template<class Values>
-auto copied(Values const& values) {
-    return std::vector(values.begin(), values.end());
-}
-
 TEST_CASE_TEMPLATE_DEFINE("losses, parameters and statistics are the reference's, on any ranks and shards", Way,
                           promise_of_the_reference) {
     // at last shards and ranks with few samples, or none
@@ -287,20 +282,20 @@ TEST_CASE_TEMPLATE_DEFINE("parameters and statistics are loaded and read, each w
     auto const images = made_up(12);
     from.step(images);
     from.step(images);
-    auto const parameters = copied(from.parameters()), statistics = copied(from.buffers());
+    auto const parameters = from.gather_parameters(), statistics = from.gather_buffers();
     to.step(images);
-    auto const own = copied(to.parameters());
+    auto const own = to.gather_parameters();
     CHECK_FALSE(own == parameters);
-    CHECK_FALSE(copied(to.buffers()) == statistics);
+    CHECK_FALSE(to.gather_buffers() == statistics);
     to.load_buffers(statistics);
     for (int const rank : {0, 1}) {
-        CHECK(copied(to.parameters(rank)) == own);
-        CHECK(copied(to.buffers(rank)) == statistics);
+        CHECK(held(to, rank) == own);
+        CHECK(held(to, rank, true) == statistics);
     }
     to.load_parameters(parameters);
     for (int const rank : {0, 1}) {
-        CHECK(copied(to.parameters(rank)) == parameters);
-        CHECK(copied(to.buffers(rank)) == statistics);
+        CHECK(held(to, rank) == parameters);
+        CHECK(held(to, rank, true) == statistics);
     }
     auto const is = to.evaluate(images), wanted = from.evaluate(images);
     CHECK(is.loss == wanted.loss);
@@ -310,7 +305,7 @@ TEST_CASE_TEMPLATE_DEFINE("parameters and statistics are loaded and read, each w
     still.set_learning_rate(0);
     still.load_parameters(parameters);
     still.step(images);
-    CHECK(copied(still.parameters()) == parameters);
+    CHECK(still.gather_parameters() == parameters);
 }
 
 TEST_CASE_TEMPLATE_DEFINE("steps of more samples than the batch, or of too few, are refused where layers need several",

@@ -68,7 +68,8 @@ TEST_SUITE("trainer/residual") {
         if (sanitized) return;
         auto const statistics = golden.numbers("first_statistics");
         REQUIRE(statistics.size() == 8);
-        for (std::size_t i = 0; i < 8; ++i) CHECK(t.buffers()[i] == doctest::Approx(statistics[i]).epsilon(1e-6));
+        for (std::size_t i = 0; i < 8; ++i)
+            CHECK(t.gather_buffers()[i] == doctest::Approx(statistics[i]).epsilon(1e-6));
         CHECK(t.evaluate(training_images().take(0, 256)).loss ==
               doctest::Approx(golden.number("evaluated")).epsilon(1e-6));
     }

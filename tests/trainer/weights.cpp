@@ -138,8 +138,7 @@ using on_some = trainer<Network, cross_entropy, sgd_momentum, on<mesh<host, dp<d
 
 template<class Trainer>
 std::vector<typename Trainer::value_type> statistics(Trainer const& t, int device = 0) {
-    auto const b = t.buffers(device);
-    return {b.begin(), b.end()};
+    return held(t, device, true);
 }
 
 /// A trainer whose weights and statistics are no longer those that it began with.
@@ -290,17 +289,37 @@ TEST_SUITE("trainer/weights") {
         CHECK(same_bits(weights(expected), weights(got)));
     }
 
-    TEST_CASE("all devices compute with the same memory") {
+    TEST_CASE("held once, device 0 holds the weights, and elsewhere every device its own") {
         holding<tiny, sgd, once> one({}, {.devices = 3});
-        for (int d = 0; d < 3; ++d) {
-            CHECK(one.parameters(d).data() == one.parameters().data());
-            CHECK(one.parameters(d).size() == tiny::parameters);
-        }
-        CHECK_THROWS_AS(one.parameters(3), usage_error);
+        CHECK(held(one, 0) == one.gather_parameters());
+        CHECK(held(one, 0).size() == tiny::parameters);
+        for (int const d : {1, 2}) CHECK(held(one, d).empty());
+        CHECK_THROWS_AS(held(one, 3), usage_error);
         holding<tiny, sgd, per_device> many({}, {.devices = 3});
-        CHECK(many.parameters(1).data() != many.parameters().data());
+        CHECK(held(many, 2) == many.gather_parameters());
         trainer<tiny, cross_entropy, sgd, on<mesh<host, dp<2>>>> by_default;
-        CHECK(by_default.parameters(1).data() != by_default.parameters().data());
+        CHECK(held(by_default, 1) == by_default.gather_parameters());
+    }
+
+    TEST_CASE("pieces have canonical coordinates: the tensors of the network, in their order") {
+        on_some<normed> t({.seed = 3}, {.devices = 2});
+        auto const tensors = tensors_of<normed>();
+        auto const parameters = t.gather_parameters(), buffers = t.gather_buffers();
+        for (int const rank : {0, 1}) {
+            std::size_t next = 0;
+            t.for_each_piece(rank, [&](auto const& piece) {
+                auto const& tensor = tensors[next];
+                CAPTURE(tensor.name);
+                CHECK(piece.tensor == next++);
+                CHECK(piece.first == 0);
+                CHECK(piece.is_buffer == tensor.is_buffer);
+                REQUIRE(piece.values.size() == tensor.shape.size());
+                auto const& all = tensor.is_buffer ? buffers : parameters;
+                CHECK(std::equal(piece.values.begin(), piece.values.end(),
+                                 all.begin() + static_cast<std::ptrdiff_t>(tensor.first)));
+            });
+            CHECK(next == tensors.size());
+        }
     }
 
     TEST_CASE("parameters that are loaded reach every device") {
@@ -312,7 +331,8 @@ TEST_SUITE("trainer/weights") {
         CHECK(one.step(images).loss == many.step(images).loss);
         one.load_parameters(values);
         many.load_parameters(values);
-        for (int d = 0; d < 5; ++d) CHECK(same_bits(weights(one, d), values));
+        CHECK(same_bits(weights(one), values));
+        for (int d = 0; d < 5; ++d) CHECK(same_bits(weights(many, d), values));
         CHECK(one.evaluate(images).loss == many.evaluate(images).loss);
         CHECK(one.step(images).loss == many.step(images).loss); // with the momentum of the step before
         CHECK(same_bits(weights(one), weights(many)));
@@ -426,9 +446,10 @@ TEST_SUITE("trainer/weights in files") {
         some_steps(file);
         some_steps(by_hand); // the same momentum
         load_weights(file, folder.path("w"));
-        by_hand.load_parameters(other.parameters());
-        CHECK_THROWS_AS(by_hand.load_buffers(other.buffers().first(1)), usage_error);
-        by_hand.load_buffers(other.buffers());
+        by_hand.load_parameters(other.gather_parameters());
+        auto const other_buffers = other.gather_buffers();
+        CHECK_THROWS_AS(by_hand.load_buffers(std::span(other_buffers).first(1)), usage_error);
+        by_hand.load_buffers(other_buffers);
         for (int k = 0; k < 2; ++k) CHECK(file.step(images).loss == by_hand.step(images).loss);
         CHECK(same_bits(weights(file), weights(by_hand)));
         CHECK(same_bits(statistics(file), statistics(by_hand)));

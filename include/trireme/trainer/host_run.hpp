@@ -66,12 +66,11 @@ public:
     /// Of device 0, in the last epoch.
     step_times const& times() const noexcept { return engine_->at(0).times(); }
 
-    std::span<T const> parameters(int rank) const { return engine_->parameters(rank); }
+    held_numbers<T> held(int rank) const { return engine_->at(rank).held(); }
     void load_parameters(std::span<T const> values) {
         for (int r = 0; r < engine_->layout.devices; ++r)
             std::copy(values.begin(), values.end(), engine_->parameters(r).begin());
     }
-    std::span<T const> buffers(int rank) const { return engine_->buffers(rank); }
     void load_buffers(std::span<T const> values) {
         for (int r = 0; r < engine_->layout.devices; ++r)
             std::copy(values.begin(), values.end(), engine_->buffers(r).begin());

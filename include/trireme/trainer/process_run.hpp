@@ -98,9 +98,8 @@ public:
 
     step_times const& times() const noexcept { return engine_.at(group_.rank()).times(); }
 
-    /// This process's copy, which is that of all.
-    std::span<T const> parameters(int) const { return weights(); }
-    std::span<T const> buffers(int) const { return mine().buffers(group_.own()); }
+    /// By this process: its own copy, or the one there is.
+    held_numbers<T> held(int) const { return {{0, Model::network::depth}, weights(), mine().buffers(group_.own())}; }
     void load_parameters(std::span<T const> values) { load(values, weights()); }
     void load_buffers(std::span<T const> values) { load(values, mine().buffers(group_.own())); }
 

@@ -128,9 +128,11 @@ public:
     /// they add gradients is not measured: it goes on beside the rest.
     step_times const& times() const noexcept { return times_; }
 
-    std::span<T const> parameters(int rank) const { return {stored(rank).data(), Model::network::parameters}; }
-    std::span<T const> buffers(int rank) const {
-        return {stored(rank).data() + Model::first_buffer, Model::network::buffers};
+    held_numbers<T> held(int rank) const {
+        auto const all = stored(rank);
+        return {{0, Model::network::depth},
+                all.first(Model::network::parameters),
+                all.subspan(Model::first_buffer, Model::network::buffers)};
     }
     void load_parameters(std::span<T const> values) { replace(values, 0); }
     void load_buffers(std::span<T const> values) { replace(values, Model::first_buffer); }

@@ -6,6 +6,7 @@
 #include <trireme/layer/cross_entropy.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/optimizer/sgd.hpp>
+#include <trireme/parallel/pieces.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/trainer/fit.hpp>
 #include <trireme/trainer/host_run.hpp>
@@ -272,11 +273,18 @@ public:
         return r;
     }
 
-    /// The parameters that device `rank` computes with, in canonical coordinates: layer by layer, tensor by tensor. All
-    /// devices hold the same; the view is valid until the next step.
-    std::span<value_type const> parameters(int rank = 0) const {
+    /// All parameters in canonical coordinates: layer by layer, tensor by tensor, whatever the devices are. Every
+    /// process of the trainer calls it, and gets all of them.
+    std::vector<value_type> gather_parameters() const { return gathered(&held_numbers<value_type>::parameters); }
+    /// The running statistics of the network's layers, likewise.
+    std::vector<value_type> gather_buffers() const { return gathered(&held_numbers<value_type>::buffers); }
+    /// f(piece) for what device `rank`, one of this process, holds of the network's tensors, parameters and buffers:
+    /// see tensor_piece. What it shows is valid until the next call of the trainer. Under hold_weights<once> device 0
+    /// holds them for all.
+    template<class F>
+    void for_each_piece(int rank, F&& f) const {
         check_ready();
-        return run_.parameters(checked_rank(rank));
+        for_each_piece_of<network_type>(run_.held(checked_rank(rank)), f);
     }
 
     /// Sets the parameters of all devices.
@@ -338,12 +346,6 @@ public:
             return {};
     }
 
-    /// Running statistics of the network's layers, as device `rank` has them, in the order of the layers.
-    std::span<value_type const> buffers(int rank = 0) const {
-        check_ready();
-        return run_.buffers(checked_rank(rank));
-    }
-
     /// Sets the running statistics of all devices.
     void load_buffers(std::span<value_type const> values) {
         if (values.size() != network_type::buffers)
@@ -354,6 +356,13 @@ public:
     }
 
 private:
+    /// The first device of a process holds all rows, or, under hold_weights<once>, device 0.
+    std::vector<value_type> gathered(std::span<value_type const> held_numbers<value_type>::* numbers) const {
+        check_ready();
+        auto const values = run_.held(rank()).*numbers;
+        return {values.begin(), values.end()};
+    }
+
     /// What the layers add over all devices in a step, as `rank` sees it.
     static constexpr traffic device_sums(int devices, int rank) {
         traffic sum;

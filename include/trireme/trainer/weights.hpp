@@ -35,7 +35,8 @@ inline bool is_count(std::string_view name) {
 
 /// Writes a trainer's parameters and running statistics as a safetensors file that PyTorch reads into a module of the
 /// same names (layer/names.hpp): `model.load_state_dict(safetensors.torch.load_file(path))`. Layouts are PyTorch's, and
-/// no bit changes. What stood at `path` stays until all is written. Of several processes one calls it.
+/// no bit changes. What stood at `path` stays until all is written. Every process of a
+/// trainer calls it, and that of rank 0 writes.
 ///
 /// `num_batches_tracked`: written beside each running_var, as PyTorch wants it.
 /// Errors: data_error if the file cannot be written.
@@ -43,10 +44,12 @@ template<class Trainer>
 void save_weights(Trainer const& t, std::string const& path, safetensors_metadata const& metadata = {},
                   std::int64_t num_batches_tracked = 0) {
     using T = typename Trainer::value_type;
-    auto const parameters = t.parameters(t.rank()), buffers = t.buffers(t.rank());
+    auto const parameters = t.gather_parameters(), buffers = t.gather_buffers();
+    if (t.rank() != 0) return;
     std::vector<safetensors_tensor> tensors;
     for (auto const& tensor : tensors_of<typename Trainer::network_type>()) {
-        auto const values = (tensor.is_buffer ? buffers : parameters).subspan(tensor.first, tensor.shape.size());
+        auto const values =
+            std::span(tensor.is_buffer ? buffers : parameters).subspan(tensor.first, tensor.shape.size());
         tensors.push_back(
             {tensor.name, detail::file_dtype<T>, detail::file_shape(tensor.shape), std::as_bytes(values)});
         constexpr std::string_view last = "running_var";
