@@ -20,8 +20,7 @@ struct tensor_piece {
     bool is_buffer = false; ///< a running statistic; else a parameter
 };
 
-/// What a device holds: the parameters and the buffers of rows [begin, end) of a network, row by row; none at all where
-/// it computes with those of another device.
+/// What a device computes with: the parameters and the buffers of rows [begin, end) of a network, row by row.
 template<class T>
 struct held_numbers {
     range rows = {};
@@ -39,14 +38,13 @@ void for_each_piece_of(held_numbers<T> const& held, F&& f) {
                                bool is_buffer) {
             for (int k = 0; k < count; ++k, ++tensor) {
                 auto const size = tensors[k].shape.size();
-                if (row >= held.rows.begin && !from.empty())
-                    f(tensor_piece<T>{tensor, 0, from.subspan(first, size), is_buffer});
+                if (row >= held.rows.begin) f(tensor_piece<T>{tensor, 0, from.subspan(first, size), is_buffer});
                 first += size;
             }
         };
         auto const& begin = Network::row(held.rows.begin);
-        visit(d.parameter_count, d.parameters, held.parameters, Network::row(row).first_parameter - begin.first_parameter,
-              false);
+        visit(d.parameter_count, d.parameters, held.parameters,
+              Network::row(row).first_parameter - begin.first_parameter, false);
         visit(d.buffer_count, d.buffers, held.buffers, Network::row(row).first_buffer - begin.first_buffer, true);
     }
 }

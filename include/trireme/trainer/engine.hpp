@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
+#include <trireme/parallel/pieces.hpp>
 #include <trireme/trainer/replica.hpp>
 #include <trireme/trainer/training_state.hpp>
 
@@ -49,6 +50,9 @@ public:
 
     replica<Model, communicator>& at(int rank) const noexcept { return *replicas_[static_cast<std::size_t>(rank)]; }
 
+    held_numbers<T> held(int rank) const noexcept {
+        return {{0, Model::network::depth}, parameters(rank), buffers(rank)};
+    }
     /// The weights that a device computes with.
     std::span<T> parameters(int rank) const noexcept { return at(layout.shared_weights ? 0 : rank).parameters(); }
 

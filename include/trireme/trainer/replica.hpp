@@ -14,7 +14,6 @@
 #include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/parallel/layout.hpp>
-#include <trireme/parallel/pieces.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 
@@ -133,14 +132,6 @@ public:
     /// This device's copy of the weights; none where device 0 has the only one.
     std::span<T> parameters() const noexcept {
         return {static_cast<T*>(parameters_.data), parameters_.bytes == 0 ? 0 : Model::network::parameters};
-    }
-
-    /// What this device holds.
-    held_numbers<T> held() const noexcept {
-        if (parameters_.bytes == 0) return {};
-        return {{0, Model::network::depth},
-                parameters(),
-                {parameters().data() + Model::first_buffer, Model::network::buffers}};
     }
 
     /// The weights to compute with: this device's copy, or the one there is.

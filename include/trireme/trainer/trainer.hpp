@@ -278,9 +278,8 @@ public:
     std::vector<value_type> gather_parameters() const { return gathered(&held_numbers<value_type>::parameters); }
     /// The running statistics of the network's layers, likewise.
     std::vector<value_type> gather_buffers() const { return gathered(&held_numbers<value_type>::buffers); }
-    /// f(piece) for what device `rank`, one of this process, holds of the network's tensors, parameters and buffers:
-    /// see tensor_piece. What it shows is valid until the next call of the trainer. Under hold_weights<once> device 0
-    /// holds them for all.
+    /// f(piece) for what device `rank`, one of this process, computes with, parameters and buffers: see tensor_piece.
+    /// What it shows is valid until the next call of the trainer; under hold_weights<once> it is one memory for all.
     template<class F>
     void for_each_piece(int rank, F&& f) const {
         check_ready();
@@ -356,7 +355,6 @@ public:
     }
 
 private:
-    /// The first device of a process holds all rows, or, under hold_weights<once>, device 0.
     std::vector<value_type> gathered(std::span<value_type const> held_numbers<value_type>::* numbers) const {
         check_ready();
         auto const values = run_.held(rank()).*numbers;
