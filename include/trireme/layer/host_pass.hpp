@@ -143,10 +143,10 @@ public:
         return at_once ? (samples != 0 ? 1 : 0) : (samples + Lanes - 1) / Lanes;
     }
 
-    /// `samples`: those that are there, with their place in the shard; as many as `places` has room for.
-    host_pass(plan_type const& places, stored_type* arena, numbers const& model, granule_place const& samples,
+    /// `shard`: the samples that are there, with their place in it; as many as `places` has room for.
+    host_pass(plan_type const& places, stored_type* arena, numbers const& model, granule_place const& shard,
               Kernels policy = {}) noexcept
-        : places_(places), arena_(arena), model_(model), samples_(samples), policy_(policy) {}
+        : places_(places), arena_(arena), model_(model), shard_(shard), policy_(policy) {}
 
     stored_type* input(std::size_t granule = 0) const noexcept { return (*this)[granule][0].value(0); }
     stored_type const* output(std::size_t granule = 0) const noexcept {
@@ -168,9 +168,9 @@ public:
         stage_pass(*this).backward(hooks...);
     }
 
-    std::size_t size() const noexcept { return granules(samples_.count); }
+    std::size_t size() const noexcept { return granules(shard_.count); }
     std::array<context, 1> operator[](std::size_t granule) const noexcept {
-        auto place = samples_;
+        auto place = shard_;
         place.first += granule * Lanes;
         if constexpr (!at_once) place.count = std::min(Lanes, place.count - std::min(place.count, granule * Lanes));
         return {context{{&places_, arena_, model_, place, granule * Lanes}, policy()}};
@@ -193,7 +193,7 @@ private:
     plan_type const& places_;
     stored_type* arena_;
     numbers const& model_;
-    granule_place samples_;
+    granule_place shard_;
     [[no_unique_address]] Kernels policy_;
 };
 
