@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+
+namespace trireme {
+
+/// What a task of a training step does. A schedule writes forward, backward and the two halves of backward.
+enum class work : std::uint8_t {
+    forward,          ///< of one micro-batch through the rows of one stage
+    backward,         ///< both halves
+    backward_input,   ///< the gradient by the stage's input
+    backward_weights, ///< the gradients by its parameters, later than backward_input
+    train,            ///< forward, loss and backward at once, where one device has all stages
+    move,             ///< values and gradients from stage to stage
+    collective,       ///< gradients of some slices are added over the replicas
+    update            ///< of some slices of the parameters
+};
+
+/// One line of a schedule: which micro-batch goes which way through which of the role's stages.
+struct compute {
+    work kind = work::forward;
+    std::uint8_t chunk = 0; ///< which stage of the role, counted from 0
+    std::uint16_t micro_batch = 0;
+};
+
+/// The order in which the roles of a pipeline compute. A role is the place of a device in the pipeline; each has
+/// `chunks` stages, by default chunk * roles + role, else `stage(roles, role, chunk)`.
+///
+///     static constexpr char const* name = "...";
+///     static constexpr int chunks = 1;
+///     static constexpr int write(int roles, int micro_batches, int role, compute* out); // returns how many
+///
+/// Sends, receives and where values are kept follow from the order; whether it works is proved (verify.hpp).
+template<class S>
+concept pipeline_schedule = requires(compute* out) {
+    { S::name } -> std::convertible_to<char const*>;
+    { S::chunks } -> std::convertible_to<int>;
+    { S::write(1, 1, 0, out) } -> std::same_as<int>;
+};
+
+/// The stage that is a role's `chunk`-th.
+template<pipeline_schedule S>
+constexpr int stage_of(int roles, int role, int chunk) noexcept {
+    if constexpr (requires { S::stage(roles, role, chunk); })
+        return S::stage(roles, role, chunk);
+    else
+        return chunk * roles + role;
+}
+
+/// All micro-batches forward, then all backward. Keeps the values of all of them.
+/// Source: Huang et al., "GPipe", 2019.
+struct gpipe {
+    static constexpr char const* name = "gpipe";
+    static constexpr int chunks = 1;
+
+    static constexpr int write(int, int micro_batches, int, compute* out) {
+        int n = 0;
+        for (auto const kind : {work::forward, work::backward})
+            for (int m = 0; m < micro_batches; ++m) out[n++] = {kind, 0, static_cast<std::uint16_t>(m)};
+        return n;
+    }
+};
+
+/// Forward until the first micro-batch comes back, then one forward, one backward. Keeps the values of as many
+/// micro-batches as there are stages from here to the end.
+/// Source: Narayanan et al., "PipeDream", 2019; "Memory-efficient pipeline-parallel DNN training", 2021.
+struct one_f_one_b {
+    static constexpr char const* name = "one_f_one_b";
+    static constexpr int chunks = 1;
+
+    static constexpr int write(int roles, int micro_batches, int role, compute* out) {
+        int n = 0, ahead = std::min(roles - 1 - role, micro_batches), back = 0;
+        for (int m = 0; m < micro_batches; ++m) {
+            out[n++] = {work::forward, 0, static_cast<std::uint16_t>(m)};
+            if (m >= ahead) out[n++] = {work::backward, 0, static_cast<std::uint16_t>(back++)};
+        }
+        while (back < micro_batches) out[n++] = {work::backward, 0, static_cast<std::uint16_t>(back++)};
+        return n;
+    }
+};
+
+} // namespace trireme

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/schedule/pipeline/program.hpp>
+#include <trireme/schedule/proof.hpp>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace trireme {
+
+/// Times of one micro-batch in one stage, in any unit; moves take none.
+struct stage_times {
+    double forward = 1;
+    double backward_input = 1;
+    double backward_weights = 1;
+
+    constexpr double of(work kind) const noexcept {
+        switch (kind) {
+        case work::forward: return forward;
+        case work::backward: return backward_input + backward_weights;
+        case work::backward_input: return backward_input;
+        case work::backward_weights: return backward_weights;
+        case work::train: return forward + backward_input + backward_weights;
+        default: return 0;
+        }
+    }
+};
+
+/// The time from the first task to the last gradient, if all stages take the same times. For a proved program.
+constexpr double step_span(step_program const& p, stage_times const& times = {}) {
+    auto const roles = static_cast<std::size_t>(p.shape.roles), stages = static_cast<std::size_t>(p.stage_count()),
+               micro_batches = static_cast<std::size_t>(p.shape.micro_batches);
+    detail::scratch<double> there(2 * stages * micro_batches, -1.0), now(roles, 0.0); // there: when it can be received
+    detail::scratch<std::size_t> next(roles);
+    double end = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t r = 0; r < roles; ++r) {
+            auto const list = p.list(static_cast<int>(r));
+            for (; next[r] < list.size(); ++next[r], moved = true) {
+                auto const& t = list[next[r]];
+                bool waits = false;
+                for (int k = 0; k < t.transfers; ++k) {
+                    auto const& m = t.moves[k];
+                    auto& at = there[(2u * m.boundary + (m.gradient ? 1u : 0u)) * micro_batches + m.micro_batch];
+                    if (m.sends && at < 0) at = now[r], moved = true;
+                    if (!m.sends && at < 0) waits = true;
+                    if (!m.sends && at > now[r]) now[r] = at;
+                }
+                if (waits) break;
+                now[r] += times.of(t.kind);
+                if (t.computes()) end = std::max(end, now[r]);
+            }
+        }
+    }
+    return end;
+}
+
+/// The part of that time in which a device has nothing to do, for the device that has most to do.
+constexpr double bubble_fraction(step_program const& p, stage_times const& times = {}) {
+    double busiest = 0;
+    for (int r = 0; r < p.shape.roles; ++r) {
+        double busy = 0;
+        for (auto const& t : p.list(r)) busy += times.of(t.kind);
+        busiest = std::max(busiest, busy);
+    }
+    return 1 - busiest / step_span(p, times);
+}
+
+} // namespace trireme

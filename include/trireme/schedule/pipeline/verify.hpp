@@ -1,0 +1,393 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/schedule/pipeline/program.hpp>
+#include <trireme/schedule/proof.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme {
+
+/// Why a step program is not a training step.
+enum class program_fault : std::uint8_t {
+    none,
+    out_of_range, ///< a chunk, micro-batch, frame, slot, slice or role that does not exist
+    order,        ///< a way back before the way there, or the halves of backward the wrong way round
+    twice,        ///< a micro-batch goes one way through a stage again
+    missing,      ///< a micro-batch has not been everywhere, or something is sent that nobody takes
+    sum_order,    ///< a stage adds the gradients of a later micro-batch first: others bits on other layouts
+    overwritten,  ///< a frame is taken that is in use
+    elsewhere,    ///< a frame or slot holds something else than what is read
+    mismatch,     ///< two roles do not send and receive the same things in the same order
+    deadlock,     ///< a task waits for what cannot come
+    scale,        ///< a micro-batch's loss is weighted never, or twice
+    incomplete,   ///< gradients are added over the replicas, or used, before all are there
+    slices        ///< a slice is not added, or not updated, exactly once
+};
+
+struct program_verdict {
+    program_fault fault = program_fault::none;
+    int role = 0;
+    int task = 0; ///< of the role's list
+    constexpr bool ok() const noexcept { return fault == program_fault::none; }
+};
+
+/// How moves are carried out.
+struct lowering {
+    char const* name = "";
+    bool rendezvous = false; ///< a move ends when its sends have been received; else they are only posted
+    bool one_queue = false;  ///< all that one role sends to another comes in the order in which it was sent
+};
+
+/// Counters in shared memory: sends are posted, and values and gradients of each boundary come in orders of their own.
+inline constexpr lowering by_counters{"counters", false, false};
+/// Messages: posted, and between two ranks in one order.
+inline constexpr lowering by_messages{"messages", false, true};
+/// Calls that return when both sides are there.
+inline constexpr lowering by_rendezvous{"rendezvous", true, true};
+
+namespace detail {
+
+/// Plays a program: each role does its next task as soon as it can. Since every task waits for things that stay, who
+/// goes first does not matter, and one play stands for all.
+class program_proof {
+public:
+    constexpr program_proof(step_program const& p, lowering const& by)
+        : p_(p), by_(by), roles_(static_cast<std::size_t>(p.shape.roles)),
+          stages_(static_cast<std::size_t>(p.stage_count())), micro_batches_(static_cast<std::size_t>(p.shape.micro_batches)),
+          slices_(static_cast<std::size_t>(p.chunks * p.shape.slices)), next_(roles_), posted_(roles_),
+          been_(stages_ * micro_batches_), added_(stages_), frames_(first(p.frames)), slots_(first(p.slots)),
+          crossings_(2 * stages_ * micro_batches_), reduced_(roles_ * slices_), updated_(roles_ * slices_) {}
+
+    constexpr program_verdict run() {
+        for (std::size_t r = 0; r < roles_; ++r)
+            for (auto const& t : p_.list(static_cast<int>(r)))
+                if (!in_range(t, r)) return at(program_fault::out_of_range, r, index(t, r));
+        if (auto const v = match(); !v.ok()) return v;
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (std::size_t r = 0; r < roles_; ++r)
+                while (next_[r] < list(r).size()) {
+                    auto const& t = list(r)[next_[r]];
+                    bool waits = false;
+                    bool const posted = posted_[r];
+                    auto const fault = step(t, r, waits);
+                    moved = moved || posted != posted_[r];
+                    if (fault != program_fault::none) return at(fault, r, next_[r]);
+                    if (waits) break; // its sends may have been posted: then somebody else can go on
+                    ++next_[r];
+                    moved = true;
+                }
+        }
+        for (std::size_t r = 0; r < roles_; ++r)
+            if (next_[r] < list(r).size()) return at(program_fault::deadlock, r, next_[r]);
+        return whole();
+    }
+
+private:
+    /// What has been done of a micro-batch in a stage.
+    enum visit : std::uint8_t { nothing, forward_done, input_done, all_done };
+    /// What a frame holds. A frame that has got its values is taken; gradients come into the same frame.
+    struct content {
+        std::uint16_t stage = 0, micro_batch = 0;
+        enum : std::uint8_t { free, values, through, gradient, waiting } is = free; // waiting: for backward_weights
+    };
+    struct sent {
+        std::uint16_t stage = 0, micro_batch = 0;
+        bool used = false;
+    };
+    enum crossing : std::uint8_t { not_yet, is_posted, is_taken };
+
+    constexpr std::size_t first(std::uint16_t const* counts) const {
+        std::size_t most = 1;
+        for (std::size_t r = 0; r < roles_; ++r)
+            if (counts[r] > most) most = counts[r];
+        return roles_ * most;
+    }
+    constexpr std::span<task const> list(std::size_t role) const { return p_.list(static_cast<int>(role)); }
+    constexpr std::size_t index(task const& t, std::size_t role) const {
+        return static_cast<std::size_t>(&t - list(role).data());
+    }
+    static constexpr program_verdict at(program_fault f, std::size_t role, std::size_t task) {
+        return {f, static_cast<int>(role), static_cast<int>(task)};
+    }
+    constexpr std::size_t stage_of(task const& t, std::size_t role) const {
+        return static_cast<std::size_t>(p_.stage(static_cast<int>(role), t.chunk));
+    }
+    constexpr bool has_stage(std::size_t role, std::size_t stage) const {
+        for (int c = 0; c < p_.chunks; ++c)
+            if (static_cast<std::size_t>(p_.stage(static_cast<int>(role), c)) == stage) return true;
+        return false;
+    }
+
+    constexpr bool in_range(task const& t, std::size_t r) const {
+        if (t.kind == work::move) {
+            if (t.transfers > max_transfers) return false;
+            for (int k = 0; k < t.transfers; ++k) {
+                auto const& m = t.moves[k];
+                bool const gives = m.sends != m.gradient; // this side is the lower stage's
+                if (m.role >= roles_ || m.boundary + 1u >= stages_ || m.micro_batch >= micro_batches_) return false;
+                if (!has_stage(r, m.boundary + (gives ? 0u : 1u)) || !has_stage(m.role, m.boundary + (gives ? 1u : 0u)))
+                    return false;
+                if (m.place >= (m.sends && m.gradient ? p_.slots[r] : p_.frames[r])) return false;
+            }
+            return true;
+        }
+        if (t.computes())
+            return t.chunk < p_.chunks && t.micro_batch < micro_batches_ && t.frame < p_.frames[r] &&
+                   (t.kind != work::train || stages_ == 1) &&
+                   (stage_of(t, r) == 0 || !gives_input(t) || t.slot < p_.slots[r]);
+        return t.first < t.end && t.end <= slices_;
+    }
+    static constexpr bool gives_input(task const& t) {
+        return t.kind == work::backward || t.kind == work::backward_input;
+    }
+
+    /// Both sides of every pair name the same transfers in the same order.
+    constexpr program_verdict match() {
+        for (std::size_t a = 0; a < roles_; ++a)
+            for (std::size_t b = 0; b < roles_; ++b) {
+                cursor from{list(a)}, to{list(b)};
+                for (;;) {
+                    bool const some = from.next(true, b), other = to.next(false, a);
+                    if (some != other) return at(program_fault::mismatch, some ? a : b, some ? from.task : to.task);
+                    if (!some) break;
+                    auto const &x = from.get(), &y = to.get();
+                    if (x.gradient != y.gradient || x.boundary != y.boundary || x.micro_batch != y.micro_batch) {
+                        if (by_.one_queue) return at(program_fault::mismatch, b, to.task);
+                        if (auto const v = match_apart(a, b); !v.ok()) return v;
+                        break;
+                    }
+                }
+            }
+        return {};
+    }
+    /// The same for each boundary and direction by itself.
+    constexpr program_verdict match_apart(std::size_t a, std::size_t b) {
+        for (std::size_t boundary = 0; boundary + 1 < stages_; ++boundary)
+            for (bool const gradient : {false, true}) {
+                cursor from{list(a)}, to{list(b)};
+                for (;;) {
+                    bool const some = from.next(true, b, boundary, gradient), other = to.next(false, a, boundary, gradient);
+                    if (some != other) return at(program_fault::mismatch, some ? a : b, some ? from.task : to.task);
+                    if (!some) break;
+                    if (from.get().micro_batch != to.get().micro_batch) return at(program_fault::mismatch, b, to.task);
+                }
+            }
+        return {};
+    }
+    struct cursor {
+        std::span<trireme::task const> list;
+        std::size_t task = 0;
+        int move = -1;
+
+        constexpr transfer const& get() const { return list[task].moves[move]; }
+        constexpr bool next(bool sends, std::size_t role) {
+            for (; task < list.size(); ++task, move = -1)
+                while (list[task].kind == work::move && ++move < list[task].transfers)
+                    if (get().sends == sends && get().role == role) return true;
+            return false;
+        }
+        constexpr bool next(bool sends, std::size_t role, std::size_t boundary, bool gradient) {
+            while (next(sends, role))
+                if (get().boundary == boundary && get().gradient == gradient) return true;
+            return false;
+        }
+    };
+
+    constexpr program_fault step(task const& t, std::size_t r, bool& waits) {
+        if (t.kind == work::move) return move(t, r, waits);
+        return t.computes() ? compute(t, r, waits) : finish(t, r);
+    }
+
+    constexpr content& frame(std::size_t role, std::size_t i) { return frames_[role * (first(p_.frames) / roles_) + i]; }
+    constexpr sent& slot(std::size_t role, std::size_t i) { return slots_[role * (first(p_.slots) / roles_) + i]; }
+    constexpr crossing& crossing_of(transfer const& m) {
+        return crossings_[(2u * m.boundary + (m.gradient ? 1u : 0u)) * micro_batches_ + m.micro_batch];
+    }
+
+    constexpr program_fault move(task const& t, std::size_t r, bool& waits) {
+        if (!posted_[r]) {
+            for (int k = 0; k < t.transfers; ++k) {
+                auto const& m = t.moves[k];
+                if (!m.sends) continue;
+                if (crossing_of(m) != not_yet) return program_fault::twice;
+                if (m.gradient) {
+                    auto const& s = slot(r, m.place);
+                    if (!s.used || s.stage != m.boundary + 1u || s.micro_batch != m.micro_batch)
+                        return program_fault::elsewhere;
+                } else {
+                    auto const& f = frame(r, m.place);
+                    if (f.is != content::through || f.stage != m.boundary || f.micro_batch != m.micro_batch)
+                        return program_fault::elsewhere;
+                }
+                crossing_of(m) = is_posted;
+            }
+            posted_[r] = true;
+        }
+        for (int k = 0; k < t.transfers; ++k) {
+            auto const& m = t.moves[k];
+            if (!m.sends && crossing_of(m) == not_yet) waits = true;
+            if (m.sends && by_.rendezvous && crossing_of(m) != is_taken && !awaited(m)) waits = true;
+        }
+        if (waits) return program_fault::none;
+        for (int k = 0; k < t.transfers; ++k) {
+            auto const& m = t.moves[k];
+            if (m.sends) continue;
+            auto& f = frame(r, m.place);
+            if (m.gradient) {
+                if (f.is != content::through || f.stage != m.boundary || f.micro_batch != m.micro_batch)
+                    return program_fault::elsewhere;
+                f.is = content::gradient;
+            } else {
+                if (f.is != content::free) return program_fault::overwritten;
+                f = {static_cast<std::uint16_t>(m.boundary + 1u), m.micro_batch, content::values};
+            }
+            crossing_of(m) = is_taken;
+        }
+        posted_[r] = false;
+        return program_fault::none;
+    }
+    /// Whether the other side has come to the move that takes it.
+    constexpr bool awaited(transfer const& m) {
+        if (next_[m.role] >= list(m.role).size()) return false;
+        auto const& t = list(m.role)[next_[m.role]];
+        for (int k = 0; k < t.transfers && t.kind == work::move && posted_[m.role]; ++k)
+            if (!t.moves[k].sends && t.moves[k].gradient == m.gradient && t.moves[k].boundary == m.boundary &&
+                t.moves[k].micro_batch == m.micro_batch)
+                return true;
+        return false;
+    }
+
+    constexpr program_fault compute(task const& t, std::size_t r, bool& waits) {
+        auto const stage = stage_of(t, r), last = stages_ - 1;
+        auto& been = been_[stage * micro_batches_ + t.micro_batch];
+        auto& f = frame(r, t.frame);
+        auto const here = [&] { return f.is != content::free && f.stage == stage && f.micro_batch == t.micro_batch; };
+        bool const scales = stage == last && (t.kind == work::train || gives_input(t));
+        if (t.scales != scales) return program_fault::scale;
+        if (next_[r] >= p_.tail[r]) return program_fault::order;
+
+        if (t.kind == work::forward || t.kind == work::train) {
+            if (been != nothing) return program_fault::twice;
+            if (stage == 0) {
+                if (f.is != content::free) return program_fault::overwritten;
+                f = {static_cast<std::uint16_t>(stage), t.micro_batch, content::values};
+            } else if (!here() || f.is != content::values) {
+                return program_fault::elsewhere;
+            }
+            f.is = content::through;
+            been = forward_done;
+            if (t.kind == work::forward) return program_fault::none;
+        }
+        if (t.kind == work::backward_weights) {
+            if (been != input_done) return been == all_done ? program_fault::twice : program_fault::order;
+            if (!here() || f.is != content::waiting) return program_fault::elsewhere;
+        } else {
+            if (been != forward_done) return been == nothing ? program_fault::order : program_fault::twice;
+            auto const wanted = stage == last ? content::through : content::gradient;
+            if (!here() || f.is != wanted) return program_fault::elsewhere;
+            if (stage > 0) {
+                auto& s = slot(r, t.slot);
+                if (s.used && !taken(s)) {
+                    waits = true;
+                    return program_fault::none;
+                }
+                s = {static_cast<std::uint16_t>(stage), t.micro_batch, true};
+            }
+            if (t.kind == work::backward_input) {
+                been = input_done;
+                f.is = content::waiting;
+                return program_fault::none;
+            }
+        }
+        if (added_[stage] != t.micro_batch) return program_fault::sum_order;
+        ++added_[stage];
+        been = all_done;
+        f.is = content::free;
+        return program_fault::none;
+    }
+    /// Whether what was sent from a slot has arrived.
+    constexpr bool taken(sent const& s) {
+        transfer m;
+        m.gradient = true;
+        m.boundary = static_cast<std::uint16_t>(s.stage - 1);
+        m.micro_batch = s.micro_batch;
+        return crossing_of(m) == is_taken;
+    }
+
+    constexpr program_fault finish(task const& t, std::size_t r) {
+        bool const adds = t.kind == work::collective, updates = !adds || t.updates;
+        if (next_[r] < p_.tail[r]) return program_fault::order;
+        if (adds && t.updates != p_.shape.updates_on_the_way) return program_fault::slices;
+        for (std::size_t s = t.first; s < t.end; ++s) {
+            auto const stage = static_cast<std::size_t>(
+                p_.stage(static_cast<int>(r), static_cast<int>(s) / p_.shape.slices));
+            if (added_[stage] != micro_batches_) return program_fault::incomplete;
+            auto &reduced = reduced_[r * slices_ + s], &updated = updated_[r * slices_ + s];
+            if (adds && (reduced || p_.shape.replicas == 1)) return program_fault::slices;
+            if (adds) reduced = true;
+            if (updates && !reduced && p_.shape.replicas > 1) return program_fault::incomplete;
+            if (updates && updated) return program_fault::slices;
+            if (updates) updated = true;
+        }
+        return program_fault::none;
+    }
+
+    constexpr program_verdict whole() {
+        for (std::size_t r = 0; r < roles_; ++r) {
+            for (int c = 0; c < p_.chunks; ++c)
+                if (added_[static_cast<std::size_t>(p_.stage(static_cast<int>(r), c))] != micro_batches_)
+                    return at(program_fault::missing, r, list(r).size());
+            for (std::size_t s = 0; s < slices_; ++s)
+                if (!updated_[r * slices_ + s]) return at(program_fault::slices, r, list(r).size());
+        }
+        return {};
+    }
+
+    step_program const& p_;
+    lowering by_;
+    std::size_t roles_, stages_, micro_batches_, slices_;
+    scratch<std::size_t> next_;
+    scratch<bool> posted_; ///< the sends of the role's next task, a move
+    scratch<visit> been_;
+    scratch<std::size_t> added_; ///< micro-batches whose gradients a stage has added
+    scratch<content> frames_;
+    scratch<sent> slots_;
+    scratch<crossing> crossings_;
+    scratch<bool> reduced_, updated_;
+};
+
+} // namespace detail
+
+/// Proves that a program is a training step if moves are carried out so: every micro-batch goes once through every
+/// stage, forward and back, gradients are added once and in the order of the micro-batches, weighted once, and only
+/// used when all are there; what is read from a frame or slot is what was put there for it; and nobody waits for ever.
+/// Cost: linear in the tasks, but for a factor of the roles.
+constexpr program_verdict verify(step_program const& p, lowering const& by = by_counters) {
+    return detail::program_proof(p, by).run();
+}
+
+/// The fault in words.
+constexpr char const* describe(program_fault f) noexcept {
+    switch (f) {
+    case program_fault::none: return "is a training step";
+    case program_fault::out_of_range: return "names something that does not exist";
+    case program_fault::order: return "goes back before it has gone forward";
+    case program_fault::twice: return "goes the same way twice";
+    case program_fault::missing: return "leaves something out";
+    case program_fault::sum_order: return "adds gradients in another order than that of the micro-batches";
+    case program_fault::overwritten: return "overwrites what is still needed";
+    case program_fault::elsewhere: return "reads a place that holds something else";
+    case program_fault::mismatch: return "sends and receives different things";
+    case program_fault::deadlock: return "waits for what cannot come";
+    case program_fault::scale: return "weights a loss never, or twice";
+    case program_fault::incomplete: return "uses gradients before all of them are there";
+    case program_fault::slices: return "does not add and update every part of the parameters exactly once";
+    }
+    return "";
+}
+
+} // namespace trireme

@@ -1,0 +1,516 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/schedule/pipeline/program.hpp>
+#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/span.hpp>
+#include <trireme/schedule/pipeline/verify.hpp>
+
+#include <trireme/core/philox.hpp>
+
+#include <doctest/doctest.h>
+
+#include <device/numbers.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace schedule_pipeline_test {
+using namespace trireme;
+
+namespace {
+
+// ---- schedules of a user's own ----
+
+/// The gradients by the weights right behind those by the input, as tasks of their own.
+struct eager_weights {
+    static constexpr char const* name = "eager_weights";
+    static constexpr int chunks = 1;
+    static constexpr int write(int p, int m, int role, compute* out) {
+        int n = 0, f = 0, b = 0;
+        auto const number = [](int i) { return static_cast<std::uint16_t>(i); };
+        while (f < std::min(p - role, m)) out[n++] = {work::forward, 0, number(f++)};
+        while (b < m) {
+            out[n++] = {work::backward_input, 0, number(b)};
+            out[n++] = {work::backward_weights, 0, number(b++)};
+            if (f < m) out[n++] = {work::forward, 0, number(f++)};
+        }
+        return n;
+    }
+};
+
+/// Two stages a role, there and back again: the last one is on the first role.
+struct folded {
+    static constexpr char const* name = "folded";
+    static constexpr int chunks = 2;
+    static constexpr int stage(int roles, int role, int chunk) { return chunk == 0 ? role : 2 * roles - 1 - role; }
+    static constexpr int write(int, int m, int, compute* out) {
+        int n = 0;
+        for (int i = 0; i < m; ++i)
+            for (auto const kind : {work::forward, work::backward})
+                for (int c : {0, 1})
+                    out[n++] = {kind, static_cast<std::uint8_t>(kind == work::forward ? c : 1 - c),
+                                static_cast<std::uint16_t>(i)};
+        return n;
+    }
+};
+
+/// Interleaved stages: each role has `V` of them, in rounds.
+/// Source: Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021.
+template<int V>
+struct interleaved {
+    static constexpr char const* name = "interleaved";
+    static constexpr int chunks = V;
+    static constexpr compute nth(int p, work kind, int i) {
+        int const group = i / (p * V), in = i % (p * V), c = in / p;
+        return {kind, static_cast<std::uint8_t>(kind == work::forward ? c : V - 1 - c),
+                static_cast<std::uint16_t>(group * p + in % p)};
+    }
+    static constexpr int write(int p, int m, int role, compute* out) {
+        int n = 0, f = 0, b = 0, all = m * V, ahead = std::min((p - role - 1) * 2 + (V - 1) * p, all);
+        while (f < ahead) out[n++] = nth(p, work::forward, f++);
+        while (f < all) {
+            out[n++] = nth(p, work::forward, f++);
+            out[n++] = nth(p, work::backward, b++);
+        }
+        while (b < all) out[n++] = nth(p, work::backward, b++);
+        return n;
+    }
+};
+
+// ---- and wrong ones ----
+
+/// Its last role goes back before it has gone forward.
+struct too_early {
+    static constexpr char const* name = "too_early";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, int, compute* out) {
+        for (int i = 0; i < m; ++i) {
+            out[2 * i] = {work::backward, 0, static_cast<std::uint16_t>(i)};
+            out[2 * i + 1] = {work::forward, 0, static_cast<std::uint16_t>(i)};
+        }
+        return 2 * m;
+    }
+};
+/// The first role wants its gradient back before it sends what the last one needs for it.
+struct impatient : one_f_one_b {
+    static constexpr int write(int roles, int m, int role, compute* out) {
+        auto const n = one_f_one_b::write(roles, m, role, out);
+        if (role == 0 && roles > 2) // as if it were the last
+            for (int i = 0; i < m; ++i) {
+                out[2 * i] = {work::forward, 0, static_cast<std::uint16_t>(i)};
+                out[2 * i + 1] = {work::backward, 0, static_cast<std::uint16_t>(i)};
+            }
+        return n;
+    }
+};
+struct backwards_in_turn : gpipe { // last in, first out
+    static constexpr int write(int, int m, int, compute* out) {
+        for (int i = 0; i < m; ++i) {
+            out[i] = {work::forward, 0, static_cast<std::uint16_t>(i)};
+            out[m + i] = {work::backward, 0, static_cast<std::uint16_t>(m - 1 - i)};
+        }
+        return 2 * m;
+    }
+};
+struct forgets_one : gpipe {
+    static constexpr int write(int roles, int m, int role, compute* out) {
+        return gpipe::write(roles, m, role, out) - (role == 0 ? 1 : 0);
+    }
+};
+
+template<class S, int P, int M, int R = 1, int Slices = 1>
+constexpr bool proved = verify(static_step<S, P, M, R, Slices>::program).ok();
+
+static_assert(proved<one_f_one_b, 1, 1> && proved<one_f_one_b, 4, 16> && proved<gpipe, 3, 5, 2, 3>);
+static_assert(proved<eager_weights, 4, 8> && proved<folded, 3, 4, 2> && proved<interleaved<3>, 4, 8, 2, 2>);
+static_assert(verify(static_step<too_early, 2, 2>::program).fault == program_fault::order);
+static_assert(verify(static_step<backwards_in_turn, 2, 3>::program).fault == program_fault::sum_order);
+static_assert(verify(static_step<forgets_one, 2, 3>::program).fault == program_fault::mismatch);
+
+/// A program whose tasks can be changed.
+struct open_program {
+    step_program shape;
+    std::vector<std::vector<task>> lists;
+    std::vector<std::size_t> tails;
+
+    explicit open_program(step_program const& p) : shape(p) {
+        for (int r = 0; r < p.shape.roles; ++r) {
+            auto const list = p.list(r);
+            lists.emplace_back(list.begin(), list.end());
+            tails.push_back(p.tail[r]);
+        }
+    }
+    step_program closed(std::vector<task>& storage) const {
+        auto p = shape;
+        storage.clear();
+        for (std::size_t r = 0; r < lists.size(); ++r) {
+            storage.insert(storage.end(), lists[r].begin(), lists[r].end());
+            p.begin[r + 1] = static_cast<std::uint32_t>(storage.size());
+            p.tail[r] = static_cast<std::uint32_t>(tails[r]);
+        }
+        p.all = storage;
+        return p;
+    }
+};
+
+template<class S>
+step_program built(step_shape const& shape, std::vector<task>& room) {
+    room.resize(step_capacity<S>(shape));
+    return build_step<S>(shape, room);
+}
+
+// ---- the second, naive checker: it computes ----
+
+std::uint64_t mixed(std::initializer_list<std::uint64_t> parts) {
+    std::uint64_t h = 0x9E3779B97F4A7C15u;
+    for (auto const p : parts) {
+        h = (h ^ p) * 0xD6E8FEB86659FD93u;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+enum name : std::uint64_t { is_input = 1, is_label, is_forward, is_loss, is_input_gradient, is_weight_gradient, is_sum,
+                            is_reduced, is_updated, is_scaled };
+
+/// What the parameters become, slice by slice of each stage, reckoned from what a training step is.
+std::vector<std::uint64_t> expected(step_program const& p) {
+    auto const stages = static_cast<std::uint64_t>(p.stage_count());
+    std::vector<std::uint64_t> sums(stages, 0);
+    for (std::uint64_t m = 0; m < static_cast<std::uint64_t>(p.shape.micro_batches); ++m) {
+        std::vector<std::uint64_t> x(stages + 1);
+        x[0] = mixed({is_input, m});
+        for (std::uint64_t s = 0; s < stages; ++s) x[s + 1] = mixed({is_forward, s, m, x[s]});
+        auto dy = mixed({is_scaled, mixed({is_loss, mixed({is_label, m}), x[stages]})});
+        for (auto s = stages; s-- > 0;) {
+            sums[s] = mixed({is_sum, sums[s], mixed({is_weight_gradient, s, m, x[s], x[s + 1], dy})});
+            dy = mixed({is_input_gradient, s, m, x[s], x[s + 1], dy});
+        }
+    }
+    std::vector<std::uint64_t> all;
+    for (std::uint64_t s = 0; s < stages; ++s)
+        for (int k = 0; k < p.shape.slices; ++k)
+            all.push_back(mixed({is_updated, p.shape.replicas > 1 ? mixed({is_reduced, sums[s]}) : sums[s]}));
+    return all;
+}
+
+/// Executes a program on numbers that show where they come from: roles take turns at random, memory is read when it is
+/// read, and nothing is checked. Gives what the parameters become; nothing if it does not end.
+std::optional<std::vector<std::uint64_t>> executed(step_program const& p, lowering const& by, std::uint64_t seed) {
+    struct memory {
+        std::uint64_t x, y, dy;
+    };
+    auto const roles = static_cast<std::size_t>(p.shape.roles), stages = static_cast<std::size_t>(p.stage_count());
+    std::vector<std::vector<memory>> frames(roles);
+    std::vector<std::vector<std::uint64_t>> slots(roles);
+    std::vector<std::vector<int>> pending(roles); // sends from a slot that nobody has taken
+    for (std::size_t r = 0; r < roles; ++r) {
+        frames[r].assign(p.frames[r], {11, 12, 13});
+        slots[r].assign(p.slots[r], 14);
+        pending[r].assign(p.slots[r], 0);
+    }
+    struct message {
+        std::size_t role;
+        transfer what;
+    };
+    std::map<std::pair<int, int>, std::deque<message>> queues;
+    auto const queue_of = [&](std::size_t from, std::size_t to, transfer const& m) -> std::deque<message>& {
+        return by.one_queue ? queues[{static_cast<int>(from), static_cast<int>(to)}]
+                            : queues[{m.boundary, m.gradient ? 1 : 0}];
+    };
+    std::vector<std::uint64_t> sums(stages, 0);
+    std::vector<std::vector<std::uint64_t>> parameters(stages, std::vector<std::uint64_t>(static_cast<std::size_t>(p.shape.slices), 0)),
+        reduced = parameters;
+    std::vector<std::vector<int>> times_reduced(stages, std::vector<int>(static_cast<std::size_t>(p.shape.slices), 0));
+    std::vector<std::size_t> next(roles, 0);
+    std::vector<int> received(roles, 0); // transfers of the next task that are done
+    std::vector<bool> posted(roles, false);
+    random_stream const random(seed, random_purpose::user, 77);
+    std::uint64_t drawn = 0;
+
+    auto const one = [&](std::size_t r) { // tries the next task of a role; false: it waits
+        auto const list = p.list(static_cast<int>(r));
+        auto const& t = list[next[r]];
+        if (t.kind == work::move) {
+            if (!posted[r])
+                for (int k = 0; k < t.transfers; ++k)
+                    if (auto const& m = t.moves[k]; m.sends) {
+                        queue_of(r, m.role, m).push_back({r, m});
+                        if (m.gradient) ++pending[r][m.place];
+                    }
+            posted[r] = true;
+            for (; received[r] < t.transfers; ++received[r]) {
+                auto const& m = t.moves[received[r]];
+                if (m.sends) continue;
+                auto& queue = queue_of(m.role, r, m);
+                if (queue.empty()) return false;
+                auto const from = queue.front();
+                queue.pop_front();
+                auto& to = frames[r][m.place];
+                auto const value = from.what.gradient ? slots[from.role][from.what.place] : frames[from.role][from.what.place].y;
+                (m.gradient ? to.dy : to.x) = value;
+                if (from.what.gradient) --pending[from.role][from.what.place];
+            }
+            posted[r] = false;
+            received[r] = 0;
+        } else if (t.computes()) {
+            auto const s = static_cast<std::size_t>(p.stage(static_cast<int>(r), t.chunk));
+            auto& f = frames[r][t.frame];
+            bool const input = t.kind == work::backward || t.kind == work::backward_input || t.kind == work::train;
+            bool const weights = t.kind == work::backward || t.kind == work::backward_weights || t.kind == work::train;
+            if (input && s > 0 && pending[r][t.slot] != 0) return false;
+            if (t.kind == work::forward || t.kind == work::train) {
+                if (s == 0) f.x = mixed({is_input, t.micro_batch});
+                f.y = mixed({is_forward, s, t.micro_batch, f.x});
+            }
+            if (input && s + 1 == stages) f.dy = mixed({is_loss, mixed({is_label, t.micro_batch}), f.y});
+            if (t.scales) f.dy = mixed({is_scaled, f.dy});
+            if (input && s > 0) slots[r][t.slot] = mixed({is_input_gradient, s, t.micro_batch, f.x, f.y, f.dy});
+            if (weights)
+                sums[s] = mixed({is_sum, sums[s], mixed({is_weight_gradient, s, t.micro_batch, f.x, f.y, f.dy})});
+        } else {
+            for (std::size_t i = t.first; i < t.end; ++i) {
+                auto const s = static_cast<std::size_t>(p.stage(static_cast<int>(r), static_cast<int>(i) / p.shape.slices));
+                auto const k = i % static_cast<std::size_t>(p.shape.slices);
+                if (t.kind == work::collective) {
+                    reduced[s][k] = mixed({is_reduced, times_reduced[s][k]++ == 0 ? sums[s] : reduced[s][k]});
+                }
+                if (t.kind == work::update || t.updates)
+                    parameters[s][k] = parameters[s][k] * 3 +
+                                       mixed({is_updated, times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
+            }
+        }
+        ++next[r];
+        return true;
+    };
+    for (std::size_t idle = 0; idle < 64 * roles;) {
+        std::vector<std::size_t> left;
+        for (std::size_t r = 0; r < roles; ++r)
+            if (next[r] < p.list(static_cast<int>(r)).size()) left.push_back(r);
+        if (left.empty()) {
+            for (auto const& [key, queue] : queues)
+                if (!queue.empty()) return std::nullopt; // somebody's message is for the next step
+            std::vector<std::uint64_t> all;
+            for (auto const& of_stage : parameters) all.insert(all.end(), of_stage.begin(), of_stage.end());
+            return all;
+        }
+        auto const r = left[random.below(drawn++, static_cast<std::uint32_t>(left.size()))];
+        auto const turns = 1 + random.below(drawn++, 6);
+        idle = one(r) ? 0 : idle + 1;
+        for (std::uint32_t i = 1; i < turns && idle == 0 && next[r] < p.list(static_cast<int>(r)).size(); ++i)
+            if (!one(r)) break;
+    }
+    return std::nullopt;
+}
+
+/// Whether it is a training step in some orders of its roles.
+bool computes(step_program const& p, lowering const& by) {
+    auto const wanted = expected(p);
+    for (std::uint64_t seed = 0; seed < 4; ++seed)
+        if (auto const is = executed(p, by, numbers::seed() + seed); !is || *is != wanted) return false;
+    return true;
+}
+
+// ---- mutations ----
+
+struct counts {
+    std::size_t refused = 0, same = 0, wrong = 0;
+};
+
+void judge(open_program const& mutant, open_program const& original, lowering const& by, counts& c) {
+    if (mutant.lists == original.lists) return;
+    std::vector<task> storage;
+    auto const p = mutant.closed(storage);
+    if (!verify(p, by).ok())
+        ++c.refused;
+    else if (computes(p, by))
+        ++c.same;
+    else
+        ++c.wrong;
+}
+
+/// All single mutations: a task that is dropped, doubled, moved ahead, or has another number in one place.
+counts mutations(step_program const& p, lowering const& by) {
+    open_program const original(p);
+    counts c;
+    auto const with = [&](auto const& change) {
+        auto mutant = original;
+        change(mutant);
+        judge(mutant, original, by, c);
+    };
+    auto const other = [](std::uint16_t& n, int count) { n = static_cast<std::uint16_t>((n + 1) % std::max(count, 1)); };
+    for (std::size_t r = 0; r < original.lists.size(); ++r)
+        for (std::size_t i = 0; i < original.lists[r].size(); ++i) {
+            auto const before_tail = i < original.tails[r];
+            auto const place = static_cast<std::ptrdiff_t>(i);
+            with([&](open_program& m) {
+                m.lists[r].erase(m.lists[r].begin() + place);
+                m.tails[r] -= before_tail;
+            });
+            with([&](open_program& m) {
+                m.lists[r].insert(m.lists[r].begin() + place, m.lists[r][i]);
+                m.tails[r] += before_tail;
+            });
+            for (std::size_t back = 1; back <= 3 && back <= i; ++back)
+                with([&](open_program& m) {
+                    std::rotate(m.lists[r].begin() + place - static_cast<std::ptrdiff_t>(back), m.lists[r].begin() + place,
+                                m.lists[r].begin() + place + 1);
+                });
+            auto const changed = [&](auto const& change) {
+                with([&](open_program& m) { change(m.lists[r][i]); });
+            };
+            auto const& is = original.lists[r][i];
+            if (is.computes()) {
+                changed([&](task& t) { other(t.micro_batch, p.shape.micro_batches); });
+                changed([&](task& t) { other(t.frame, p.frames[r]); });
+                changed([&](task& t) { t.chunk = static_cast<std::uint8_t>((t.chunk + 1) % p.chunks); });
+                changed([&](task& t) { t.scales = !t.scales; });
+                if (is.kind == work::backward || is.kind == work::backward_input)
+                    changed([&](task& t) { other(t.slot, p.slots[r]); });
+            } else if (is.kind != work::move) {
+                changed([&](task& t) { ++t.end; });
+                changed([&](task& t) { ++t.first; });
+                if (is.first > 0) changed([&](task& t) { --t.first; });
+                if (is.kind == work::collective) changed([&](task& t) { t.updates = !t.updates; });
+            }
+            for (auto const kind : {work::forward, work::backward, work::backward_input, work::backward_weights,
+                                    work::train, work::collective, work::update})
+                if (is.kind != work::move) changed([&](task& t) { t.kind = kind; });
+            for (int k = 0; k < original.lists[r][i].transfers; ++k) {
+                auto const moved = [&](auto const& change) {
+                    changed([&](task& t) { change(t.moves[k], t); });
+                };
+                moved([&](transfer& m, task&) { other(m.micro_batch, p.shape.micro_batches); });
+                moved([&](transfer& m, task&) { other(m.boundary, p.stage_count() - 1); });
+                moved([&](transfer& m, task&) { other(m.place, m.sends && m.gradient ? p.slots[r] : p.frames[r]); });
+                moved([&](transfer& m, task&) { m.gradient = !m.gradient; });
+                moved([&](transfer& m, task&) { m.sends = !m.sends; });
+                moved([&](transfer& m, task&) { m.role = static_cast<std::uint8_t>((m.role + 1) % p.shape.roles); });
+                moved([&](transfer& m, task& t) { // left out
+                    m = t.moves[t.transfers - 1];
+                    --t.transfers;
+                });
+                if (k > 0) moved([&](transfer& m, task& t) { std::swap(m, t.moves[k - 1]); });
+            }
+        }
+    return c;
+}
+
+template<class S>
+void every_mutation_is_refused_or_the_same(step_shape const& shape, lowering const& by, counts& all) {
+    CAPTURE(std::string(S::name));
+    CAPTURE(shape.roles);
+    CAPTURE(shape.micro_batches);
+    CAPTURE(std::string(by.name));
+    std::vector<task> room;
+    auto const p = built<S>(shape, room);
+    REQUIRE(verify(p, by).ok());
+    CHECK(computes(p, by));
+    auto const c = mutations(p, by);
+    CHECK(c.wrong == 0);
+    CHECK(c.refused > c.same);
+    all.refused += c.refused;
+    all.same += c.same;
+    all.wrong += c.wrong;
+}
+
+} // namespace
+
+TEST_SUITE("schedule/pipeline") {
+    TEST_CASE_TEMPLATE("a schedule is a training step on any number of roles and micro-batches", S, gpipe, one_f_one_b,
+                       eager_weights, folded) {
+        for (int roles = 1; roles <= 6; ++roles)
+            for (int m = 1; m <= 9; ++m)
+                for (int replicas : {1, 3}) {
+                    CAPTURE(roles);
+                    CAPTURE(m);
+                    std::vector<task> room;
+                    auto const p = built<S>({roles, m, replicas, 2, replicas == 3 && m % 2 == 0}, room);
+                    for (auto const& by : {by_counters, by_messages}) {
+                        auto const v = verify(p, by);
+                        CAPTURE(std::string(describe(v.fault)));
+                        CAPTURE(v.role);
+                        CAPTURE(v.task);
+                        CHECK(v.ok());
+                        CHECK(computes(p, by));
+                    }
+                }
+    }
+
+    TEST_CASE("how moves are carried out is part of the proof") {
+        std::vector<task> room;
+        auto const p = built<interleaved<2>>({4, 8, 1, 1}, room);
+        CHECK(verify(p, by_counters).ok());
+        CHECK(verify(p, by_rendezvous).fault == program_fault::deadlock);
+        auto const straight = built<one_f_one_b>({4, 8, 1, 1}, room);
+        CHECK(verify(straight, by_rendezvous).ok());
+    }
+
+    TEST_CASE("wrong schedules are refused where they go wrong") {
+        std::vector<task> room;
+        auto const early = verify(built<too_early>({3, 2, 1, 1}, room));
+        CHECK(early.fault == program_fault::order);
+        auto const waiting = verify(built<impatient>({3, 4, 1, 1}, room));
+        CHECK(waiting.fault == program_fault::deadlock);
+        CHECK(waiting.role == 0);
+        CHECK(verify(built<backwards_in_turn>({1, 3, 1, 1}, room)).fault == program_fault::sum_order);
+        CHECK(verify(built<forgets_one>({1, 3, 1, 1}, room)).fault == program_fault::incomplete);
+    }
+
+    TEST_CASE("one device trains micro-batch by micro-batch; replicas add slice by slice, the last one first") {
+        std::vector<task> room;
+        auto const p = built<one_f_one_b>({1, 3, 2, 2}, room);
+        auto const list = p.list(0);
+        REQUIRE(list.size() == 6);
+        for (std::size_t m = 0; m < 3; ++m) CHECK((list[m].kind == work::train && list[m].micro_batch == m && list[m].scales));
+        CHECK((list[3].kind == work::collective && list[3].first == 1 && list[4].first == 0));
+        CHECK((list[5].kind == work::update && list[5].first == 0 && list[5].end == 2));
+        CHECK(p.tail[0] == 3);
+        CHECK(p.frames[0] == 1);
+        CHECK(p.slots[0] == 0);
+    }
+
+    TEST_CASE("frames and time are those of the papers") {
+        std::vector<task> room;
+        for (int p = 1; p <= 8; ++p)
+            for (int m : {1, 2, 7, 16}) {
+                CAPTURE(p);
+                CAPTURE(m);
+                auto const one = built<one_f_one_b>({p, m, 1, 1}, room);
+                for (int r = 0; r < p; ++r) CHECK(one.frames[r] == std::min(m, p - r));
+                CHECK(step_span(one) == 3.0 * (m + p - 1));
+                CHECK(bubble_fraction(one) == doctest::Approx(static_cast<double>(p - 1) / (m + p - 1)));
+                auto const all = built<gpipe>({p, m, 1, 1}, room);
+                for (int r = 0; r < p; ++r) CHECK(all.frames[r] == m);
+                CHECK(step_span(all) == 3.0 * (m + p - 1));
+            }
+        auto const round = built<interleaved<3>>({4, 16, 1, 1}, room);
+        CHECK(step_span(round) == 9.0 * 16 + 3.0 * 3); // each stage is a third as long
+    }
+
+    TEST_CASE("every single mutation is refused, or computes the same bits in any order") {
+        INFO("TRIREME_TEST_SEED=", numbers::seed());
+        counts all;
+        for (auto const& by : {by_counters, by_messages}) {
+            every_mutation_is_refused_or_the_same<one_f_one_b>({1, 3, 2, 2}, by, all);
+            every_mutation_is_refused_or_the_same<one_f_one_b>({3, 4, 2, 1}, by, all);
+            every_mutation_is_refused_or_the_same<gpipe>({2, 3, 1, 2}, by, all);
+            every_mutation_is_refused_or_the_same<gpipe>({2, 2, 2, 1, true}, by, all);
+            every_mutation_is_refused_or_the_same<eager_weights>({3, 3, 1, 1}, by, all);
+            every_mutation_is_refused_or_the_same<folded>({2, 2, 2, 1}, by, all);
+            every_mutation_is_refused_or_the_same<interleaved<2>>({2, 4, 1, 1}, by, all);
+        }
+        MESSAGE("mutations: " << all.refused << " refused, " << all.same << " the same step, " << all.wrong << " wrong");
+        CHECK(all.refused > 1000);
+    }
+}
+
+} // namespace schedule_pipeline_test
