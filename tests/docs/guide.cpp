@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
 #include <trireme/schedule/draw.hpp>
+#include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/weights.hpp>
 
 #include <algorithm>
@@ -406,6 +407,19 @@ TEST_SUITE("docs/guide") {
         star_trainer t{{.learning_rate = 0.5f, .batch = 64}};
         CHECK(alone.step(images).loss == doctest::Approx(t.step(images).loss).epsilon(1e-5));
         CHECK(alike(alone.gather_parameters(), held(t, 2)));
+    }
+
+    TEST_CASE("a step is a value") {
+        std::ostringstream file;
+        // [show_step]
+        steady<3> const shared{{.batch = 100}};
+        file << table_of(shared.program(0));
+        // [/show_step]
+        CHECK(file.str() == "role 0: 1 frame\n"
+                            "  0   train             micro-batch 0, stage 0, frame 0\n"
+                            "  1   train             micro-batch 1, stage 0, frame 0\n"
+                            "  2   collective        slice 0\n"
+                            "  3   update            slice 0\n");
     }
 
     TEST_CASE("a proof that fails is drawn") {

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
@@ -178,8 +179,18 @@ std::uint64_t mixed(std::initializer_list<std::uint64_t> parts) {
     return h;
 }
 
-enum name : std::uint64_t { is_input = 1, is_label, is_forward, is_loss, is_input_gradient, is_weight_gradient, is_sum,
-                            is_reduced, is_updated, is_scaled };
+enum name : std::uint64_t {
+    is_input = 1,
+    is_label,
+    is_forward,
+    is_loss,
+    is_input_gradient,
+    is_weight_gradient,
+    is_sum,
+    is_reduced,
+    is_updated,
+    is_scaled
+};
 
 /// What the parameters become, slice by slice of each stage, reckoned from what a training step is.
 std::vector<std::uint64_t> expected(step_program const& p) {
@@ -227,7 +238,8 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
                             : queues[{m.boundary, m.gradient ? 1 : 0}];
     };
     std::vector<std::uint64_t> sums(stages, 0);
-    std::vector<std::vector<std::uint64_t>> parameters(stages, std::vector<std::uint64_t>(static_cast<std::size_t>(p.shape.slices), 0)),
+    std::vector<std::vector<std::uint64_t>> parameters(
+        stages, std::vector<std::uint64_t>(static_cast<std::size_t>(p.shape.slices), 0)),
         reduced = parameters;
     std::vector<std::vector<int>> times_reduced(stages, std::vector<int>(static_cast<std::size_t>(p.shape.slices), 0));
     std::vector<std::size_t> next(roles, 0);
@@ -255,7 +267,8 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
                 auto const from = queue.front();
                 queue.pop_front();
                 auto& to = frames[r][m.place];
-                auto const value = from.what.gradient ? slots[from.role][from.what.place] : frames[from.role][from.what.place].y;
+                auto const value =
+                    from.what.gradient ? slots[from.role][from.what.place] : frames[from.role][from.what.place].y;
                 (m.gradient ? to.dy : to.x) = value;
                 if (from.what.gradient) --pending[from.role][from.what.place];
             }
@@ -278,14 +291,15 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
                 sums[s] = mixed({is_sum, sums[s], mixed({is_weight_gradient, s, t.micro_batch, f.x, f.y, f.dy})});
         } else {
             for (std::size_t i = t.first; i < t.end; ++i) {
-                auto const s = static_cast<std::size_t>(p.stage(static_cast<int>(r), static_cast<int>(i) / p.shape.slices));
+                auto const s =
+                    static_cast<std::size_t>(p.stage(static_cast<int>(r), static_cast<int>(i) / p.shape.slices));
                 auto const k = i % static_cast<std::size_t>(p.shape.slices);
                 if (t.kind == work::collective) {
                     reduced[s][k] = mixed({is_reduced, times_reduced[s][k]++ == 0 ? sums[s] : reduced[s][k]});
                 }
                 if (t.kind == work::update || t.updates)
-                    parameters[s][k] = parameters[s][k] * 3 +
-                                       mixed({is_updated, times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
+                    parameters[s][k] =
+                        parameters[s][k] * 3 + mixed({is_updated, times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
             }
         }
         ++next[r];
@@ -346,7 +360,9 @@ counts mutations(step_program const& p, lowering const& by) {
         change(mutant);
         judge(mutant, original, by, c);
     };
-    auto const other = [](std::uint16_t& n, int count) { n = static_cast<std::uint16_t>((n + 1) % std::max(count, 1)); };
+    auto const other = [](std::uint16_t& n, int count) {
+        n = static_cast<std::uint16_t>((n + 1) % std::max(count, 1));
+    };
     for (std::size_t r = 0; r < original.lists.size(); ++r)
         for (std::size_t i = 0; i < original.lists[r].size(); ++i) {
             auto const before_tail = i < original.tails[r];
@@ -361,12 +377,10 @@ counts mutations(step_program const& p, lowering const& by) {
             });
             for (std::size_t back = 1; back <= 3 && back <= i; ++back)
                 with([&](open_program& m) {
-                    std::rotate(m.lists[r].begin() + place - static_cast<std::ptrdiff_t>(back), m.lists[r].begin() + place,
-                                m.lists[r].begin() + place + 1);
+                    std::rotate(m.lists[r].begin() + place - static_cast<std::ptrdiff_t>(back),
+                                m.lists[r].begin() + place, m.lists[r].begin() + place + 1);
                 });
-            auto const changed = [&](auto const& change) {
-                with([&](open_program& m) { change(m.lists[r][i]); });
-            };
+            auto const changed = [&](auto const& change) { with([&](open_program& m) { change(m.lists[r][i]); }); };
             auto const& is = original.lists[r][i];
             if (is.computes()) {
                 changed([&](task& t) { other(t.micro_batch, p.shape.micro_batches); });
@@ -385,9 +399,7 @@ counts mutations(step_program const& p, lowering const& by) {
                                     work::train, work::collective, work::update})
                 if (is.kind != work::move) changed([&](task& t) { t.kind = kind; });
             for (int k = 0; k < original.lists[r][i].transfers; ++k) {
-                auto const moved = [&](auto const& change) {
-                    changed([&](task& t) { change(t.moves[k], t); });
-                };
+                auto const moved = [&](auto const& change) { changed([&](task& t) { change(t.moves[k], t); }); };
                 moved([&](transfer& m, task&) { other(m.micro_batch, p.shape.micro_batches); });
                 moved([&](transfer& m, task&) { other(m.boundary, p.stage_count() - 1); });
                 moved([&](transfer& m, task&) { other(m.place, m.sends && m.gradient ? p.slots[r] : p.frames[r]); });
@@ -470,12 +482,39 @@ TEST_SUITE("schedule/pipeline") {
         auto const p = built<one_f_one_b>({1, 3, 2, 2}, room);
         auto const list = p.list(0);
         REQUIRE(list.size() == 6);
-        for (std::size_t m = 0; m < 3; ++m) CHECK((list[m].kind == work::train && list[m].micro_batch == m && list[m].scales));
+        for (std::size_t m = 0; m < 3; ++m)
+            CHECK((list[m].kind == work::train && list[m].micro_batch == m && list[m].scales));
         CHECK((list[3].kind == work::collective && list[3].first == 1 && list[4].first == 0));
         CHECK((list[5].kind == work::update && list[5].first == 0 && list[5].end == 2));
         CHECK(p.tail[0] == 3);
         CHECK(p.frames[0] == 1);
         CHECK(p.slots[0] == 0);
+    }
+
+    TEST_CASE("a program prints as a table") {
+        std::vector<task> room;
+        CHECK(table_of(built<one_f_one_b>({1, 2, 2, 1}, room)) ==
+              "role 0: 1 frame\n"
+              "  0   train             micro-batch 0, stage 0, frame 0\n"
+              "  1   train             micro-batch 1, stage 0, frame 0\n"
+              "  2   collective        slice 0\n"
+              "  3   update            slice 0\n");
+        CHECK(
+            table_of(built<one_f_one_b>({2, 1, 2, 2, true}, room)) ==
+            "role 0: 1 frame\n"
+            "  0   forward           micro-batch 0, stage 0, frame 0\n"
+            "  1   move              sends values of micro-batch 0 to role 1, receives gradients of micro-batch 0 from "
+            "role 1\n"
+            "  2   backward          micro-batch 0, stage 0, frame 0\n"
+            "  3   collective        slice 1, updated on the way\n"
+            "  4   collective        slice 0, updated on the way\n"
+            "role 1: 1 frame\n"
+            "  0   move              receives values of micro-batch 0 from role 0\n"
+            "  1   forward           micro-batch 0, stage 1, frame 0\n"
+            "  2   backward          micro-batch 0, stage 1, frame 0\n"
+            "  3   move              sends gradients of micro-batch 0 to role 0\n"
+            "  4   collective        slice 1, updated on the way\n"
+            "  5   collective        slice 0, updated on the way\n");
     }
 
     TEST_CASE("frames and time are those of the papers") {
@@ -508,7 +547,8 @@ TEST_SUITE("schedule/pipeline") {
             every_mutation_is_refused_or_the_same<folded>({2, 2, 2, 1}, by, all);
             every_mutation_is_refused_or_the_same<interleaved<2>>({2, 4, 1, 1}, by, all);
         }
-        MESSAGE("mutations: " << all.refused << " refused, " << all.same << " the same step, " << all.wrong << " wrong");
+        MESSAGE("mutations: " << all.refused << " refused, " << all.same << " the same step, " << all.wrong
+                              << " wrong");
         CHECK(all.refused > 1000);
     }
 }

@@ -4,6 +4,7 @@
 #include <support/floats.hpp>
 #include <support/networks.hpp>
 #include <support/training.hpp>
+#include <trireme/schedule/pipeline/print.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -21,6 +22,13 @@ namespace {
 using small_trainer = any_layout<small, sgd_momentum>;
 
 strategy_choice const strategies[] = {ring{}, double_binary_tree{}, direct{}};
+
+/// What a device does in a step, a letter per task: train, collective, update.
+std::string letters(step_program const& p) {
+    std::string all;
+    for (auto const& t : p.list(0)) all += name_of(t.kind)[0];
+    return all;
+}
 
 } // namespace
 
@@ -51,6 +59,21 @@ TEST_SUITE("trainer/layouts") {
                 CAPTURE(devices);
                 CHECK(trained(devices, &which) == want);
             }
+    }
+
+    TEST_CASE("a step is a program: logical shards are its micro-batches, however they fall to the devices") {
+        small_trainer const one({.batch = 64}, {.devices = 1});
+        CHECK(letters(one.program(0)) == "tu");
+        small_trainer const uneven({.batch = 64, .logical_shards = 8}, {.devices = 3});
+        CHECK(letters(uneven.program(0)) == "ttcu");
+        CHECK(letters(uneven.program(2)) == "tttcu");
+        CHECK_THROWS_AS(uneven.program(3), usage_error);
+        for (int const rank : {0, 1, 2}) CHECK(verify(uneven.program(rank), by_rendezvous).ok());
+        trainer<small, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<ring, bucket<16_KiB>>> const cut;
+        CHECK(letters(cut.program(1)) == 't' + std::string(cut.plan().layout.reductions(), 'c') + 'u');
+        CHECK(cut.plan().layout.reductions() > 1);
+        trainer<small, cross_entropy, sgd, on<mesh<host, dp<2>>>, hold_weights<once>> const held_once;
+        CHECK(letters(held_once.program(0)) == "tc"); // updated on the way
     }
 
     TEST_CASE("static types and options mean the same program") {

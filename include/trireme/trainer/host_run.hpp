@@ -66,6 +66,7 @@ public:
     /// Of device 0, in the last epoch.
     step_times const& times() const noexcept { return engine_->at(0).times(); }
 
+    step_program const& program(int rank) const { return engine_->at(rank).program(); }
     held_numbers<T> held(int rank) const { return engine_->held(rank); }
     void load_parameters(std::span<T const> values) {
         for (int r = 0; r < engine_->layout.devices; ++r)

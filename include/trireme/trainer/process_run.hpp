@@ -98,6 +98,7 @@ public:
 
     step_times const& times() const noexcept { return engine_.at(group_.rank()).times(); }
 
+    step_program const& program(int) const { return mine().program(); }
     /// By this process: its own copy, or the one there is.
     held_numbers<T> held(int) const { return {{0, Model::network::depth}, weights(), mine().buffers(group_.own())}; }
     void load_parameters(std::span<T const> values) { load(values, weights()); }

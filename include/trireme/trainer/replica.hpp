@@ -15,6 +15,7 @@
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/step.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 
 #include <algorithm>
@@ -161,7 +162,7 @@ public:
             detail::add_into<T>(gradient_slot(i), gradient_slot(j), Model::arena_elements);
         };
 
-        for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
+        auto const train = [&](std::size_t shard) {
             auto* const gradients = gradient_slot(tree.depth());
             std::memset(gradients, 0, Model::arena_elements * sizeof(T));
             auto const mine = part(indices.size(), shard, layout_.shards());
@@ -171,9 +172,7 @@ public:
                                       mine.size(),  indices.size()};
             losses[shard] = add_shard<Faults>(comm, images, indices, mine, numbers, place);
             tree.push({shard, shard + 1}, merge);
-        }
-
-        auto const before_reduce = clock::now();
+        };
         double updating = 0;
         auto const update = [&](range slice) {
             auto const start_of_update = clock::now();
@@ -188,14 +187,19 @@ public:
                 weights[i] += static_cast<T>(statistics_momentum) * (gradient_slot(0)[i] - weights[i]);
             updating = seconds(start_of_update, clock::now());
         };
+        auto const list = program_.get().list(0);
+        auto const tail = list.begin() + program_.get().tail[0];
+        for (auto t = list.begin(); t != tail; ++t) train(shards_.begin + t->micro_batch);
+        auto const before_reduce = clock::now();
         Faults::at(fault_point::reduce, comm.rank(), number);
-        if (comm.size() == 1)
-            tree.finish(merge);
-        else if (layout_.reproducible())
-            add_gradients(comm, add_in_fixed_tree(layout_.shards(), Model::arena_elements), update);
-        else
-            add_gradients(comm, detail::adder<op::sum>{}, update);
-        if (comm.size() == 1 || !layout_.shared_weights) update(slice_);
+        if (comm.size() == 1) tree.finish(merge); // else the blocks of the tree are added with those of others
+        for (auto t = tail; t != list.end(); ++t)
+            if (t->kind == work::update)
+                update(slice_);
+            else if (layout_.reproducible())
+                add_gradients(comm, *t, add_in_fixed_tree(layout_.shards(), Model::arena_elements), update);
+            else
+                add_gradients(comm, *t, detail::adder<op::sum>{}, update);
         auto const end = clock::now();
         times_.synchronisation += seconds(before_reduce, end) - updating;
         times_.step += seconds(start, end);
@@ -215,6 +219,9 @@ public:
             return evaluate_granules(comm, images, samples, numbers);
     }
 
+    /// What this device does in a step.
+    step_program const& program() const noexcept { return program_.get(); }
+
     /// Steps begun since construction.
     std::uint64_t steps() const noexcept { return steps_; }
 
@@ -223,7 +230,7 @@ public:
 
 private:
     replica(Communicator& comm, data_parallel_layout const& layout, std::size_t batch, memory_map const& map)
-        : layout_(layout), shards_(layout.shards_of_device(comm.rank())),
+        : layout_(layout), program_(layout, comm.rank()), shards_(layout.shards_of_device(comm.rank())),
           slice_(layout.slice_of_device(comm.rank(), Model::arena_elements, sizeof(T))),
           parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
           state_(comm.allocate(map.optimizer_state.total())), activations_(comm.allocate(map.activations.total())),
@@ -283,11 +290,12 @@ private:
 
     /// Adds the gradients of all devices; shared weights are updated on the way, when the own slice is complete.
     template<class Add, class Update>
-    void add_gradients(Communicator& comm, Add const& add, Update const& update) {
-        for (auto const& r : reductions_)
-            run_schedule<T>(comm, layout_.goal(), r.steps,
-                            std::span<T>(gradient_slot(0) + r.elements.begin, r.elements.size()),
-                            add_then_update<Add, Update>{add, update, layout_.shared_weights});
+    void add_gradients(Communicator& comm, task const& t, Add const& add, Update const& update) {
+        for (std::size_t i = t.first; i < t.end; ++i)
+            run_schedule<T>(
+                comm, layout_.goal(), reductions_[i].steps,
+                std::span<T>(gradient_slot(0) + reductions_[i].elements.begin, reductions_[i].elements.size()),
+                add_then_update<Add, Update>{add, update, t.updates});
     }
 
     T* gradient_slot(std::size_t i) const noexcept {
@@ -515,6 +523,7 @@ private:
     };
 
     data_parallel_layout layout_;
+    rank_program program_;
     std::vector<reduction> reductions_; ///< those of one step
     range shards_;
     range slice_; ///< of the weights, updated by this device

@@ -329,6 +329,15 @@ public:
         run_.state().options = changed;
     }
 
+    /// What device `rank`, one of this process, does in a step: what runs, not a description of it. On devices of the
+    /// host. table_of(t.program(0)) shows it.
+    auto const& program(int rank) const
+        requires requires(run_type const& r) { r.program(0); }
+    {
+        check_ready();
+        return run_.program(checked_rank(rank));
+    }
+
     /// What device `rank` has read from its peers since construction: as the threads counted it, or, on accelerators,
     /// what the tables of the collectives say, times the steps.
     traffic wire(int rank) const {

@@ -18,12 +18,13 @@ inline constexpr int max_transfers = 4;
 
 /// What crosses the boundary between two stages: the values of one micro-batch, or, the other way, their gradients.
 struct transfer {
-    std::uint8_t role = 0;           ///< of the other side
-    bool sends = false;              ///< else it receives
-    bool gradient = false;           ///< from stage `boundary` + 1 to stage `boundary`; else the other way
-    std::uint16_t boundary = 0;      ///< the lower of the two stages
+    std::uint8_t role = 0;      ///< of the other side
+    bool sends = false;         ///< else it receives
+    bool gradient = false;      ///< from stage `boundary` + 1 to stage `boundary`; else the other way
+    std::uint16_t boundary = 0; ///< the lower of the two stages
     std::uint16_t micro_batch = 0;
-    std::uint16_t place = 0; ///< the frame that it is read from or written to; of a gradient that is sent: an outgoing slot
+    std::uint16_t place =
+        0; ///< the frame that it is read from or written to; of a gradient that is sent: an outgoing slot
 
     constexpr bool operator==(transfer const&) const = default;
 };
@@ -31,13 +32,13 @@ struct transfer {
 /// One line of what a role does in a step. Frames and slots are numbered by role.
 struct task {
     work kind = work::forward;
-    std::uint8_t chunk = 0;        ///< of what is computed
-    bool scales = false;           ///< each sample's loss is weighted here, by one over the samples of the step
-    bool updates = false;          ///< of a collective: it updates what it has added (hold_weights<once>)
+    std::uint8_t chunk = 0; ///< of what is computed
+    bool scales = false;    ///< each sample's loss is weighted here, by one over the samples of the step
+    bool updates = false;   ///< of a collective: it updates what it has added (hold_weights<once>)
     std::uint16_t micro_batch = 0;
-    std::uint16_t frame = 0;       ///< where the micro-batch's values are kept from forward to backward
-    std::uint16_t slot = 0;        ///< of backward: where the gradient lies that goes to the stage before
-    std::uint16_t first = 0;       ///< slices [first, end) of the role's parameters, of a collective or an update
+    std::uint16_t frame = 0; ///< where the micro-batch's values are kept from forward to backward
+    std::uint16_t slot = 0;  ///< of backward: where the gradient lies that goes to the stage before
+    std::uint16_t first = 0; ///< slices [first, end) of the role's parameters, of a collective or an update
     std::uint16_t end = 0;
     std::uint8_t transfers = 0;
     transfer moves[max_transfers] = {};
@@ -63,9 +64,9 @@ struct step_program {
     int chunks = 1;
     std::span<task const> all = {};
     std::uint32_t begin[max_roles + 1] = {};
-    std::uint32_t tail[max_roles] = {};    ///< in a role's list
-    std::uint16_t frames[max_roles] = {};  ///< that a role needs
-    std::uint16_t slots[max_roles] = {};   ///< outgoing ones, for gradients
+    std::uint32_t tail[max_roles] = {};      ///< in a role's list
+    std::uint16_t frames[max_roles] = {};    ///< that a role needs
+    std::uint16_t slots[max_roles] = {};     ///< outgoing ones, for gradients
     std::uint16_t stages[max_roles][8] = {}; ///< by role and chunk
 
     constexpr int stage_count() const noexcept { return shape.roles * chunks; }
@@ -84,8 +85,7 @@ namespace detail {
 class role_writer {
 public:
     constexpr role_writer(step_program const& p, int role, std::span<task> out)
-        : program_(p), role_(role), out_(out),
-          held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
+        : program_(p), role_(role), out_(out), held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
           busy_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches) + 1) {}
 
     constexpr void add(compute const& c, std::span<std::uint8_t const> role_of) {
@@ -95,7 +95,8 @@ public:
         auto& frame = held_[static_cast<std::size_t>(c.chunk * program_.shape.micro_batches + c.micro_batch)];
         if (forward) frame = take_frame();
         if (forward && stage > 0) move({role_of[at(stage - 1)], false, false, number(stage - 1), c.micro_batch, frame});
-        if (gives_input && stage < last) move({role_of[at(stage + 1)], false, true, number(stage), c.micro_batch, frame});
+        if (gives_input && stage < last)
+            move({role_of[at(stage + 1)], false, true, number(stage), c.micro_batch, frame});
         flush();
 
         task t;
@@ -113,8 +114,7 @@ public:
         if (forward && stage < last) move({role_of[at(stage + 1)], true, false, number(stage), c.micro_batch, frame});
         if (gives_input && stage > 0)
             move({role_of[at(stage - 1)], true, true, number(stage - 1), c.micro_batch, t.slot});
-        if (c.kind == work::backward || c.kind == work::backward_weights || c.kind == work::train)
-            busy_[frame] = false;
+        if (c.kind == work::backward || c.kind == work::backward_weights || c.kind == work::train) busy_[frame] = false;
     }
     constexpr void end_of_micro_batches() {
         flush();

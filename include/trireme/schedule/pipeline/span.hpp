@@ -18,12 +18,18 @@ struct stage_times {
 
     constexpr double of(work kind) const noexcept {
         switch (kind) {
-        case work::forward: return forward;
-        case work::backward: return backward_input + backward_weights;
-        case work::backward_input: return backward_input;
-        case work::backward_weights: return backward_weights;
-        case work::train: return forward + backward_input + backward_weights;
-        default: return 0;
+        case work::forward:
+            return forward;
+        case work::backward:
+            return backward_input + backward_weights;
+        case work::backward_input:
+            return backward_input;
+        case work::backward_weights:
+            return backward_weights;
+        case work::train:
+            return forward + backward_input + backward_weights;
+        default:
+            return 0;
         }
     }
 };

@@ -56,7 +56,8 @@ class program_proof {
 public:
     constexpr program_proof(step_program const& p, lowering const& by)
         : p_(p), by_(by), roles_(static_cast<std::size_t>(p.shape.roles)),
-          stages_(static_cast<std::size_t>(p.stage_count())), micro_batches_(static_cast<std::size_t>(p.shape.micro_batches)),
+          stages_(static_cast<std::size_t>(p.stage_count())),
+          micro_batches_(static_cast<std::size_t>(p.shape.micro_batches)),
           slices_(static_cast<std::size_t>(p.chunks * p.shape.slices)), next_(roles_), posted_(roles_),
           been_(stages_ * micro_batches_), added_(stages_), frames_(first(p.frames)), slots_(first(p.slots)),
           crossings_(2 * stages_ * micro_batches_), reduced_(roles_ * slices_), updated_(roles_ * slices_) {}
@@ -170,7 +171,8 @@ private:
             for (bool const gradient : {false, true}) {
                 cursor from{list(a)}, to{list(b)};
                 for (;;) {
-                    bool const some = from.next(true, b, boundary, gradient), other = to.next(false, a, boundary, gradient);
+                    bool const some = from.next(true, b, boundary, gradient),
+                               other = to.next(false, a, boundary, gradient);
                     if (some != other) return at(program_fault::mismatch, some ? a : b, some ? from.task : to.task);
                     if (!some) break;
                     if (from.get().micro_batch != to.get().micro_batch) return at(program_fault::mismatch, b, to.task);
@@ -202,7 +204,9 @@ private:
         return t.computes() ? compute(t, r, waits) : finish(t, r);
     }
 
-    constexpr content& frame(std::size_t role, std::size_t i) { return frames_[role * (first(p_.frames) / roles_) + i]; }
+    constexpr content& frame(std::size_t role, std::size_t i) {
+        return frames_[role * (first(p_.frames) / roles_) + i];
+    }
     constexpr sent& slot(std::size_t role, std::size_t i) { return slots_[role * (first(p_.slots) / roles_) + i]; }
     constexpr crossing& crossing_of(transfer const& m) {
         return crossings_[(2u * m.boundary + (m.gradient ? 1u : 0u)) * micro_batches_ + m.micro_batch];
@@ -323,8 +327,8 @@ private:
         if (next_[r] < p_.tail[r]) return program_fault::order;
         if (adds && t.updates != p_.shape.updates_on_the_way) return program_fault::slices;
         for (std::size_t s = t.first; s < t.end; ++s) {
-            auto const stage = static_cast<std::size_t>(
-                p_.stage(static_cast<int>(r), static_cast<int>(s) / p_.shape.slices));
+            auto const stage =
+                static_cast<std::size_t>(p_.stage(static_cast<int>(r), static_cast<int>(s) / p_.shape.slices));
             if (added_[stage] != micro_batches_) return program_fault::incomplete;
             auto &reduced = reduced_[r * slices_ + s], &updated = updated_[r * slices_ + s];
             if (adds && (reduced || p_.shape.replicas == 1)) return program_fault::slices;
@@ -373,19 +377,32 @@ constexpr program_verdict verify(step_program const& p, lowering const& by = by_
 /// The fault in words.
 constexpr char const* describe(program_fault f) noexcept {
     switch (f) {
-    case program_fault::none: return "is a training step";
-    case program_fault::out_of_range: return "names something that does not exist";
-    case program_fault::order: return "goes back before it has gone forward";
-    case program_fault::twice: return "goes the same way twice";
-    case program_fault::missing: return "leaves something out";
-    case program_fault::sum_order: return "adds gradients in another order than that of the micro-batches";
-    case program_fault::overwritten: return "overwrites what is still needed";
-    case program_fault::elsewhere: return "reads a place that holds something else";
-    case program_fault::mismatch: return "sends and receives different things";
-    case program_fault::deadlock: return "waits for what cannot come";
-    case program_fault::scale: return "weights a loss never, or twice";
-    case program_fault::incomplete: return "uses gradients before all of them are there";
-    case program_fault::slices: return "does not add and update every part of the parameters exactly once";
+    case program_fault::none:
+        return "is a training step";
+    case program_fault::out_of_range:
+        return "names something that does not exist";
+    case program_fault::order:
+        return "goes back before it has gone forward";
+    case program_fault::twice:
+        return "goes the same way twice";
+    case program_fault::missing:
+        return "leaves something out";
+    case program_fault::sum_order:
+        return "adds gradients in another order than that of the micro-batches";
+    case program_fault::overwritten:
+        return "overwrites what is still needed";
+    case program_fault::elsewhere:
+        return "reads a place that holds something else";
+    case program_fault::mismatch:
+        return "sends and receives different things";
+    case program_fault::deadlock:
+        return "waits for what cannot come";
+    case program_fault::scale:
+        return "weights a loss never, or twice";
+    case program_fault::incomplete:
+        return "uses gradients before all of them are there";
+    case program_fault::slices:
+        return "does not add and update every part of the parameters exactly once";
     }
     return "";
 }
