@@ -69,6 +69,8 @@
 #include <trireme/schedule/collective/ring.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/pipeline/print.hpp>
+#include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/schedule/verify.hpp>
 #include <trireme/trainer/trainer.hpp>
 

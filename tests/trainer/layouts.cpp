@@ -4,7 +4,6 @@
 #include <support/floats.hpp>
 #include <support/networks.hpp>
 #include <support/training.hpp>
-#include <trireme/schedule/pipeline/print.hpp>
 
 #include <algorithm>
 #include <cmath>
