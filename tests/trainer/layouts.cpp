@@ -68,7 +68,7 @@ TEST_SUITE("trainer/layouts") {
         CHECK(letters(uneven.program(2)) == "tttcu");
         CHECK_THROWS_AS(uneven.program(3), usage_error);
         for (int const rank : {0, 1, 2}) CHECK(verify(uneven.program(rank), by_rendezvous).ok());
-        trainer<small, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<ring, bucket<16_KiB>>> const cut;
+        trainer<lenet, cross_entropy, sgd, on<mesh<host, dp<2>>>, reduce_by<ring, bucket<16_KiB>>> const cut;
         CHECK(letters(cut.program(1)) == 't' + std::string(cut.plan().layout.reductions(), 'c') + 'u');
         CHECK(cut.plan().layout.reductions() > 1);
         trainer<small, cross_entropy, sgd, on<mesh<host, dp<2>>>, hold_weights<once>> const held_once;
