@@ -11,14 +11,22 @@ namespace trireme {
 
 constexpr char const* name_of(work w) noexcept {
     switch (w) {
-    case work::forward: return "forward";
-    case work::backward: return "backward";
-    case work::backward_input: return "backward_input";
-    case work::backward_weights: return "backward_weights";
-    case work::train: return "train";
-    case work::move: return "move";
-    case work::collective: return "collective";
-    case work::update: return "update";
+    case work::forward:
+        return "forward";
+    case work::backward:
+        return "backward";
+    case work::backward_input:
+        return "backward_input";
+    case work::backward_weights:
+        return "backward_weights";
+    case work::train:
+        return "train";
+    case work::move:
+        return "move";
+    case work::collective:
+        return "collective";
+    case work::update:
+        return "update";
     }
     return "";
 }
