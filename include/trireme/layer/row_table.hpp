@@ -278,8 +278,9 @@ constexpr void write_calls(row_calls<Context>* to, std::index_sequence<Unit...>)
     for (std::size_t i = 0; i < sizeof...(Unit); ++i) write[i](to + Chain::first_row(i));
 }
 
-template<class Context, std::size_t N, class... Block, class In, class Out, class A, class T, bool F, bool I>
-struct unit_calls<Context, row_form<repeat<N, Block...>, In, Out, A, T, F, I>> {
+template<class Context, std::size_t N, class... Block, class In, class Out, class Applies, class Through, bool Forward,
+         bool Input>
+struct unit_calls<Context, row_form<repeat<N, Block...>, In, Out, Applies, Through, Forward, Input>> {
     using block = typename block_of<repeat<N, Block...>, In>::type;
     static constexpr void write(row_calls<Context>* to) {
         write_calls<Context, block, false>(to, std::make_index_sequence<block::units>{});
