@@ -43,8 +43,8 @@ struct exchange {
     std::size_t elements = 0;
 };
 
-/// What a layer finds out of all samples of a shard before it can give any of them: after it has been shown each
-/// granule it computes once, in phases, and between two phases the devices add numbers.
+/// The agreement of a layer with the samples of a shard: after each granule has been shown to the layer, it computes
+/// once for all of them, in phases, and between two phases the devices add numbers.
 struct layer_agreement {
     int phases = 0;                     ///< 0: samples need nothing of each other
     exchange after[max_exchanges] = {}; ///< after[k]: between phase k and phase k + 1
@@ -52,7 +52,7 @@ struct layer_agreement {
     constexpr int exchanges() const noexcept { return phases == 0 ? 0 : phases - 1; }
 };
 
-/// How a layer is run. It does not change what the layer computes, only memory and time.
+/// Execution hints of a layer: they change memory and time, and no number that the layer computes.
 struct layer_execution {
     bool backward_reads_input = true;  ///< false frees the input of this layer sooner
     bool backward_reads_output = true; ///< false frees its output sooner

@@ -14,7 +14,7 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// What a pass works with, beside the values of its samples: the model's numbers, and what becomes of them.
+/// The model's numbers in a pass: parameters and buffers to compute with, gradients and statistics to add to.
 template<class T>
 struct model_numbers {
     T const* parameters = nullptr;
@@ -35,8 +35,8 @@ struct slot_sizes {
 template<class Network>
 inline constexpr slot_sizes<Network> sizes_of_slots{};
 
-/// Where the calls of a row find what they work on: samples in an arena with a plan, a model. The contexts of the host
-/// and of streams add the kernels. What layers keep of a shard lies behind the planned blocks.
+/// A context gives the calls of a row their operands: samples in an arena with a plan, and a model. The contexts of the
+/// host and of streams add the kernels. Numbers that layers keep of a shard lie behind the planned blocks.
 template<class Network, class T, class Stored, std::size_t Lanes>
 struct row_context {
     using network = Network;
@@ -48,7 +48,7 @@ struct row_context {
     granule_place granule = {};
     std::size_t before = 0; ///< samples that lie before this granule's in each block
 
-    /// None for what has no place in the plan.
+    /// Null for a slot without a place in the plan.
     Stored* value(std::size_t slot) const noexcept { return block(plan->value[slot], slot); }
     Stored* gradient(std::size_t slot) const noexcept { return block(plan->gradient[slot], slot); }
 
@@ -82,7 +82,7 @@ protected:
         at.gradients = gradients;
         return at;
     }
-    /// What is not there stays so: evaluation has no statistics.
+    /// Null stays null: evaluation has no statistics.
     static T* moved(T* from, std::size_t by) noexcept { return from == nullptr ? nullptr : from + by; }
 
 private:

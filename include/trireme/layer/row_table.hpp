@@ -12,8 +12,8 @@
 
 namespace trireme {
 
-/// Where kernels do the work of an elementwise function together with that of a layer beside it, and nothing is left
-/// for the function's own row to do.
+/// Kernel policies fuse elementwise functions with the layers beside them, each policy in one of these ways. Then the
+/// function's own row has nothing left to do.
 enum class fuses : unsigned char {
     nothing,
     behind_agreements, ///< forward ends with the function behind a layer that agrees on something; backward begins so
@@ -22,7 +22,7 @@ enum class fuses : unsigned char {
 
 namespace detail {
 
-/// What is done at a row. The last four are for layers that agree on something, and `..._agree` has phases.
+/// The calls of a row. The last four are for layers that agree on something, and `..._agree` has phases.
 enum class row_call : unsigned char {
     forward,
     evaluate,
@@ -41,7 +41,7 @@ constexpr bool is_forward(row_call c) noexcept {
 
 // ---- one call of one layer ----
 
-/// What the calls of a layer read and write.
+/// Pointers to all that the calls of a layer read and write.
 template<class P, class Stored>
 struct layer_operands {
     Stored const* x = nullptr;
@@ -123,7 +123,7 @@ struct row_form {
 // adds, through its sum, which apply nothing and are no functions; a repeat is a chain of its own. So the function's
 // output lies where the layer's does, and the gradient of its input where that of its output does (plan_activations).
 
-/// Which units of a chain do the work of a function beside them.
+/// Flags of a chain's units: which of them do the work of a function beside them.
 template<class Chain>
 struct fused_units {
     bool applies_next[Chain::units + 2] = {};     ///< forward ends with the function behind it
@@ -166,7 +166,7 @@ struct function_at<true, Chain, Unit> {
     using type = typename Chain::template layer_type<Unit>::function;
 };
 
-/// `Unused`: nobody asks for its input's gradient.
+/// The form of a unit. `Unused`: no row needs the gradient by its input.
 template<class Chain, std::size_t Unit, fuses Way, bool Unused>
 using form_of = row_form<typename Chain::template layer_type<Unit>, typename Chain::template input_of<Unit>,
                          typename Chain::template output_of<Unit>,
@@ -207,8 +207,8 @@ private:
     using calls = layer_calls<layer, typename Form::input, typename Form::output, Context::lanes, parameter>;
     static constexpr bool is_fork = std::is_same_v<layer, fork>;
 
-    /// Where backward begins with the function behind the row, its gradient is the one of what that gives. It still is
-    /// there: it lies where the row's own would, unless somebody reads it later still.
+    /// Backward begins with the function behind the row: its dy is the gradient by that function's output. That
+    /// gradient is still there, for the plan keeps it at least until the row's own.
     static constexpr bool begins_with_function =
         Context::way == fuses::behind_agreements && !std::is_void_v<typename Form::applies>;
 

@@ -15,13 +15,13 @@
 
 namespace trireme {
 
-/// What a pass does beside its rows, if nothing is asked for.
+/// A hook of a pass that does nothing.
 struct nothing_beside {
     template<class... At>
     void operator()(At const&...) const noexcept {}
 };
 
-/// The ranks of a process, which go through a network together: the only team of a stage_pass.
+/// Team of the ranks of a process, which go through a network together: the only team of a stage_pass.
 template<class Context>
 struct ranks_of_process {
     std::span<Context const> all;

@@ -34,8 +34,8 @@ struct memory_area {
     constexpr bytes_t total() const noexcept { return bytes * parts; }
 };
 
-/// What lies where in the memory of a rank. Those who take the memory and the plan read the same map: what is not in it
-/// does not exist.
+/// The memory of a rank, area by area. Constructors take their memory from this map, and the plan adds it up: there is
+/// no other memory.
 struct memory_map {
     memory_area parameters;        ///< and behind them the buffers, each padded to whole cache lines
     memory_area gradients;         ///< one part per slot, of the form of `parameters`
@@ -62,7 +62,7 @@ struct memory_map {
     }
 };
 
-/// What every rank of a layout has of a model, whatever its device: parameters and buffers, their gradients, and the
+/// The part of the map that is the same on every device: parameters and buffers, their gradients, and the
 /// optimizer's numbers for the part that the rank updates.
 template<class Model>
 constexpr memory_map memory_of_model(data_parallel_layout const& l, int rank) {

@@ -20,7 +20,7 @@ struct tensor_piece {
     bool is_buffer = false; ///< a running statistic; else a parameter
 };
 
-/// What a device computes with: the parameters and the buffers of rows [begin, end) of a network, row by row.
+/// Numbers that a device computes with: the parameters and the buffers of rows [begin, end) of a network, row by row.
 template<class T>
 struct held_numbers {
     range rows = {};

@@ -13,13 +13,13 @@
 
 namespace trireme {
 
-/// The shape of what `rank` does in a step of a layout: its logical shards are its micro-batches.
+/// The shape of a rank's step: its logical shards are its micro-batches.
 constexpr step_shape shape_of_rank(data_parallel_layout const& l, int rank) noexcept {
     return {1, static_cast<int>(l.shards_of_device(rank).size()), l.devices, static_cast<int>(l.reductions()),
             l.shared_weights};
 }
 
-/// What one rank of a layout does in a step, proved.
+/// The step program of one rank, proved, and the memory of its tasks.
 class rank_program {
 public:
     /// Throws usage_error if that is no training step.

@@ -59,7 +59,7 @@ struct chosen_strategy {
     constexpr chosen_strategy(S s) : value(s) {}
 };
 
-/// A field with nothing more to it.
+/// A field that takes any value of its type.
 template<class Value>
 struct chosen_option {
     Value value = {};
@@ -78,7 +78,7 @@ struct fixed_shards {
     }
 };
 
-/// What only trainers on accelerators ask, on the host.
+/// A field of trainers on accelerators; on the host it cannot be set.
 struct no_accelerator_option {
     static constexpr bool value = false;
     constexpr no_accelerator_option() = default;
@@ -90,8 +90,8 @@ struct no_accelerator_option {
     }
 };
 
-/// A field whose name stands for another elsewhere, and cannot be set: else compilers say of an option that does not
-/// exist only that no constructor of the trainer takes a list.
+/// A field under a name that other libraries use. Setting it is refused with our name; without the field, compilers
+/// would only say that no constructor of the trainer takes a list.
 struct option_of_another_name {
     constexpr option_of_another_name() = default;
     template<class X>
@@ -103,7 +103,7 @@ struct option_of_another_name {
     }
 };
 
-/// A field that stands in the other braces of a trainer, and cannot be set.
+/// A field of a trainer's other braces. Setting it is refused.
 struct option_of_other_braces {
     constexpr option_of_other_braces() = default;
     template<class X>
@@ -114,8 +114,8 @@ struct option_of_other_braces {
     }
 };
 
-/// Where the devices of a mesh are spread over several processes, by transport<nccl>: which of how many this one is,
-/// and a file that all of them see, through which they find one another, or a function that does it (process_by_mpi).
+/// This process among those of a trainer over transport<nccl>: its number, how many there are, and a file that all of
+/// them see, through which they find one another, or a function that does it (process_by_mpi).
 /// The mesh counts the devices of all processes.
 struct process_of {
     int index = 0;
@@ -148,7 +148,7 @@ struct option_fields {
                            fixed_shards<static_cast<std::size_t>(Policies::shards < 0 ? 0 : Policies::shards)>>;
 };
 
-/// Where a trainer runs: the second braces of its constructor. What its type fixes cannot be set.
+/// Options of the run, the second braces of a trainer's constructor. Fields that its type fixes cannot be set.
 template<class Choices>
 struct run_options {
     typename Choices::other_braces learning_rate = {}, batch = {}, seed = {}, logical_shards = {}; ///< refused

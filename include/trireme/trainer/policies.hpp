@@ -23,7 +23,7 @@ namespace trireme {
 // own), and how it refuses anything else (`refusal`). trainer_policies.hpp puts the answers together, with the
 // defaults.
 
-/// Which devices compute, and along which axes: `on<mesh<host, dp<2>>>`. Default: one device of the host.
+/// Policy `on` names the devices of a trainer and their axes: `on<mesh<host, dp<2>>>`. Default: one device of the host.
 template<class Mesh>
 struct on {
     using kind = struct devices_policy;
@@ -37,7 +37,7 @@ struct on {
     };
 };
 
-/// How devices that share no memory reach one another. Accelerators: `transport<peer>` (the default) reads their
+/// Policy `transport` joins devices that share no memory. Accelerators: `transport<peer>` (the default) reads their
 /// memory, within one process; `transport<nccl>` goes through NCCL. Processes on hosts: `transport<mpi>`, or, on one
 /// machine, `transport<shared_windows>`. All but peer have headers of their own. Threads of the host need none.
 template<class Way>
@@ -52,8 +52,8 @@ struct transport {
     };
 };
 
-/// Which kernels a device runs: `kernels<portable>` is the default on the host, `kernels<onednn>` and
-/// `kernels<reference>` have headers of their own.
+/// Policy `kernels` names the kernels of each device: `kernels<portable>` is the default on the host, `kernels<onednn>`
+/// and `kernels<reference>` have headers of their own.
 template<class Policy>
 struct kernels {
     using kind = struct kernels_policy;
@@ -67,10 +67,10 @@ struct kernels {
     };
 };
 
-/// The dtype of parameters, gradients and activations: `precision<f32>` (the default) or `precision<f64>`.
-/// `precision<bf16>`: activations lie in memory as bf16, and convolutions and matrix products multiply bf16;
-/// parameters, gradients, statistics and optimizer state stay f32, as do all sums, the loss and what devices tell one
-/// another.
+/// Policy `precision` sets the dtype of parameters, gradients and activations: `precision<f32>` (the default) or
+/// `precision<f64>`. `precision<bf16>`: activations lie in memory as bf16, and convolutions and matrix products
+/// multiply bf16; parameters, gradients, statistics and optimizer state stay f32, as do all sums, the loss and what
+/// devices tell one another.
 template<class Dtype>
 struct precision {
     using kind = struct precision_policy;
@@ -82,8 +82,8 @@ struct precision {
     };
 };
 
-/// How weights begin: `initialise<xavier_uniform>` is the default, layer/initialise.hpp has others; biases begin at
-/// zero.
+/// Policy `initialise` gives weights their first values: `initialise<xavier_uniform>` is the default,
+/// layer/initialise.hpp has others; biases begin at zero.
 template<class Method>
 struct initialise {
     using kind = struct initialisation_policy;
@@ -97,13 +97,14 @@ struct initialise {
     };
 };
 
-/// The strategy is the option `strategy`, checked when the trainer is constructed: `{.strategy = ring{}}`.
+/// The trainer takes its strategy from the option `strategy`, which it checks when the trainer is constructed:
+/// `{.strategy = ring{}}`.
 struct chosen_at_run_time {};
 
-/// How devices add their gradients: `reduce_by<ring>`, `reduce_by<double_binary_tree>`, `reduce_by<direct>` (the
-/// default; over MPI hierarchical<direct, ring>), a strategy of your own, `reduce_by<chosen_at_run_time>`, or
-/// `reduce_by<best_of<direct, ring>>`. Tensors may have strategies of their own, and large gradients be cut:
-/// `reduce_by<direct, for_tensors<of_at_least<64_KiB>, ring>, bucket<25_MiB>>`.
+/// Policy `reduce_by` sets how devices add their gradients: `reduce_by<ring>`, `reduce_by<double_binary_tree>`,
+/// `reduce_by<direct>` (the default; over MPI hierarchical<direct, ring>), a strategy of your own,
+/// `reduce_by<chosen_at_run_time>`, or `reduce_by<best_of<direct, ring>>`. Tensors may have strategies of their own,
+/// and large gradients be cut: `reduce_by<direct, for_tensors<of_at_least<64_KiB>, ring>, bucket<25_MiB>>`.
 template<class Strategy, class... ForTensors>
 struct reduce_by {
     using kind = struct reduction_policy;
@@ -129,9 +130,10 @@ struct reduce_by {
     using refusal = std::conditional_t<is_strategy, no_tensor_rule<At, gets<typename tensor_rules::bad_rule>>,
                                        no_strategy<At, gets<Strategy>>>;
 };
-/// The same bits for any number of devices: the batch is cut into V logical shards, whose gradients are added in one
-/// fixed binary tree, by direct exchange. `reproducible<fixed_tree, dynamic>` takes V from the option `logical_shards`,
-/// 0 meaning "not reproducible".
+
+/// Policy `reproducible` gives one set of bits for any number of devices: the batch is cut into V logical shards, whose
+/// gradients are added in one fixed binary tree, by direct exchange. `reproducible<fixed_tree, dynamic>` takes V from
+/// the option `logical_shards`, 0 meaning "not reproducible".
 template<class Order, int V>
 struct reproducible {
     using kind = struct reproducibility_policy;
@@ -152,10 +154,11 @@ struct reproducible {
 struct per_device {};
 struct once {};
 
-/// Where the weights are. `hold_weights<per_device>` (the default): a copy per device, all updated alike.
-/// `hold_weights<once>`: one copy per process; each device reduces and updates its slice of it, so that no weight is
-/// updated twice and none is copied, and optimizer state is kept once. The bits are those of hold_weights<per_device>
-/// with reduce_by<direct>. Needs a strategy that completes a slice in one step: direct, or reproducible<fixed_tree, V>.
+/// Policy `hold_weights` says in whose memory the weights are. `hold_weights<per_device>` (the default): a copy per
+/// device, all updated alike. `hold_weights<once>`: one copy per process; each device reduces and updates its slice of
+/// it, so that no weight is updated twice and none is copied, and optimizer state is kept once. The bits are those of
+/// hold_weights<per_device> with reduce_by<direct>. Needs a strategy that completes a slice in one step: direct, or
+/// reproducible<fixed_tree, V>.
 template<class Place>
 struct hold_weights {
     using kind = struct weights_policy;
@@ -166,7 +169,9 @@ struct hold_weights {
         static_assert(rule_holds<At...>, "TRI0086: hold_weights takes per_device or once");
     };
 };
-/// What may fail, for tests: `Faults::at(point, device, step)` is called at every fault point, and may throw or sleep.
+
+/// Policy `with_faults` makes devices fail, for tests: `Faults::at(point, device, step)` is called at every fault
+/// point, and may throw or sleep.
 template<class Faults>
 struct with_faults {
     using kind = struct faults_policy;

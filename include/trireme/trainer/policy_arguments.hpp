@@ -36,24 +36,25 @@ struct policy_header_rule {
         "trireme/onednn.hpp for onednn, trireme/reference.hpp for reference");
 };
 
-/// Accelerators of one process read one another's memory.
+/// Transport `peer`: accelerators of one process read one another's memory.
 struct peer {};
 
-/// Whether a type names a way between devices; the header of a transport says so of its own.
+/// True for a type that names a transport; each transport's header specialises it.
 template<class W>
 inline constexpr bool is_transport = false;
 template<>
 inline constexpr bool is_transport<peer> = true;
 
-/// Whether a transport joins devices of the host, which are processes then; else it joins accelerators.
+/// True for a transport that joins processes on hosts, false for one that joins accelerators.
 template<class W>
 inline constexpr bool joins_hosts = false;
 
-/// Whether a transport has an all-reduce of its own, the strategy `native`.
+/// True for a transport with an all-reduce of its own, the strategy `native`.
 template<class W>
 inline constexpr bool has_native = false;
 
-/// How trainers add gradients over a transport unless they say so; `void`: threads. What needs `direct` gets that.
+/// The strategy of trainers over a transport that name none; `void` stands for threads. Policies that need `direct`
+/// override it.
 template<class W>
 struct default_strategy {
     using type = direct;
@@ -80,7 +81,7 @@ template<class Device, class Axis>
 inline constexpr bool is_usable_mesh<mesh<Device, Axis>> =
     (std::same_as<Device, host> || accelerator<Device>) && requires { Axis::extent; };
 
-/// Whether a kernel policy is for a kind of device.
+/// True if a kernel policy runs on a kind of device.
 template<class K, class Device>
 constexpr bool runs_on() {
     if constexpr (!accelerator_kernels<K>)
@@ -91,7 +92,7 @@ constexpr bool runs_on() {
         return false;
 }
 
-/// Whether a strategy can run with a transport; `Way` is void where there is none.
+/// True if a strategy runs over a transport; `Way` is void for threads.
 template<class Strategy, class Way>
 constexpr bool runs_with() {
     if constexpr (requires { Strategy::of_a_transport; })

@@ -102,7 +102,7 @@ struct fast_math_rule {
 
 namespace detail {
 
-/// Which question a type answers; void: it is no policy.
+/// The kind of a policy; void for any other type.
 template<class P>
 struct policy_kind {
     using type = void;
@@ -113,7 +113,7 @@ struct policy_kind<P> {
     using type = typename P::kind;
 };
 
-/// Where the first policy of a kind stands, npos if there is none.
+/// Index of the first policy of a kind, npos if there is none.
 template<class Kind, class... P>
 inline constexpr std::size_t find_policy = first_false({!std::is_same_v<typename policy_kind<P>::type, Kind>...});
 

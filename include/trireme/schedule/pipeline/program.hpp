@@ -16,7 +16,8 @@ inline constexpr int max_roles = 64;
 inline constexpr int max_micro_batches = 4096;
 inline constexpr int max_transfers = 4;
 
-/// What crosses the boundary between two stages: the values of one micro-batch, or, the other way, their gradients.
+/// A transfer across the boundary between two stages: the values of one micro-batch, or, the other way, their
+/// gradients.
 struct transfer {
     std::uint8_t role = 0;      ///< of the other side
     bool sends = false;         ///< else it receives
@@ -29,7 +30,7 @@ struct transfer {
     constexpr bool operator==(transfer const&) const = default;
 };
 
-/// One line of what a role does in a step. Frames and slots are numbered by role.
+/// One line of a role's list. Frames and slots are numbered by role.
 struct task {
     work kind = work::forward;
     std::uint8_t chunk = 0; ///< of what is computed

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// What a task of a training step does. A schedule writes forward, backward and the two halves of backward.
+/// The kinds of tasks in a training step. A schedule writes forward, backward and the two halves of backward.
 enum class work : std::uint8_t {
     forward,          ///< of one micro-batch through the rows of one stage
     backward,         ///< both halves
@@ -51,7 +51,7 @@ constexpr int stage_of(int roles, int role, int chunk) noexcept {
         return chunk * roles + role;
 }
 
-/// All micro-batches forward, then all backward. Keeps the values of all of them.
+/// Schedule: all micro-batches forward, then all backward. Keeps the values of all of them.
 /// Source: Huang et al., "GPipe", 2019.
 struct gpipe {
     static constexpr char const* name = "gpipe";
@@ -65,9 +65,9 @@ struct gpipe {
     }
 };
 
-/// Forward until the first micro-batch comes back, then one forward, one backward. Keeps the values of as many
-/// micro-batches as there are stages from here to the end.
-/// Source: Narayanan et al., "PipeDream", 2019; "Memory-efficient pipeline-parallel DNN training", 2021.
+/// Schedule: forward until the first micro-batch comes back, then one forward, one backward. Keeps the values of as
+/// many micro-batches as there are stages from here to the end. Source: Narayanan et al., "PipeDream", 2019;
+/// "Memory-efficient pipeline-parallel DNN training", 2021.
 struct one_f_one_b {
     static constexpr char const* name = "one_f_one_b";
     static constexpr int chunks = 1;

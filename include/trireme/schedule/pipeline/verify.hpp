@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// Why a step program is not a training step.
+/// Reasons why a program is no training step.
 enum class program_fault : std::uint8_t {
     none,
     out_of_range, ///< a chunk, micro-batch, frame, slot, slice or role that does not exist
@@ -34,7 +34,7 @@ struct program_verdict {
     constexpr bool ok() const noexcept { return fault == program_fault::none; }
 };
 
-/// How moves are carried out.
+/// A transport's way of carrying out moves.
 struct lowering {
     char const* name = "";
     bool rendezvous = false; ///< a move ends when its sends have been received; else they are only posted
