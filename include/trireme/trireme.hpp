@@ -11,6 +11,7 @@
 #include <trireme/collective/all_to_all.hpp>
 #include <trireme/collective/barrier.hpp>
 #include <trireme/collective/broadcast.hpp>
+#include <trireme/collective/channel.hpp>
 #include <trireme/collective/gather.hpp>
 #include <trireme/collective/reduce.hpp>
 #include <trireme/collective/reduce_scatter.hpp>

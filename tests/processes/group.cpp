@@ -5,6 +5,7 @@
 
 #include <trireme/processes.hpp>
 
+#include <collective/channels.hpp>
 #include <collective/matrix.hpp>
 #include <data/files.hpp>
 #include <doctest/doctest.h>
@@ -59,6 +60,14 @@ TEST_SUITE("processes/group") {
     TEST_CASE("every collective among 1 to 8 processes, as among threads") {
         watchdog const guard("every collective", 300);
         for (int const ranks : {1, 2, 3, 4, 5, 8}) in_processes(ranks, [](comm& c) { require_usual_strategies(c); });
+    }
+
+    TEST_CASE("messages between processes, and the step programs of a pipeline") {
+        watchdog const guard("channels");
+        for (int const ranks : {2, 3}) {
+            in_processes(ranks, [](comm& c) { require_messages(c, 100); });
+            in_processes(ranks, [](comm& c) { require_program<one_f_one_b>(c, 9); });
+        }
     }
 
     TEST_CASE("a barrier holds everybody") {

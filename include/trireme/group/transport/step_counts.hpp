@@ -27,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace trireme {
@@ -290,6 +291,15 @@ public:
         compare(source);
     }
 
+    /// A counter in an arena, by which two ranks keep in step outside of collectives.
+    using counter = std::remove_cvref_t<decltype(std::declval<State&>().slot(0).steps)>;
+
+    /// Waits until such a counter of `source` has come to `target`.
+    void wait_for(counter& theirs, std::uint32_t target, int source, operation const& what) {
+        process_.require();
+        if (!theirs.reached(target)) wait_long(theirs, target, source, what, never(source));
+    }
+
     /// The same as a question. Throws what a wait would throw; the deadline runs from the first answer that is no.
     bool has_completed(int source, int after, operation const& what) {
         auto& theirs = state_->slot(source).steps;
@@ -419,11 +429,20 @@ private:
         end_here();
     }
 
+    /// A count of steps that a rank does not come to.
+    std::uint32_t never(int rank) const noexcept { return state_->slot(rank).steps.count() + (1u << 30); }
+
     template<class Progress>
-    TRIREME_NOINLINE void wait_long(Progress& theirs, std::uint32_t target, int source, operation const& what) {
+    void wait_long(Progress& theirs, std::uint32_t target, int source, operation const& what) {
+        wait_long(theirs, target, source, what, target);
+    }
+    /// `steps`: the count of the source's steps that others take this wait for.
+    template<class Progress>
+    TRIREME_NOINLINE void wait_long(Progress& theirs, std::uint32_t target, int source, operation const& what,
+                                    std::uint32_t steps) {
         auto const outcome =
             theirs.wait(target, state_->stopped(), deadline::in(state_->wait_limit), state_->waiting, [&] {
-                waits(source, target);
+                waits(source, steps);
                 state_->look_around(rank_);
             });
         if (outcome == wait_outcome::late) throw_late(source, what);

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/collective/channel.hpp>
+
+#include <trireme/group/transport/threads/group.hpp>
+
+#include <collective/channels.hpp>
+#include <doctest/doctest.h>
+#include <group/watchdog.hpp>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace collective_channel_test {
+using namespace trireme;
+using namespace std::chrono_literals;
+using comm = threads::communicator;
+
+namespace {
+
+bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
+
+} // namespace
+
+TEST_SUITE("collective/channel") {
+    TEST_CASE("messages of many links arrive in their order, from places that are used again") {
+        watchdog const guard("messages");
+        for (int const ranks : {2, 3, 4, 7}) {
+            threads::group g(ranks);
+            g.run([](comm& c) { test_collectives::require_messages(c, 200); });
+        }
+    }
+
+    TEST_CASE_TEMPLATE("threads execute the step programs of a pipeline", S, gpipe, one_f_one_b) {
+        watchdog const guard("programs");
+        for (int const ranks : {1, 2, 3, 5})
+            for (int const micro_batches : {1, 2, 9, 64}) {
+                threads::group g(ranks);
+                g.run([=](comm& c) { test_collectives::require_program<S>(c, micro_batches); });
+            }
+    }
+
+    TEST_CASE("a rank that is late is named, through a rank that waits for it in a channel") {
+        watchdog const guard("late");
+        threads::group g(3, 200ms);
+        try {
+            g.run([](comm& c) {
+                std::vector<channel_link> const chain{{2, 1, 0}, {1, 0, 0}};
+                channels<comm> ways(c, chain);
+                if (c.rank() == 2) std::this_thread::sleep_for(2s);
+                if (c.rank() == 1) ways.receive(0, {"move", "test", 4}, [](int) {});
+                if (c.rank() == 0) ways.receive(1, {"move", "test", 5}, [](int) {});
+            });
+            FAIL("nobody was late");
+        } catch (deadline_error const& e) {
+            CHECK(e.device() == 2);
+            CHECK(has(e.what(), "device 2"));
+            CHECK(has(e.what(), "in move (test, schedule step"));
+        }
+    }
+
+    TEST_CASE("what a rank throws ends the waits of all others") {
+        watchdog const guard("thrown");
+        threads::group g(3, 60s);
+        try {
+            g.run([](comm& c) {
+                std::vector<channel_link> const chain{{0, 1, 0}, {1, 2, 0}};
+                channels<comm> ways(c, chain);
+                if (c.rank() == 0) throw std::runtime_error("no more messages");
+                ways.receive(static_cast<std::size_t>(c.rank() - 1), {"move", "test", 0}, [](int) {});
+            });
+            FAIL("nobody has thrown");
+        } catch (device_error const& e) {
+            CHECK(e.device() == 0);
+            CHECK(has(e.what(), "no more messages"));
+        }
+    }
+
+    TEST_CASE("links that do not exist, and ends that are another rank's, are refused") {
+        watchdog const guard("refused");
+        threads::group one(2);
+        for (auto const& wrong : {channel_link{0, 2, 0}, channel_link{-1, 1, 0}, channel_link{1, 1, 0}})
+            CHECK_THROWS_AS(threads::group(2).run([&](comm& c) {
+                std::vector<channel_link> const links{wrong};
+                channels<comm> const ways(c, links);
+            }),
+                            device_error);
+        one.run([](comm& c) {
+            std::vector<channel_link> const links{{0, 1, 0}};
+            channels<comm> ways(c, links);
+            if (c.rank() == 1) CHECK_THROWS_AS(ways.send(0), usage_error);
+            if (c.rank() == 0) CHECK_THROWS_AS(ways.receive(0, {"move", "test", 0}, [](int) {}), usage_error);
+        });
+    }
+}
+
+} // namespace collective_channel_test
