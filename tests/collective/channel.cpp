@@ -49,7 +49,7 @@ TEST_SUITE("collective/channel") {
         try {
             g.run([](comm& c) {
                 std::vector<channel_link> const chain{{2, 1, 0}, {1, 0, 0}};
-                channels<comm> ways(c, chain);
+                rank_channels<comm> ways(c, chain);
                 if (c.rank() == 2) std::this_thread::sleep_for(2s);
                 if (c.rank() == 1) ways.receive(0, {"move", "test", 4}, [](int) {});
                 if (c.rank() == 0) ways.receive(1, {"move", "test", 5}, [](int) {});
@@ -68,7 +68,7 @@ TEST_SUITE("collective/channel") {
         try {
             g.run([](comm& c) {
                 std::vector<channel_link> const chain{{0, 1, 0}, {1, 2, 0}};
-                channels<comm> ways(c, chain);
+                rank_channels<comm> ways(c, chain);
                 if (c.rank() == 0) throw std::runtime_error("no more messages");
                 ways.receive(static_cast<std::size_t>(c.rank() - 1), {"move", "test", 0}, [](int) {});
             });
@@ -85,12 +85,12 @@ TEST_SUITE("collective/channel") {
         for (auto const& wrong : {channel_link{0, 2, 0}, channel_link{-1, 1, 0}, channel_link{1, 1, 0}})
             CHECK_THROWS_AS(threads::group(2).run([&](comm& c) {
                 std::vector<channel_link> const links{wrong};
-                channels<comm> const ways(c, links);
+                rank_channels<comm> const ways(c, links);
             }),
                             device_error);
         one.run([](comm& c) {
             std::vector<channel_link> const links{{0, 1, 0}};
-            channels<comm> ways(c, links);
+            rank_channels<comm> ways(c, links);
             if (c.rank() == 1) CHECK_THROWS_AS(ways.send(0), usage_error);
             if (c.rank() == 0) CHECK_THROWS_AS(ways.receive(0, {"move", "test", 0}, [](int) {}), usage_error);
         });

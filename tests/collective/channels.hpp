@@ -18,7 +18,7 @@
 // Messages between the ranks of any group that shares memory.
 namespace test_collectives {
 using trireme::step_program;
-using trireme::work;
+using trireme::task_kind;
 
 /// A number that shows what it was made of.
 inline std::uint64_t made_of(std::initializer_list<std::uint64_t> parts) {
@@ -41,7 +41,7 @@ void require_messages(C& comm, std::uint64_t count) {
     auto const places = comm.allocate(2 * 3 * links.size() * sizeof(std::uint64_t));
     auto const message = [](std::size_t link, std::uint64_t m, std::uint64_t word) { return made_of({link, m, word}); };
     auto const place = [](auto* arena, std::size_t link, std::uint64_t m) { return arena + 3 * (2 * link + m % 2); };
-    trireme::channels<C> ways(comm, links);
+    trireme::rank_channels<C> ways(comm, links);
     auto const before = comm.pulled();
     std::uint64_t received = 0;
     for (std::uint64_t m = 0; m < count; ++m) {
@@ -77,7 +77,7 @@ template<class S, class C>
 void require_program(C& comm, int micro_batches) {
     int const roles = comm.size();
     trireme::step_shape const shape{roles, micro_batches, 1, 1, false};
-    std::vector<trireme::task> room(trireme::step_capacity<S>(shape));
+    std::vector<trireme::step_task> room(trireme::step_capacity<S>(shape));
     auto const p = trireme::build_step<S>(shape, room);
     require(trireme::verify(p).ok(), "it is no step");
     auto const stages = static_cast<std::size_t>(p.stage_count());
@@ -101,7 +101,7 @@ void require_program(C& comm, int micro_batches) {
     auto const slots_of = [&](int rank) {
         return static_cast<std::uint64_t*>(static_cast<void*>(frames_of(rank) + most_frames));
     };
-    trireme::channels<C> ways(comm, links);
+    trireme::rank_channels<C> ways(comm, links);
     enum name : std::uint64_t { input, way_there, loss, way_back, weights, sum };
 
     std::vector<std::uint64_t> sums(stages, 0);
@@ -112,10 +112,11 @@ void require_program(C& comm, int micro_batches) {
     for (int r = 0; r < roles; ++r)
         for (auto const& t : p.list(r))
             for (int k = 0; k < t.transfers; ++k)
-                if (auto const& m = t.moves[k]; m.sends) places[2u * m.boundary + (m.gradient ? 1u : 0u)].push_back(m.place);
+                if (auto const& m = t.moves[k]; m.sends)
+                    places[2u * m.boundary + (m.gradient ? 1u : 0u)].push_back(m.place);
     for (auto const& t : list) {
         trireme::operation const what{"move", S::name, t.micro_batch};
-        if (t.kind == work::move) {
+        if (t.kind == task_kind::move) {
             for (int k = 0; k < t.transfers; ++k)
                 if (auto const& m = t.moves[k]; m.sends) ways.send(2u * m.boundary + (m.gradient ? 1u : 0u));
             for (int k = 0; k < t.transfers; ++k) {
@@ -133,17 +134,17 @@ void require_program(C& comm, int micro_batches) {
         } else if (t.computes()) {
             auto const s = static_cast<std::size_t>(p.stage(comm.rank(), t.chunk));
             auto& f = frames[t.frame];
-            if (t.kind == work::forward || t.kind == work::train) {
+            if (t.kind == task_kind::forward || t.kind == task_kind::train) {
                 if (s == 0) f.x = made_of({input, t.micro_batch});
                 f.y = made_of({way_there, s, t.micro_batch, f.x});
             }
-            if (t.kind == work::forward) continue;
-            if (s + 1 == stages && t.kind != work::backward_weights) f.dy = made_of({loss, t.micro_batch, f.y});
-            if (t.kind != work::backward_weights && s > 0) {
+            if (t.kind == task_kind::forward) continue;
+            if (s + 1 == stages && t.kind != task_kind::backward_weights) f.dy = made_of({loss, t.micro_batch, f.y});
+            if (t.kind != task_kind::backward_weights && s > 0) {
                 ways.wait_taken(2 * (s - 1) + 1, what, 1); // two slots in turn
                 slots[t.slot] = made_of({way_back, s, t.micro_batch, f.x, f.y, f.dy});
             }
-            if (t.kind != work::backward_input)
+            if (t.kind != task_kind::backward_input)
                 sums[s] = made_of({sum, sums[s], made_of({weights, s, t.micro_batch, f.x, f.y, f.dy})});
         }
     }

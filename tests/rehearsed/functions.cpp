@@ -27,7 +27,7 @@ using functions = network<input<1, 28, 28>, avg_pool2d<7>, repeat<2, relu, conv3
 template<class Network, class Chain = Network>
 void fused_lie_in_place(activation_plan<Network::depth> const& plan) {
     detail::for_units<Chain>(0, [&]<class C, std::size_t Unit>(detail::unit<C, Unit>, std::size_t row) {
-        constexpr auto const& fused = detail::fused_in<C, fuses::on_both_sides>;
+        constexpr auto const& fused = detail::fused_in<C, fusion::on_both_sides>;
         if (fused.applies_next[Unit]) CHECK(plan.value[row + 2] == plan.value[row + 1]);
         if (fused.through_previous[Unit] && row > Network::first_trainable)
             CHECK(plan.gradient[row - 1] == plan.gradient[row]);

@@ -34,14 +34,14 @@ namespace {
 struct eager_weights {
     static constexpr char const* name = "eager_weights";
     static constexpr int chunks = 1;
-    static constexpr int write(int p, int m, int role, compute* out) {
+    static constexpr int write(int p, int m, int role, scheduled_work* out) {
         int n = 0, f = 0, b = 0;
         auto const number = [](int i) { return static_cast<std::uint16_t>(i); };
-        while (f < std::min(p - role, m)) out[n++] = {work::forward, 0, number(f++)};
+        while (f < std::min(p - role, m)) out[n++] = {task_kind::forward, 0, number(f++)};
         while (b < m) {
-            out[n++] = {work::backward_input, 0, number(b)};
-            out[n++] = {work::backward_weights, 0, number(b++)};
-            if (f < m) out[n++] = {work::forward, 0, number(f++)};
+            out[n++] = {task_kind::backward_input, 0, number(b)};
+            out[n++] = {task_kind::backward_weights, 0, number(b++)};
+            if (f < m) out[n++] = {task_kind::forward, 0, number(f++)};
         }
         return n;
     }
@@ -52,12 +52,12 @@ struct folded {
     static constexpr char const* name = "folded";
     static constexpr int chunks = 2;
     static constexpr int stage(int roles, int role, int chunk) { return chunk == 0 ? role : 2 * roles - 1 - role; }
-    static constexpr int write(int, int m, int, compute* out) {
+    static constexpr int write(int, int m, int, scheduled_work* out) {
         int n = 0;
         for (int i = 0; i < m; ++i)
-            for (auto const kind : {work::forward, work::backward})
+            for (auto const kind : {task_kind::forward, task_kind::backward})
                 for (int c : {0, 1})
-                    out[n++] = {kind, static_cast<std::uint8_t>(kind == work::forward ? c : 1 - c),
+                    out[n++] = {kind, static_cast<std::uint8_t>(kind == task_kind::forward ? c : 1 - c),
                                 static_cast<std::uint16_t>(i)};
         return n;
     }
@@ -69,19 +69,19 @@ template<int V>
 struct interleaved {
     static constexpr char const* name = "interleaved";
     static constexpr int chunks = V;
-    static constexpr compute nth(int p, work kind, int i) {
+    static constexpr scheduled_work nth(int p, task_kind kind, int i) {
         int const group = i / (p * V), in = i % (p * V), c = in / p;
-        return {kind, static_cast<std::uint8_t>(kind == work::forward ? c : V - 1 - c),
+        return {kind, static_cast<std::uint8_t>(kind == task_kind::forward ? c : V - 1 - c),
                 static_cast<std::uint16_t>(group * p + in % p)};
     }
-    static constexpr int write(int p, int m, int role, compute* out) {
+    static constexpr int write(int p, int m, int role, scheduled_work* out) {
         int n = 0, f = 0, b = 0, all = m * V, ahead = std::min((p - role - 1) * 2 + (V - 1) * p, all);
-        while (f < ahead) out[n++] = nth(p, work::forward, f++);
+        while (f < ahead) out[n++] = nth(p, task_kind::forward, f++);
         while (f < all) {
-            out[n++] = nth(p, work::forward, f++);
-            out[n++] = nth(p, work::backward, b++);
+            out[n++] = nth(p, task_kind::forward, f++);
+            out[n++] = nth(p, task_kind::backward, b++);
         }
-        while (b < all) out[n++] = nth(p, work::backward, b++);
+        while (b < all) out[n++] = nth(p, task_kind::backward, b++);
         return n;
     }
 };
@@ -92,37 +92,37 @@ struct interleaved {
 struct too_early {
     static constexpr char const* name = "too_early";
     static constexpr int chunks = 1;
-    static constexpr int write(int, int m, int, compute* out) {
+    static constexpr int write(int, int m, int, scheduled_work* out) {
         for (int i = 0; i < m; ++i) {
-            out[2 * i] = {work::backward, 0, static_cast<std::uint16_t>(i)};
-            out[2 * i + 1] = {work::forward, 0, static_cast<std::uint16_t>(i)};
+            out[2 * i] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+            out[2 * i + 1] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
         }
         return 2 * m;
     }
 };
 /// The first role wants its gradient back before it sends what the last one needs for it.
 struct impatient : one_f_one_b {
-    static constexpr int write(int roles, int m, int role, compute* out) {
+    static constexpr int write(int roles, int m, int role, scheduled_work* out) {
         auto const n = one_f_one_b::write(roles, m, role, out);
         if (role == 0 && roles > 2) // as if it were the last
             for (int i = 0; i < m; ++i) {
-                out[2 * i] = {work::forward, 0, static_cast<std::uint16_t>(i)};
-                out[2 * i + 1] = {work::backward, 0, static_cast<std::uint16_t>(i)};
+                out[2 * i] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+                out[2 * i + 1] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
             }
         return n;
     }
 };
 struct backwards_in_turn : gpipe { // last in, first out
-    static constexpr int write(int, int m, int, compute* out) {
+    static constexpr int write(int, int m, int, scheduled_work* out) {
         for (int i = 0; i < m; ++i) {
-            out[i] = {work::forward, 0, static_cast<std::uint16_t>(i)};
-            out[m + i] = {work::backward, 0, static_cast<std::uint16_t>(m - 1 - i)};
+            out[i] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+            out[m + i] = {task_kind::backward, 0, static_cast<std::uint16_t>(m - 1 - i)};
         }
         return 2 * m;
     }
 };
 struct forgets_one : gpipe {
-    static constexpr int write(int roles, int m, int role, compute* out) {
+    static constexpr int write(int roles, int m, int role, scheduled_work* out) {
         return gpipe::write(roles, m, role, out) - (role == 0 ? 1 : 0);
     }
 };
@@ -139,7 +139,7 @@ static_assert(verify(static_step<forgets_one, 2, 3>::program).fault == program_f
 /// A program whose tasks can be changed.
 struct open_program {
     step_program shape;
-    std::vector<std::vector<task>> lists;
+    std::vector<std::vector<step_task>> lists;
     std::vector<std::size_t> tails;
 
     explicit open_program(step_program const& p) : shape(p) {
@@ -149,7 +149,7 @@ struct open_program {
             tails.push_back(p.tail[r]);
         }
     }
-    step_program closed(std::vector<task>& storage) const {
+    step_program closed(std::vector<step_task>& storage) const {
         auto p = shape;
         storage.clear();
         for (std::size_t r = 0; r < lists.size(); ++r) {
@@ -163,7 +163,7 @@ struct open_program {
 };
 
 template<class S>
-step_program built(step_shape const& shape, std::vector<task>& room) {
+step_program built(step_shape const& shape, std::vector<step_task>& room) {
     room.resize(step_capacity<S>(shape));
     return build_step<S>(shape, room);
 }
@@ -230,10 +230,10 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
     }
     struct message {
         std::size_t role;
-        transfer what;
+        stage_transfer what;
     };
     std::map<std::pair<int, int>, std::deque<message>> queues;
-    auto const queue_of = [&](std::size_t from, std::size_t to, transfer const& m) -> std::deque<message>& {
+    auto const queue_of = [&](std::size_t from, std::size_t to, stage_transfer const& m) -> std::deque<message>& {
         return by.one_queue ? queues[{static_cast<int>(from), static_cast<int>(to)}]
                             : queues[{m.boundary, m.gradient ? 1 : 0}];
     };
@@ -251,7 +251,7 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
     auto const one = [&](std::size_t r) { // tries the next task of a role; false: it waits
         auto const list = p.list(static_cast<int>(r));
         auto const& t = list[next[r]];
-        if (t.kind == work::move) {
+        if (t.kind == task_kind::move) {
             if (!posted[r])
                 for (int k = 0; k < t.transfers; ++k)
                     if (auto const& m = t.moves[k]; m.sends) {
@@ -277,10 +277,12 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
         } else if (t.computes()) {
             auto const s = static_cast<std::size_t>(p.stage(static_cast<int>(r), t.chunk));
             auto& f = frames[r][t.frame];
-            bool const input = t.kind == work::backward || t.kind == work::backward_input || t.kind == work::train;
-            bool const weights = t.kind == work::backward || t.kind == work::backward_weights || t.kind == work::train;
+            bool const input =
+                t.kind == task_kind::backward || t.kind == task_kind::backward_input || t.kind == task_kind::train;
+            bool const weights =
+                t.kind == task_kind::backward || t.kind == task_kind::backward_weights || t.kind == task_kind::train;
             if (input && s > 0 && pending[r][t.slot] != 0) return false;
-            if (t.kind == work::forward || t.kind == work::train) {
+            if (t.kind == task_kind::forward || t.kind == task_kind::train) {
                 if (s == 0) f.x = mixed({is_input, t.micro_batch});
                 f.y = mixed({is_forward, s, t.micro_batch, f.x});
             }
@@ -294,10 +296,10 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
                 auto const s =
                     static_cast<std::size_t>(p.stage(static_cast<int>(r), static_cast<int>(i) / p.shape.slices));
                 auto const k = i % static_cast<std::size_t>(p.shape.slices);
-                if (t.kind == work::collective) {
+                if (t.kind == task_kind::collective) {
                     reduced[s][k] = mixed({is_reduced, times_reduced[s][k]++ == 0 ? sums[s] : reduced[s][k]});
                 }
-                if (t.kind == work::update || t.updates)
+                if (t.kind == task_kind::update || t.updates)
                     parameters[s][k] =
                         parameters[s][k] * 3 + mixed({is_updated, times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
             }
@@ -341,7 +343,7 @@ struct counts {
 
 void judge(open_program const& mutant, open_program const& original, lowering const& by, counts& c) {
     if (mutant.lists == original.lists) return;
-    std::vector<task> storage;
+    std::vector<step_task> storage;
     auto const p = mutant.closed(storage);
     if (!verify(p, by).ok())
         ++c.refused;
@@ -383,34 +385,39 @@ counts mutations(step_program const& p, lowering const& by) {
             auto const changed = [&](auto const& change) { with([&](open_program& m) { change(m.lists[r][i]); }); };
             auto const& is = original.lists[r][i];
             if (is.computes()) {
-                changed([&](task& t) { other(t.micro_batch, p.shape.micro_batches); });
-                changed([&](task& t) { other(t.frame, p.frames[r]); });
-                changed([&](task& t) { t.chunk = static_cast<std::uint8_t>((t.chunk + 1) % p.chunks); });
-                changed([&](task& t) { t.scales = !t.scales; });
-                if (is.kind == work::backward || is.kind == work::backward_input)
-                    changed([&](task& t) { other(t.slot, p.slots[r]); });
-            } else if (is.kind != work::move) {
-                changed([&](task& t) { ++t.end; });
-                changed([&](task& t) { ++t.first; });
-                if (is.first > 0) changed([&](task& t) { --t.first; });
-                if (is.kind == work::collective) changed([&](task& t) { t.updates = !t.updates; });
+                changed([&](step_task& t) { other(t.micro_batch, p.shape.micro_batches); });
+                changed([&](step_task& t) { other(t.frame, p.frames[r]); });
+                changed([&](step_task& t) { t.chunk = static_cast<std::uint8_t>((t.chunk + 1) % p.chunks); });
+                changed([&](step_task& t) { t.scales = !t.scales; });
+                if (is.kind == task_kind::backward || is.kind == task_kind::backward_input)
+                    changed([&](step_task& t) { other(t.slot, p.slots[r]); });
+            } else if (is.kind != task_kind::move) {
+                changed([&](step_task& t) { ++t.end; });
+                changed([&](step_task& t) { ++t.first; });
+                if (is.first > 0) changed([&](step_task& t) { --t.first; });
+                if (is.kind == task_kind::collective) changed([&](step_task& t) { t.updates = !t.updates; });
             }
-            for (auto const kind : {work::forward, work::backward, work::backward_input, work::backward_weights,
-                                    work::train, work::collective, work::update})
-                if (is.kind != work::move) changed([&](task& t) { t.kind = kind; });
+            for (auto const kind :
+                 {task_kind::forward, task_kind::backward, task_kind::backward_input, task_kind::backward_weights,
+                  task_kind::train, task_kind::collective, task_kind::update})
+                if (is.kind != task_kind::move) changed([&](step_task& t) { t.kind = kind; });
             for (int k = 0; k < original.lists[r][i].transfers; ++k) {
-                auto const moved = [&](auto const& change) { changed([&](task& t) { change(t.moves[k], t); }); };
-                moved([&](transfer& m, task&) { other(m.micro_batch, p.shape.micro_batches); });
-                moved([&](transfer& m, task&) { other(m.boundary, p.stage_count() - 1); });
-                moved([&](transfer& m, task&) { other(m.place, m.sends && m.gradient ? p.slots[r] : p.frames[r]); });
-                moved([&](transfer& m, task&) { m.gradient = !m.gradient; });
-                moved([&](transfer& m, task&) { m.sends = !m.sends; });
-                moved([&](transfer& m, task&) { m.role = static_cast<std::uint8_t>((m.role + 1) % p.shape.roles); });
-                moved([&](transfer& m, task& t) { // left out
+                auto const moved = [&](auto const& change) { changed([&](step_task& t) { change(t.moves[k], t); }); };
+                moved([&](stage_transfer& m, step_task&) { other(m.micro_batch, p.shape.micro_batches); });
+                moved([&](stage_transfer& m, step_task&) { other(m.boundary, p.stage_count() - 1); });
+                moved([&](stage_transfer& m, step_task&) {
+                    other(m.place, m.sends && m.gradient ? p.slots[r] : p.frames[r]);
+                });
+                moved([&](stage_transfer& m, step_task&) { m.gradient = !m.gradient; });
+                moved([&](stage_transfer& m, step_task&) { m.sends = !m.sends; });
+                moved([&](stage_transfer& m, step_task&) {
+                    m.role = static_cast<std::uint8_t>((m.role + 1) % p.shape.roles);
+                });
+                moved([&](stage_transfer& m, step_task& t) { // left out
                     m = t.moves[t.transfers - 1];
                     --t.transfers;
                 });
-                if (k > 0) moved([&](transfer& m, task& t) { std::swap(m, t.moves[k - 1]); });
+                if (k > 0) moved([&](stage_transfer& m, step_task& t) { std::swap(m, t.moves[k - 1]); });
             }
         }
     return c;
@@ -422,7 +429,7 @@ void every_mutation_is_refused_or_the_same(step_shape const& shape, lowering con
     CAPTURE(shape.roles);
     CAPTURE(shape.micro_batches);
     CAPTURE(std::string(by.name));
-    std::vector<task> room;
+    std::vector<step_task> room;
     auto const p = built<S>(shape, room);
     REQUIRE(verify(p, by).ok());
     CHECK(computes(p, by));
@@ -444,7 +451,7 @@ TEST_SUITE("schedule/pipeline") {
                 for (int replicas : {1, 3}) {
                     CAPTURE(roles);
                     CAPTURE(m);
-                    std::vector<task> room;
+                    std::vector<step_task> room;
                     auto const p = built<S>({roles, m, replicas, 2, replicas == 3 && m % 2 == 0}, room);
                     for (auto const& by : {by_counters, by_messages}) {
                         auto const v = verify(p, by);
@@ -458,7 +465,7 @@ TEST_SUITE("schedule/pipeline") {
     }
 
     TEST_CASE("how moves are carried out is part of the proof") {
-        std::vector<task> room;
+        std::vector<step_task> room;
         auto const p = built<interleaved<2>>({4, 8, 1, 1}, room);
         CHECK(verify(p, by_counters).ok());
         CHECK(verify(p, by_rendezvous).fault == program_fault::deadlock);
@@ -467,7 +474,7 @@ TEST_SUITE("schedule/pipeline") {
     }
 
     TEST_CASE("wrong schedules are refused where they go wrong") {
-        std::vector<task> room;
+        std::vector<step_task> room;
         auto const early = verify(built<too_early>({3, 2, 1, 1}, room));
         CHECK(early.fault == program_fault::order);
         auto const waiting = verify(built<impatient>({3, 4, 1, 1}, room));
@@ -478,21 +485,21 @@ TEST_SUITE("schedule/pipeline") {
     }
 
     TEST_CASE("one device trains micro-batch by micro-batch; replicas add slice by slice, the last one first") {
-        std::vector<task> room;
+        std::vector<step_task> room;
         auto const p = built<one_f_one_b>({1, 3, 2, 2}, room);
         auto const list = p.list(0);
         REQUIRE(list.size() == 6);
         for (std::size_t m = 0; m < 3; ++m)
-            CHECK((list[m].kind == work::train && list[m].micro_batch == m && list[m].scales));
-        CHECK((list[3].kind == work::collective && list[3].first == 1 && list[4].first == 0));
-        CHECK((list[5].kind == work::update && list[5].first == 0 && list[5].end == 2));
+            CHECK((list[m].kind == task_kind::train && list[m].micro_batch == m && list[m].scales));
+        CHECK((list[3].kind == task_kind::collective && list[3].first == 1 && list[4].first == 0));
+        CHECK((list[5].kind == task_kind::update && list[5].first == 0 && list[5].end == 2));
         CHECK(p.tail[0] == 3);
         CHECK(p.frames[0] == 1);
         CHECK(p.slots[0] == 0);
     }
 
     TEST_CASE("a program prints as a table") {
-        std::vector<task> room;
+        std::vector<step_task> room;
         CHECK(table_of(built<one_f_one_b>({1, 2, 2, 1}, room)) ==
               "role 0: 1 frame\n"
               "  0   train             micro-batch 0, stage 0, frame 0\n"
@@ -518,7 +525,7 @@ TEST_SUITE("schedule/pipeline") {
     }
 
     TEST_CASE("frames and time are those of the papers") {
-        std::vector<task> room;
+        std::vector<step_task> room;
         for (int p = 1; p <= 8; ++p)
             for (int m : {1, 2, 7, 16}) {
                 CAPTURE(p);

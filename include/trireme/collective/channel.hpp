@@ -31,11 +31,11 @@ inline namespace TRIREME_ISA {
 /// The message itself stays where the sender has it, in one of its arenas, and the receiver takes it from there: both
 /// sides know the place. Waits have the group's deadline, name the rank that is late, and end when the group stops.
 template<pull_communicator C>
-class channels {
+class rank_channels {
 public:
     /// Every rank of the group calls it, with the same links; it takes one arena. Returns when all ranks are here.
     /// Throws usage_error for a link that is not between two ranks of the group.
-    channels(C& comm, std::span<channel_link const> links)
+    rank_channels(C& comm, std::span<channel_link const> links)
         : comm_(comm), links_(links.begin(), links.end()), sent_(links.size()), received_(links.size()) {
         for (auto const& l : links)
             if (l.from < 0 || l.to < 0 || l.from >= comm.size() || l.to >= comm.size() || l.from == l.to)
@@ -46,8 +46,8 @@ public:
         for (std::size_t i = 0; i < links.size(); ++i) new (of(comm.rank()) + i) counter();
         barrier<direct>(comm);
     }
-    channels(channels const&) = delete;
-    channels& operator=(channels const&) = delete;
+    rank_channels(rank_channels const&) = delete;
+    rank_channels& operator=(rank_channels const&) = delete;
 
     /// Tells the receiver that the next message of a link is there. The sender leaves it as it is until it has been
     /// taken.
@@ -92,7 +92,7 @@ private:
     C& comm_;
     std::vector<channel_link> links_;
     std::vector<std::uint32_t> sent_, received_; ///< by link, on this rank
-    arena counters_;                             ///< of each link: on its sender what was sent, on its receiver what came
+    arena counters_; ///< of each link: on its sender what was sent, on its receiver what came
 };
 
 } // namespace TRIREME_ISA

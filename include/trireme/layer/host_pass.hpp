@@ -49,9 +49,9 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     using base = row_context<Network, T, stored_t<Kernels, T>, Lanes>;
     template<bool AsValues>
     using parameter_type = T;
-    static constexpr fuses way = requires {
+    static constexpr fusion way = requires {
         typename Kernels::template applying<identity_function>;
-    } ? fuses::behind_agreements : fuses::nothing;
+    } ? fusion::behind_agreements : fusion::nothing;
 
     [[no_unique_address]] Kernels policy;
 

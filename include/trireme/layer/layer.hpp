@@ -38,7 +38,7 @@ inline constexpr double statistics_momentum = 0.1; // PyTorch's default
 inline constexpr int max_exchanges = 2;
 
 /// Numbers of those that a layer keeps of a shard, which are added over all devices, and replaced by the sums.
-struct exchange {
+struct layer_exchange {
     std::size_t first = 0; ///< among those that it keeps
     std::size_t elements = 0;
 };
@@ -46,8 +46,8 @@ struct exchange {
 /// The agreement of a layer with the samples of a shard: after each granule has been shown to the layer, it computes
 /// once for all of them, in phases, and between two phases the devices add numbers.
 struct layer_agreement {
-    int phases = 0;                     ///< 0: samples need nothing of each other
-    exchange after[max_exchanges] = {}; ///< after[k]: between phase k and phase k + 1
+    int phases = 0;                           ///< 0: samples need nothing of each other
+    layer_exchange after[max_exchanges] = {}; ///< after[k]: between phase k and phase k + 1
 
     constexpr int exchanges() const noexcept { return phases == 0 ? 0 : phases - 1; }
 };

@@ -263,7 +263,7 @@ struct network_check {
 template<class Chain>
 struct exchange_list {
     static constexpr std::size_t count = Chain::table.rows[Chain::depth].first_exchange;
-    exchange of[count + 1] = {};
+    layer_exchange of[count + 1] = {};
 
     constexpr exchange_list() noexcept {
         std::size_t n = 0;
@@ -272,9 +272,9 @@ struct exchange_list {
                 for (int k = 0; k < way->exchanges(); ++k)
                     of[n++] = {Chain::row(i).first_kept + way->after[k].first, way->after[k].elements};
     }
-    constexpr exchange const* begin() const noexcept { return of; }
-    constexpr exchange const* end() const noexcept { return of + count; }
-    constexpr exchange const& operator[](std::size_t i) const noexcept { return of[i]; }
+    constexpr layer_exchange const* begin() const noexcept { return of; }
+    constexpr layer_exchange const* end() const noexcept { return of + count; }
+    constexpr layer_exchange const& operator[](std::size_t i) const noexcept { return of[i]; }
 };
 
 /// The first unit that does not accept its input.

@@ -14,7 +14,7 @@ namespace trireme {
 
 /// Kernel policies fuse elementwise functions with the layers beside them, each policy in one of these ways. Then the
 /// function's own row has nothing left to do.
-enum class fuses : unsigned char {
+enum class fusion : unsigned char {
     nothing,
     behind_agreements, ///< forward ends with the function behind a layer that agrees on something; backward begins so
     on_both_sides      ///< forward ends with the function behind any layer, backward with the function before it
@@ -129,11 +129,11 @@ struct fused_units {
     bool applies_next[Chain::units + 2] = {};     ///< forward ends with the function behind it
     bool through_previous[Chain::units + 2] = {}; ///< backward ends with the function before it
 
-    constexpr explicit fused_units(fuses way) { find(way, typename Chain::list{}); }
+    constexpr explicit fused_units(fusion way) { find(way, typename Chain::list{}); }
 
 private:
     template<class... U>
-    constexpr void find(fuses way, pack<U...>) {
+    constexpr void find(fusion way, pack<U...>) {
         bool const has_function[] = {requires { typename U::function; }..., false};
         bool const repeats[] = {is_repeat<U>..., false};
         auto const is_function = [&](std::size_t unit) { // in place, and its slope is told by its output
@@ -141,10 +141,10 @@ private:
             return has_function[unit] && d.execution.in_place && !d.execution.backward_reads_input &&
                    d.parameter_count == 0;
         };
-        for (std::size_t i = 0; i < Chain::units && way != fuses::nothing; ++i) {
+        for (std::size_t i = 0; i < Chain::units && way != fusion::nothing; ++i) {
             if (repeats[i]) continue;
             auto const& d = Chain::description_of(i);
-            bool const both = way == fuses::on_both_sides;
+            bool const both = way == fusion::on_both_sides;
             if (!d.execution.applies) continue;
             applies_next[i] = i + 1 < Chain::units && is_function(i + 1) && !d.execution.backward_reads_output &&
                               (both || d.whole_shard());
@@ -154,7 +154,7 @@ private:
 };
 
 /// The fused units of a chain for kernels that fuse so.
-template<class Chain, fuses Way>
+template<class Chain, fusion Way>
 inline constexpr fused_units<Chain> fused_in{Way};
 
 template<bool Is, class Chain, std::size_t Unit>
@@ -167,13 +167,13 @@ struct function_at<true, Chain, Unit> {
 };
 
 /// The form of a unit. `Unused`: no row needs the gradient by its input.
-template<class Chain, std::size_t Unit, fuses Way, bool Unused>
+template<class Chain, std::size_t Unit, fusion Way, bool Unused>
 using form_of = row_form<typename Chain::template layer_type<Unit>, typename Chain::template input_of<Unit>,
                          typename Chain::template output_of<Unit>,
                          typename function_at<fused_in<Chain, Way>.applies_next[Unit], Chain, Unit + 1>::type,
                          typename function_at<fused_in<Chain, Way>.through_previous[Unit], Chain, Unit - 1>::type,
                          Unit != 0 && fused_in<Chain, Way>.applies_next[Unit - (Unit != 0)],
-                         Unused || (Way == fuses::on_both_sides
+                         Unused || (Way == fusion::on_both_sides
                                         ? fused_in<Chain, Way>.through_previous[Unit + 1]
                                         : Unit != 0 && fused_in<Chain, Way>.applies_next[Unit - (Unit != 0)])>;
 
@@ -210,7 +210,7 @@ private:
     /// Backward begins with the function behind the row: its dy is the gradient by that function's output. That
     /// gradient is still there, for the plan keeps it at least until the row's own.
     static constexpr bool begins_with_function =
-        Context::way == fuses::behind_agreements && !std::is_void_v<typename Form::applies>;
+        Context::way == fusion::behind_agreements && !std::is_void_v<typename Form::applies>;
 
     static constexpr bool does(row_call what) noexcept {
         auto const& d = description;

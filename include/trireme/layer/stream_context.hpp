@@ -121,7 +121,7 @@ public:
     using stored_type = stored_t<Kernels, T>;
     template<bool AsValues>
     using parameter_type = std::conditional_t<AsValues, stored_type, T>;
-    static constexpr fuses way = fuses::on_both_sides;
+    static constexpr fusion way = fusion::on_both_sides;
 
     static constexpr plan_type plan(std::size_t samples) {
         return plan_activations<Network>(samples, sizeof(stored_type), true);

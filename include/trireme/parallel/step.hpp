@@ -37,7 +37,7 @@ public:
     step_program const& get() const noexcept { return program_; }
 
 private:
-    std::vector<task> room_;
+    std::vector<step_task> room_;
     step_program program_;
 };
 

@@ -194,7 +194,7 @@ public:
         Faults::at(fault_point::reduce, comm.rank(), number);
         if (comm.size() == 1) tree.finish(merge); // else the blocks of the tree are added with those of others
         for (auto t = tail; t != list.end(); ++t)
-            if (t->kind == work::update)
+            if (t->kind == task_kind::update)
                 update(slice_);
             else if (layout_.reproducible())
                 add_gradients(comm, *t, add_in_fixed_tree(layout_.shards(), Model::arena_elements), update);
@@ -290,7 +290,7 @@ private:
 
     /// Adds the gradients of all devices; shared weights are updated on the way, when the own slice is complete.
     template<class Add, class Update>
-    void add_gradients(Communicator& comm, task const& t, Add const& add, Update const& update) {
+    void add_gradients(Communicator& comm, step_task const& t, Add const& add, Update const& update) {
         for (std::size_t i = t.first; i < t.end; ++i)
             run_schedule<T>(
                 comm, layout_.goal(), reductions_[i].steps,

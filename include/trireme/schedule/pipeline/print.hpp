@@ -9,23 +9,23 @@
 
 namespace trireme {
 
-constexpr char const* name_of(work w) noexcept {
+constexpr char const* name_of(task_kind w) noexcept {
     switch (w) {
-    case work::forward:
+    case task_kind::forward:
         return "forward";
-    case work::backward:
+    case task_kind::backward:
         return "backward";
-    case work::backward_input:
+    case task_kind::backward_input:
         return "backward_input";
-    case work::backward_weights:
+    case task_kind::backward_weights:
         return "backward_weights";
-    case work::train:
+    case task_kind::train:
         return "train";
-    case work::move:
+    case task_kind::move:
         return "move";
-    case work::collective:
+    case task_kind::collective:
         return "collective";
-    case work::update:
+    case task_kind::update:
         return "update";
     }
     return "";
@@ -47,7 +47,7 @@ inline std::string table_of(step_program const& p) {
             if (t.computes()) {
                 what = "micro-batch " + number(t.micro_batch) + ", stage " + number(p.stage(r, t.chunk)) + ", frame " +
                        number(t.frame);
-            } else if (t.kind == work::move) {
+            } else if (t.kind == task_kind::move) {
                 for (int k = 0; k < t.transfers; ++k) {
                     auto const& m = t.moves[k];
                     what += std::string(k == 0 ? "" : ", ") + (m.sends ? "sends " : "receives ") +

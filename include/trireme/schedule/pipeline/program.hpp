@@ -18,7 +18,7 @@ inline constexpr int max_transfers = 4;
 
 /// A transfer across the boundary between two stages: the values of one micro-batch, or, the other way, their
 /// gradients.
-struct transfer {
+struct stage_transfer {
     std::uint8_t role = 0;      ///< of the other side
     bool sends = false;         ///< else it receives
     bool gradient = false;      ///< from stage `boundary` + 1 to stage `boundary`; else the other way
@@ -27,12 +27,12 @@ struct transfer {
     std::uint16_t place =
         0; ///< the frame that it is read from or written to; of a gradient that is sent: an outgoing slot
 
-    constexpr bool operator==(transfer const&) const = default;
+    constexpr bool operator==(stage_transfer const&) const = default;
 };
 
 /// One line of a role's list. Frames and slots are numbered by role.
-struct task {
-    work kind = work::forward;
+struct step_task {
+    task_kind kind = task_kind::forward;
     std::uint8_t chunk = 0; ///< of what is computed
     bool scales = false;    ///< each sample's loss is weighted here, by one over the samples of the step
     bool updates = false;   ///< of a collective: it updates what it has added (hold_weights<once>)
@@ -42,10 +42,10 @@ struct task {
     std::uint16_t first = 0; ///< slices [first, end) of the role's parameters, of a collective or an update
     std::uint16_t end = 0;
     std::uint8_t transfers = 0;
-    transfer moves[max_transfers] = {};
+    stage_transfer moves[max_transfers] = {};
 
-    constexpr bool operator==(task const&) const = default;
-    constexpr bool computes() const noexcept { return kind <= work::train; }
+    constexpr bool operator==(step_task const&) const = default;
+    constexpr bool computes() const noexcept { return kind <= task_kind::train; }
 };
 
 /// The numbers that a step program is built from.
@@ -63,7 +63,7 @@ struct step_program {
     char const* schedule = "";
     step_shape shape = {};
     int chunks = 1;
-    std::span<task const> all = {};
+    std::span<step_task const> all = {};
     std::uint32_t begin[max_roles + 1] = {};
     std::uint32_t tail[max_roles] = {};      ///< in a role's list
     std::uint16_t frames[max_roles] = {};    ///< that a role needs
@@ -71,7 +71,7 @@ struct step_program {
     std::uint16_t stages[max_roles][8] = {}; ///< by role and chunk
 
     constexpr int stage_count() const noexcept { return shape.roles * chunks; }
-    constexpr std::span<task const> list(int role) const noexcept {
+    constexpr std::span<step_task const> list(int role) const noexcept {
         auto const r = static_cast<std::size_t>(role);
         return all.subspan(begin[r], begin[r + 1] - begin[r]);
     }
@@ -85,14 +85,14 @@ namespace detail {
 /// Writes the tasks of one role, and gives out its frames and outgoing slots.
 class role_writer {
 public:
-    constexpr role_writer(step_program const& p, int role, std::span<task> out)
+    constexpr role_writer(step_program const& p, int role, std::span<step_task> out)
         : program_(p), role_(role), out_(out), held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
           busy_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches) + 1) {}
 
-    constexpr void add(compute const& c, std::span<std::uint8_t const> role_of) {
+    constexpr void add(scheduled_work const& c, std::span<std::uint8_t const> role_of) {
         auto const stage = program_.stage(role_, c.chunk), last = program_.stage_count() - 1;
-        bool const forward = c.kind == work::forward || c.kind == work::train;
-        bool const gives_input = c.kind == work::backward || c.kind == work::backward_input;
+        bool const forward = c.kind == task_kind::forward || c.kind == task_kind::train;
+        bool const gives_input = c.kind == task_kind::backward || c.kind == task_kind::backward_input;
         auto& frame = held_[static_cast<std::size_t>(c.chunk * program_.shape.micro_batches + c.micro_batch)];
         if (forward) frame = take_frame();
         if (forward && stage > 0) move({role_of[at(stage - 1)], false, false, number(stage - 1), c.micro_batch, frame});
@@ -100,12 +100,12 @@ public:
             move({role_of[at(stage + 1)], false, true, number(stage), c.micro_batch, frame});
         flush();
 
-        task t;
+        step_task t;
         t.kind = c.kind;
         t.chunk = c.chunk;
         t.micro_batch = c.micro_batch;
         t.frame = frame;
-        t.scales = stage == last && (c.kind == work::train || gives_input);
+        t.scales = stage == last && (c.kind == task_kind::train || gives_input);
         if (gives_input && stage > 0) {
             t.slot = sent_++ % 2;
             slots_ = std::max(slots_, static_cast<std::uint16_t>(t.slot + 1));
@@ -115,13 +115,14 @@ public:
         if (forward && stage < last) move({role_of[at(stage + 1)], true, false, number(stage), c.micro_batch, frame});
         if (gives_input && stage > 0)
             move({role_of[at(stage - 1)], true, true, number(stage - 1), c.micro_batch, t.slot});
-        if (c.kind == work::backward || c.kind == work::backward_weights || c.kind == work::train) busy_[frame] = false;
+        if (c.kind == task_kind::backward || c.kind == task_kind::backward_weights || c.kind == task_kind::train)
+            busy_[frame] = false;
     }
     constexpr void end_of_micro_batches() {
         flush();
         tail_ = static_cast<std::uint32_t>(count_);
     }
-    constexpr void add(task const& t) { out_[count_++] = t; }
+    constexpr void add(step_task const& t) { out_[count_++] = t; }
 
     constexpr std::size_t count() const { return count_; }
     constexpr std::uint32_t tail() const { return tail_; }
@@ -139,9 +140,9 @@ private:
         frames_ = std::max(frames_, static_cast<std::uint16_t>(f + 1));
         return f;
     }
-    constexpr void move(transfer const& t) {
+    constexpr void move(stage_transfer const& t) {
         if (move_.transfers == max_transfers) flush();
-        move_.kind = work::move;
+        move_.kind = task_kind::move;
         move_.moves[move_.transfers++] = t;
     }
     constexpr void flush() {
@@ -151,11 +152,11 @@ private:
 
     step_program const& program_;
     int role_;
-    std::span<task> out_;
+    std::span<step_task> out_;
     std::size_t count_ = 0;
     scratch<std::uint16_t> held_;
     scratch<bool> busy_;
-    task move_ = {};
+    step_task move_ = {};
     std::uint32_t tail_ = 0;
     std::uint16_t frames_ = 0, slots_ = 0, sent_ = 0;
 };
@@ -175,7 +176,7 @@ constexpr std::size_t step_capacity(step_shape const& s) noexcept {
 /// free after its last backward task; gradients leave from two outgoing slots in turn. Where one role has everything
 /// and forward is followed by backward, the two are one task.
 template<pipeline_schedule S>
-constexpr step_program build_step(step_shape const& shape, std::span<task> room) {
+constexpr step_program build_step(step_shape const& shape, std::span<step_task> room) {
     step_program p;
     p.schedule = S::name;
     p.shape = shape;
@@ -188,30 +189,30 @@ constexpr step_program build_step(step_shape const& shape, std::span<task> room)
             role_of[static_cast<std::size_t>(stage)] = static_cast<std::uint8_t>(r);
         }
     std::span<std::uint8_t const> const roles(role_of.data(), static_cast<std::size_t>(p.stage_count()));
-    detail::scratch<compute> order(static_cast<std::size_t>(3 * S::chunks * shape.micro_batches + 1));
+    detail::scratch<scheduled_work> order(static_cast<std::size_t>(3 * S::chunks * shape.micro_batches + 1));
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
         detail::role_writer w(p, r, room.subspan(used));
         auto const n = static_cast<std::size_t>(S::write(shape.roles, shape.micro_batches, r, order.data()));
         for (std::size_t i = 0; i < n; ++i) {
             auto c = order[i];
-            bool const whole = p.stage_count() == 1 && i + 1 < n && c.kind == work::forward &&
-                               order[i + 1].kind == work::backward && order[i + 1].micro_batch == c.micro_batch;
-            if (whole) c.kind = work::train, ++i;
+            bool const whole = p.stage_count() == 1 && i + 1 < n && c.kind == task_kind::forward &&
+                               order[i + 1].kind == task_kind::backward && order[i + 1].micro_batch == c.micro_batch;
+            if (whole) c.kind = task_kind::train, ++i;
             w.add(c, roles);
         }
         w.end_of_micro_batches();
-        task t;
+        step_task t;
         t.end = static_cast<std::uint16_t>(S::chunks * shape.slices);
         for (auto s = t.end; s-- > 0 && shape.replicas > 1;) { // the last rows are the first to be complete
-            task add;
-            add.kind = work::collective;
+            step_task add;
+            add.kind = task_kind::collective;
             add.first = s;
             add.end = static_cast<std::uint16_t>(s + 1);
             add.updates = shape.updates_on_the_way;
             w.add(add);
         }
-        t.kind = work::update;
+        t.kind = task_kind::update;
         if (shape.replicas == 1 || !shape.updates_on_the_way) w.add(t);
         auto const role = static_cast<std::size_t>(r);
         p.tail[role] = w.tail();
@@ -231,7 +232,7 @@ struct static_step {
 
 private:
     struct storage {
-        task room[step_capacity<S>(shape)] = {};
+        step_task room[step_capacity<S>(shape)] = {};
         step_program program;
         constexpr storage() : program(build_step<S>(shape, room)) {}
     };

@@ -9,7 +9,7 @@
 namespace trireme {
 
 /// The kinds of tasks in a training step. A schedule writes forward, backward and the two halves of backward.
-enum class work : std::uint8_t {
+enum class task_kind : std::uint8_t {
     forward,          ///< of one micro-batch through the rows of one stage
     backward,         ///< both halves
     backward_input,   ///< the gradient by the stage's input
@@ -21,8 +21,8 @@ enum class work : std::uint8_t {
 };
 
 /// One line of a schedule: which micro-batch goes which way through which of the role's stages.
-struct compute {
-    work kind = work::forward;
+struct scheduled_work {
+    task_kind kind = task_kind::forward;
     std::uint8_t chunk = 0; ///< which stage of the role, counted from 0
     std::uint16_t micro_batch = 0;
 };
@@ -32,11 +32,11 @@ struct compute {
 ///
 ///     static constexpr char const* name = "...";
 ///     static constexpr int chunks = 1;
-///     static constexpr int write(int roles, int micro_batches, int role, compute* out); // returns how many
+///     static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out); // returns how many
 ///
 /// Sends, receives and where values are kept follow from the order; whether it works is proved (verify.hpp).
 template<class S>
-concept pipeline_schedule = requires(compute* out) {
+concept pipeline_schedule = requires(scheduled_work* out) {
     { S::name } -> std::convertible_to<char const*>;
     { S::chunks } -> std::convertible_to<int>;
     { S::write(1, 1, 0, out) } -> std::same_as<int>;
@@ -57,9 +57,9 @@ struct gpipe {
     static constexpr char const* name = "gpipe";
     static constexpr int chunks = 1;
 
-    static constexpr int write(int, int micro_batches, int, compute* out) {
+    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
         int n = 0;
-        for (auto const kind : {work::forward, work::backward})
+        for (auto const kind : {task_kind::forward, task_kind::backward})
             for (int m = 0; m < micro_batches; ++m) out[n++] = {kind, 0, static_cast<std::uint16_t>(m)};
         return n;
     }
@@ -72,13 +72,13 @@ struct one_f_one_b {
     static constexpr char const* name = "one_f_one_b";
     static constexpr int chunks = 1;
 
-    static constexpr int write(int roles, int micro_batches, int role, compute* out) {
+    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
         int n = 0, ahead = std::min(roles - 1 - role, micro_batches), back = 0;
         for (int m = 0; m < micro_batches; ++m) {
-            out[n++] = {work::forward, 0, static_cast<std::uint16_t>(m)};
-            if (m >= ahead) out[n++] = {work::backward, 0, static_cast<std::uint16_t>(back++)};
+            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(m)};
+            if (m >= ahead) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(back++)};
         }
-        while (back < micro_batches) out[n++] = {work::backward, 0, static_cast<std::uint16_t>(back++)};
+        while (back < micro_batches) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(back++)};
         return n;
     }
 };

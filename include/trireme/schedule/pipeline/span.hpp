@@ -16,17 +16,17 @@ struct stage_times {
     double backward_input = 1;
     double backward_weights = 1;
 
-    constexpr double of(work kind) const noexcept {
+    constexpr double of(task_kind kind) const noexcept {
         switch (kind) {
-        case work::forward:
+        case task_kind::forward:
             return forward;
-        case work::backward:
+        case task_kind::backward:
             return backward_input + backward_weights;
-        case work::backward_input:
+        case task_kind::backward_input:
             return backward_input;
-        case work::backward_weights:
+        case task_kind::backward_weights:
             return backward_weights;
-        case work::train:
+        case task_kind::train:
             return forward + backward_input + backward_weights;
         default:
             return 0;

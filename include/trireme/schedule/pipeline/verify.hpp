@@ -107,14 +107,14 @@ private:
             if (counts[r] > most) most = counts[r];
         return roles_ * most;
     }
-    constexpr std::span<task const> list(std::size_t role) const { return p_.list(static_cast<int>(role)); }
-    constexpr std::size_t index(task const& t, std::size_t role) const {
+    constexpr std::span<step_task const> list(std::size_t role) const { return p_.list(static_cast<int>(role)); }
+    constexpr std::size_t index(step_task const& t, std::size_t role) const {
         return static_cast<std::size_t>(&t - list(role).data());
     }
     static constexpr program_verdict at(program_fault f, std::size_t role, std::size_t task) {
         return {f, static_cast<int>(role), static_cast<int>(task)};
     }
-    constexpr std::size_t stage_of(task const& t, std::size_t role) const {
+    constexpr std::size_t stage_of(step_task const& t, std::size_t role) const {
         return static_cast<std::size_t>(p_.stage(static_cast<int>(role), t.chunk));
     }
     constexpr bool has_stage(std::size_t role, std::size_t stage) const {
@@ -123,8 +123,8 @@ private:
         return false;
     }
 
-    constexpr bool in_range(task const& t, std::size_t r) const {
-        if (t.kind == work::move) {
+    constexpr bool in_range(step_task const& t, std::size_t r) const {
+        if (t.kind == task_kind::move) {
             if (t.transfers > max_transfers) return false;
             for (int k = 0; k < t.transfers; ++k) {
                 auto const& m = t.moves[k];
@@ -138,12 +138,12 @@ private:
         }
         if (t.computes())
             return t.chunk < p_.chunks && t.micro_batch < micro_batches_ && t.frame < p_.frames[r] &&
-                   (t.kind != work::train || stages_ == 1) &&
+                   (t.kind != task_kind::train || stages_ == 1) &&
                    (stage_of(t, r) == 0 || !gives_input(t) || t.slot < p_.slots[r]);
         return t.first < t.end && t.end <= slices_;
     }
-    static constexpr bool gives_input(task const& t) {
-        return t.kind == work::backward || t.kind == work::backward_input;
+    static constexpr bool gives_input(step_task const& t) {
+        return t.kind == task_kind::backward || t.kind == task_kind::backward_input;
     }
 
     /// Both sides of every pair name the same transfers in the same order.
@@ -181,14 +181,14 @@ private:
         return {};
     }
     struct cursor {
-        std::span<trireme::task const> list;
+        std::span<trireme::step_task const> list;
         std::size_t task = 0;
         int move = -1;
 
-        constexpr transfer const& get() const { return list[task].moves[move]; }
+        constexpr stage_transfer const& get() const { return list[task].moves[move]; }
         constexpr bool next(bool sends, std::size_t role) {
             for (; task < list.size(); ++task, move = -1)
-                while (list[task].kind == work::move && ++move < list[task].transfers)
+                while (list[task].kind == task_kind::move && ++move < list[task].transfers)
                     if (get().sends == sends && get().role == role) return true;
             return false;
         }
@@ -199,8 +199,8 @@ private:
         }
     };
 
-    constexpr program_fault step(task const& t, std::size_t r, bool& waits) {
-        if (t.kind == work::move) return move(t, r, waits);
+    constexpr program_fault step(step_task const& t, std::size_t r, bool& waits) {
+        if (t.kind == task_kind::move) return move(t, r, waits);
         return t.computes() ? compute(t, r, waits) : finish(t, r);
     }
 
@@ -208,11 +208,11 @@ private:
         return frames_[role * (first(p_.frames) / roles_) + i];
     }
     constexpr sent& slot(std::size_t role, std::size_t i) { return slots_[role * (first(p_.slots) / roles_) + i]; }
-    constexpr crossing& crossing_of(transfer const& m) {
+    constexpr crossing& crossing_of(stage_transfer const& m) {
         return crossings_[(2u * m.boundary + (m.gradient ? 1u : 0u)) * micro_batches_ + m.micro_batch];
     }
 
-    constexpr program_fault move(task const& t, std::size_t r, bool& waits) {
+    constexpr program_fault move(step_task const& t, std::size_t r, bool& waits) {
         if (!posted_[r]) {
             for (int k = 0; k < t.transfers; ++k) {
                 auto const& m = t.moves[k];
@@ -255,26 +255,26 @@ private:
         return program_fault::none;
     }
     /// Whether the other side has come to the move that takes it.
-    constexpr bool awaited(transfer const& m) {
+    constexpr bool awaited(stage_transfer const& m) {
         if (next_[m.role] >= list(m.role).size()) return false;
         auto const& t = list(m.role)[next_[m.role]];
-        for (int k = 0; k < t.transfers && t.kind == work::move && posted_[m.role]; ++k)
+        for (int k = 0; k < t.transfers && t.kind == task_kind::move && posted_[m.role]; ++k)
             if (!t.moves[k].sends && t.moves[k].gradient == m.gradient && t.moves[k].boundary == m.boundary &&
                 t.moves[k].micro_batch == m.micro_batch)
                 return true;
         return false;
     }
 
-    constexpr program_fault compute(task const& t, std::size_t r, bool& waits) {
+    constexpr program_fault compute(step_task const& t, std::size_t r, bool& waits) {
         auto const stage = stage_of(t, r), last = stages_ - 1;
         auto& been = been_[stage * micro_batches_ + t.micro_batch];
         auto& f = frame(r, t.frame);
         auto const here = [&] { return f.is != content::free && f.stage == stage && f.micro_batch == t.micro_batch; };
-        bool const scales = stage == last && (t.kind == work::train || gives_input(t));
+        bool const scales = stage == last && (t.kind == task_kind::train || gives_input(t));
         if (t.scales != scales) return program_fault::scale;
         if (next_[r] >= p_.tail[r]) return program_fault::order;
 
-        if (t.kind == work::forward || t.kind == work::train) {
+        if (t.kind == task_kind::forward || t.kind == task_kind::train) {
             if (been != nothing) return program_fault::twice;
             if (stage == 0) {
                 if (f.is != content::free) return program_fault::overwritten;
@@ -284,9 +284,9 @@ private:
             }
             f.is = content::through;
             been = forward_done;
-            if (t.kind == work::forward) return program_fault::none;
+            if (t.kind == task_kind::forward) return program_fault::none;
         }
-        if (t.kind == work::backward_weights) {
+        if (t.kind == task_kind::backward_weights) {
             if (been != input_done) return been == all_done ? program_fault::twice : program_fault::order;
             if (!here() || f.is != content::waiting) return program_fault::elsewhere;
         } else {
@@ -301,7 +301,7 @@ private:
                 }
                 s = {static_cast<std::uint16_t>(stage), t.micro_batch, true};
             }
-            if (t.kind == work::backward_input) {
+            if (t.kind == task_kind::backward_input) {
                 been = input_done;
                 f.is = content::waiting;
                 return program_fault::none;
@@ -315,15 +315,15 @@ private:
     }
     /// Whether what was sent from a slot has arrived.
     constexpr bool taken(sent const& s) {
-        transfer m;
+        stage_transfer m;
         m.gradient = true;
         m.boundary = static_cast<std::uint16_t>(s.stage - 1);
         m.micro_batch = s.micro_batch;
         return crossing_of(m) == is_taken;
     }
 
-    constexpr program_fault finish(task const& t, std::size_t r) {
-        bool const adds = t.kind == work::collective, updates = !adds || t.updates;
+    constexpr program_fault finish(step_task const& t, std::size_t r) {
+        bool const adds = t.kind == task_kind::collective, updates = !adds || t.updates;
         if (next_[r] < p_.tail[r]) return program_fault::order;
         if (adds && t.updates != p_.shape.updates_on_the_way) return program_fault::slices;
         for (std::size_t s = t.first; s < t.end; ++s) {
