@@ -118,10 +118,10 @@ struct row_form {
     static constexpr bool input_is_done = InputIsDone;
 };
 
-// A layer and a function are one kernel only where one stands right behind the other in the same chain. Then nobody
-// else reads what is between them: what a residual reads twice, it reads through its fork and its branch, and what it
-// adds, through its sum, which apply nothing and are no functions; a repeat is a chain of its own. So the function's
-// output lies where the layer's does, and the gradient of its input where that of its output does (plan_activations).
+// Fusing is safe only where the function is the sole reader of the layer's output: right behind it in the same chain.
+// Residual inputs and sums are read through fork, branch and sum rows, which are never fused, and a repeat's block is a
+// chain of its own. The plan then puts the function's output where the layer's lies, and the gradient by its input
+// where that by its output does.
 
 /// Flags of a chain's units: which of them do the work of a function beside them.
 template<class Chain>
