@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <stdexcept>
 #include <string>
@@ -43,16 +44,50 @@ TEST_SUITE("collective/channel") {
             }
     }
 
+    TEST_CASE("a message has been taken when it has been read, not before") {
+        watchdog const guard("taken");
+        threads::group g(2);
+        std::atomic<bool> reading{false}, looked{false};
+        bool taken_too_soon = true, taken = false;
+        g.run([&](comm& c) {
+            std::vector<channel_link> const one{{0, 1, 8}};
+            rank_channels<comm> ways(c, one);
+            if (c.rank() == 0) {
+                ways.send(0);
+                while (!reading) std::this_thread::yield();
+                taken_too_soon = ways.taken(0);
+                looked = true;
+                ways.wait_taken(0, {"move", "test", 0});
+                taken = ways.taken(0);
+            } else {
+                ways.receive(0, {"move", "test", 0}, [&](int) {
+                    reading = true;
+                    while (!looked) std::this_thread::yield();
+                });
+            }
+        });
+        CHECK(!taken_too_soon);
+        CHECK(taken);
+    }
+
     TEST_CASE("a rank that is late is named, through a rank that waits for it in a channel") {
         watchdog const guard("late");
-        threads::group g(3, 200ms);
+        threads::group g(3, 1s);
+        std::atomic<bool> waiting{false};
         try {
-            g.run([](comm& c) {
+            g.run([&](comm& c) {
                 std::vector<channel_link> const chain{{2, 1, 0}, {1, 0, 0}};
                 rank_channels<comm> ways(c, chain);
-                if (c.rank() == 2) std::this_thread::sleep_for(2s);
-                if (c.rank() == 1) ways.receive(0, {"move", "test", 4}, [](int) {});
-                if (c.rank() == 0) ways.receive(1, {"move", "test", 5}, [](int) {});
+                if (c.rank() == 0) {
+                    waiting = true;
+                    ways.receive(1, {"move", "test", 5}, [](int) {});
+                } else if (c.rank() == 1) {
+                    while (!waiting) std::this_thread::yield();
+                    std::this_thread::sleep_for(50ms); // so that rank 0 is the one whose deadline passes
+                    ways.receive(0, {"move", "test", 4}, [](int) {});
+                } else {
+                    for (;; std::this_thread::sleep_for(1ms)) c.check_stopped();
+                }
             });
             FAIL("nobody was late");
         } catch (deadline_error const& e) {

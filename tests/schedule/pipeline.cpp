@@ -47,6 +47,19 @@ struct eager_weights {
     }
 };
 
+/// The gradients by the weights at the end, when nobody waits for anything: their frames are kept till then.
+struct late_weights {
+    static constexpr char const* name = "late_weights";
+    static constexpr int chunks = 1;
+    static constexpr int write(int p, int m, int role, scheduled_work* out) {
+        auto n = one_f_one_b::write(p, m, role, out);
+        for (int i = 0; i < n; ++i)
+            if (out[i].kind == task_kind::backward) out[i].kind = task_kind::backward_input;
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::backward_weights, 0, static_cast<std::uint16_t>(i)};
+        return n;
+    }
+};
+
 /// Two stages a role, there and back again: the last one is on the first role.
 struct folded {
     static constexpr char const* name = "folded";
@@ -445,7 +458,7 @@ void every_mutation_is_refused_or_the_same(step_shape const& shape, lowering con
 
 TEST_SUITE("schedule/pipeline") {
     TEST_CASE_TEMPLATE("a schedule is a training step on any number of roles and micro-batches", S, gpipe, one_f_one_b,
-                       eager_weights, folded) {
+                       eager_weights, late_weights, folded) {
         for (int roles = 1; roles <= 6; ++roles)
             for (int m = 1; m <= 9; ++m)
                 for (int replicas : {1, 3}) {
@@ -482,6 +495,17 @@ TEST_SUITE("schedule/pipeline") {
         CHECK(waiting.role == 0);
         CHECK(verify(built<backwards_in_turn>({1, 3, 1, 1}, room)).fault == program_fault::sum_order);
         CHECK(verify(built<forgets_one>({1, 3, 1, 1}, room)).fault == program_fault::incomplete);
+    }
+
+    TEST_CASE("values that arrive in a frame that is in use are refused there") {
+        std::vector<step_task> room, storage;
+        open_program p(built<gpipe>({2, 2, 1, 1}, room));
+        auto& list = p.lists[1]; // receive 0, forward 0, receive 1, forward 1, ...
+        REQUIRE((list[2].kind == task_kind::move && list[2].moves[0].place == 1));
+        list[2].moves[0].place = 0;
+        auto const v = verify(p.closed(storage));
+        CHECK(v.fault == program_fault::overwritten);
+        CHECK((v.role == 1 && v.task == 2));
     }
 
     TEST_CASE("one device trains micro-batch by micro-batch; replicas add slice by slice, the last one first") {
@@ -551,6 +575,7 @@ TEST_SUITE("schedule/pipeline") {
             every_mutation_is_refused_or_the_same<gpipe>({2, 3, 1, 2}, by, all);
             every_mutation_is_refused_or_the_same<gpipe>({2, 2, 2, 1, true}, by, all);
             every_mutation_is_refused_or_the_same<eager_weights>({3, 3, 1, 1}, by, all);
+            every_mutation_is_refused_or_the_same<late_weights>({2, 3, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<folded>({2, 2, 2, 1}, by, all);
             every_mutation_is_refused_or_the_same<interleaved<2>>({2, 4, 1, 1}, by, all);
         }
