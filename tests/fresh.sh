@@ -19,17 +19,18 @@ logs=$root/build/fresh
 # CELL|RELEASE|WHAT IS MADE READY BEFORE|COMMANDS, which `sh -e` runs in a copy of this tree
 first='sh examples/run.sh lenet --epochs 1'
 both="$first; sh tests/run.sh --quick"
+two='-Dtests=enabled -Dtest_folders=core,group -Dexamples=disabled'
+two="apt-get install -qq --yes doctest-dev; meson setup build/two $two; meson test -C build/two --suite core --suite group"
 refused='code=0; sh examples/run.sh >said 2>&1 || code=$?; cat said; test $code -eq 3; grep "have an administrator run" said'
 consumers='for kind in subproject cmake pkg-config; do python3 tests/consumers/run.py $kind . g++; done'
 cells="
 first-command|bookworm||$first
 bookworm|bookworm||$both
 trixie|trixie||$both
-forky|forky||$both
-nvcc|bookworm|cuda|$both
+newest-g++|forky|g++|$both
+nvcc|bookworm|cuda|$first
 mpi-later|bookworm||$first; sh examples/run.sh lenet --transport mpi --devices 1 --epochs 1
-newest-meson|bookworm|meson|$both
-newest-g++|trixie|g++|sh tests/run.sh --quick
+newest-meson|bookworm|meson|$first; $two
 newest-clang++|trixie|clang|sh tests/run.sh --quick
 no-root|bookworm|user|$refused
 consumers|bookworm|tools|$consumers
