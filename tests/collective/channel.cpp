@@ -40,8 +40,12 @@ TEST_SUITE("collective/channel") {
         for (int const ranks : {1, 2, 3, 5})
             for (int const micro_batches : {1, 2, 9, 64}) {
                 threads::group g(ranks);
-                g.run([=](comm& c) { test_collectives::require_program<S>(c, micro_batches); });
+                g.run([=](comm& c) { test_collectives::require_program(c, S{}, micro_batches); });
             }
+        for (int const replicas : {2, 3}) {
+            threads::group g(2 * replicas);
+            g.run([=](comm& c) { test_collectives::require_program(c, S{}, 5, replicas); });
+        }
     }
 
     TEST_CASE("a message has been taken when it has been read, not before") {
@@ -50,19 +54,20 @@ TEST_SUITE("collective/channel") {
         std::atomic<bool> reading{false}, looked{false};
         bool taken_too_soon = true, taken = false;
         g.run([&](comm& c) {
-            std::vector<channel_link> const one{{0, 1, 8}};
+            std::vector<channel_link> const one{{0, 1}};
             rank_channels<comm> ways(c, one);
             if (c.rank() == 0) {
-                ways.send(0);
+                auto const number = ways.send(0);
                 while (!reading) std::this_thread::yield();
-                taken_too_soon = ways.taken(0);
+                taken_too_soon = ways.taken(0, number);
                 looked = true;
-                ways.wait_taken(0, {"move", "test", 0});
-                taken = ways.taken(0);
+                ways.wait_taken(0, number, {"move", "test", 0});
+                taken = ways.taken(0, number);
             } else {
                 ways.receive(0, {"move", "test", 0}, [&](int) {
                     reading = true;
                     while (!looked) std::this_thread::yield();
+                    return 8u;
                 });
             }
         });
@@ -76,15 +81,15 @@ TEST_SUITE("collective/channel") {
         std::atomic<bool> waiting{false};
         try {
             g.run([&](comm& c) {
-                std::vector<channel_link> const chain{{2, 1, 0}, {1, 0, 0}};
+                std::vector<channel_link> const chain{{2, 1}, {1, 0}};
                 rank_channels<comm> ways(c, chain);
                 if (c.rank() == 0) {
                     waiting = true;
-                    ways.receive(1, {"move", "test", 5}, [](int) {});
+                    ways.receive(1, {"move", "test", 5}, [](int) { return 0u; });
                 } else if (c.rank() == 1) {
                     while (!waiting) std::this_thread::yield();
                     std::this_thread::sleep_for(50ms); // so that rank 0 is the one whose deadline passes
-                    ways.receive(0, {"move", "test", 4}, [](int) {});
+                    ways.receive(0, {"move", "test", 4}, [](int) { return 0u; });
                 } else {
                     for (;; std::this_thread::sleep_for(1ms)) c.check_stopped();
                 }
@@ -102,10 +107,10 @@ TEST_SUITE("collective/channel") {
         threads::group g(3, 60s);
         try {
             g.run([](comm& c) {
-                std::vector<channel_link> const chain{{0, 1, 0}, {1, 2, 0}};
+                std::vector<channel_link> const chain{{0, 1}, {1, 2}};
                 rank_channels<comm> ways(c, chain);
                 if (c.rank() == 0) throw std::runtime_error("no more messages");
-                ways.receive(static_cast<std::size_t>(c.rank() - 1), {"move", "test", 0}, [](int) {});
+                ways.receive(static_cast<std::size_t>(c.rank() - 1), {"move", "test", 0}, [](int) { return 0u; });
             });
             FAIL("nobody has thrown");
         } catch (device_error const& e) {
@@ -117,17 +122,17 @@ TEST_SUITE("collective/channel") {
     TEST_CASE("links that do not exist, and ends that are another rank's, are refused") {
         watchdog const guard("refused");
         threads::group one(2);
-        for (auto const& wrong : {channel_link{0, 2, 0}, channel_link{-1, 1, 0}, channel_link{1, 1, 0}})
+        for (auto const& wrong : {channel_link{0, 2}, channel_link{-1, 1}, channel_link{1, 1}})
             CHECK_THROWS_AS(threads::group(2).run([&](comm& c) {
                 std::vector<channel_link> const links{wrong};
                 rank_channels<comm> const ways(c, links);
             }),
                             device_error);
         one.run([](comm& c) {
-            std::vector<channel_link> const links{{0, 1, 0}};
+            std::vector<channel_link> const links{{0, 1}};
             rank_channels<comm> ways(c, links);
             if (c.rank() == 1) CHECK_THROWS_AS(ways.send(0), usage_error);
-            if (c.rank() == 0) CHECK_THROWS_AS(ways.receive(0, {"move", "test", 0}, [](int) {}), usage_error);
+            if (c.rank() == 0) CHECK_THROWS_AS(ways.receive(0, {"move", "test", 0}, [](int) { return 0u; }), usage_error);
         });
     }
 }

@@ -4,31 +4,21 @@
 
 #include <collective/matrix.hpp>
 
+#include <support/step_numbers.hpp>
+
 #include <trireme/collective/channel.hpp>
-#include <trireme/schedule/pipeline/program.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/collective/stage_moves.hpp>
+#include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
-#include <string>
 #include <vector>
 
 // Messages between the ranks of any group that shares memory.
 namespace test_collectives {
-using trireme::step_program;
-using trireme::task_kind;
-
-/// A number that shows what it was made of.
-inline std::uint64_t made_of(std::initializer_list<std::uint64_t> parts) {
-    std::uint64_t h = 0x9E3779B97F4A7C15u;
-    for (auto const p : parts) {
-        h = (h ^ p) * 0xD6E8FEB86659FD93u;
-        h ^= h >> 32;
-    }
-    return h;
-}
+using step_numbers::made_of;
 
 /// Every rank sends messages to the next one and to the one after that, from two places in turn.
 template<class C>
@@ -37,7 +27,7 @@ void require_messages(C& comm, std::uint64_t count) {
     std::vector<trireme::channel_link> links;
     for (int r = 0; r < n; ++r)
         for (int const ahead : {1, 2})
-            if (ahead % n != 0) links.push_back({r, (r + ahead) % n, 24});
+            if (ahead % n != 0) links.push_back({r, (r + ahead) % n});
     auto const places = comm.allocate(2 * 3 * links.size() * sizeof(std::uint64_t));
     auto const message = [](std::size_t link, std::uint64_t m, std::uint64_t word) { return made_of({link, m, word}); };
     auto const place = [](auto* arena, std::size_t link, std::uint64_t m) { return arena + 3 * (2 * link + m % 2); };
@@ -47,10 +37,10 @@ void require_messages(C& comm, std::uint64_t count) {
     for (std::uint64_t m = 0; m < count; ++m) {
         for (std::size_t i = 0; i < links.size(); ++i) {
             if (links[i].from != comm.rank()) continue;
-            ways.wait_taken(i, {"message", "test", static_cast<int>(m)}, 1);
+            if (m >= 2) ways.wait_taken(i, static_cast<std::uint32_t>(m - 1), {"message", "test", static_cast<int>(m)});
             auto* const to = place(comm.template shared<std::uint64_t>(places, comm.rank()), i, m);
             for (std::uint64_t w = 0; w < 3; ++w) to[w] = message(i, m, w);
-            ways.send(i);
+            require(ways.send(i) == m + 1, "a message has another number");
         }
         for (std::size_t i = 0; i < links.size(); ++i) {
             if (links[i].to != comm.rank()) continue;
@@ -58,6 +48,7 @@ void require_messages(C& comm, std::uint64_t count) {
             auto const number = ways.receive(i, {"message", "test", static_cast<int>(m)}, [&](int sender) {
                 auto const* const from = place(comm.template peer<std::uint64_t>(places, sender), i, m);
                 for (std::uint64_t w = 0; w < 3; ++w) right = right && from[w] == message(i, m, w);
+                return 24u;
             });
             require(right && number == m + 1, "another message has come");
             ++received;
@@ -65,99 +56,73 @@ void require_messages(C& comm, std::uint64_t count) {
     }
     for (std::size_t i = 0; i < links.size(); ++i)
         if (links[i].from == comm.rank()) {
-            ways.wait_taken(i, {"message", "test", -1});
-            require(ways.taken(i), "a message that has been taken has not");
+            auto const last = static_cast<std::uint32_t>(count);
+            ways.wait_taken(i, last, {"message", "test", -1});
+            require(ways.taken(i, last), "a message that has been taken has not");
         }
     require((comm.pulled() - before).bytes == 24 * received, "other bytes have moved");
 }
 
-/// Executes a step program, a role per rank, on numbers that show what they were made of, and compares what the
-/// parameters become with what a training step makes of them.
-template<class S, class C>
-void require_program(C& comm, int micro_batches) {
-    int const roles = comm.size();
+/// Executes a step, and the evaluation that goes with it three times, a role per rank, on numbers that show what they
+/// were made of, and compares what comes of it with what a training step is. `replicas` do the same.
+template<class C>
+void require_program(C& comm, trireme::schedule_choice const& schedule, int micro_batches, int replicas = 1) {
+    using step_numbers::frame;
+    int const roles = comm.size() / replicas, role = comm.rank() % roles;
     trireme::step_shape const shape{roles, micro_batches, 1, 1, false};
-    std::vector<trireme::step_task> room(trireme::step_capacity<S>(shape));
-    auto const p = trireme::build_step<S>(shape, room);
-    require(trireme::verify(p).ok(), "it is no step");
-    auto const stages = static_cast<std::size_t>(p.stage_count());
+    std::vector<trireme::step_task> room(step_capacity(schedule, shape)), room_for_evaluation(room.size() + 64);
+    auto const step = build_step(schedule, shape, room);
+    auto const evaluation = build_evaluation(schedule, step, room_for_evaluation);
+    require(verify(step).ok() && verify_evaluation(evaluation).ok(), "it is no step");
+    auto const stages = static_cast<std::size_t>(step.stage_count());
 
-    // values and gradients of each boundary have a link of their own
-    std::vector<int> role_of(stages);
-    for (int r = 0; r < roles; ++r)
-        for (int c = 0; c < p.chunks; ++c) role_of[static_cast<std::size_t>(p.stage(r, c))] = r;
-    std::vector<trireme::channel_link> links;
-    for (std::size_t b = 0; b + 1 < stages; ++b) {
-        links.push_back({role_of[b], role_of[b + 1], 8});
-        links.push_back({role_of[b + 1], role_of[b], 8});
-    }
-    struct values {
-        std::uint64_t x, y, dy;
-    };
     std::size_t most_frames = 1;
-    for (int r = 0; r < roles; ++r) most_frames = std::max<std::size_t>(most_frames, p.frames[r]);
-    auto const arena = comm.allocate(most_frames * sizeof(values) + 2 * sizeof(std::uint64_t));
-    auto const frames_of = [&](int rank) { return comm.template shared<values>(arena, rank); };
+    for (int r = 0; r < roles; ++r) most_frames = std::max<std::size_t>(most_frames, step.frames[r]);
+    auto const arena = comm.allocate(most_frames * sizeof(frame) + 2 * sizeof(std::uint64_t));
+    auto const frames_of = [&](int rank) { return comm.template shared<frame>(arena, rank); };
     auto const slots_of = [&](int rank) {
         return static_cast<std::uint64_t*>(static_cast<void*>(frames_of(rank) + most_frames));
     };
-    trireme::rank_channels<C> ways(comm, links);
-    enum name : std::uint64_t { input, way_there, loss, way_back, weights, sum };
-
-    std::vector<std::uint64_t> sums(stages, 0);
-    auto const list = p.list(comm.rank());
+    trireme::stage_moves<C> moves(comm, step, replicas);
+    auto const before = comm.pulled();
+    std::uint64_t received = 0;
     auto* const frames = frames_of(comm.rank());
     auto* const slots = slots_of(comm.rank());
-    std::vector<std::vector<std::uint16_t>> places(links.size()); // of the messages of each link, in order
-    for (int r = 0; r < roles; ++r)
-        for (auto const& t : p.list(r))
-            for (int k = 0; k < t.transfers; ++k)
-                if (auto const& m = t.moves[k]; m.sends)
-                    places[2u * m.boundary + (m.gradient ? 1u : 0u)].push_back(m.place);
-    for (auto const& t : list) {
-        trireme::operation const what{"move", S::name, t.micro_batch};
-        if (t.kind == task_kind::move) {
-            for (int k = 0; k < t.transfers; ++k)
-                if (auto const& m = t.moves[k]; m.sends) ways.send(2u * m.boundary + (m.gradient ? 1u : 0u));
-            for (int k = 0; k < t.transfers; ++k) {
-                auto const& m = t.moves[k];
-                auto const i = 2u * m.boundary + (m.gradient ? 1u : 0u);
-                if (m.sends) continue;
-                ways.receive(i, what, [&, nth = std::size_t{m.micro_batch}](int sender) {
-                    auto const place = places[i][nth];
+    auto const execute = [&](trireme::step_program const& p, std::vector<std::uint64_t>& sums) {
+        trireme::sent_places const places(p);
+        for (auto const& t : p.list(role)) {
+            trireme::operation const what{name_of(t.kind), p.schedule, t.micro_batch};
+            if (t.kind == trireme::task_kind::move) {
+                moves.run(places, t, what, [&](trireme::stage_transfer const& m, int sender, std::size_t place) {
+                    ++received;
                     if (m.gradient)
                         frames[m.place].dy = slots_of(sender)[place];
                     else
                         frames[m.place].x = frames_of(sender)[place].y;
+                    return 8u;
                 });
+            } else if (t.computes()) {
+                auto const s = static_cast<std::size_t>(p.stage(role, t.chunk));
+                if (s > 0 && gives_input(t.kind)) moves.wait_until_free(true, t.slot, what);
+                if (s == 0 && (goes_forward(t.kind) || t.kind == trireme::task_kind::evaluate))
+                    moves.wait_until_free(false, t.frame, what);
+                step_numbers::compute(t, s, stages, frames[t.frame], slots + t.slot, sums[s]);
             }
-        } else if (t.computes()) {
-            auto const s = static_cast<std::size_t>(p.stage(comm.rank(), t.chunk));
-            auto& f = frames[t.frame];
-            if (t.kind == task_kind::forward || t.kind == task_kind::train) {
-                if (s == 0) f.x = made_of({input, t.micro_batch});
-                f.y = made_of({way_there, s, t.micro_batch, f.x});
-            }
-            if (t.kind == task_kind::forward) continue;
-            if (s + 1 == stages && t.kind != task_kind::backward_weights) f.dy = made_of({loss, t.micro_batch, f.y});
-            if (t.kind != task_kind::backward_weights && s > 0) {
-                ways.wait_taken(2 * (s - 1) + 1, what, 1); // two slots in turn
-                slots[t.slot] = made_of({way_back, s, t.micro_batch, f.x, f.y, f.dy});
-            }
-            if (t.kind != task_kind::backward_input)
-                sums[s] = made_of({sum, sums[s], made_of({weights, s, t.micro_batch, f.x, f.y, f.dy})});
         }
+    };
+    auto const require_sums = [&](std::vector<std::uint64_t> const& is, std::vector<std::uint64_t> const& wanted) {
+        for (std::size_t s = 0; s < stages; ++s)
+            if (step.role_of(static_cast<int>(s)) == role) require(is[s] == wanted[s], "another step has been executed");
+    };
+    for (int k = 0; k < 3; ++k) {
+        std::vector<std::uint64_t> trained(stages, 0), evaluated(stages, 0);
+        execute(step, trained);
+        require_sums(trained, step_numbers::sums_of(stages, static_cast<std::size_t>(micro_batches)));
+        execute(evaluation, evaluated);
+        require_sums(evaluated,
+                     step_numbers::sums_of(stages, static_cast<std::size_t>(evaluation.shape.micro_batches), true));
     }
-    std::vector<std::uint64_t> wanted(stages, 0);
-    for (std::uint64_t m = 0; m < static_cast<std::uint64_t>(micro_batches); ++m) {
-        std::vector<std::uint64_t> x(stages + 1, made_of({input, m}));
-        for (std::uint64_t s = 0; s < stages; ++s) x[s + 1] = made_of({way_there, s, m, x[s]});
-        auto dy = made_of({loss, m, x[stages]});
-        for (auto s = stages; s-- > 0; dy = made_of({way_back, s, m, x[s], x[s + 1], dy}))
-            wanted[s] = made_of({sum, wanted[s], made_of({weights, s, m, x[s], x[s + 1], dy})});
-    }
-    for (std::size_t s = 0; s < stages; ++s)
-        if (role_of[s] == comm.rank()) require(sums[s] == wanted[s], "another step has been executed");
+    require((comm.pulled() - before).bytes == 8 * received, "other bytes have moved");
     barrier<trireme::direct>(comm); // nobody's arena is read any more
 }
 

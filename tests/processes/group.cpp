@@ -7,6 +7,7 @@
 
 #include <collective/channels.hpp>
 #include <collective/matrix.hpp>
+#include <collective/parts.hpp>
 #include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <group/no_threads.hpp>
@@ -66,8 +67,16 @@ TEST_SUITE("processes/group") {
         watchdog const guard("channels");
         for (int const ranks : {2, 3}) {
             in_processes(ranks, [](comm& c) { require_messages(c, 100); });
-            in_processes(ranks, [](comm& c) { require_program<one_f_one_b>(c, 9); });
+            in_processes(ranks, [](comm& c) { require_program(c, one_f_one_b{}, 9); });
         }
+        in_processes(4, [](comm& c) { require_program(c, one_f_one_b{}, 5, 2); });
+    }
+
+    TEST_CASE("collectives along the axes of a mesh, all groups at once") {
+        watchdog const guard("parts");
+        mesh_value const m{{"dp", 2}, {"pp", 3}};
+        in_processes(m.size(), [&](comm& c) { require_parts(c, m); });
+        in_processes(m.size(), [&](comm& c) { require_masked_part(c, m); });
     }
 
     TEST_CASE("a barrier holds everybody") {

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <device/numbers.hpp>
+#include <support/step_numbers.hpp>
 
 #include <algorithm>
 #include <array>
@@ -25,6 +26,7 @@
 
 namespace schedule_pipeline_test {
 using namespace trireme;
+using namespace step_numbers;
 
 namespace {
 
@@ -177,67 +179,44 @@ struct open_program {
 
 template<class S>
 step_program built(step_shape const& shape, std::vector<step_task>& room) {
-    room.resize(step_capacity<S>(shape));
-    return build_step<S>(shape, room);
+    room.resize(step_capacity(S{}, shape));
+    return build_step(S{}, shape, room);
+}
+
+/// The evaluation that goes with such a step.
+template<class S>
+step_program evaluation(step_shape const& shape, std::vector<step_task>& room) {
+    std::vector<step_task> of_step;
+    auto const step = built<S>(shape, of_step);
+    room.resize(step_capacity(S{}, {shape.roles, 2}));
+    return build_evaluation(S{}, step, room);
 }
 
 // ---- the second, naive checker: it computes ----
 
-std::uint64_t mixed(std::initializer_list<std::uint64_t> parts) {
-    std::uint64_t h = 0x9E3779B97F4A7C15u;
-    for (auto const p : parts) {
-        h = (h ^ p) * 0xD6E8FEB86659FD93u;
-        h ^= h >> 32;
-    }
-    return h;
-}
-
-enum name : std::uint64_t {
-    is_input = 1,
-    is_label,
-    is_forward,
-    is_loss,
-    is_input_gradient,
-    is_weight_gradient,
-    is_sum,
-    is_reduced,
-    is_updated,
-    is_scaled
-};
-
-/// What the parameters become, slice by slice of each stage, reckoned from what a training step is.
-std::vector<std::uint64_t> expected(step_program const& p) {
-    auto const stages = static_cast<std::uint64_t>(p.stage_count());
-    std::vector<std::uint64_t> sums(stages, 0);
-    for (std::uint64_t m = 0; m < static_cast<std::uint64_t>(p.shape.micro_batches); ++m) {
-        std::vector<std::uint64_t> x(stages + 1);
-        x[0] = mixed({is_input, m});
-        for (std::uint64_t s = 0; s < stages; ++s) x[s + 1] = mixed({is_forward, s, m, x[s]});
-        auto dy = mixed({is_scaled, mixed({is_loss, mixed({is_label, m}), x[stages]})});
-        for (auto s = stages; s-- > 0;) {
-            sums[s] = mixed({is_sum, sums[s], mixed({is_weight_gradient, s, m, x[s], x[s + 1], dy})});
-            dy = mixed({is_input_gradient, s, m, x[s], x[s + 1], dy});
-        }
-    }
+/// What the parameters become, slice by slice of each stage; or what is evaluated.
+std::vector<std::uint64_t> expected(step_program const& p, bool evaluates) {
+    auto const sums = sums_of(static_cast<std::size_t>(p.stage_count()),
+                              static_cast<std::size_t>(p.shape.micro_batches), evaluates);
+    if (evaluates) return sums;
     std::vector<std::uint64_t> all;
-    for (std::uint64_t s = 0; s < stages; ++s)
+    for (auto const sum : sums)
         for (int k = 0; k < p.shape.slices; ++k)
-            all.push_back(mixed({is_updated, p.shape.replicas > 1 ? mixed({is_reduced, sums[s]}) : sums[s]}));
+            all.push_back(made_of({is_updated, p.shape.replicas > 1 ? made_of({is_reduced, sum}) : sum}));
     return all;
 }
 
 /// Executes a program on numbers that show where they come from: roles take turns at random, memory is read when it is
 /// read, and nothing is checked. Gives what the parameters become; nothing if it does not end.
-std::optional<std::vector<std::uint64_t>> executed(step_program const& p, lowering const& by, std::uint64_t seed) {
-    struct memory {
-        std::uint64_t x, y, dy;
-    };
+std::optional<std::vector<std::uint64_t>> executed(step_program const& p, lowering const& by, std::uint64_t seed,
+                                                   bool evaluates) {
     auto const roles = static_cast<std::size_t>(p.shape.roles), stages = static_cast<std::size_t>(p.stage_count());
-    std::vector<std::vector<memory>> frames(roles);
+    std::vector<std::vector<frame>> frames(roles);
     std::vector<std::vector<std::uint64_t>> slots(roles);
-    std::vector<std::vector<int>> pending(roles); // sends from a slot that nobody has taken
+    std::vector<std::vector<int>> pending(roles), leaving(roles); // sends from a slot, or a frame, that nobody has taken
     for (std::size_t r = 0; r < roles; ++r) {
-        frames[r].assign(p.frames[r], {11, 12, 13});
+        frames[r].resize(p.frames[r]);
+        leaving[r].assign(p.frames[r], 0);
         slots[r].assign(p.slots[r], 14);
         pending[r].assign(p.slots[r], 0);
     }
@@ -248,7 +227,7 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
     std::map<std::pair<int, int>, std::deque<message>> queues;
     auto const queue_of = [&](std::size_t from, std::size_t to, stage_transfer const& m) -> std::deque<message>& {
         return by.one_queue ? queues[{static_cast<int>(from), static_cast<int>(to)}]
-                            : queues[{m.boundary, m.gradient ? 1 : 0}];
+                            : queues[{static_cast<int>(m.way()), 0}];
     };
     std::vector<std::uint64_t> sums(stages, 0);
     std::vector<std::vector<std::uint64_t>> parameters(
@@ -269,12 +248,13 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
                 for (int k = 0; k < t.transfers; ++k)
                     if (auto const& m = t.moves[k]; m.sends) {
                         queue_of(r, m.role, m).push_back({r, m});
-                        if (m.gradient) ++pending[r][m.place];
+                        ++(m.gradient ? pending : leaving)[r][m.place];
                     }
             posted[r] = true;
             for (; received[r] < t.transfers; ++received[r]) {
                 auto const& m = t.moves[received[r]];
                 if (m.sends) continue;
+                if (!m.gradient && leaving[r][m.place] != 0) return false;
                 auto& queue = queue_of(m.role, r, m);
                 if (queue.empty()) return false;
                 auto const from = queue.front();
@@ -283,38 +263,28 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
                 auto const value =
                     from.what.gradient ? slots[from.role][from.what.place] : frames[from.role][from.what.place].y;
                 (m.gradient ? to.dy : to.x) = value;
-                if (from.what.gradient) --pending[from.role][from.what.place];
+                --(from.what.gradient ? pending : leaving)[from.role][from.what.place];
             }
             posted[r] = false;
             received[r] = 0;
         } else if (t.computes()) {
             auto const s = static_cast<std::size_t>(p.stage(static_cast<int>(r), t.chunk));
-            auto& f = frames[r][t.frame];
-            bool const input =
-                t.kind == task_kind::backward || t.kind == task_kind::backward_input || t.kind == task_kind::train;
-            bool const weights =
-                t.kind == task_kind::backward || t.kind == task_kind::backward_weights || t.kind == task_kind::train;
-            if (input && s > 0 && pending[r][t.slot] != 0) return false;
-            if (t.kind == task_kind::forward || t.kind == task_kind::train) {
-                if (s == 0) f.x = mixed({is_input, t.micro_batch});
-                f.y = mixed({is_forward, s, t.micro_batch, f.x});
-            }
-            if (input && s + 1 == stages) f.dy = mixed({is_loss, mixed({is_label, t.micro_batch}), f.y});
-            if (t.scales) f.dy = mixed({is_scaled, f.dy});
-            if (input && s > 0) slots[r][t.slot] = mixed({is_input_gradient, s, t.micro_batch, f.x, f.y, f.dy});
-            if (weights)
-                sums[s] = mixed({is_sum, sums[s], mixed({is_weight_gradient, s, t.micro_batch, f.x, f.y, f.dy})});
+            if (gives_input(t.kind) && s > 0 && pending[r][t.slot] != 0) return false;
+            bool const begins = s == 0 && (goes_forward(t.kind) || t.kind == task_kind::evaluate);
+            if (begins && leaving[r][t.frame] != 0) return false;
+            compute(t, s, stages, frames[r][t.frame], s > 0 && gives_input(t.kind) ? &slots[r][t.slot] : nullptr,
+                    sums[s]);
         } else {
             for (std::size_t i = t.first; i < t.end; ++i) {
                 auto const s =
                     static_cast<std::size_t>(p.stage(static_cast<int>(r), static_cast<int>(i) / p.shape.slices));
                 auto const k = i % static_cast<std::size_t>(p.shape.slices);
                 if (t.kind == task_kind::collective) {
-                    reduced[s][k] = mixed({is_reduced, times_reduced[s][k]++ == 0 ? sums[s] : reduced[s][k]});
+                    reduced[s][k] = made_of({is_reduced, times_reduced[s][k]++ == 0 ? sums[s] : reduced[s][k]});
                 }
                 if (t.kind == task_kind::update || t.updates)
                     parameters[s][k] =
-                        parameters[s][k] * 3 + mixed({is_updated, times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
+                        parameters[s][k] * 3 + made_of({is_updated, times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
             }
         }
         ++next[r];
@@ -327,6 +297,7 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
         if (left.empty()) {
             for (auto const& [key, queue] : queues)
                 if (!queue.empty()) return std::nullopt; // somebody's message is for the next step
+            if (evaluates) return sums;
             std::vector<std::uint64_t> all;
             for (auto const& of_stage : parameters) all.insert(all.end(), of_stage.begin(), of_stage.end());
             return all;
@@ -340,11 +311,11 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
     return std::nullopt;
 }
 
-/// Whether it is a training step in some orders of its roles.
-bool computes(step_program const& p, lowering const& by) {
-    auto const wanted = expected(p);
+/// Whether it is a training step, or an evaluation, in some orders of its roles.
+bool computes(step_program const& p, lowering const& by, bool evaluates = false) {
+    auto const wanted = expected(p, evaluates);
     for (std::uint64_t seed = 0; seed < 4; ++seed)
-        if (auto const is = executed(p, by, numbers::seed() + seed); !is || *is != wanted) return false;
+        if (auto const is = executed(p, by, numbers::seed() + seed, evaluates); !is || *is != wanted) return false;
     return true;
 }
 
@@ -354,26 +325,30 @@ struct counts {
     std::size_t refused = 0, same = 0, wrong = 0;
 };
 
-void judge(open_program const& mutant, open_program const& original, lowering const& by, counts& c) {
+program_verdict verdict(step_program const& p, lowering const& by, bool evaluates) {
+    return evaluates ? verify_evaluation(p, by) : verify(p, by);
+}
+
+void judge(open_program const& mutant, open_program const& original, lowering const& by, bool evaluates, counts& c) {
     if (mutant.lists == original.lists) return;
     std::vector<step_task> storage;
     auto const p = mutant.closed(storage);
-    if (!verify(p, by).ok())
+    if (!verdict(p, by, evaluates).ok())
         ++c.refused;
-    else if (computes(p, by))
+    else if (computes(p, by, evaluates))
         ++c.same;
     else
         ++c.wrong;
 }
 
 /// All single mutations: a task that is dropped, doubled, moved ahead, or has another number in one place.
-counts mutations(step_program const& p, lowering const& by) {
+counts mutations(step_program const& p, lowering const& by, bool evaluates) {
     open_program const original(p);
     counts c;
     auto const with = [&](auto const& change) {
         auto mutant = original;
         change(mutant);
-        judge(mutant, original, by, c);
+        judge(mutant, original, by, evaluates, c);
     };
     auto const other = [](std::uint16_t& n, int count) {
         n = static_cast<std::uint16_t>((n + 1) % std::max(count, 1));
@@ -402,7 +377,7 @@ counts mutations(step_program const& p, lowering const& by) {
                 changed([&](step_task& t) { other(t.frame, p.frames[r]); });
                 changed([&](step_task& t) { t.chunk = static_cast<std::uint8_t>((t.chunk + 1) % p.chunks); });
                 changed([&](step_task& t) { t.scales = !t.scales; });
-                if (is.kind == task_kind::backward || is.kind == task_kind::backward_input)
+                if (gives_input(is.kind))
                     changed([&](step_task& t) { other(t.slot, p.slots[r]); });
             } else if (is.kind != task_kind::move) {
                 changed([&](step_task& t) { ++t.end; });
@@ -412,7 +387,7 @@ counts mutations(step_program const& p, lowering const& by) {
             }
             for (auto const kind :
                  {task_kind::forward, task_kind::backward, task_kind::backward_input, task_kind::backward_weights,
-                  task_kind::train, task_kind::collective, task_kind::update})
+                  task_kind::train, task_kind::evaluate, task_kind::collective, task_kind::update})
                 if (is.kind != task_kind::move) changed([&](step_task& t) { t.kind = kind; });
             for (int k = 0; k < original.lists[r][i].transfers; ++k) {
                 auto const moved = [&](auto const& change) { changed([&](step_task& t) { change(t.moves[k], t); }); };
@@ -437,16 +412,18 @@ counts mutations(step_program const& p, lowering const& by) {
 }
 
 template<class S>
-void every_mutation_is_refused_or_the_same(step_shape const& shape, lowering const& by, counts& all) {
+void every_mutation_is_refused_or_the_same(step_shape const& shape, lowering const& by, counts& all,
+                                           bool evaluates = false) {
     CAPTURE(std::string(S::name));
     CAPTURE(shape.roles);
     CAPTURE(shape.micro_batches);
     CAPTURE(std::string(by.name));
+    CAPTURE(evaluates);
     std::vector<step_task> room;
-    auto const p = built<S>(shape, room);
-    REQUIRE(verify(p, by).ok());
-    CHECK(computes(p, by));
-    auto const c = mutations(p, by);
+    auto const p = evaluates ? evaluation<S>(shape, room) : built<S>(shape, room);
+    REQUIRE(verdict(p, by, evaluates).ok());
+    CHECK(computes(p, by, evaluates));
+    auto const c = mutations(p, by, evaluates);
     CHECK(c.wrong == 0);
     CHECK(c.refused > c.same);
     all.refused += c.refused;
@@ -473,6 +450,15 @@ TEST_SUITE("schedule/pipeline") {
                         CAPTURE(v.task);
                         CHECK(v.ok());
                         CHECK(computes(p, by));
+                    }
+                    auto const e = evaluation<S>({roles, m, replicas, 2}, room);
+                    CHECK(e.shape.micro_batches == (roles * S::chunks == 1 ? 1 : 2));
+                    for (int r = 0; r < roles; ++r) CHECK(e.frames[r] <= p.frames[r]);
+                    for (auto const& by : {by_counters, by_messages}) {
+                        CHECK(verify_evaluation(e, by).ok());
+                        CHECK(!verify(e, by).ok());
+                        CHECK(!verify_evaluation(p, by).ok());
+                        CHECK(computes(e, by, true));
                     }
                 }
     }
@@ -578,6 +564,8 @@ TEST_SUITE("schedule/pipeline") {
             every_mutation_is_refused_or_the_same<late_weights>({2, 3, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<folded>({2, 2, 2, 1}, by, all);
             every_mutation_is_refused_or_the_same<interleaved<2>>({2, 4, 1, 1}, by, all);
+            every_mutation_is_refused_or_the_same<one_f_one_b>({3, 4, 1, 1}, by, all, true);
+            every_mutation_is_refused_or_the_same<folded>({2, 2, 1, 1}, by, all, true);
         }
         MESSAGE("mutations: " << all.refused << " refused, " << all.same << " the same step, " << all.wrong
                               << " wrong");

@@ -17,11 +17,10 @@
 
 namespace trireme {
 
-/// A way for messages of one size from one rank to another.
+/// A way for messages from one rank to another.
 struct channel_link {
     int from = 0;
     int to = 0;
-    std::size_t bytes = 0;
 };
 
 inline namespace TRIREME_ISA {
@@ -42,39 +41,42 @@ public:
                 throw usage_error("a link from rank " + std::to_string(l.from) + " to rank " + std::to_string(l.to) +
                                   ": a group of " + std::to_string(comm.size()) +
                                   " ranks has links between two different ones of them");
-        counters_ = comm.allocate(links.size() * sizeof(counter));
+        counters_ = comm.allocate(counter_bytes(links.size()));
         for (std::size_t i = 0; i < links.size(); ++i) new (of(comm.rank()) + i) counter();
         barrier<direct>(comm);
     }
     rank_channels(rank_channels const&) = delete;
     rank_channels& operator=(rank_channels const&) = delete;
 
-    /// Tells the receiver that the next message of a link is there. The sender leaves it as it is until it has been
-    /// taken.
-    void send(std::size_t i) {
+    /// Memory of a rank for so many links.
+    static constexpr bytes_t counter_bytes(std::size_t links) noexcept { return links * sizeof(counter); }
+
+    /// Tells the receiver that the next message of a link is there; returns its number, counted from 1. The sender
+    /// leaves it as it is until it has been taken.
+    std::uint32_t send(std::size_t i) {
         require(i, links_[i].from, "sends on");
         of(comm_.rank())[i].advance_to(++sent_[i]);
+        return sent_[i];
     }
 
-    /// Waits until all messages that this rank has sent on a link have been taken, but for the last `but` ones.
-    void wait_taken(std::size_t i, operation const& what, std::uint32_t but = 0) {
+    /// Waits until the messages that this rank has sent on a link have been taken, up to one of them.
+    void wait_taken(std::size_t i, std::uint32_t number, operation const& what) {
         require(i, links_[i].from, "sends on");
-        comm_.wait_for(of(links_[i].to)[i], sent_[i] - but, links_[i].to, what);
+        comm_.wait_for(of(links_[i].to)[i], number, links_[i].to, what);
     }
     /// True if they have been taken; throws if the group has stopped.
-    bool taken(std::size_t i, std::uint32_t but = 0) const {
+    bool taken(std::size_t i, std::uint32_t number) const {
         comm_.check_stopped();
-        return of(links_[i].to)[i].reached(sent_[i] - but);
+        return of(links_[i].to)[i].reached(number);
     }
 
-    /// Waits for the next message of a link; `take(sender)` reads it, and then the sender may use its place again.
-    /// Returns how many messages of this link have come.
+    /// Waits for the next message of a link; `take(sender)` reads it, and returns its bytes; then the sender may use
+    /// its place again. Returns the number of the message.
     template<class Take>
     std::uint32_t receive(std::size_t i, operation const& what, Take&& take) {
         require(i, links_[i].to, "receives from");
         comm_.wait_for(of(links_[i].from)[i], received_[i] + 1, links_[i].from, what);
-        take(links_[i].from);
-        comm_.count({1, links_[i].bytes});
+        comm_.count({1, take(links_[i].from)});
         of(comm_.rank())[i].advance_to(++received_[i]);
         return received_[i];
     }
@@ -84,7 +86,7 @@ private:
 
     counter* of(int rank) const { return comm_.template shared<counter>(counters_, rank); }
     void require(std::size_t i, int rank, char const* does) const {
-        if (comm_.rank() != rank)
+        if (comm_.rank() != rank) [[unlikely]]
             throw usage_error("rank " + std::to_string(comm_.rank()) + ' ' + does + " a link from rank " +
                               std::to_string(links_[i].from) + " to rank " + std::to_string(links_[i].to));
     }

@@ -24,8 +24,8 @@ class rank_program {
 public:
     /// Throws usage_error if that is no training step.
     rank_program(data_parallel_layout const& l, int rank)
-        : room_(step_capacity<one_f_one_b>(shape_of_rank(l, rank))),
-          program_(build_step<one_f_one_b>(shape_of_rank(l, rank), room_)) {
+        : room_(step_capacity(schedule_choice{}, shape_of_rank(l, rank))),
+          program_(build_step(schedule_choice{}, shape_of_rank(l, rank), room_)) {
         auto const v = verify(program_);
         if (!v.ok())
             throw usage_error("the step of rank " + std::to_string(rank) + " " + describe(v.fault) + ", task " +

@@ -29,6 +29,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace trireme {
 
@@ -154,25 +155,36 @@ struct published_call {
     }
 };
 
-/// What one rank shows its peers. Written by its owner, read by the others after a wait.
+/// Lanes are the collectives that a rank can be in at once: one in the whole group, and one in each part of it that it
+/// belongs to.
+inline constexpr int max_lanes = 4;
+
+/// What one rank shows its peers of one lane. Written by its owner, read by the others after a wait.
 template<class Progress>
-struct step_slot {
+struct step_lane {
     Progress steps;                                      ///< steps completed, over all collectives
     published_call call;                                 ///< the collective it is in
-    std::atomic<int> waits_for{-1};                      ///< the rank it sleeps for or asks after, -1 if it computes
-    std::atomic<std::uint32_t> waits_until{0};           ///< which count of that rank's steps
-    std::atomic<std::uint64_t> training_step{0};         ///< as the rank has said, for messages
     alignas(cache_line) std::atomic<bool> moving{false}; ///< may read from its peers' buffers, and write to them
+};
+
+/// What one rank shows its peers, likewise.
+template<class Progress>
+struct step_slot {
+    std::array<step_lane<Progress>, max_lanes> lanes;
+    std::atomic<int> waits_for{-1};              ///< the rank it sleeps for or asks after, -1 if it computes
+    std::atomic<int> waits_in{0};                ///< which of that rank's lanes
+    std::atomic<std::uint32_t> waits_until{0};   ///< which count of its steps there
+    std::atomic<std::uint64_t> training_step{0}; ///< as the rank has said, for messages
 };
 
 /// What a group's ranks share. The communicator below is the same for all of them; what differs is where memory comes
 /// from, how a reason to stop reaches the others, and how one looks after peers during a long wait.
 template<class S>
-concept step_counting_state = requires(S& s, int rank, std::exception_ptr why, collective_call const& call) {
+concept step_counting_state = requires(S& s, int rank, int lane, std::exception_ptr why, collective_call const& call) {
     { S::member } -> std::convertible_to<char const*>; // what messages call a rank: "device"
     { s.size() } -> std::convertible_to<int>;
     { s.known_as(rank) } -> std::same_as<int>; // the number that messages and errors give a rank
-    s.slot(rank).steps.reached(std::uint32_t{});
+    s.slot(rank).lanes[0].steps.reached(std::uint32_t{});
     { s.stopped() } -> std::same_as<std::atomic<bool> const&>;
     s.stop(rank, why);   // ends all waits; the first reason is kept
     s.throw_stopped();   // what a rank throws that finds the group stopped
@@ -180,8 +192,8 @@ concept step_counting_state = requires(S& s, int rank, std::exception_ptr why, c
     { s.is_gone(rank) } -> std::same_as<bool>;
     { s.allocate(rank, int{}, std::size_t{}) } -> std::same_as<void*>; // an arena of `rank`, the caller
     { s.at(rank, int{}) } -> std::convertible_to<void*>;               // where `rank` has it
-    s.show_buffers(rank, call);                                        // where the numbers of `rank`, the caller, are
-    { s.buffers_of(rank) } -> std::same_as<collective_call const&>;
+    s.show_buffers(rank, lane, call);                                  // where the numbers of `rank`, the caller, are
+    { s.buffers_of(rank, lane) } -> std::same_as<collective_call const&>;
     s.state_of(rank); // a clause about a late rank, for messages
     { s.withdrawal_limit() } -> std::convertible_to<std::chrono::duration<double>>; // of `withdraw`, below
 };
@@ -192,38 +204,57 @@ inline std::chrono::duration<double> short_withdrawal(std::chrono::duration<doub
     return std::min<std::chrono::duration<double>>(wait_limit / 10, std::chrono::milliseconds(250));
 }
 
+/// True if rank `next` has come as far as somebody waits for who shows this slot.
+template<class State, class Slot>
+bool has_come(State& state, Slot const& waiting, int next) noexcept {
+    auto const lane = static_cast<std::size_t>(waiting.waits_in.load(std::memory_order_relaxed));
+    return state.slot(next).lanes[lane].steps.reached(waiting.waits_until.load(std::memory_order_relaxed));
+}
+
 /// Who is to blame when a rank has waited too long for `source`: follow the waits to a rank that waits for nobody, or
 /// for somebody who is there by now.
 template<class State>
 int culprit_of(State& state, int source) noexcept {
     for (int hops = 0; hops < state.size(); ++hops) {
-        int const next = state.slot(source).waits_for.load(std::memory_order_acquire);
-        if (next < 0 || next >= state.size() ||
-            state.slot(next).steps.reached(state.slot(source).waits_until.load(std::memory_order_relaxed)))
-            break;
+        auto& waiting = state.slot(source);
+        int const next = waiting.waits_for.load(std::memory_order_acquire);
+        if (next < 0 || next >= state.size() || has_come(state, waiting, next)) break;
         source = next;
     }
     return source;
 }
 
 /// One rank of a group whose ranks see one memory: the part of a pull_communicator that keeps them in step.
+///
+/// It is a handle on the whole group, or on a part of it, whose ranks are numbered by their place in the list of its
+/// members. Parts count steps of their own; arenas, the reason to stop, who waits for whom, and the numbers that
+/// messages give the ranks are those of the whole group.
 template<step_counting_state State>
 class step_counting {
 public:
-    step_counting(std::shared_ptr<State> state, int rank) : state_(std::move(state)), rank_(rank) {}
+    step_counting(std::shared_ptr<State> state, int rank)
+        : state_(std::move(state)), rank_(rank), place_(rank), size_(state_->size()) {}
+    /// This rank's handle on a part of the group of `whole`. Every member makes it with the same `lane`, from 1 to
+    /// max_lanes - 1, and the same members; a rank has one part per lane. Throws usage_error for anything else.
+    step_counting(step_counting const& whole, int lane, std::vector<int> members)
+        : state_(whole.state_), rank_(whole.rank_), lane_(checked(whole, lane, members)), members_(std::move(members)) {
+        size_ = static_cast<int>(members_.size());
+        while (members_[static_cast<std::size_t>(place_)] != rank_) ++place_;
+    }
     step_counting(step_counting const&) = delete;
     step_counting& operator=(step_counting const&) = delete;
 
-    int rank() const noexcept { return rank_; }
-    int size() const noexcept { return state_->size(); }
+    int rank() const noexcept { return place_; }
+    int size() const noexcept { return size_; }
 
-    /// Which ranks are near one another; no levels if nobody has said so.
-    levels const& groups() const noexcept { return state_->groups; }
+    /// Which ranks are near one another; no levels if nobody has said so, and in a part of the group.
+    levels groups() const noexcept { return is_part() ? levels{} : state_->groups; }
 
-    /// Zeroed memory that peers can use. Every rank calls it in the same order; a peer may use the result once a
-    /// collective has been entered.
+    /// Zeroed memory that peers can use. Every rank of the whole group calls it in the same order; a peer may use the
+    /// result once a collective has been entered.
     arena allocate(std::size_t bytes) {
         process_.require();
+        if (is_part()) throw usage_error("a part of a group was asked for an arena: the whole group has them");
         auto const id = next_arena(allocated_);
         return {id, state_->allocate(rank_, id, bytes), bytes};
     }
@@ -235,13 +266,13 @@ public:
     /// The same to write to.
     template<class T>
     T* shared(arena const& a, int rank) const {
-        return static_cast<T*>(static_cast<void*>(state_->at(rank, a.id)));
+        return static_cast<T*>(static_cast<void*>(state_->at(known(rank), a.id)));
     }
 
     /// Begins a collective. Throws usage_error if the last one has not been left.
     collective_call enter(collective_call const& call) {
         require_outside(call);
-        state_->show_buffers(rank_, call);
+        state_->show_buffers(rank_, lane_, call);
         inside_ = true;
         compared_ = 0;
         asking_until_.reset();
@@ -268,7 +299,7 @@ public:
         // in this order after `resume`: who stops the group and then finds that nothing moves may free its buffers
         if (state_->stopped().load(std::memory_order_seq_cst)) end_here();
         if (!compare(source)) disagree(source);
-        return state_->buffers_of(source);
+        return state_->buffers_of(known(source), lane_);
     }
 
     void complete(int step) noexcept { own().steps.advance_to(base_ + 2 + static_cast<std::uint32_t>(step)); }
@@ -280,7 +311,7 @@ public:
 
     /// Waits until `source` has completed `after` steps of the collective that this rank has entered.
     void wait_for(int source, int after, operation const& what) {
-        auto& theirs = state_->slot(source).steps;
+        auto& theirs = lane_of(source).steps;
         auto const target = base_ + 1 + static_cast<std::uint32_t>(after);
         if (!theirs.reached(target)) {
             // a rank that is in another collective may never get there: it is compared as soon as it has entered
@@ -292,7 +323,7 @@ public:
     }
 
     /// A counter in an arena, by which two ranks keep in step outside of collectives.
-    using counter = std::remove_cvref_t<decltype(std::declval<State&>().slot(0).steps)>;
+    using counter = std::remove_cvref_t<decltype(std::declval<State&>().slot(0).lanes[0].steps)>;
 
     /// Waits until such a counter of `source` has come to `target`.
     void wait_for(counter& theirs, std::uint32_t target, int source, operation const& what) {
@@ -302,7 +333,7 @@ public:
 
     /// The same as a question. Throws what a wait would throw; the deadline runs from the first answer that is no.
     bool has_completed(int source, int after, operation const& what) {
-        auto& theirs = state_->slot(source).steps;
+        auto& theirs = lane_of(source).steps;
         if (state_->stopped().load(std::memory_order_relaxed)) end_here();
         bool done = theirs.reached(base_ + 1);
         if (done) {
@@ -323,7 +354,7 @@ public:
                 state_->look_around(rank_);
             }
         } else if (asking_until_ && asked_ == source) {
-            own().waits_for.store(-1, std::memory_order_release);
+            slot().waits_for.store(-1, std::memory_order_release);
             asking_until_.reset();
         }
         return done;
@@ -338,9 +369,8 @@ public:
         // an exception that has not been caught yet is not known here, and follows
         if (!state_->stopped().load()) state_->stop(rank_, std::current_exception());
         auto const limit = deadline::in(state_->withdrawal_limit());
-        for (int r = 0; r < size(); ++r)
-            while (r != rank_ && state_->slot(r).moving.load(std::memory_order_seq_cst) && !limit.passed() &&
-                   !state_->is_gone(r))
+        for (int r = 0; r < state_->size(); ++r)
+            while (r != rank_ && is_moving(state_->slot(r)) && !limit.passed() && !state_->is_gone(r))
                 std::this_thread::yield();
     }
 
@@ -359,7 +389,7 @@ public:
     traffic pulled() const noexcept { return moved_; }
 
     /// The training step, for messages.
-    void at_training_step(std::uint64_t step) noexcept { own().training_step.store(step, std::memory_order_relaxed); }
+    void at_training_step(std::uint64_t step) noexcept { slot().training_step.store(step, std::memory_order_relaxed); }
 
     /// The data that the next collectives work for. Ranks whose data differ are told so by the first of them.
     void works_on(collective_subject const& s) noexcept { subject_ = s; }
@@ -372,15 +402,44 @@ public:
 protected:
     void require_outside(collective_call const& call) const {
         process_.require();
-        if (inside_) refuse_second_call(name_of(rank_), call.name, call_.name);
+        if (inside_) refuse_second_call(name_of(place_), call.name, call_.name);
     }
-    auto& own() const noexcept { return state_->slot(rank_); }
+    bool is_part() const noexcept { return lane_ != 0; }
 
     std::shared_ptr<State> state_;
-    int rank_;
+    int rank_; ///< in the whole group
+    int lane_ = 0;
 
 private:
     static constexpr std::chrono::milliseconds look_interval{100};
+
+    static int checked(step_counting const& whole, int lane, std::vector<int> const& members) {
+        bool right = !whole.is_part() && lane > 0 && lane < max_lanes;
+        int found = 0;
+        for (auto const r : members) {
+            right = right && r >= 0 && r < whole.size();
+            found += r == whole.rank_ ? 1 : 0;
+        }
+        right = right && found == 1 && !whole.slot().lanes[static_cast<std::size_t>(lane)].steps.reached(1);
+        if (right) return lane;
+        throw usage_error("a part of a group is made of the whole group's ranks, each once and this one among them, "
+                          "with a lane from 1 to " +
+                          std::to_string(max_lanes - 1) + " that no other part has used");
+    }
+
+    /// The number in the whole group of a rank.
+    int known(int place) const noexcept { return is_part() ? members_[static_cast<std::size_t>(place)] : place; }
+    auto& slot() const noexcept { return state_->slot(rank_); }
+    auto& lane_of(int place) const noexcept {
+        return state_->slot(known(place)).lanes[static_cast<std::size_t>(lane_)];
+    }
+    auto& own() const noexcept { return slot().lanes[static_cast<std::size_t>(lane_)]; }
+    template<class Slot>
+    static bool is_moving(Slot const& s) noexcept {
+        for (auto const& lane : s.lanes)
+            if (lane.moving.load(std::memory_order_seq_cst)) return true;
+        return false;
+    }
 
     /// Throws why the group has been stopped. Its first reason may still be on its way from a rank that waits until
     /// nobody uses its buffers any more, and so it has to be said first that this one does not.
@@ -391,8 +450,9 @@ private:
 
     /// Says for whom this rank waits, for those who wait for it.
     void waits(int source, std::uint32_t target) noexcept {
-        own().waits_until.store(target, std::memory_order_relaxed);
-        own().waits_for.store(source, std::memory_order_release);
+        slot().waits_until.store(target, std::memory_order_relaxed);
+        slot().waits_in.store(lane_, std::memory_order_relaxed);
+        slot().waits_for.store(known(source), std::memory_order_release);
     }
 
     /// Whether a call differs from the last one in nothing but its buffers, as far as one sees without reading texts.
@@ -407,7 +467,7 @@ private:
     bool compare(int source) {
         auto const bit = std::uint64_t{1} << (source % 64);
         if (source < 64 && (compared_ & bit) != 0) return true;
-        auto const& call = state_->slot(source).call;
+        auto const& call = lane_of(source).call;
         if (call.number.load(std::memory_order_acquire) != calls_) return false;
         bool const same = call.read() == words_;
         if (call.number.load(std::memory_order_relaxed) != calls_) return false;
@@ -417,20 +477,20 @@ private:
     }
 
     TRIREME_COLD std::string name_of(int rank) const {
-        return std::string(State::member) + ' ' + std::to_string(state_->known_as(rank));
+        return std::string(State::member) + ' ' + std::to_string(state_->known_as(known(rank)));
     }
 
     [[noreturn]] TRIREME_COLD void disagree(int source) {
-        auto const& call = state_->slot(source).call;
+        auto const& call = lane_of(source).call;
         auto const number = call.number.load(std::memory_order_acquire);
         auto const error = different_calls(State::member, calls_, state_->known_as(rank_), words_,
-                                           state_->known_as(source), call.read(), number);
+                                           state_->known_as(known(source)), call.read(), number);
         state_->stop(rank_, std::make_exception_ptr(error));
         end_here();
     }
 
     /// A count of steps that a rank does not come to.
-    std::uint32_t never(int rank) const noexcept { return state_->slot(rank).steps.count() + (1u << 30); }
+    std::uint32_t never(int rank) const noexcept { return lane_of(rank).steps.count() + (1u << 30); }
 
     template<class Progress>
     void wait_long(Progress& theirs, std::uint32_t target, int source, operation const& what) {
@@ -446,26 +506,28 @@ private:
                 state_->look_around(rank_);
             });
         if (outcome == wait_outcome::late) throw_late(source, what);
-        own().waits_for.store(-1, std::memory_order_release);
+        slot().waits_for.store(-1, std::memory_order_release);
         if (outcome == wait_outcome::stopped) end_here();
     }
 
     /// Ends a wait that took too long, while this rank is still part of the chain of waits.
     [[noreturn]] TRIREME_COLD void throw_late(int source, operation const& what) {
-        auto const guilty = culprit_of(*state_, source);
+        auto const guilty = culprit_of(*state_, known(source));
         deadline_error const error(state_->known_as(guilty), late_message(guilty, source, what));
         state_->stop(guilty, std::make_exception_ptr(error));
         throw error;
     }
 
     TRIREME_COLD std::string late_message(int guilty, int source, operation const& what) const {
-        return name_of(guilty) + " did not arrive within the deadline of " + seconds_text(state_->wait_limit) +
-               " s: " + name_of(rank_) + " waited for " + name_of(source) + " in " + what.name + " (" + what.strategy +
+        return std::string(State::member) + ' ' + std::to_string(state_->known_as(guilty)) +
+               " did not arrive within the deadline of " + seconds_text(state_->wait_limit) + " s: " + name_of(place_) + " waited for " + name_of(source) + " in " + what.name + " (" + what.strategy +
                ", schedule step " + std::to_string(what.step) + ") of training step " +
-               std::to_string(own().training_step.load(std::memory_order_relaxed)) + state_->state_of(guilty) +
+               std::to_string(slot().training_step.load(std::memory_order_relaxed)) + state_->state_of(guilty) +
                "; if it is only slow, raise the option `deadline`";
     }
 
+    int place_ = 0, size_ = 0;
+    std::vector<int> members_; ///< by place, if this is a part
     int allocated_ = 0;
     collective_call call_;       ///< the last one
     collective_subject subject_; ///< of the next one

@@ -21,6 +21,8 @@ constexpr char const* name_of(task_kind w) noexcept {
         return "backward_weights";
     case task_kind::train:
         return "train";
+    case task_kind::evaluate:
+        return "evaluate";
     case task_kind::move:
         return "move";
     case task_kind::collective:

@@ -13,7 +13,6 @@
 namespace trireme {
 
 inline constexpr int max_roles = 64;
-inline constexpr int max_micro_batches = 4096;
 inline constexpr int max_transfers = 4;
 
 /// A transfer across the boundary between two stages: the values of one micro-batch, or, the other way, their
@@ -24,10 +23,16 @@ struct stage_transfer {
     bool gradient = false;      ///< from stage `boundary` + 1 to stage `boundary`; else the other way
     std::uint16_t boundary = 0; ///< the lower of the two stages
     std::uint16_t micro_batch = 0;
-    std::uint16_t place =
-        0; ///< the frame that it is read from or written to; of a gradient that is sent: an outgoing slot
+    /// The frame that it is read from or written to; of a gradient that is sent: an outgoing slot.
+    std::uint16_t place = 0;
 
     constexpr bool operator==(stage_transfer const&) const = default;
+    /// The number of its boundary and direction: what goes one way keeps its order.
+    constexpr std::size_t way() const noexcept { return 2u * boundary + (gradient ? 1u : 0u); }
+    /// True for the other side of the same transfer.
+    constexpr bool carries_as(stage_transfer const& other) const noexcept {
+        return way() == other.way() && micro_batch == other.micro_batch;
+    }
 };
 
 /// One line of a role's list. Frames and slots are numbered by role.
@@ -45,7 +50,7 @@ struct step_task {
     stage_transfer moves[max_transfers] = {};
 
     constexpr bool operator==(step_task const&) const = default;
-    constexpr bool computes() const noexcept { return kind <= task_kind::train; }
+    constexpr bool computes() const noexcept { return kind <= task_kind::evaluate; }
 };
 
 /// The numbers that a step program is built from.
@@ -68,7 +73,7 @@ struct step_program {
     std::uint32_t tail[max_roles] = {};      ///< in a role's list
     std::uint16_t frames[max_roles] = {};    ///< that a role needs
     std::uint16_t slots[max_roles] = {};     ///< outgoing ones, for gradients
-    std::uint16_t stages[max_roles][8] = {}; ///< by role and chunk
+    std::uint16_t stages[max_roles][max_chunks] = {}; ///< by role and chunk
 
     constexpr int stage_count() const noexcept { return shape.roles * chunks; }
     constexpr std::span<step_task const> list(int role) const noexcept {
@@ -78,6 +83,13 @@ struct step_program {
     constexpr int stage(int role, int chunk) const noexcept {
         return stages[static_cast<std::size_t>(role)][static_cast<std::size_t>(chunk)];
     }
+    /// The role that has a stage.
+    constexpr int role_of(int stage_number) const noexcept {
+        for (int r = 0; r < shape.roles; ++r)
+            for (int c = 0; c < chunks; ++c)
+                if (stage(r, c) == stage_number) return r;
+        return 0;
+    }
 };
 
 namespace detail {
@@ -85,19 +97,20 @@ namespace detail {
 /// Writes the tasks of one role, and gives out its frames and outgoing slots.
 class role_writer {
 public:
-    constexpr role_writer(step_program const& p, int role, std::span<step_task> out)
-        : program_(p), role_(role), out_(out), held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
+    constexpr role_writer(step_program const& p, int role, std::span<step_task> out,
+                          std::span<std::uint8_t const> role_of, std::uint16_t evaluation_frames = 1)
+        : program_(p), role_(role), out_(out), role_of_(role_of), evaluation_frames_(evaluation_frames),
+          held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
           busy_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches) + 1) {}
 
-    constexpr void add(scheduled_work const& c, std::span<std::uint8_t const> role_of) {
+    constexpr void add(scheduled_work const& c) {
         auto const stage = program_.stage(role_, c.chunk), last = program_.stage_count() - 1;
-        bool const forward = c.kind == task_kind::forward || c.kind == task_kind::train;
-        bool const gives_input = c.kind == task_kind::backward || c.kind == task_kind::backward_input;
+        bool const forward = goes_forward(c.kind) || c.kind == task_kind::evaluate;
         auto& frame = held_[static_cast<std::size_t>(c.chunk * program_.shape.micro_batches + c.micro_batch)];
-        if (forward) frame = take_frame();
-        if (forward && stage > 0) move({role_of[at(stage - 1)], false, false, number(stage - 1), c.micro_batch, frame});
-        if (gives_input && stage < last)
-            move({role_of[at(stage + 1)], false, true, number(stage), c.micro_batch, frame});
+        if (forward) frame = c.kind == task_kind::evaluate ? next_frame() : take_frame();
+        if (forward && stage > 0) move(stage - 1, false, {.micro_batch = c.micro_batch, .place = frame});
+        if (gives_input(c.kind) && stage < last)
+            move(stage + 1, false, {.gradient = true, .micro_batch = c.micro_batch, .place = frame});
         flush();
 
         step_task t;
@@ -105,18 +118,17 @@ public:
         t.chunk = c.chunk;
         t.micro_batch = c.micro_batch;
         t.frame = frame;
-        t.scales = stage == last && (c.kind == task_kind::train || gives_input);
-        if (gives_input && stage > 0) {
+        t.scales = stage == last && (c.kind == task_kind::train || gives_input(c.kind));
+        if (gives_input(c.kind) && stage > 0) {
             t.slot = sent_++ % 2;
             slots_ = std::max(slots_, static_cast<std::uint16_t>(t.slot + 1));
         }
         out_[count_++] = t;
 
-        if (forward && stage < last) move({role_of[at(stage + 1)], true, false, number(stage), c.micro_batch, frame});
-        if (gives_input && stage > 0)
-            move({role_of[at(stage - 1)], true, true, number(stage - 1), c.micro_batch, t.slot});
-        if (c.kind == task_kind::backward || c.kind == task_kind::backward_weights || c.kind == task_kind::train)
-            busy_[frame] = false;
+        if (forward && stage < last) move(stage + 1, true, {.micro_batch = c.micro_batch, .place = frame});
+        if (gives_input(c.kind) && stage > 0)
+            move(stage - 1, true, {.gradient = true, .micro_batch = c.micro_batch, .place = t.slot});
+        if (gives_weights(c.kind)) busy_[frame] = false;
     }
     constexpr void end_of_micro_batches() {
         flush();
@@ -130,9 +142,6 @@ public:
     constexpr std::uint16_t slots() const { return slots_; }
 
 private:
-    static constexpr std::size_t at(int stage) { return static_cast<std::size_t>(stage); }
-    static constexpr std::uint16_t number(int stage) { return static_cast<std::uint16_t>(stage); }
-
     constexpr std::uint16_t take_frame() {
         std::uint16_t f = 0;
         while (busy_[f]) ++f;
@@ -140,7 +149,17 @@ private:
         frames_ = std::max(frames_, static_cast<std::uint16_t>(f + 1));
         return f;
     }
-    constexpr void move(stage_transfer const& t) {
+    /// In evaluation frames take turns: what has been sent from one need not have been taken when the next is filled.
+    constexpr std::uint16_t next_frame() {
+        auto const f = static_cast<std::uint16_t>(evaluated_++ % evaluation_frames_);
+        frames_ = std::max(frames_, static_cast<std::uint16_t>(f + 1));
+        return f;
+    }
+    /// To or from the stage `other`, the one before or behind; t: the rest.
+    constexpr void move(int other, bool sends, stage_transfer t) {
+        t.role = role_of_[static_cast<std::size_t>(other)];
+        t.sends = sends;
+        t.boundary = static_cast<std::uint16_t>(sends == t.gradient ? other : other - 1);
         if (move_.transfers == max_transfers) flush();
         move_.kind = task_kind::move;
         move_.moves[move_.transfers++] = t;
@@ -153,6 +172,8 @@ private:
     step_program const& program_;
     int role_;
     std::span<step_task> out_;
+    std::span<std::uint8_t const> role_of_; ///< by stage
+    std::uint16_t evaluation_frames_, evaluated_ = 0;
     std::size_t count_ = 0;
     scratch<std::uint16_t> held_;
     scratch<bool> busy_;
@@ -164,62 +185,98 @@ private:
 } // namespace detail
 
 /// Tasks that a step of this shape has room for.
-template<pipeline_schedule S>
-constexpr std::size_t step_capacity(step_shape const& s) noexcept {
+constexpr std::size_t step_capacity(schedule_choice const& s, step_shape const& shape) noexcept {
     auto const n = [](int x) { return static_cast<std::size_t>(x); };
-    return n(s.roles) * (n(6 * S::chunks) * n(s.micro_batches) + 2 + n(2 * S::chunks * s.slices));
+    return n(shape.roles) * (n(6 * s.chunks) * n(shape.micro_batches) + 2 + n(2 * s.chunks * shape.slices));
 }
 
-/// Builds a step in `room`, which has step_capacity<S>(shape) tasks and lives as long as the program.
-///
-/// What is sent goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is
-/// free after its last backward task; gradients leave from two outgoing slots in turn. Where one role has everything
-/// and forward is followed by backward, the two are one task.
-template<pipeline_schedule S>
-constexpr step_program build_step(step_shape const& shape, std::span<step_task> room) {
+namespace detail {
+
+/// The stages of all roles, as a schedule has them; and who has which stage.
+constexpr step_program with_stages(schedule_choice const& s, step_shape const& shape, scratch<std::uint8_t>& role_of) {
     step_program p;
-    p.schedule = S::name;
+    p.schedule = s.name;
     p.shape = shape;
-    p.chunks = S::chunks;
-    detail::scratch<std::uint8_t> role_of(static_cast<std::size_t>(p.stage_count()));
+    p.chunks = s.chunks;
     for (int r = 0; r < shape.roles; ++r)
-        for (int c = 0; c < S::chunks; ++c) {
-            auto const stage = stage_of<S>(shape.roles, r, c);
+        for (int c = 0; c < s.chunks; ++c) {
+            auto const stage = s.stage(shape.roles, r, c);
             p.stages[r][c] = static_cast<std::uint16_t>(stage);
             role_of[static_cast<std::size_t>(stage)] = static_cast<std::uint8_t>(r);
         }
-    std::span<std::uint8_t const> const roles(role_of.data(), static_cast<std::size_t>(p.stage_count()));
-    detail::scratch<scheduled_work> order(static_cast<std::size_t>(3 * S::chunks * shape.micro_batches + 1));
+    return p;
+}
+/// Keeps what a writer has found out of a role; its tasks begin at `used` in the room, and end where `used` is then.
+constexpr void keep_role(step_program& p, int role, role_writer const& w, std::size_t& used) {
+    auto const r = static_cast<std::size_t>(role);
+    p.tail[r] = w.tail();
+    p.frames[r] = w.frames();
+    p.slots[r] = w.slots();
+    used += w.count();
+    p.begin[r + 1] = static_cast<std::uint32_t>(used);
+}
+
+} // namespace detail
+
+/// Builds a step in `room`, which has step_capacity(s, shape) tasks and lives as long as the program.
+///
+/// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
+/// after its last backward task; gradients leave from two outgoing slots in turn. Where one role has everything and
+/// forward is followed by backward, the two are one task.
+constexpr step_program build_step(schedule_choice const& s, step_shape const& shape, std::span<step_task> room) {
+    auto const stages = static_cast<std::size_t>(shape.roles * s.chunks);
+    detail::scratch<std::uint8_t> role_of(stages);
+    auto p = detail::with_stages(s, shape, role_of);
+    detail::scratch<scheduled_work> order(static_cast<std::size_t>(3 * s.chunks * shape.micro_batches + 1));
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
-        detail::role_writer w(p, r, room.subspan(used));
-        auto const n = static_cast<std::size_t>(S::write(shape.roles, shape.micro_batches, r, order.data()));
+        detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages});
+        auto const n = static_cast<std::size_t>(s.write(shape.roles, shape.micro_batches, r, order.data()));
         for (std::size_t i = 0; i < n; ++i) {
             auto c = order[i];
-            bool const whole = p.stage_count() == 1 && i + 1 < n && c.kind == task_kind::forward &&
+            bool const whole = stages == 1 && i + 1 < n && c.kind == task_kind::forward &&
                                order[i + 1].kind == task_kind::backward && order[i + 1].micro_batch == c.micro_batch;
             if (whole) c.kind = task_kind::train, ++i;
-            w.add(c, roles);
+            w.add(c);
         }
         w.end_of_micro_batches();
         step_task t;
-        t.end = static_cast<std::uint16_t>(S::chunks * shape.slices);
-        for (auto s = t.end; s-- > 0 && shape.replicas > 1;) { // the last rows are the first to be complete
+        t.end = static_cast<std::uint16_t>(s.chunks * shape.slices);
+        for (auto k = t.end; k-- > 0 && shape.replicas > 1;) { // the last rows are the first to be complete
             step_task add;
             add.kind = task_kind::collective;
-            add.first = s;
-            add.end = static_cast<std::uint16_t>(s + 1);
+            add.first = k;
+            add.end = static_cast<std::uint16_t>(k + 1);
             add.updates = shape.updates_on_the_way;
             w.add(add);
         }
         t.kind = task_kind::update;
         if (shape.replicas == 1 || !shape.updates_on_the_way) w.add(t);
-        auto const role = static_cast<std::size_t>(r);
-        p.tail[role] = w.tail();
-        p.frames[role] = w.frames();
-        p.slots[role] = w.slots();
-        used += w.count();
-        p.begin[role + 1] = static_cast<std::uint32_t>(used);
+        detail::keep_role(p, r, w, used);
+    }
+    p.all = room.first(used);
+    return p;
+}
+
+/// Builds the evaluation that goes with a step, in as much room: two micro-batches go forward through all stages, in
+/// frames of the step. It is executed as often as there are two more.
+constexpr step_program build_evaluation(schedule_choice const& s, step_program const& step, std::span<step_task> room) {
+    auto shape = step.shape;
+    shape.micro_batches = step.stage_count() == 1 ? 1 : 2;
+    auto const stages = static_cast<std::size_t>(step.stage_count());
+    detail::scratch<std::uint8_t> role_of(stages);
+    auto p = detail::with_stages(s, shape, role_of);
+    std::size_t used = 0;
+    for (int r = 0; r < shape.roles; ++r) {
+        detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, step.frames[r]);
+        for (int m = 0; m < shape.micro_batches; ++m)
+            for (int stage = 0; stage < step.stage_count(); ++stage)
+                for (int c = 0; c < s.chunks; ++c)
+                    if (p.stage(r, c) == stage)
+                        w.add(scheduled_work{task_kind::evaluate, static_cast<std::uint8_t>(c),
+                                             static_cast<std::uint16_t>(m)});
+        w.end_of_micro_batches();
+        detail::keep_role(p, r, w, used);
     }
     p.all = room.first(used);
     return p;
@@ -232,9 +289,9 @@ struct static_step {
 
 private:
     struct storage {
-        step_task room[step_capacity<S>(shape)] = {};
+        step_task room[step_capacity(S{}, shape)] = {};
         step_program program;
-        constexpr storage() : program(build_step<S>(shape, room)) {}
+        constexpr storage() : program(build_step(S{}, shape, room)) {}
     };
     static constexpr storage made{};
 

@@ -15,10 +15,21 @@ enum class task_kind : std::uint8_t {
     backward_input,   ///< the gradient by the stage's input
     backward_weights, ///< the gradients by its parameters, later than backward_input
     train,            ///< forward, loss and backward at once, where one device has all stages
+    evaluate,         ///< forward outside of training; its frame is free again when its values have been sent
     move,             ///< values and gradients from stage to stage
     collective,       ///< gradients of some slices are added over the replicas
     update            ///< of some slices of the parameters
 };
+
+constexpr bool goes_forward(task_kind k) noexcept { return k == task_kind::forward || k == task_kind::train; }
+/// True for a task that gives the gradient by its stage's input to the stage before.
+constexpr bool gives_input(task_kind k) noexcept {
+    return k == task_kind::backward || k == task_kind::backward_input;
+}
+/// True for a task that adds the gradients by its stage's parameters.
+constexpr bool gives_weights(task_kind k) noexcept {
+    return k == task_kind::backward || k == task_kind::backward_weights || k == task_kind::train;
+}
 
 /// One line of a schedule: which micro-batch goes which way through which of the role's stages.
 struct scheduled_work {
@@ -41,6 +52,8 @@ concept pipeline_schedule = requires(scheduled_work* out) {
     { S::chunks } -> std::convertible_to<int>;
     { S::write(1, 1, 0, out) } -> std::same_as<int>;
 };
+
+inline constexpr int max_chunks = 8;
 
 /// The stage that is a role's `chunk`-th.
 template<pipeline_schedule S>
@@ -80,6 +93,21 @@ struct one_f_one_b {
         }
         while (back < micro_batches) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(back++)};
         return n;
+    }
+};
+
+/// A pipeline's schedule as a value, made from the type: `schedule_choice s = gpipe{};`
+struct schedule_choice {
+    char const* name = one_f_one_b::name;
+    int chunks = one_f_one_b::chunks;
+    int (*write)(int roles, int micro_batches, int role, scheduled_work* out) = &one_f_one_b::write;
+    int (*stage)(int roles, int role, int chunk) = &stage_of<one_f_one_b>;
+
+    constexpr schedule_choice() = default;
+    template<pipeline_schedule S>
+    constexpr schedule_choice(S) noexcept
+        : name(S::name), chunks(S::chunks), write(&S::write), stage(&stage_of<S>) {
+        static_assert(S::chunks >= 1 && S::chunks <= max_chunks, "a role has at least one stage, and at most max_chunks");
     }
 };
 

@@ -19,6 +19,7 @@ struct stage_times {
     constexpr double of(task_kind kind) const noexcept {
         switch (kind) {
         case task_kind::forward:
+        case task_kind::evaluate:
             return forward;
         case task_kind::backward:
             return backward_input + backward_weights;
@@ -50,7 +51,7 @@ constexpr double step_span(step_program const& p, stage_times const& times = {})
                 bool waits = false;
                 for (int k = 0; k < t.transfers; ++k) {
                     auto const& m = t.moves[k];
-                    auto& at = there[(2u * m.boundary + (m.gradient ? 1u : 0u)) * micro_batches + m.micro_batch];
+                    auto& at = there[m.way() * micro_batches + m.micro_batch];
                     if (m.sends && at < 0) at = now[r], moved = true;
                     if (!m.sends && at < 0) waits = true;
                     if (!m.sends && at > now[r]) now[r] = at;

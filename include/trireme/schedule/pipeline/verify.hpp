@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/pack.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/proof.hpp>
 
@@ -59,10 +60,11 @@ public:
           stages_(static_cast<std::size_t>(p.stage_count())),
           micro_batches_(static_cast<std::size_t>(p.shape.micro_batches)),
           slices_(static_cast<std::size_t>(p.chunks * p.shape.slices)), next_(roles_), posted_(roles_),
-          been_(stages_ * micro_batches_), added_(stages_), frames_(first(p.frames)), slots_(first(p.slots)),
+          been_(stages_ * micro_batches_), added_(stages_), most_frames_(most_of(p.frames)),
+          most_slots_(most_of(p.slots)), frames_(roles_ * most_frames_), slots_(roles_ * most_slots_),
           crossings_(2 * stages_ * micro_batches_), reduced_(roles_ * slices_), updated_(roles_ * slices_) {}
 
-    constexpr program_verdict run() {
+    constexpr program_verdict run(bool evaluation) {
         for (std::size_t r = 0; r < roles_; ++r)
             for (auto const& t : p_.list(static_cast<int>(r)))
                 if (!in_range(t, r)) return at(program_fault::out_of_range, r, index(t, r));
@@ -84,16 +86,18 @@ public:
         }
         for (std::size_t r = 0; r < roles_; ++r)
             if (next_[r] < list(r).size()) return at(program_fault::deadlock, r, next_[r]);
-        return whole();
+        return evaluation ? evaluated() : whole();
     }
 
 private:
-    /// What has been done of a micro-batch in a stage.
+    /// Progress of a micro-batch in a stage.
     enum visit : std::uint8_t { nothing, forward_done, input_done, all_done };
-    /// What a frame holds. A frame that has got its values is taken; gradients come into the same frame.
+    /// Content of a frame. A frame that has got its values is taken; gradients come into the same frame. Values that
+    /// were evaluated are through until they are sent.
     struct content {
         std::uint16_t stage = 0, micro_batch = 0;
-        enum : std::uint8_t { free, values, through, gradient, waiting } is = free; // waiting: for backward_weights
+        enum : std::uint8_t { free, values, through, evaluated, gradient, waiting } is = free; // for backward_weights
+        std::size_t sent = npos; ///< the crossing that its values have been sent by
     };
     struct sent {
         std::uint16_t stage = 0, micro_batch = 0;
@@ -101,11 +105,11 @@ private:
     };
     enum crossing : std::uint8_t { not_yet, is_posted, is_taken };
 
-    constexpr std::size_t first(std::uint16_t const* counts) const {
+    constexpr std::size_t most_of(std::uint16_t const* counts) const {
         std::size_t most = 1;
         for (std::size_t r = 0; r < roles_; ++r)
             if (counts[r] > most) most = counts[r];
-        return roles_ * most;
+        return most;
     }
     constexpr std::span<step_task const> list(std::size_t role) const { return p_.list(static_cast<int>(role)); }
     constexpr std::size_t index(step_task const& t, std::size_t role) const {
@@ -139,46 +143,33 @@ private:
         if (t.computes())
             return t.chunk < p_.chunks && t.micro_batch < micro_batches_ && t.frame < p_.frames[r] &&
                    (t.kind != task_kind::train || stages_ == 1) &&
-                   (stage_of(t, r) == 0 || !gives_input(t) || t.slot < p_.slots[r]);
+                   (stage_of(t, r) == 0 || !gives_input(t.kind) || t.slot < p_.slots[r]);
         return t.first < t.end && t.end <= slices_;
     }
-    static constexpr bool gives_input(step_task const& t) {
-        return t.kind == task_kind::backward || t.kind == task_kind::backward_input;
-    }
 
-    /// Both sides of every pair name the same transfers in the same order.
+    /// Both sides of every pair of roles name the same transfers in the same order: of each way, or, where one queue
+    /// carries all ways, of all of them together.
     constexpr program_verdict match() {
         for (std::size_t a = 0; a < roles_; ++a)
             for (std::size_t b = 0; b < roles_; ++b) {
-                cursor from{list(a)}, to{list(b)};
-                for (;;) {
-                    bool const some = from.next(true, b), other = to.next(false, a);
-                    if (some != other) return at(program_fault::mismatch, some ? a : b, some ? from.task : to.task);
-                    if (!some) break;
-                    auto const &x = from.get(), &y = to.get();
-                    if (x.gradient != y.gradient || x.boundary != y.boundary || x.micro_batch != y.micro_batch) {
-                        if (by_.one_queue) return at(program_fault::mismatch, b, to.task);
-                        if (auto const v = match_apart(a, b); !v.ok()) return v;
-                        break;
-                    }
+                auto v = match(a, b, npos);
+                if (!v.ok() && !by_.one_queue) {
+                    v = {};
+                    for (std::size_t way = 0; way + 2 < 2 * stages_ && v.ok(); ++way) v = match(a, b, way);
                 }
+                if (!v.ok()) return v;
             }
         return {};
     }
-    /// The same for each boundary and direction by itself.
-    constexpr program_verdict match_apart(std::size_t a, std::size_t b) {
-        for (std::size_t boundary = 0; boundary + 1 < stages_; ++boundary)
-            for (bool const gradient : {false, true}) {
-                cursor from{list(a)}, to{list(b)};
-                for (;;) {
-                    bool const some = from.next(true, b, boundary, gradient),
-                               other = to.next(false, a, boundary, gradient);
-                    if (some != other) return at(program_fault::mismatch, some ? a : b, some ? from.task : to.task);
-                    if (!some) break;
-                    if (from.get().micro_batch != to.get().micro_batch) return at(program_fault::mismatch, b, to.task);
-                }
-            }
-        return {};
+    /// What `a` sends to `b`; npos: any way.
+    constexpr program_verdict match(std::size_t a, std::size_t b, std::size_t way) {
+        cursor from{list(a)}, to{list(b)};
+        for (;;) {
+            bool const some = from.next(true, b, way), other = to.next(false, a, way);
+            if (some != other) return at(program_fault::mismatch, some ? a : b, some ? from.task : to.task);
+            if (!some) return {};
+            if (!from.get().carries_as(to.get())) return at(program_fault::mismatch, b, to.task);
+        }
     }
     struct cursor {
         std::span<trireme::step_task const> list;
@@ -186,15 +177,10 @@ private:
         int move = -1;
 
         constexpr stage_transfer const& get() const { return list[task].moves[move]; }
-        constexpr bool next(bool sends, std::size_t role) {
+        constexpr bool next(bool sends, std::size_t role, std::size_t way) {
             for (; task < list.size(); ++task, move = -1)
                 while (list[task].kind == task_kind::move && ++move < list[task].transfers)
-                    if (get().sends == sends && get().role == role) return true;
-            return false;
-        }
-        constexpr bool next(bool sends, std::size_t role, std::size_t boundary, bool gradient) {
-            while (next(sends, role))
-                if (get().boundary == boundary && get().gradient == gradient) return true;
+                    if (get().sends == sends && get().role == role && (way == npos || get().way() == way)) return true;
             return false;
         }
     };
@@ -204,13 +190,12 @@ private:
         return t.computes() ? compute(t, r, waits) : finish(t, r);
     }
 
-    constexpr content& frame(std::size_t role, std::size_t i) {
-        return frames_[role * (first(p_.frames) / roles_) + i];
-    }
-    constexpr sent& slot(std::size_t role, std::size_t i) { return slots_[role * (first(p_.slots) / roles_) + i]; }
-    constexpr crossing& crossing_of(stage_transfer const& m) {
-        return crossings_[(2u * m.boundary + (m.gradient ? 1u : 0u)) * micro_batches_ + m.micro_batch];
-    }
+    constexpr content& frame(std::size_t role, std::size_t i) { return frames_[role * most_frames_ + i]; }
+    constexpr sent& slot(std::size_t role, std::size_t i) { return slots_[role * most_slots_ + i]; }
+    constexpr std::size_t index_of(stage_transfer const& m) const { return m.way() * micro_batches_ + m.micro_batch; }
+    constexpr crossing& crossing_of(stage_transfer const& m) { return crossings_[index_of(m)]; }
+    /// True if values that were sent from a frame are still to be read there: who fills the frame waits.
+    constexpr bool is_on_its_way(content const& f) { return f.sent != npos && crossings_[f.sent] != is_taken; }
 
     constexpr program_fault move(step_task const& t, std::size_t r, bool& waits) {
         if (!posted_[r]) {
@@ -223,9 +208,12 @@ private:
                     if (!s.used || s.stage != m.boundary + 1u || s.micro_batch != m.micro_batch)
                         return program_fault::elsewhere;
                 } else {
-                    auto const& f = frame(r, m.place);
-                    if (f.is != content::through || f.stage != m.boundary || f.micro_batch != m.micro_batch)
+                    auto& f = frame(r, m.place);
+                    bool const there = f.is == content::through || f.is == content::evaluated;
+                    if (!there || f.stage != m.boundary || f.micro_batch != m.micro_batch)
                         return program_fault::elsewhere;
+                    if (f.is == content::evaluated) f.is = content::free;
+                    f.sent = index_of(m);
                 }
                 crossing_of(m) = is_posted;
             }
@@ -234,6 +222,8 @@ private:
         for (int k = 0; k < t.transfers; ++k) {
             auto const& m = t.moves[k];
             if (!m.sends && crossing_of(m) == not_yet) waits = true;
+            if (!m.sends && !m.gradient && frame(r, m.place).is == content::free && is_on_its_way(frame(r, m.place)))
+                waits = true;
             if (m.sends && by_.rendezvous && crossing_of(m) != is_taken && !awaited(m)) waits = true;
         }
         if (waits) return program_fault::none;
@@ -254,14 +244,12 @@ private:
         posted_[r] = false;
         return program_fault::none;
     }
-    /// Whether the other side has come to the move that takes it.
+    /// True if the receiver has come to the move that takes it.
     constexpr bool awaited(stage_transfer const& m) {
         if (next_[m.role] >= list(m.role).size()) return false;
         auto const& t = list(m.role)[next_[m.role]];
         for (int k = 0; k < t.transfers && t.kind == task_kind::move && posted_[m.role]; ++k)
-            if (!t.moves[k].sends && t.moves[k].gradient == m.gradient && t.moves[k].boundary == m.boundary &&
-                t.moves[k].micro_batch == m.micro_batch)
-                return true;
+            if (!t.moves[k].sends && t.moves[k].carries_as(m)) return true;
         return false;
     }
 
@@ -270,21 +258,26 @@ private:
         auto& been = been_[stage * micro_batches_ + t.micro_batch];
         auto& f = frame(r, t.frame);
         auto const here = [&] { return f.is != content::free && f.stage == stage && f.micro_batch == t.micro_batch; };
-        bool const scales = stage == last && (t.kind == task_kind::train || gives_input(t));
+        bool const scales = stage == last && (t.kind == task_kind::train || gives_input(t.kind));
         if (t.scales != scales) return program_fault::scale;
         if (next_[r] >= p_.tail[r]) return program_fault::order;
 
-        if (t.kind == task_kind::forward || t.kind == task_kind::train) {
+        if (goes_forward(t.kind) || t.kind == task_kind::evaluate) {
             if (been != nothing) return program_fault::twice;
             if (stage == 0) {
                 if (f.is != content::free) return program_fault::overwritten;
+                if (is_on_its_way(f)) {
+                    waits = true;
+                    return program_fault::none;
+                }
                 f = {static_cast<std::uint16_t>(stage), t.micro_batch, content::values};
             } else if (!here() || f.is != content::values) {
                 return program_fault::elsewhere;
             }
             f.is = content::through;
             been = forward_done;
-            if (t.kind == task_kind::forward) return program_fault::none;
+            if (t.kind == task_kind::evaluate) f.is = stage == last ? content::free : content::evaluated;
+            if (t.kind != task_kind::train) return program_fault::none;
         }
         if (t.kind == task_kind::backward_weights) {
             if (been != input_done) return been == all_done ? program_fault::twice : program_fault::order;
@@ -313,7 +306,7 @@ private:
         f.is = content::free;
         return program_fault::none;
     }
-    /// Whether what was sent from a slot has arrived.
+    /// True if the gradient that was sent from a slot has arrived.
     constexpr bool taken(sent const& s) {
         stage_transfer m;
         m.gradient = true;
@@ -350,6 +343,20 @@ private:
         }
         return {};
     }
+    /// The same of an evaluation: every micro-batch has been forward through every stage, and nothing else was done.
+    constexpr program_verdict evaluated() {
+        for (std::size_t r = 0; r < roles_; ++r) {
+            for (auto const& t : list(r))
+                if (t.kind != task_kind::evaluate && t.kind != task_kind::move)
+                    return at(program_fault::order, r, index(t, r));
+            for (int c = 0; c < p_.chunks; ++c)
+                for (std::size_t m = 0; m < micro_batches_; ++m)
+                    if (been_[static_cast<std::size_t>(p_.stage(static_cast<int>(r), c)) * micro_batches_ + m] ==
+                        nothing)
+                        return at(program_fault::missing, r, list(r).size());
+        }
+        return {};
+    }
 
     step_program const& p_;
     lowering by_;
@@ -358,6 +365,7 @@ private:
     scratch<bool> posted_; ///< the sends of the role's next task, a move
     scratch<visit> been_;
     scratch<std::size_t> added_; ///< micro-batches whose gradients a stage has added
+    std::size_t most_frames_, most_slots_; ///< of a role
     scratch<content> frames_;
     scratch<sent> slots_;
     scratch<crossing> crossings_;
@@ -371,7 +379,12 @@ private:
 /// used when all are there; what is read from a frame or slot is what was put there for it; and nobody waits for ever.
 /// Cost: linear in the tasks, but for a factor of the roles.
 constexpr program_verdict verify(step_program const& p, lowering const& by = by_counters) {
-    return detail::program_proof(p, by).run();
+    return detail::program_proof(p, by).run(false);
+}
+
+/// Proves that a program is an evaluation, likewise: every micro-batch goes once forward through every stage.
+constexpr program_verdict verify_evaluation(step_program const& p, lowering const& by = by_counters) {
+    return detail::program_proof(p, by).run(true);
 }
 
 /// The fault in words.

@@ -66,10 +66,10 @@ private:
     /// Memory for buffers of others; what was there is lost.
     std::byte* stage(std::size_t bytes) {
         if (bytes > staging_bytes_) {
-            state_->allocate(rank_, staging, bytes);
+            state_->allocate(rank_, staging + lane_, bytes);
             staging_bytes_ = bytes;
         }
-        return state_->at(rank_, staging);
+        return state_->at(rank_, staging + lane_);
     }
 
     std::size_t staging_bytes_ = 0;

@@ -37,13 +37,13 @@
 
 namespace trireme::processes {
 
-/// Where memory of a rank is: an address that means the same in all processes. Arena -1 is none; `staging` is the
-/// rank's own, for buffers that are no arenas.
+/// Where memory of a rank is: an address that means the same in all processes. Arena -1 is none; those from `staging`
+/// on, one per lane, are the rank's own, for buffers that are no arenas.
 struct place {
     int arena = -1;
     std::size_t offset = 0;
 };
-inline constexpr int staging = max_arenas;
+inline constexpr int staging = max_arenas, max_windows = max_arenas + max_lanes;
 
 /// A window that a rank shows its peers; they map it when they need it, and again when `generation` has changed.
 struct shown_window {
@@ -61,14 +61,17 @@ struct process_slot : step_slot<shared_progress> {
     std::atomic<int> process{0};            ///< its number
     cpu_set_t processors{};                 ///< that it may use
     std::atomic<std::int64_t> heartbeat{0}; ///< on the clock of all processes, in ns
-    std::array<shown_window, max_arenas + 1> windows{};
-    place in, out; ///< the buffers of its call
-    std::size_t in_from = 0, out_from = 0;
+    std::array<shown_window, max_windows> windows{};
+    struct buffers {
+        place in, out;
+        std::size_t in_from = 0, out_from = 0;
+    };
+    std::array<buffers, max_lanes> calls; ///< the buffers of its calls
     agreed_text agreed;
 };
 
 struct process_table {
-    static constexpr std::uint64_t layout = 0x5472697265'0002; ///< changes with what stands below
+    static constexpr std::uint64_t layout = 0x5472697265'0003; ///< changes with what stands below
     std::uint64_t magic = layout;
     std::uint64_t slot_bytes = sizeof(process_slot);
     int ranks = 0;
@@ -165,7 +168,8 @@ public:
         if (!process_.is_this()) return;
         if (why != nullptr) give_reason(stop_reason::of(rank, why));
         table_.stopped.store(true, std::memory_order_seq_cst);
-        for (int r = 0; r < size(); ++r) slot(r).steps.wake();
+        for (int r = 0; r < size(); ++r)
+            for (auto& lane : slot(r).lanes) lane.steps.wake();
     }
 
     /// The reason, as the exception it was on the rank that stopped the group.
@@ -191,8 +195,7 @@ public:
         auto const source = slot(rank_).waits_for.load(std::memory_order_relaxed);
         if (source < 0 || source >= size()) return;
         auto& theirs = slot(source);
-        if (theirs.present.load(std::memory_order_acquire) == presence::left &&
-            !theirs.steps.reached(slot(rank_).waits_until.load(std::memory_order_relaxed)))
+        if (theirs.present.load(std::memory_order_acquire) == presence::left && !has_come(*this, slot(rank_), source))
             lose(source, "has left the group, having finished, and others still wait for it: all ranks must make the "
                          "same calls");
     }
@@ -230,12 +233,15 @@ public:
     /// "in training step 7, in its 12th collective, all_reduce<ring>(...)".
     TRIREME_COLD std::string doing(int rank) const {
         auto& s = slot(rank);
-        auto const number = s.call.number.load(std::memory_order_acquire);
+        auto const moving = [](auto const& l) { return l.moving.load(); };
+        auto const found = std::find_if(s.lanes.begin(), s.lanes.end(), moving);
+        auto const& lane = found == s.lanes.end() ? s.lanes[0] : *found;
+        auto const number = lane.call.number.load(std::memory_order_acquire);
         auto const step = s.training_step.load(std::memory_order_relaxed);
         auto text = "in training step " + std::to_string(step);
         if (number == 0) return step == 0 ? text + ", before its first collective" : text;
-        return text + (s.moving.load() ? ", in its collective number " : ", after its collective number ") +
-               std::to_string(number) + ", " + s.call.read().text();
+        return text + (moving(lane) ? ", in its collective number " : ", after its collective number ") +
+               std::to_string(number) + ", " + lane.call.read().text();
     }
 
     /// A peer that was stopped in the midst of a collective uses windows, which stay mapped where it maps them: nothing
@@ -283,7 +289,7 @@ public:
 
     /// Where memory of this rank lies, if all of it is in one of its windows.
     place find(std::byte const* data, std::size_t bytes) const noexcept {
-        for (int i = 0; i <= staging; ++i) {
+        for (int i = 0; i < max_windows; ++i) {
             auto const& w = own_[static_cast<std::size_t>(i)];
             auto const* const begin = static_cast<std::byte const*>(w.data());
             if (w && data >= begin && data + bytes <= begin + w.bytes())
@@ -292,17 +298,17 @@ public:
         return {};
     }
 
-    void show_buffers(int rank, collective_call const& c) noexcept {
-        auto& s = slot(rank);
+    void show_buffers(int rank, int lane, collective_call const& c) noexcept {
+        auto& s = slot(rank).calls[static_cast<std::size_t>(lane)];
         s.in = find(c.in, c.in_bytes);
         s.out = find(c.out, c.out_bytes);
         s.in_from = c.in_from;
         s.out_from = c.out_from;
     }
 
-    collective_call const& buffers_of(int rank) {
-        auto const& s = slot(rank);
-        auto& c = peers_[static_cast<std::size_t>(rank)].call;
+    collective_call const& buffers_of(int rank, int lane) {
+        auto const& s = slot(rank).calls[static_cast<std::size_t>(lane)];
+        auto& c = peers_[static_cast<std::size_t>(rank)].calls[static_cast<std::size_t>(lane)];
         c.in = s.in.arena < 0 ? nullptr : at(rank, s.in.arena) + s.in.offset;
         c.out = s.out.arena < 0 ? nullptr : at(rank, s.out.arena) + s.out.offset;
         c.in_from = s.in_from;
@@ -344,14 +350,14 @@ private:
     };
     struct peer {
         int pidfd = -1;
-        collective_call call;
-        std::array<mapping, max_arenas + 1> windows;
+        std::array<collective_call, max_lanes> calls;
+        std::array<mapping, max_windows> windows;
     };
 
     meeting_place where_;
     process_table& table_;
     int rank_;
-    std::array<window, max_arenas + 1> own_;
+    std::array<window, max_windows> own_;
     std::vector<peer> peers_;
     own_process process_;
 };

@@ -25,9 +25,9 @@ namespace trireme::threads {
 
 /// What one rank shows its peers. Written by its owner (`issued`: by rank 0), read by the others after a wait.
 struct shared_slot : step_slot<progress> {
-    progress issued;         ///< jobs handed to this rank
-    progress finished;       ///< jobs it has come back from
-    collective_call buffers; ///< of its call
+    progress issued;                                ///< jobs handed to this rank
+    progress finished;                              ///< jobs it has come back from
+    std::array<collective_call, max_lanes> buffers; ///< of its calls
     std::array<host_memory, max_arenas> arenas;
 };
 
@@ -54,7 +54,7 @@ public:
         }
         stopped_.store(true, std::memory_order_seq_cst);
         for (auto& s : slots_) {
-            s.steps.wake();
+            for (auto& lane : s.lanes) lane.steps.wake();
             s.finished.wake();
         }
     }
@@ -103,8 +103,12 @@ public:
     void* at(int rank, int arena) noexcept { return memory_of(rank, arena).data(); }
     static constexpr char const* member = "device";
     static constexpr int known_as(int rank) noexcept { return rank; }
-    void show_buffers(int rank, collective_call const& c) noexcept { slot(rank).buffers = c; }
-    collective_call const& buffers_of(int rank) noexcept { return slot(rank).buffers; }
+    void show_buffers(int rank, int lane, collective_call const& c) noexcept {
+        slot(rank).buffers[static_cast<std::size_t>(lane)] = c;
+    }
+    collective_call const& buffers_of(int rank, int lane) noexcept {
+        return slot(rank).buffers[static_cast<std::size_t>(lane)];
+    }
     void look_around(int) noexcept {} // a thread does not die alone
     bool is_gone(int) noexcept { return false; }
     std::string state_of(int) const { return {}; }

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/channel.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/schedule/pipeline/program.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace trireme {
+
+/// The places from which a program's messages leave, by way and micro-batch: where a receiver finds them.
+class sent_places {
+public:
+    explicit sent_places(step_program const& p)
+        : micro_batches_(static_cast<std::size_t>(p.shape.micro_batches)),
+          of_(2 * static_cast<std::size_t>(p.stage_count()) * micro_batches_) {
+        for (auto const& t : p.all)
+            for (int k = 0; k < t.transfers; ++k)
+                if (auto const& m = t.moves[k]; m.sends) of_[m.way() * micro_batches_ + m.micro_batch] = m.place;
+    }
+    std::uint16_t of(stage_transfer const& m) const noexcept { return of_[m.way() * micro_batches_ + m.micro_batch]; }
+
+private:
+    std::size_t micro_batches_;
+    std::vector<std::uint16_t> of_;
+};
+
+inline namespace TRIREME_ISA {
+
+/// The moves of step programs, as one rank carries them out over channels: what it sends is only announced, and what it
+/// gets it takes from the memory of the rank beside it. Ranks of a replica are neighbours: rank = replica * roles +
+/// role. Each boundary has a link for values and one for gradients.
+template<pull_communicator C>
+class stage_moves {
+public:
+    /// Every rank of the group calls it; it takes one arena. `p`: this rank's; the others' have as many stages.
+    stage_moves(C& comm, step_program const& p, int replicas)
+        : first_link_(static_cast<std::size_t>(comm.rank() / p.shape.roles) * ways(p)),
+          channels_(comm, links(p, replicas)) {
+        auto const role = static_cast<std::size_t>(comm.rank() % p.shape.roles);
+        left_[0].resize(p.frames[role]);
+        left_[1].resize(p.slots[role]);
+    }
+
+    /// Memory of a rank for these channels.
+    static constexpr bytes_t counter_bytes(int replicas, int stages) noexcept {
+        return rank_channels<C>::counter_bytes(static_cast<std::size_t>(replicas * 2 * (stages - 1)));
+    }
+
+    /// Carries out a task that moves. `take(transfer, rank, place)` copies from that place of another rank to that of
+    /// the transfer, and returns the bytes.
+    template<class Take>
+    void run(sent_places const& places, step_task const& t, operation const& what, Take&& take) {
+        for (int k = 0; k < t.transfers; ++k)
+            if (auto const& m = t.moves[k]; m.sends)
+                left_[m.gradient][m.place] = {link(m), channels_.send(link(m))};
+        for (int k = 0; k < t.transfers; ++k) {
+            auto const& m = t.moves[k];
+            if (m.sends) continue;
+            if (!m.gradient) wait_until_free(false, m.place, what);
+            channels_.receive(link(m), what, [&](int sender) { return take(m, sender, places.of(m)); });
+        }
+    }
+
+    /// Waits until what has been sent from a frame, or from an outgoing slot for gradients, has been taken.
+    void wait_until_free(bool slot, std::size_t place, operation const& what) {
+        if (auto const& l = left_[slot][place]; l.number != 0) channels_.wait_taken(l.link, l.number, what);
+    }
+
+private:
+    struct message {
+        std::size_t link = 0;
+        std::uint32_t number = 0; ///< 0: none yet
+    };
+
+    static std::size_t ways(step_program const& p) { return 2 * static_cast<std::size_t>(p.stage_count() - 1); }
+    static std::vector<channel_link> links(step_program const& p, int replicas) {
+        std::vector<channel_link> all;
+        for (int first = 0; first < replicas * p.shape.roles; first += p.shape.roles)
+            for (int b = 0; b + 1 < p.stage_count(); ++b) {
+                int const lower = first + p.role_of(b), upper = first + p.role_of(b + 1);
+                all.push_back({lower, upper});
+                all.push_back({upper, lower});
+            }
+        return all;
+    }
+    std::size_t link(stage_transfer const& m) const noexcept { return first_link_ + m.way(); }
+
+    std::size_t first_link_;
+    rank_channels<C> channels_;
+    std::vector<message> left_[2]; ///< the last message from each frame, and from each slot
+};
+
+} // namespace TRIREME_ISA
+} // namespace trireme
