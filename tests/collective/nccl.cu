@@ -78,7 +78,7 @@ void pull(schedule const& s, buffer_cut const& cut, buffers& data) {
 }
 
 /// The fixed tree over all blocks of all ranks, which lie one behind the other.
-std::vector<float> tree_sum(data_parallel_layout const& l, buffers const& in, std::size_t elements) {
+std::vector<float> tree_sum(parallel_layout const& l, buffers const& in, std::size_t elements) {
     std::vector<float> sums;
     for (std::size_t e = 0; e < elements; ++e) {
         std::vector<float> values;
@@ -101,7 +101,7 @@ std::vector<float> tree_sum(data_parallel_layout const& l, buffers const& in, st
 /// One rank on one GPU, and its way to the others.
 class member {
 public:
-    member(role const& r, data_parallel_layout const& l, std::size_t elements, std::size_t slots)
+    member(role const& r, parallel_layout const& l, std::size_t elements, std::size_t slots)
         : layout_(l), elements_(elements), transport_(l, told(r)), queue_(transport_.device_of(0)),
           data_(transport_.device_of(0), elements * slots * sizeof(float), "numbers of a test"),
           words_(transport_.device_of(0), 64 * sizeof(std::uint64_t), "words of a test"),
@@ -166,7 +166,7 @@ private:
         }
     }
 
-    data_parallel_layout layout_;
+    parallel_layout layout_;
     std::size_t elements_;
     transport_type transport_; // goes last
     gpu::stream queue_;
@@ -179,7 +179,7 @@ private:
 using test_support::same_bits;
 
 /// One layout, eagerly and as a graph, against the host.
-void compare(role r, data_parallel_layout const& l, std::size_t elements) {
+void compare(role r, parallel_layout const& l, std::size_t elements) {
     r.file += "." + std::string(l.reproducible() ? "tree" : l.strategy.name) + std::to_string(elements);
     std::replace(r.file.begin() + static_cast<std::ptrdiff_t>(r.file.rfind('/')) + 1, r.file.end(), ' ', '_');
     std::size_t slots = 1;
@@ -228,7 +228,7 @@ void compare(role r, data_parallel_layout const& l, std::size_t elements) {
 
 template<class S>
 void compare_strategy(role const& r) {
-    data_parallel_layout l;
+    parallel_layout l;
     l.devices = std::max(1, r.count);
     l.strategy = S{};
     for (std::size_t const elements : {std::size_t{1}, std::size_t{1003}, std::size_t{300000}}) {
@@ -247,7 +247,7 @@ void compare_all(role const& r) {
     compare_strategy<double_binary_tree>(r);
     compare_strategy<chain>(r);
     compare_strategy<hierarchical<ring, ring>>(r);
-    data_parallel_layout l;
+    parallel_layout l;
     l.devices = std::max(1, r.count);
     l.logical_shards = 7;
     compare(r, l, 1003);
@@ -259,7 +259,7 @@ using namespace nccl_test;
 TEST_SUITE("collective/nccl") {
     TEST_CASE("one rank: nothing moves") {
         compare_all({});
-        data_parallel_layout const l;
+        parallel_layout const l;
         member m({}, l, 10, 1);
         CHECK(m.share({1, 2, 3}) == std::vector<std::uint64_t>{1, 2, 3});
         CHECK(transport_type::table_bytes(l, 0, 10, sizeof(float)) == 0);
@@ -287,7 +287,7 @@ TEST_SUITE("collective/nccl") {
     TEST_CASE("child: every strategy" * doctest::skip()) {
         auto const r = role::mine();
         try {
-            data_parallel_layout l;
+            parallel_layout l;
             l.devices = r.count;
             member m(r, l, 1, 1);
             std::vector<std::uint64_t> words(40), wanted(40);

@@ -123,7 +123,7 @@ TEST_SUITE("parallel/plan") {
         for (int const devices : {1, 2, 3, 4})
             for (std::size_t const shards : {0u, 8u})
                 for (std::size_t batch = 4; batch <= 40; ++batch) {
-                    data_parallel_layout const l{.devices = devices, .logical_shards = shards};
+                    parallel_layout const l{.devices = devices, .logical_shards = shards};
                     std::size_t most = 0;
                     for (std::size_t s = 0; s < l.shards(); ++s)
                         most = std::max(most, part(batch, s, l.shards()).size());

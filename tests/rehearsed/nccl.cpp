@@ -99,7 +99,7 @@ void pull(schedule const& s, range part, buffers<T>& data) {
 
 /// The fixed tree over all blocks of all ranks, into every rank's first.
 template<class T>
-void add_in_tree(data_parallel_layout const& l, std::size_t elements, buffers<T>& data) {
+void add_in_tree(parallel_layout const& l, std::size_t elements, buffers<T>& data) {
     for (std::size_t e = 0; e < elements; ++e) {
         std::vector<T> values;
         fixed_tree::stack tree;
@@ -120,7 +120,7 @@ void add_in_tree(data_parallel_layout const& l, std::size_t elements, buffers<T>
 }
 
 template<class T>
-void reduce_on_host(data_parallel_layout const& l, std::size_t elements, buffers<T>& data) {
+void reduce_on_host(parallel_layout const& l, std::size_t elements, buffers<T>& data) {
     if (l.reproducible()) return add_in_tree(l, elements, data);
     for (std::size_t i = 0; i < l.reductions(); ++i) {
         auto const part = l.reduced_by(i, elements);
@@ -143,7 +143,7 @@ class ranks_of {
 public:
     using transport_type = nccl_transport<rehearsal_with_nccl, T>;
 
-    ranks_of(data_parallel_layout const& l, std::size_t elements, buffers<T> const& numbers)
+    ranks_of(parallel_layout const& l, std::size_t elements, buffers<T> const& numbers)
         : layout_(l), transport_(l, options{}), data_(numbers) {
         std::vector<T*> gradients;
         for (int r = 0; r < l.devices; ++r) streams_.emplace_back(transport_.device_of(r));
@@ -198,7 +198,7 @@ public:
     }
 
 private:
-    data_parallel_layout layout_;
+    parallel_layout layout_;
     transport_type transport_;
     std::vector<nccl_mock::stream> streams_;
     std::vector<nccl_mock::stream*> pointers_;
@@ -209,7 +209,7 @@ private:
 
 /// Bits, memory and traffic of one layout, handed over directly and as a graph.
 template<class T>
-void matches_the_host(data_parallel_layout const& l, std::size_t elements, std::size_t slots = 1) {
+void matches_the_host(parallel_layout const& l, std::size_t elements, std::size_t slots = 1) {
     CAPTURE(l.devices);
     CAPTURE(l.logical_shards);
     CAPTURE(l.reductions());
@@ -247,7 +247,7 @@ template<class S>
 void strategy_matches_the_host() {
     CAPTURE(std::string(S::name));
     for (int const ranks : {2, 3, 5, 8}) {
-        data_parallel_layout whole;
+        parallel_layout whole;
         whole.devices = ranks;
         whole.strategy = S{};
         auto cut = whole; // a ring behind, whatever is before
@@ -285,8 +285,8 @@ struct around_the_end {
 
 /// Four ranks that add 100 numbers in a ring.
 struct ring_of_four {
-    static data_parallel_layout layout() {
-        data_parallel_layout l;
+    static parallel_layout layout() {
+        parallel_layout l;
         l.devices = 4;
         l.strategy = ring{};
         return l;
@@ -376,7 +376,7 @@ TEST_SUITE("rehearsed/nccl") {
             for (std::size_t const shards : {8u, 11u, 16u})
                 for (std::size_t const elements : {1u, 203u}) {
                     on_stage const as_told(elements == 1 ? timing::late : timing::shuffled, shards);
-                    data_parallel_layout l;
+                    parallel_layout l;
                     l.devices = ranks;
                     l.logical_shards = shards;
                     std::size_t slots = 0;

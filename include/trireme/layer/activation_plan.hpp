@@ -5,17 +5,25 @@
 #include <trireme/core/units.hpp>
 #include <trireme/layer/network.hpp>
 
+#include <algorithm>
 #include <cstddef>
 
 namespace trireme {
 
-/// Where values and gradients lie in the activation arena, in elements; `npos` for what is not kept. value[i] is slot i
-/// of the network (value[depth]: its output), gradient[i] the loss's gradient by it.
+/// Places of values and gradients in the activation arena, in elements; `npos` for what has none. value[i] is slot i of
+/// the network (value[depth]: its output), gradient[i] the loss's gradient by it.
+///
+/// The arena has three parts. Places below `kept` lie in the frame of a micro-batch: they last from its way there to its
+/// way back, where these are tasks of their own. Those from `sent` on lie in an outgoing slot: the gradient that goes to
+/// the stage before. The others last within one task.
 template<std::size_t Depth>
 struct activation_plan {
     std::size_t value[Depth + 1] = {};
     std::size_t gradient[Depth + 1] = {};
-    std::size_t elements = 0; ///< of the whole arena
+    std::size_t elements = 0; ///< of all three
+    std::size_t kept = 0;
+    std::size_t sent = 0;
+    bool spread = true; ///< all blocks have room for all samples; else only frames and slots have
 };
 
 namespace detail {
@@ -83,11 +91,17 @@ private:
 /// backward, at any time before its end: what they read stays till then. Where granules go `one_behind_the_other` from
 /// one layer that needs the whole shard to the next, each is somewhere else in between: then such a stretch is one
 /// time.
+///
+/// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that blocks
+/// have room for which last within one task. What the stage gets from the others, and gives them, lies in the frame, or
+/// in an outgoing slot.
 enum class way_of_samples { together, one_behind_the_other };
 template<class Network>
 constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, std::size_t element_bytes,
                                                            bool weights_lag = false,
-                                                           way_of_samples way = way_of_samples::together) {
+                                                           way_of_samples way = way_of_samples::together,
+                                                           range rows = {0, Network::depth},
+                                                           std::size_t in_task = 0) {
     constexpr std::size_t depth = Network::depth;
     constexpr std::size_t blocks = 2 * (depth + 1); // values, then gradients
     constexpr std::size_t never = 2 * depth + 1;
@@ -97,7 +111,9 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     std::size_t shares[blocks] = {}; // the block that it lies in: its own, or that of what it is a view of
 
     auto const unit = cache_line / element_bytes;
-    std::size_t first_trainable = Network::first_trainable;
+    std::size_t const first_trainable = Network::first_trainable;
+    auto const first = rows.begin, last = rows.end;
+    bool const apart = in_task != 0, gets_input = apart && first > 0;
     auto const grad = [](std::size_t slot) { return depth + 1 + slot; };
     auto const block_of = [&](std::size_t b) {
         while (shares[b] != b) b = shares[b];
@@ -116,18 +132,20 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
 
     for (std::size_t slot = 0; slot <= depth; ++slot) {
         auto const& shape = slot == 0 ? Network::row(0).input : Network::row(slot - 1).description.output;
-        size[slot] = size[grad(slot)] = round_up(shape.size() * lanes, unit);
+        size[slot] = size[grad(slot)] = shape.size();
         shares[slot] = slot;
         shares[grad(slot)] = grad(slot);
-        born[slot] = dies[slot] = slot == 0 ? 0 : slot - 1;
-        born[grad(slot)] = never;
+        born[slot] = born[grad(slot)] = never;
+        if (slot < first || slot > last) continue;
+        born[slot] = dies[slot] = slot == first ? first : slot - 1;
     }
-    born[grad(depth)] = depth; // the loss reads the output, and writes its gradient
-    live_to(depth, depth);
-    live_to(grad(depth), depth);
+    born[grad(last)] = depth; // the loss reads the output, and writes its gradient; or the next stage does
+    live_to(last, depth);
+    live_to(grad(last), depth);
+    if (gets_input) live_to(first, depth);
 
     // who reads what, and when
-    for (std::size_t i = 0; i < depth; ++i) {
+    for (std::size_t i = first; i < last; ++i) {
         auto const& row = Network::row(i);
         auto const& d = row.description;
         auto const back = 2 * depth - i;
@@ -144,28 +162,29 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
         if (writes && i > first_trainable) born[grad(i)] = back;
     }
     // A view is what it views. A sum's gradient is that of both its terms.
-    for (std::size_t i = 0; i < depth; ++i)
+    for (std::size_t i = first; i < last; ++i)
         if (Network::row(i).description.execution.view) share(i + 1, Network::row(i).from);
-    for (std::size_t i = depth; i-- > first_trainable;) {
+    for (std::size_t i = last; i-- > std::max(first, first_trainable);) {
         auto const& row = Network::row(i);
         bool const plain_view = row.description.execution.view && !row.is_fork() && row.from == i;
         if ((plain_view || row.is_sum()) && row.from > first_trainable) share(grad(row.from), grad(i + 1));
         if (row.is_sum() && row.other > first_trainable) share(grad(row.other), grad(i + 1));
     }
     // What works in place may overwrite what nobody reads later, unless it is the caller's.
-    for (std::size_t i = 0; i < depth; ++i) {
+    for (std::size_t i = first; i < last; ++i) {
         auto const& row = Network::row(i);
-        if (row.description.execution.in_place && !row.description.execution.view && row.from > 0 &&
+        if (row.description.execution.in_place && !row.description.execution.view && row.from > first &&
             dies[block_of(row.from)] <= i)
             share(i + 1, row.from);
     }
-    for (std::size_t i = depth; i-- > 0;) {
+    for (std::size_t i = last; i-- > first + (gets_input ? 1 : 0);) {
         auto const& row = Network::row(i);
         if (row.description.execution.in_place && born[grad(i)] != never &&
             dies[block_of(grad(i + 1))] <= 2 * depth - i)
             share(grad(i), grad(i + 1));
     }
 
+    auto gap = depth; // between the way there and the way back
     if (way == way_of_samples::one_behind_the_other) {
         std::size_t stretch[never] = {};
         for (std::size_t t = 1; t < never; ++t) {
@@ -178,6 +197,22 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
             born[b] = stretch[born[b]];
             dies[b] = stretch[dies[b]];
         }
+        gap = stretch[depth];
+    }
+
+    activation_plan<depth> plan;
+    plan.spread = in_task == 0 || in_task == lanes;
+    std::size_t at[blocks] = {};
+    bool in_frame[blocks] = {};
+    auto const sent = gets_input && first > first_trainable ? grad(first) : npos;
+    for (std::size_t b = 0; b < blocks; ++b) {
+        in_frame[b] = apart && born[b] != never && b != sent &&
+                      (b == block_of(grad(last)) || (born[b] < gap && dies[b] >= gap));
+        bool const whole = !apart || in_frame[b] || b == sent;
+        size[b] = round_up(size[b] * (whole ? lanes : in_task), unit);
+        if (!in_frame[b]) continue;
+        at[b] = plan.kept;
+        plan.kept += size[b];
     }
 
     // what is born and what dies at each time: chains through `next_born`, `next_dead`
@@ -185,24 +220,26 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     std::size_t first_dead[never + 1] = {}, next_dead[blocks] = {};
     for (std::size_t t = 0; t <= never; ++t) first_born[t] = first_dead[t] = npos;
     for (std::size_t b = 0; b < blocks; ++b) {
-        if (born[b] == never) continue;
+        if (born[b] == never || in_frame[b] || b == sent) continue;
         next_born[b] = first_born[born[b]];
         first_born[born[b]] = b;
         next_dead[b] = first_dead[dies[b]];
         first_dead[dies[b]] = b;
     }
     detail::hole_list<blocks + 1> holes;
-    std::size_t at[blocks] = {};
     for (std::size_t t = 0; t < never; ++t) {
-        for (auto b = first_born[t]; b != npos; b = next_born[b]) at[b] = holes.take(size[b]);
-        for (auto b = first_dead[t]; b != npos; b = next_dead[b]) holes.give_back({at[b], at[b] + size[b]});
+        for (auto b = first_born[t]; b != npos; b = next_born[b]) at[b] = plan.kept + holes.take(size[b]);
+        for (auto b = first_dead[t]; b != npos; b = next_dead[b])
+            holes.give_back({at[b] - plan.kept, at[b] - plan.kept + size[b]});
     }
 
-    activation_plan<depth> plan;
-    plan.elements = holes.top();
+    plan.sent = plan.kept + holes.top();
+    plan.elements = plan.sent + (sent == npos ? 0 : size[sent]);
+    if (sent != npos) at[sent] = plan.sent;
     for (std::size_t i = 0; i <= depth; ++i) {
-        plan.value[i] = at[block_of(i)];
-        plan.gradient[i] = i > first_trainable || i == depth ? at[block_of(grad(i))] : npos;
+        bool const here = i >= first && i <= last;
+        plan.value[i] = here ? at[block_of(i)] : npos;
+        plan.gradient[i] = here && (i > first_trainable || i == last) ? at[block_of(grad(i))] : npos;
     }
     return plan;
 }

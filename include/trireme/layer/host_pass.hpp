@@ -67,12 +67,12 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     }
     template<class P>
     auto forward_of(std::size_t row) const {
-        return base::forward_of(row, this->model.parameters + Network::row(row).first_parameter);
+        return base::forward_of(row, this->model.parameters_of(Network::row(row)));
     }
     template<class P>
     auto backward_of(std::size_t row, std::size_t slot) const {
-        auto const first = Network::row(row).first_parameter;
-        return base::backward_of(row, slot, this->model.parameters + first, this->model.gradients + first);
+        auto const& r = Network::row(row);
+        return base::backward_of(row, slot, this->model.parameters_of(r), this->model.gradients_of(r));
     }
     template<class P, class At, class F>
     void add_gradients(std::size_t row, At const& at, F const& add) const {
@@ -129,43 +129,71 @@ public:
     using numbers = detail::model_numbers<T>;
     using stored_type = stored_t<Kernels, T>; ///< as what lies in the slots is kept
 
-    /// An arena for one granule after the other, and one for all of `samples`, in elements; `elements`: the planned
-    /// blocks, what layers keep of a shard, and the kernels' scratch.
+    using memory_type = detail::activation_memory<stored_type>;
+
+    /// Plans for one granule after the other, and for all of `samples`.
     static constexpr plan_type one = plan_activations<Network>(Lanes, sizeof(stored_type));
     static constexpr plan_type plan(std::size_t samples) {
-        return plan_activations<Network>(at_once ? samples : granules(samples) * Lanes, sizeof(stored_type), false,
-                                         at_once ? way_of_samples::together : way_of_samples::one_behind_the_other);
+        return plan_activations<Network>(places_for(samples), sizeof(stored_type), false, way);
     }
+    /// The plan of a stage, for all of `samples`, where forward and backward are tasks of their own.
+    static constexpr plan_type plan(std::size_t samples, range rows) {
+        constexpr bool together = at_once || Network::whole_shard; // else each granule goes all the way by itself
+        return plan_activations<Network>(places_for(samples), sizeof(stored_type), false,
+                                         together ? way : way_of_samples::together, rows,
+                                         together ? places_for(samples) : Lanes);
+    }
+
+    /// Elements of a frame: its blocks, and what layers keep of a shard.
+    static constexpr std::size_t frame_elements(plan_type const& p, range rows = {0, Network::depth}) noexcept {
+        auto const kept = Network::row(rows.end).first_kept - Network::row(rows.begin).first_kept;
+        return p.kept + round_up(kept * sizeof(T) / sizeof(stored_type), line);
+    }
+    /// Elements of what lasts within a task: its blocks, and the kernels' scratch.
+    static constexpr std::size_t task_elements(plan_type const& p) noexcept {
+        return p.sent - p.kept + scratch_elements;
+    }
+    /// Elements of an arena with one frame and one outgoing slot.
     static constexpr std::size_t elements(plan_type const& p) noexcept {
-        return p.elements + kept_elements + scratch_elements;
+        return frame_elements(p) + task_elements(p) + p.elements - p.sent;
+    }
+    static constexpr memory_type memory_in(stored_type* arena, plan_type const& p) noexcept {
+        auto* const task = arena + frame_elements(p);
+        return {arena, task, task + task_elements(p)};
     }
     static constexpr std::size_t granules(std::size_t samples) noexcept {
         return at_once ? (samples != 0 ? 1 : 0) : (samples + Lanes - 1) / Lanes;
     }
 
-    /// `shard`: the samples that are there, with their place in it; as many as `places` has room for.
+    /// `shard`: the samples that are there, with their place in it; as many as `places` has room for, behind `before`
+    /// others. `rows`: those of a stage.
+    host_pass(plan_type const& places, memory_type const& memory, numbers const& model, granule_place const& shard,
+              Kernels policy = {}, range rows = {0, Network::depth}, std::size_t before = 0) noexcept
+        : places_(places), memory_(memory), model_(model), shard_(shard), rows_(rows), before_(before),
+          policy_(policy) {}
     host_pass(plan_type const& places, stored_type* arena, numbers const& model, granule_place const& shard,
               Kernels policy = {}) noexcept
-        : places_(places), arena_(arena), model_(model), shard_(shard), policy_(policy) {}
+        : host_pass(places, memory_in(arena, places), model, shard, policy) {}
 
-    stored_type* input(std::size_t granule = 0) const noexcept { return (*this)[granule][0].value(0); }
-    stored_type const* output(std::size_t granule = 0) const noexcept {
-        return (*this)[granule][0].value(Network::depth);
-    }
+    stored_type* input(std::size_t granule = 0) const noexcept { return (*this)[granule][0].value(rows_.begin); }
+    stored_type const* output(std::size_t granule = 0) const noexcept { return (*this)[granule][0].value(rows_.end); }
     stored_type* output_gradient(std::size_t granule = 0) const noexcept {
-        return (*this)[granule][0].gradient(Network::depth);
+        return (*this)[granule][0].gradient(rows_.end);
     }
 
     // See stage_pass: each granule is a team.
 
     template<class... Hooks>
     void forward(Hooks&&... hooks) const {
-        stage_pass(*this).forward(hooks...);
+        stage_pass(*this, rows_).forward(hooks...);
     }
-    void evaluate() const { stage_pass(*this).evaluate(); }
+    template<class... Hooks>
+    void evaluate(Hooks&&... hooks) const {
+        stage_pass(*this, rows_).evaluate(hooks...);
+    }
     template<class... Hooks>
     void backward(Hooks&&... hooks) const {
-        stage_pass(*this).backward(hooks...);
+        stage_pass(*this, rows_).backward(hooks...);
     }
 
     std::size_t size() const noexcept { return granules(shard_.count); }
@@ -173,27 +201,33 @@ public:
         auto place = shard_;
         place.first += granule * Lanes;
         if constexpr (!at_once) place.count = std::min(Lanes, place.count - std::min(place.count, granule * Lanes));
-        return {context{{&places_, arena_, model_, place, granule * Lanes}, policy()}};
+        return {context{{&places_, memory_, model_, place, before_ + granule * Lanes}, policy()}};
     }
     T* kept() const noexcept { return (*this)[0][0].kept(); }
 
 private:
     static constexpr std::size_t line = cache_line / sizeof(stored_type);
-    static constexpr std::size_t kept_elements = round_up(Network::kept * sizeof(T) / sizeof(stored_type), line);
     static constexpr std::size_t scratch_elements =
         round_up(detail::scratch_bytes<Network, Kernels, T, Lanes>() / sizeof(stored_type), line);
+    static constexpr auto way = at_once ? way_of_samples::together : way_of_samples::one_behind_the_other;
+
+    static constexpr std::size_t places_for(std::size_t samples) noexcept {
+        return at_once ? samples : granules(samples) * Lanes;
+    }
 
     kernels policy() const noexcept {
         if constexpr (scratch_elements == 0)
             return policy_;
         else
-            return {policy_, arena_ + places_.elements + kept_elements};
+            return {policy_, memory_.scratch + (places_.sent - places_.kept)};
     }
 
     plan_type const& places_;
-    stored_type* arena_;
+    memory_type memory_;
     numbers const& model_;
     granule_place shard_;
+    range rows_;
+    std::size_t before_;
     [[no_unique_address]] Kernels policy_;
 };
 

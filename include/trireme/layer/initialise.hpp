@@ -48,33 +48,36 @@ struct he_normal {
     }
 };
 
-/// Fills the parameter arena of `Network`. Element i of the network's t-th parameter tensor is a function of (seed, t,
-/// i) alone, so that layers without parameters come and go without changing the others' weights.
+/// Fills the parameters of some rows of `Network`. Element i of the network's t-th parameter tensor is a function of
+/// (seed, t, i) alone, so that layers without parameters come and go without changing the others' weights, and stages
+/// begin with those of the whole network.
 template<class Network, class Method, class T>
-void initialise_parameters(T* parameters, std::uint64_t seed) {
+void initialise_parameters(T* parameters, std::uint64_t seed, range rows = {0, Network::depth}) {
     std::uint32_t tensor = 0;
-    for (std::size_t l = 0; l < Network::depth; ++l) {
+    for (std::size_t l = 0; l < rows.end; ++l) {
         auto const& d = Network::row(l).description;
-        T* at = parameters + Network::row(l).first_parameter;
+        if (l < rows.begin) {
+            tensor += static_cast<std::uint32_t>(d.parameter_count);
+            continue;
+        }
         for (int k = 0; k < d.parameter_count; ++k, ++tensor) {
             auto const& p = d.parameters[k];
             random_stream const r(seed, random_purpose::parameters, tensor);
             for (std::size_t i = 0; i < p.shape.size(); ++i)
-                *at++ = p.init == initial::weights ? static_cast<T>(Method::value(p, r, i))
-                                                   : static_cast<T>(p.init == initial::ones ? 1 : 0);
+                *parameters++ = p.init == initial::weights ? static_cast<T>(Method::value(p, r, i))
+                                                           : static_cast<T>(p.init == initial::ones ? 1 : 0);
         }
     }
 }
 
-/// Fills the buffers of `Network`: running statistics of samples that have mean 0 and variance 1.
+/// Fills the buffers of some rows of `Network`: running statistics of samples that have mean 0 and variance 1.
 template<class Network, class T>
-void initialise_buffers(T* buffers) {
-    for (std::size_t l = 0; l < Network::depth; ++l) {
+void initialise_buffers(T* buffers, range rows = {0, Network::depth}) {
+    for (auto l = rows.begin; l < rows.end; ++l) {
         auto const& d = Network::row(l).description;
-        T* at = buffers + Network::row(l).first_buffer;
         for (int k = 0; k < d.buffer_count; ++k)
             for (std::size_t i = 0; i < d.buffers[k].shape.size(); ++i)
-                *at++ = static_cast<T>(d.buffers[k].init == initial::ones ? 1 : 0);
+                *buffers++ = static_cast<T>(d.buffers[k].init == initial::ones ? 1 : 0);
     }
 }
 

@@ -14,13 +14,28 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// The model's numbers in a pass: parameters and buffers to compute with, gradients and statistics to add to.
+/// The model's numbers in a pass: parameters and buffers to compute with, gradients and statistics to add to. The first
+/// of each is that of the first row of a stage, as layer_row counts them.
 template<class T>
 struct model_numbers {
     T const* parameters = nullptr;
     T* gradients = nullptr;  ///< to be added to
     T* buffers = nullptr;    ///< running statistics
     T* statistics = nullptr; ///< what goes into them after the step; to be added to
+    std::size_t first_parameter = 0;
+    std::size_t first_buffer = 0;
+    std::size_t first_kept = 0; ///< likewise, of the numbers that layers keep of a shard
+
+    T const* parameters_of(layer_row const& r) const noexcept { return parameters + (r.first_parameter - first_parameter); }
+    T* gradients_of(layer_row const& r) const noexcept { return gradients + (r.first_parameter - first_parameter); }
+};
+
+/// The memory of the three parts of an activation plan.
+template<class Stored>
+struct activation_memory {
+    Stored* frame = nullptr; ///< behind its blocks are the numbers that layers keep of a shard
+    Stored* scratch = nullptr;
+    Stored* outgoing = nullptr;
 };
 
 /// Values of one sample, by slot.
@@ -35,24 +50,24 @@ struct slot_sizes {
 template<class Network>
 inline constexpr slot_sizes<Network> sizes_of_slots{};
 
-/// A context gives the calls of a row their operands: samples in an arena with a plan, and a model. The contexts of the
-/// host and of streams add the kernels. Numbers that layers keep of a shard lie behind the planned blocks.
+/// A context gives the calls of a row their operands: samples in memory with a plan, and a model. The contexts of the
+/// host and of streams add the kernels.
 template<class Network, class T, class Stored, std::size_t Lanes>
 struct row_context {
     using network = Network;
     static constexpr std::size_t lanes = Lanes;
 
     activation_plan<Network::depth> const* plan;
-    Stored* arena;
+    activation_memory<Stored> memory;
     model_numbers<T> model;
     granule_place granule = {};
-    std::size_t before = 0; ///< samples that lie before this granule's in each block
+    std::size_t before = 0; ///< samples that lie before this granule's in each block that has room for all
 
     /// Null for a slot without a place in the plan.
     Stored* value(std::size_t slot) const noexcept { return block(plan->value[slot], slot); }
     Stored* gradient(std::size_t slot) const noexcept { return block(plan->gradient[slot], slot); }
 
-    T* kept() const noexcept { return reinterpret_cast<T*>(arena + plan->elements); }
+    T* kept() const noexcept { return reinterpret_cast<T*>(memory.frame + plan->kept); }
 
 protected:
     template<class P>
@@ -66,9 +81,9 @@ protected:
         at.place.granule = granule;
         if (r.is_sum()) at.place.other = value(r.other);
         if constexpr (std::is_same_v<P, T>) { // what a layer keeps of a shard is as wide as parameters are
-            at.place.buffers = moved(model.buffers, r.first_buffer);
-            at.place.statistics = moved(model.statistics, r.first_buffer);
-            at.place.kept = kept() + r.first_kept;
+            at.place.buffers = moved(model.buffers, r.first_buffer - model.first_buffer);
+            at.place.statistics = moved(model.statistics, r.first_buffer - model.first_buffer);
+            at.place.kept = kept() + (r.first_kept - model.first_kept);
         }
         return at;
     }
@@ -87,7 +102,11 @@ protected:
 
 private:
     Stored* block(std::size_t place, std::size_t slot) const noexcept {
-        return place == npos ? nullptr : arena + place + before * sizes_of_slots<Network>.of[slot];
+        if (place == npos) return nullptr;
+        auto const earlier = before * sizes_of_slots<Network>.of[slot];
+        if (place < plan->kept) return memory.frame + place + earlier;
+        if (place < plan->sent) return memory.scratch + (place - plan->kept) + (plan->spread ? earlier : 0);
+        return memory.outgoing + (place - plan->sent) + earlier;
     }
 };
 

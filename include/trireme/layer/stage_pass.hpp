@@ -71,11 +71,15 @@ public:
         }
     }
 
-    /// Forward outside of training.
-    void evaluate() const {
-        for (std::size_t t = 0; t < teams_.size(); ++t)
+    /// Forward outside of training. `begin(team)` is called before a team's first row, `end(team)` after its last.
+    template<class Begin = nothing_beside, class End = nothing_beside>
+    void evaluate(Begin&& begin = {}, End&& end = {}) const {
+        for (std::size_t t = 0; t < teams_.size(); ++t) {
+            begin(t);
             for (auto row = rows_.begin; row < rows_.end; ++row)
                 for (auto const& c : teams_[t]) calls[row](call::evaluate, c, row);
+            end(t);
+        }
     }
 
     /// Adds the gradients to the model's; needs the forward pass just made. `begin(team)` is called before a team's way

@@ -29,7 +29,7 @@ struct narrow_parameters {
     /// Alignment of narrow tensors in bytes: the widest reads of libraries' products want it.
     static constexpr std::size_t alignment = 256;
 
-    /// Where a row's parameters begin in the copy; of `depth`: the copy's size.
+    /// Offset of a row's parameters in the copy; of `depth`: the copy's size.
     static constexpr std::size_t first(std::size_t row) noexcept {
         std::size_t place = 0;
         for (std::size_t i = 0; i < row && exist; ++i) {
@@ -135,7 +135,7 @@ public:
     /// parameters, if they exist narrow.
     stream_context(plan_type const& places, stored_type* values, detail::model_numbers<T> const& numbers,
                    Kernels const& kernels, Kernels const& beside, event& ready, stored_type* copy)
-        : base{&places, values, numbers}, kernels_(kernels), beside_(beside), ready_(&ready), copy_(copy) {}
+        : base{&places, {values + places.elements, values}, numbers}, kernels_(kernels), beside_(beside), ready_(&ready), copy_(copy) {}
 
     Kernels const& kernels() const noexcept { return kernels_; }
     Kernels const& beside() const noexcept { return beside_; }
@@ -183,7 +183,7 @@ private:
     template<class P>
     P const* parameters(std::size_t row) const noexcept {
         if constexpr (std::is_same_v<P, T>)
-            return this->model.parameters + Network::row(row).first_parameter;
+            return this->model.parameters_of(Network::row(row));
         else
             return copy_ + narrow::first(row);
     }
@@ -191,7 +191,7 @@ private:
     template<class P>
     P* gradients([[maybe_unused]] std::size_t row) const noexcept {
         if constexpr (std::is_same_v<P, T>)
-            return this->model.gradients + Network::row(row).first_parameter;
+            return this->model.gradients_of(Network::row(row));
         else
             return copy_ + narrow::first(Network::depth);
     }

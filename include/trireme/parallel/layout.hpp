@@ -6,13 +6,17 @@
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/group/mesh.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
+#include <trireme/schedule/pipeline/program.hpp>
+#include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/schedule/verify.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -62,20 +66,45 @@ struct reduction_bucket {
     strategy_choice strategy = {}; ///< that of the rule
 };
 
-/// How a step's work and its gradients are spread: the value behind `on<mesh<...>>`, `reduce_by<...>` and
-/// `reproducible<fixed_tree, V>`. One engine runs all of them.
-struct data_parallel_layout {
-    int devices = 1;
+/// The arena of a rank, for what cuts it: parameters from `first_parameter` of the network on, then all else. A number
+/// stands for the arena of a whole network.
+struct arena_extent {
+    std::size_t elements = 0;
+    std::size_t first_parameter = 0;
+    std::size_t parameters = 0; ///< that buckets may lie in
+
+    constexpr arena_extent(std::size_t all) : elements(all), parameters(all) {}
+    constexpr arena_extent(std::size_t all, std::size_t first, std::size_t count)
+        : elements(all), first_parameter(first), parameters(count) {}
+};
+
+/// How a step's work and its gradients are spread: the value behind `on<mesh<...>>`, `pipeline<...>`, `reduce_by<...>`
+/// and `reproducible<fixed_tree, V>`. One executor runs all of them.
+///
+/// Ranks are numbered as in the mesh of the axes dp and pp: rank = replica * stages + role.
+struct parallel_layout {
+    int replicas = 1; ///< of the model, each with a share of the batch
     strategy_choice strategy = {};
-    std::size_t logical_shards = 0; ///< 0: one per device, added as the strategy adds; else V of fixed_tree
+    std::size_t logical_shards = 0; ///< 0: micro-batches, added as the strategy adds; else V of fixed_tree
     bool shared_weights = false;    ///< one copy of the weights; each device updates its slice of them
     std::span<reduction_bucket const> buckets = {}; ///< where tensors have strategies of their own; none: all in one
 
     levels groups = {}; ///< which devices are near one another, for strategies that take them; none: as even as it goes
 
+    int stages = 1;                ///< of each replica, on a device each
+    std::size_t micro_batches = 1; ///< of each replica, if logical shards are none
+    schedule_choice schedule = {};
+    range (*cut)(int stages, int stage) = nullptr; ///< the rows of a stage; null: there is one stage
+
+    constexpr int devices() const noexcept { return replicas * stages; }
+    constexpr mesh_value mesh() const { return {{"dp", replicas}, {"pp", stages}}; }
+    constexpr int replica_of(int rank) const noexcept { return rank / stages; }
+    constexpr int role_of(int rank) const noexcept { return rank % stages; }
+
     constexpr bool reproducible() const noexcept { return logical_shards != 0; }
+    /// Micro-batches of all replicas.
     constexpr std::size_t shards() const noexcept {
-        return reproducible() ? logical_shards : static_cast<std::size_t>(devices);
+        return reproducible() ? logical_shards : static_cast<std::size_t>(replicas) * micro_batches;
     }
     /// The most samples that a shard of a batch has.
     constexpr std::size_t most_shard_samples(std::size_t batch) const noexcept {
@@ -83,8 +112,14 @@ struct data_parallel_layout {
     }
     /// Collectives per step, each of a part of the arena.
     constexpr std::size_t reductions() const noexcept { return buckets.empty() ? 1 : buckets.size(); }
-    constexpr range reduced_by(std::size_t i, std::size_t arena_elements) const noexcept {
-        return buckets.empty() ? range{0, arena_elements} : buckets[i].elements;
+    constexpr range reduced_by(std::size_t i, arena_extent const& arena) const noexcept {
+        if (buckets.empty()) return {0, arena.elements};
+        auto const here = [&](std::size_t element) {
+            return std::clamp(element, arena.first_parameter, arena.first_parameter + arena.parameters) -
+                   arena.first_parameter;
+        };
+        bool const last = i + 1 == buckets.size(); // what lies behind the parameters goes with it
+        return {here(buckets[i].elements.begin), last ? arena.elements : here(buckets[i].elements.end)};
     }
     constexpr strategy_choice const& strategy_of(std::size_t i) const noexcept {
         return buckets.empty() || !buckets[i].named ? strategy : buckets[i].strategy;
@@ -93,34 +128,36 @@ struct data_parallel_layout {
     constexpr collective goal() const noexcept {
         return shared_weights ? collective::reduce_scatter : collective::all_reduce;
     }
-    constexpr schedule reduction(std::size_t i, std::size_t arena_elements, std::size_t element_bytes) const {
+    constexpr trireme::schedule reduction(std::size_t i, arena_extent const& arena, std::size_t element_bytes) const {
         return shared_weights
-                   ? direct::reduce_scatter(devices)
-                   : strategy_of(i).all_reduce(devices, groups, reduced_by(i, arena_elements).size() * element_bytes);
+                   ? direct::reduce_scatter(replicas)
+                   : strategy_of(i).all_reduce(replicas, groups, reduced_by(i, arena).size() * element_bytes);
     }
 
     /// The part of an arena of `elements` that a device updates.
     constexpr range slice_of_device(int rank, std::size_t elements, std::size_t element_bytes) const noexcept {
-        return shared_weights ? chunk_range(elements, rank, devices, element_bytes) : range{0, elements};
+        return shared_weights ? chunk_range(elements, replica_of(rank), replicas, element_bytes) : range{0, elements};
     }
 
     /// The shards that a device computes, and the gradient slots it needs for them.
-    constexpr range shards_of_device(int rank) const noexcept { return shards_of(rank, devices, shards()); }
-    constexpr std::size_t gradient_slots(int rank) const noexcept { return fixed_tree::slots(shards_of_device(rank)); }
+    constexpr range shards_of_device(int rank) const noexcept { return shards_of(replica_of(rank), replicas, shards()); }
+    constexpr std::size_t gradient_slots(int rank) const noexcept {
+        return reproducible() ? fixed_tree::slots(shards_of_device(rank)) : 1;
+    }
 
-    /// What `rank` reads from its peers, and writes to them, per step to add `elements` numbers.
-    constexpr traffic traffic_of_rank(int rank, std::size_t elements, std::size_t element_bytes) const {
+    /// What `rank` reads from its peers, and writes to them, per step to add the numbers of its arena.
+    constexpr traffic traffic_of_rank(int rank, arena_extent const& arena, std::size_t element_bytes) const {
         traffic sum;
-        for (std::size_t i = 0; i < reductions(); ++i) {
-            sum += trireme::traffic_of(reduction(i, elements, element_bytes), rank, reduced_by(i, elements).size(),
+        int const replica = replica_of(rank);
+        for (std::size_t i = 0; i < reductions(); ++i)
+            sum += trireme::traffic_of(reduction(i, arena, element_bytes), replica, reduced_by(i, arena).size(),
                                        element_bytes);
-        }
-        if (!reproducible() || devices == 1) return sum;
+        if (!reproducible() || replicas == 1) return sum;
         // a reduction of the fixed tree reads every block of every peer, where a plain one reads one buffer per peer
-        auto const chunk = chunk_range(elements, rank, devices, element_bytes).size() * element_bytes;
-        for (int r = 0; r < devices; ++r) {
-            if (r == rank) continue;
-            auto const blocks = fixed_tree::blocks(shards_of_device(r)).depth();
+        auto const chunk = chunk_range(arena.elements, replica, replicas, element_bytes).size() * element_bytes;
+        for (int r = 0; r < replicas; ++r) {
+            if (r == replica) continue;
+            auto const blocks = fixed_tree::blocks(shards_of(r, replicas, shards())).depth();
             sum.bytes += (blocks - 1) * chunk;
         }
         return sum;
@@ -140,25 +177,30 @@ inline constexpr std::size_t max_batch = 0xFFFFFFFF;
 namespace detail {
 
 /// The numbers of a layout and a batch.
-TRIREME_COLD inline void check_numbers(data_parallel_layout const& l, std::size_t batch) {
+TRIREME_COLD inline void check_numbers(parallel_layout const& l, std::size_t batch) {
     auto const number = [](auto n) { return std::to_string(n); };
-    if (l.devices < 1) throw usage_error("devices = " + number(l.devices) + ": a trainer needs at least one device");
-    if (l.devices > max_devices)
-        throw usage_error("devices = " + number(l.devices) + ": a trainer has at most " + number(max_devices));
+    if (l.replicas < 1) throw usage_error("devices = " + number(l.replicas) + ": a trainer needs at least one device");
+    if (l.stages < 1) throw usage_error("stages = " + number(l.stages) + ": a pipeline has at least one stage");
+    if (l.replicas > max_devices || l.stages > max_devices || l.devices() > max_devices)
+        throw usage_error("devices = " + number(l.replicas) +
+                          (l.stages == 1 ? "" : " with stages = " + number(l.stages)) + ": a trainer has at most " +
+                          number(max_devices));
+    if (l.stages > max_roles)
+        throw usage_error("stages = " + number(l.stages) + ": a pipeline has at most " + number(max_roles));
     if (batch < 1) throw usage_error("batch = 0: a step needs at least one sample; set the option `batch`");
     if (batch > max_batch)
         throw usage_error("batch = " + number(batch) + ": at most " + number(max_batch) +
                           " samples; was a negative number given?");
-    if (batch < static_cast<std::size_t>(l.devices))
+    if (batch < static_cast<std::size_t>(l.replicas))
         throw usage_error(
-            "batch = " + number(batch) + " on " + number(l.devices) +
+            "batch = " + number(batch) + " on " + number(l.replicas) +
             " devices: a batch needs at least one sample per device; use a larger batch or no more devices than " +
             number(batch));
     if (l.logical_shards > max_logical_shards)
         throw usage_error("logical_shards = " + number(l.logical_shards) + ": at most " + number(max_logical_shards) +
                           " are possible");
-    if (l.reproducible() && l.logical_shards < static_cast<std::size_t>(l.devices))
-        throw usage_error("logical_shards = " + number(l.logical_shards) + " on " + number(l.devices) +
+    if (l.reproducible() && l.logical_shards < static_cast<std::size_t>(l.replicas))
+        throw usage_error("logical_shards = " + number(l.logical_shards) + " on " + number(l.replicas) +
                           " devices: a reproducible step gives every device at least one logical shard; use more "
                           "shards or no more devices than " +
                           number(l.logical_shards));
@@ -169,22 +211,22 @@ TRIREME_COLD inline void check_numbers(data_parallel_layout const& l, std::size_
 }
 
 /// Proves what the layout's gradients are added by.
-TRIREME_COLD inline void check_schedules(data_parallel_layout const& l, std::size_t elements,
-                                         std::size_t element_bytes) {
+TRIREME_COLD inline void check_reductions(parallel_layout const& l, arena_extent const& elements,
+                                          std::size_t element_bytes) {
     for (std::size_t i = 0; i < l.reductions(); ++i) {
         auto const s = l.reduction(i, elements, element_bytes);
         bool seen = false; // in an earlier bucket
         for (std::size_t k = 0; k < i; ++k) seen = seen || l.reduction(k, elements, element_bytes).same_steps(s);
         if (seen) continue;
-        auto const v = verify(l.goal(), s, l.devices);
+        auto const v = verify(l.goal(), s, l.replicas);
         if (v.ok()) continue;
-        throw usage_error("strategy " + std::string(s.name) + " on " + std::to_string(l.devices) + " devices " +
+        throw usage_error("strategy " + std::string(s.name) + " on " + std::to_string(l.replicas) + " devices " +
                           describe(v));
     }
 }
 
 /// For devices whose transport has no strategy of its own. Throws usage_error.
-inline void check_no_strategy_of_a_transport(data_parallel_layout const& l) {
+inline void check_no_strategy_of_a_transport(parallel_layout const& l) {
     for (std::size_t i = 0; i < l.reductions(); ++i)
         if (l.strategy_of(i).of_a_transport)
             throw usage_error(std::string("strategy ") + l.strategy_of(i).name +
@@ -196,10 +238,10 @@ inline void check_no_strategy_of_a_transport(data_parallel_layout const& l) {
 
 /// The checks that the compiler makes on static layouts, for layouts chosen by options; `elements` are those of the
 /// arena. Throws usage_error.
-inline void check_layout(data_parallel_layout const& l, std::size_t batch, std::size_t elements = 0,
+inline void check_layout(parallel_layout const& l, std::size_t batch, std::size_t elements = 0,
                          std::size_t element_bytes = sizeof(float)) {
     detail::check_numbers(l, batch);
-    detail::check_schedules(l, elements, element_bytes);
+    detail::check_reductions(l, elements, element_bytes);
 }
 
 } // namespace trireme

@@ -40,7 +40,7 @@ struct memory_map {
     memory_area parameters;        ///< and behind them the buffers, each padded to whole cache lines
     memory_area gradients;         ///< one part per slot, of the form of `parameters`
     memory_area optimizer_state;   ///< one part per number that the optimizer keeps of a parameter
-    memory_area activations;       ///< see activation_plan; behind the plan's blocks what layers keep of a shard
+    memory_area activations;       ///< frames, what lasts within a task, outgoing slots: see activation_plan
     memory_area narrow_parameters; ///< where values are narrower than parameters: their copy, and a layer's gradients
     memory_area workspace;         ///< one part per stream with kernels
     memory_area samples;           ///< one part per step that is staged
@@ -48,6 +48,7 @@ struct memory_map {
     memory_area scores;            ///< of all shards
     memory_area tables;            ///< of collectives on streams
     memory_area counters;          ///< of the group
+    memory_area channels;          ///< between the stages of a pipeline
 
     constexpr owned_bytes owned() const noexcept {
         owned_bytes sum;
@@ -55,23 +56,59 @@ struct memory_map {
         sum.gradients = gradients.total();
         sum.optimizer_state = optimizer_state.total();
         sum.activations = activations.total();
-        sum.control = losses.total() + scores.total() + tables.total() + counters.total();
+        sum.control = losses.total() + scores.total() + tables.total() + counters.total() + channels.total();
         sum.staging = samples.total();
         sum.workspace = workspace.total();
         return sum;
     }
 };
 
-/// The part of the map that is the same on every device: parameters and buffers, their gradients, and the
+/// The numbers of some rows of a network in an arena: their parameters, then their buffers, each padded to whole cache
+/// lines. Gradients lie in one of the same form, with what a step adds to the buffers in their place.
+struct row_numbers {
+    range rows = {};
+    std::size_t first_parameter = 0; ///< of the network
+    std::size_t parameters = 0;
+    std::size_t first_buffer = 0; ///< of the network's buffers
+    std::size_t buffers = 0;
+    std::size_t first_kept = 0;  ///< of the numbers that layers keep of a shard
+    std::size_t buffers_lie = 0; ///< at this element of the arena
+    std::size_t elements = 0;
+
+    constexpr arena_extent extent() const noexcept { return {elements, first_parameter, parameters}; }
+};
+template<class Network, class T>
+constexpr row_numbers numbers_of_rows(range rows) noexcept {
+    constexpr std::size_t line = cache_line / sizeof(T);
+    auto const &begin = Network::row(rows.begin), &end = Network::row(rows.end);
+    row_numbers n;
+    n.rows = rows;
+    n.first_parameter = begin.first_parameter;
+    n.parameters = end.first_parameter - begin.first_parameter;
+    n.first_buffer = begin.first_buffer;
+    n.buffers = end.first_buffer - begin.first_buffer;
+    n.first_kept = begin.first_kept;
+    n.buffers_lie = round_up(n.parameters, line);
+    n.elements = n.buffers_lie + round_up(n.buffers, line);
+    return n;
+}
+
+/// The numbers that a rank holds, those of its stage.
+template<class Network, class T>
+constexpr row_numbers numbers_of_rank(parallel_layout const& l, int rank) {
+    return numbers_of_rows<Network, T>(l.stages == 1 ? range{0, Network::depth} : l.cut(l.stages, l.role_of(rank)));
+}
+
+/// The part of the map that is the same on every kind of device: parameters and buffers, their gradients, and the
 /// optimizer's numbers for the part that the rank updates.
 template<class Model>
-constexpr memory_map memory_of_model(data_parallel_layout const& l, int rank) {
+constexpr memory_map memory_of_model(parallel_layout const& l, int rank) {
     using T = typename Model::value_type;
-    constexpr bytes_t arena = Model::arena_elements * sizeof(T);
+    auto const elements = numbers_of_rank<typename Model::network, T>(l, rank).elements;
     memory_map m;
-    m.parameters.bytes = l.shared_weights && rank != 0 ? 0 : arena;
-    m.gradients = {arena, l.gradient_slots(rank)};
-    m.optimizer_state = {l.slice_of_device(rank, Model::arena_elements, sizeof(T)).size() * sizeof(T),
+    m.parameters.bytes = l.shared_weights && l.replica_of(rank) != 0 ? 0 : elements * sizeof(T);
+    m.gradients = {elements * sizeof(T), l.gradient_slots(rank)};
+    m.optimizer_state = {l.slice_of_device(rank, elements, sizeof(T)).size() * sizeof(T),
                          Model::optimizer::state_per_parameter};
     return m;
 }

@@ -5,6 +5,8 @@
 #include <trireme/core/units.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
+#include <trireme/parallel/step.hpp>
+#include <trireme/schedule/pipeline/span.hpp>
 
 #include <cstddef>
 
@@ -23,16 +25,16 @@ struct training_plan {
     std::size_t element_bytes = 0;  ///< of parameters, gradients and optimizer state
     flops_t training_flops = 0;     ///< per sample, forward and backward and loss
     flops_t forward_flops = 0;      ///< per sample
-    /// What is where on a rank.
-    memory_map (*map)(data_parallel_layout const&, std::size_t batch, int rank) = nullptr;
-    /// What layers add over all devices in a step; none: nothing.
-    traffic (*device_sums)(int devices, int rank) = nullptr;
+    /// The map of a rank's memory.
+    memory_map (*map)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
+    /// What a rank reads from the others in a step on a full batch.
+    traffic (*moves)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
 
     // of the run
     trireme::batch batch = {};
-    data_parallel_layout layout = {};
+    parallel_layout layout = {};
 
-    constexpr int devices() const noexcept { return layout.devices; }
+    constexpr int devices() const noexcept { return layout.devices(); }
 
     /// Owned memory of device `rank`.
     constexpr owned_bytes memory(int rank) const { return map(layout, batch.samples, rank).owned(); }
@@ -40,23 +42,29 @@ struct training_plan {
     /// Owned memory of the device that needs most: devices with fewer logical shards need less for gradients.
     constexpr owned_bytes memory() const {
         auto most = memory(0);
-        for (int r = 1; r < layout.devices; ++r)
+        for (int r = 1; r < devices(); ++r)
             if (memory(r).total() > most.total()) most = memory(r);
         return most;
     }
     constexpr bytes_t bytes_per_device() const { return memory().total(); }
 
     /// What device `rank` reads from the others in one step.
-    constexpr traffic wire(int rank) const {
-        auto sum = layout.traffic_of_rank(rank, arena_elements, element_bytes);
-        if (device_sums != nullptr) sum += device_sums(layout.devices, rank);
-        return sum;
+    constexpr traffic wire(int rank) const { return moves(layout, batch.samples, rank); }
+
+    /// The part of a step in which a device of a pipeline waits for the others, if all stages take equally long, and
+    /// moves no time: that of the device that waits least. 0 without a pipeline.
+    constexpr double bubble() const {
+        if (layout.stages == 1) return 0;
+        auto const shape = shape_of_step(layout, 0);
+        auto const capacity = step_capacity(layout.schedule, shape);
+        detail::scratch<step_task> room(capacity);
+        return bubble_fraction(build_step(layout.schedule, shape, {room.data(), capacity}));
     }
 
     /// Bytes between devices in one step, over all of them.
     constexpr bytes_t wire_bytes_per_step() const {
         bytes_t sum = 0;
-        for (int r = 0; r < layout.devices; ++r) sum += wire(r).bytes;
+        for (int r = 0; r < devices(); ++r) sum += wire(r).bytes;
         return sum;
     }
 

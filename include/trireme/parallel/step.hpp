@@ -8,37 +8,71 @@
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace trireme {
 
-/// The shape of a rank's step: its logical shards are its micro-batches.
-constexpr step_shape shape_of_rank(data_parallel_layout const& l, int rank) noexcept {
-    return {1, static_cast<int>(l.shards_of_device(rank).size()), l.devices, static_cast<int>(l.reductions()),
+/// The shape of the step of a rank's replica: its logical shards are its micro-batches.
+constexpr step_shape shape_of_step(parallel_layout const& l, int rank) noexcept {
+    return {l.stages, static_cast<int>(l.shards_of_device(rank).size()), l.replicas, static_cast<int>(l.reductions()),
             l.shared_weights};
 }
 
-/// The step program of one rank, proved, and the memory of its tasks.
-class rank_program {
-public:
-    /// Throws usage_error if that is no training step.
-    rank_program(data_parallel_layout const& l, int rank)
-        : room_(step_capacity(schedule_choice{}, shape_of_rank(l, rank))),
-          program_(build_step(schedule_choice{}, shape_of_rank(l, rank), room_)) {
-        auto const v = verify(program_);
-        if (!v.ok())
-            throw usage_error("the step of rank " + std::to_string(rank) + " " + describe(v.fault) + ", task " +
-                              std::to_string(v.task));
-    }
-    rank_program(rank_program const&) = delete;
-    rank_program& operator=(rank_program const&) = delete;
+/// Frames and outgoing slots that a rank needs: none of either where one device has the whole network.
+struct rank_frames {
+    std::size_t frames = 0;
+    std::size_t slots = 0;
+};
+constexpr rank_frames frames_of_rank(parallel_layout const& l, int rank) {
+    if (l.stages == 1) return {};
+    auto shape = shape_of_step(l, rank);
+    shape.replicas = shape.slices = 1; // what comes after the micro-batches needs none
+    auto const capacity = step_capacity(l.schedule, shape);
+    detail::scratch<step_task> room(capacity);
+    auto const p = build_step(l.schedule, shape, {room.data(), capacity});
+    auto const role = static_cast<std::size_t>(l.role_of(rank));
+    return {p.frames[role], p.slots[role]};
+}
 
-    step_program const& get() const noexcept { return program_; }
+/// The step program of a rank's replica, and the evaluation that goes with it, both proved, and the memory of their
+/// tasks.
+class rank_programs {
+public:
+    /// Throws usage_error if the layout's schedule makes no training step.
+    rank_programs(parallel_layout const& l, int rank)
+        : of_step_(step_capacity(l.schedule, shape_of_step(l, rank))),
+          step_(build_step(l.schedule, shape_of_step(l, rank), of_step_)),
+          of_evaluation_(step_capacity(l.schedule, {l.stages, 2})),
+          evaluation_(build_evaluation(l.schedule, step_, of_evaluation_)) {
+        require(l, verify(step_));
+        require(l, verify_evaluation(evaluation_));
+        for (auto const& t : step_.all)
+            if (t.kind == task_kind::backward_input || t.kind == task_kind::backward_weights)
+                refuse(l, "has the halves of backward apart, which devices do in one");
+    }
+    rank_programs(rank_programs const&) = delete;
+    rank_programs& operator=(rank_programs const&) = delete;
+
+    step_program const& step() const noexcept { return step_; }
+    step_program const& evaluation() const noexcept { return evaluation_; }
 
 private:
-    std::vector<step_task> room_;
-    step_program program_;
+    static void require(parallel_layout const& l, program_verdict const& v) {
+        if (!v.ok())
+            refuse(l, std::string(describe(v.fault)) + ", role " + std::to_string(v.role) + ", task " +
+                          std::to_string(v.task));
+    }
+    [[noreturn]] TRIREME_COLD static void refuse(parallel_layout const& l, std::string const& why) {
+        throw usage_error("schedule " + std::string(l.schedule.name) + " on " + std::to_string(l.stages) +
+                          " stages: its step " + why);
+    }
+
+    std::vector<step_task> of_step_;
+    step_program step_;
+    std::vector<step_task> of_evaluation_;
+    step_program evaluation_;
 };
 
 } // namespace trireme

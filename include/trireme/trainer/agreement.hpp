@@ -20,14 +20,20 @@ namespace trireme {
 /// begin. Parts are separated by "; ", the longest, the network, is last. Options that decide no weight (the deadline)
 /// may differ between processes.
 template<class Model, class Initialiser, class Options>
-std::string agreement(Options const& o, data_parallel_layout const& l) {
+std::string agreement(Options const& o, parallel_layout const& l) {
     using network = typename Model::network;
     using optimizer = typename Model::optimizer;
-    std::string text = "dp<" + std::to_string(l.devices) + ">";
+    std::string text = "dp<" + std::to_string(l.replicas) + ">";
     auto const say = [&text](std::string const& part) { text += "; " + part; };
     auto const number = [](auto n) { return std::to_string(n); };
+    if (l.stages != 1) {
+        say("pp<" + number(l.stages) + ">");
+        say(l.schedule.name);
+        for (int stage = 1; stage < l.stages; ++stage) say("cut before row " + number(l.cut(l.stages, stage).begin));
+    }
     for (std::size_t i = 0; i < l.reductions(); ++i) say(l.strategy_of(i).name);
     say(number(l.logical_shards) + " logical shards");
+    if (l.micro_batches != 1) say(number(l.micro_batches) + " micro-batches");
     if (l.shared_weights) say("weights held once");
     say("batch " + number(o.batch.samples));
     say("seed " + number(o.seed));

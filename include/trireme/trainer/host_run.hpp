@@ -2,107 +2,369 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/collective/all_gather.hpp>
+#include <trireme/collective/barrier.hpp>
+#include <trireme/collective/in_flight.hpp>
+#include <trireme/collective/proved.hpp>
+#include <trireme/core/digest.hpp>
+#include <trireme/core/errors.hpp>
 #include <trireme/device/host/device.hpp>
+#include <trireme/group/transport/stop_reason.hpp>
 #include <trireme/group/transport/threads/group.hpp>
 #include <trireme/parallel/plan.hpp>
-#include <trireme/trainer/engine.hpp>
-#include <trireme/trainer/replica.hpp>
+#include <trireme/schedule/collective/direct.hpp>
+#include <trireme/trainer/agreement.hpp>
+#include <trireme/trainer/host_executor.hpp>
 #include <trireme/trainer/report.hpp>
+#include <trireme/trainer/training_state.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace trireme {
 
-/// How a trainer drives the devices of a kind: `run_on<Device>::type<Model, Options, Initialiser, Faults, Transport>`.
-/// Headers of devices specialise it.
+/// Ways in which a trainer drives the devices of a kind: `run_on<Device>::type<Model, Options, Initialiser, Faults,
+/// Transport>`. Headers of devices specialise it.
 template<class Device>
 struct run_on;
 
 inline namespace TRIREME_ISA {
 
-/// A trainer's devices if they are those of the host: threads of a group that all run the engine.
-template<class Model, class Options, class Initialiser, class Faults>
+/// Devices that are threads of this process.
+class thread_ranks {
+public:
+    using communicator = threads::communicator;
+    static constexpr bool of_one_process = true; ///< else each process has one rank, and a trainer of its own
+
+    template<class RunOptions, class Agreed>
+    thread_ranks(RunOptions const& r, parallel_layout const& l, Agreed const&)
+        : group_((detail::check_no_strategy_of_a_transport(l), l.devices()), r.deadline) {}
+
+    bool stopped() const noexcept { return group_.stopped(); }
+    int first() const noexcept { return 0; }
+    levels near() const noexcept { return {}; }
+
+    /// Runs a function of (state, communicator) without captures on every device, which holds the state alive. Allocates
+    /// nothing.
+    template<class State, class Job>
+    void run(std::shared_ptr<State> const& state, Job) {
+        group_.run({state, [](void* s, communicator& c) { Job{}(*static_cast<State*>(s), c); }});
+    }
+
+private:
+    threads::group group_;
+};
+
+/// Devices that are processes, each with a trainer of its own: SPMD, the same calls in all of them. `Group` joins them:
+/// made of the option `processes`, the number of devices, the deadline and the agreement, it has this rank's
+/// communicator (`own`), runs functions on it (`run`), and knows which ranks are `near`.
+template<class Group>
+class process_ranks {
+public:
+    using communicator = typename Group::communicator;
+    static constexpr bool of_one_process = false;
+
+    /// `agreed()`: what all processes must have in common.
+    template<class RunOptions, class Agreed>
+    process_ranks(RunOptions const& r, parallel_layout const& l, Agreed const& agreed)
+        : group_(r.processes.value, l.devices(), r.deadline, agreed()) {}
+
+    bool stopped() const noexcept { return group_.failed(); } // else the next call tells why
+    int first() const noexcept { return group_.rank(); }
+    levels near() const noexcept { return group_.near(); }
+
+    template<class State, class Job>
+    void run(std::shared_ptr<State> const& state, Job job) {
+        group_.run([&](communicator& c) { job(*state, c); });
+    }
+
+private:
+    mutable Group group_;
+};
+
+/// A trainer on devices of the host, which `Ranks` joins: each runs its executor. One instantiation serves every layout.
+template<class Model, class Options, class Initialiser, class Faults, class Ranks>
 class host_run {
-    using engine_type = engine<Model, Options, Initialiser, Faults, threads::communicator>;
+    using network = typename Model::network;
+    using communicator = typename Ranks::communicator;
+    using executor = host_executor<Model, communicator>;
+    static constexpr bool of_one_process = Ranks::of_one_process;
 
 public:
     using T = typename Model::value_type;
+    using state_type = training_state<network, Options>;
 
-    /// What is where in the memory of a rank.
-    static constexpr memory_map memory(data_parallel_layout const& l, std::size_t batch, int rank) {
-        return replica<Model, threads::communicator>::memory(l, batch, rank);
+    /// The map of a rank's memory.
+    static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
+        auto m = executor::memory(l, batch, rank);
+        if (!of_one_process) m.scores.bytes = 2 * sizeof(double) * l.shards();
+        return m;
+    }
+    /// What a rank reads from others in a step on a full batch.
+    static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
+        return executor::moves(l, batch, rank);
     }
 
-    host_run(Options const& o, auto const& r, data_parallel_layout const& layout)
-        : engine_((detail::check_no_strategy_of_a_transport(layout), std::make_shared<engine_type>(o, layout))),
-          group_(layout.devices, r.deadline) {
-        on_every_device([](engine_type& e, threads::communicator& c) { e.construct(c); });
+    host_run(Options const& o, auto const& r, parallel_layout const& layout)
+        : ranks_(r, layout, [&] { return agreement<Model, Initialiser>(o, layout); }),
+          shared_(std::make_shared<shared>(o, near_ones(layout))) {
+        on_every_device([](shared& s, communicator& c) { s.construct(c); });
     }
 
-    /// Options, images in use, order, losses.
-    engine_type& state() const noexcept { return *engine_; }
-    int first_rank() const noexcept { return 0; } ///< of this process
-    bool stopped() const noexcept { return group_.stopped(); }
+    state_type& state() const noexcept { return *shared_; }
+    int first_rank() const noexcept { return ranks_.first(); } ///< of this process
+    bool stopped() const noexcept { return ranks_.stopped(); }
 
     /// One step on all images in use.
     step_report step() {
-        auto& e = *engine_;
-        e.number_all();
-        on_every_device([](engine_type& en, threads::communicator& c) { en.step(c, en.all()); });
-        auto const number = e.at(0).steps();
-        return {number, e.mean_loss(number, e.images().size()), e.images().size()};
+        auto& s = *shared_;
+        s.number_all();
+        work_on_images();
+        on_every_device([](shared& all, communicator& c) { all.step(c, all.all()); });
+        auto const number = own().steps();
+        return {number, s.mean_loss(number, s.images().size()), s.images().size()};
     }
     void epoch() {
-        engine_->at(0).reset_times();
-        on_every_device([](engine_type& e, threads::communicator& c) {
-            e.epoch(c, [&c](std::uint64_t) { return c.rank() == 0; });
-        });
+        own().reset_times();
+        work_on_images();
+        on_every_device([](shared& s, communicator& c) { s.epoch(c); });
     }
     void evaluate() {
-        on_every_device([](engine_type& e, threads::communicator& c) { e.evaluate(c); });
+        shared_->number_all();
+        work_on_images();
+        on_every_device([](shared& s, communicator& c) { s.evaluate(c); });
     }
-    /// Of device 0, in the last epoch.
-    step_times const& times() const noexcept { return engine_->at(0).times(); }
+    /// Of the first device of this process, in the last epoch.
+    step_times const& times() const noexcept { return own().times(); }
 
-    step_program const& program(int rank) const { return engine_->at(rank).program(); }
-    held_numbers<T> held(int rank) const { return engine_->held(rank); }
-    void load_parameters(std::span<T const> values) {
-        for (int r = 0; r < engine_->layout.devices; ++r)
-            std::copy(values.begin(), values.end(), engine_->parameters(r).begin());
+    step_program const& program(int rank) const { return at(rank).program(); }
+    held_numbers<T> held(int rank) const { return at(rank).held(); }
+
+    /// All parameters of the network, or all buffers.
+    std::vector<T> gathered(std::span<T const> held_numbers<T>::* numbers) const {
+        auto const& l = shared_->layout;
+        std::vector<T> all;
+        if constexpr (of_one_process) {
+            for (int role = 0; role < l.stages; ++role) append(all, at(role).held().*numbers);
+        } else if (l.stages == 1) {
+            append(all, own().held().*numbers);
+        } else {
+            auto& s = *shared_;
+            std::vector<std::size_t> counts;
+            for (int rank = 0; rank < l.devices(); ++rank) {
+                auto const n = numbers_of_rank<network, T>(l, rank);
+                counts.push_back(numbers == &held_numbers<T>::parameters ? n.parameters : n.buffers);
+            }
+            auto const most = *std::max_element(counts.begin(), counts.end());
+            std::vector<T> mine(most), everybody(most * counts.size());
+            std::ranges::copy(own().held().*numbers, mine.begin());
+            s.mine = std::as_bytes(std::span(mine));
+            s.everybody = std::as_writable_bytes(std::span(everybody));
+            ranks_.run(shared_, [](shared& here, communicator& c) { here.gather(c); });
+            for (std::size_t role = 0; role < static_cast<std::size_t>(l.stages); ++role)
+                append(all, std::span(everybody).subspan(role * most, counts[role]));
+        }
+        return all;
     }
-    void load_buffers(std::span<T const> values) {
-        for (int r = 0; r < engine_->layout.devices; ++r)
-            std::copy(values.begin(), values.end(), engine_->buffers(r).begin());
+    void load_parameters(std::span<T const> values) { load(values, {}); }
+    void load_buffers(std::span<T const> values) { load({}, values); }
+
+    /// Finds out on all ranks whether each is well (`failed` is null), and has read these values; every rank calls it.
+    /// Throws why another rank is not, as a device_error, or a mismatch_error for different values; a rank that is not
+    /// well itself returns. The group works on.
+    void agree(std::exception_ptr const& failed, std::initializer_list<std::span<std::byte const>> values)
+        requires(!of_one_process)
+    {
+        struct state_of_rank {
+            bool well = true;
+            std::uint64_t sum = 0;
+            stop_reason why;
+        } mine;
+        if (failed != nullptr) {
+            mine.well = false;
+            mine.why = stop_reason::of(first_rank(), failed);
+        } else
+            for (auto const bytes : values) mine.sum = digest_of(bytes, mine.sum);
+        std::vector<state_of_rank> all(static_cast<std::size_t>(shared_->layout.devices()));
+        shared_->mine = std::as_bytes(std::span(&mine, 1));
+        shared_->everybody = std::as_writable_bytes(std::span(all));
+        on_every_device([](shared& s, communicator& c) { s.gather(c); });
+        if (!mine.well) return;
+        for (auto const& other : all)
+            if (!other.well) other.why.raise();
+        for (std::size_t r = 1; r < all.size(); ++r)
+            if (all[r].sum != all[0].sum)
+                throw mismatch_error("the weights that rank " + std::to_string(r) +
+                                     " has read are not those that rank 0 has read, and all ranks begin with one set: "
+                                     "no rank has taken them; give all ranks a file with one content");
     }
-    traffic wire(int rank) const { return group_.at(rank).pulled(); }
+
+    /// Of this process alone: what others move is counted there.
+    traffic wire(int rank) const {
+        if (!of_one_process && rank != first_rank())
+            throw usage_error("the traffic of rank " + std::to_string(rank) + " was asked for in the process of rank " +
+                              std::to_string(first_rank()) + ": each process counts its own");
+        return at(rank).wire() - shared_->beside;
+    }
 
 private:
-    /// Runs a function of (engine, communicator) without captures on every device. Allocates nothing.
+    /// What the devices of one trainer share, all of them or the one of this process. Devices hold it alive, so that
+    /// one which is stuck never reads freed memory.
+    struct shared : state_type {
+        using state_type::images;
+        using state_type::layout;
+        using state_type::options;
+
+        std::vector<std::unique_ptr<executor>> executors; ///< by rank
+        image_digests digests;
+        arena scores;
+        traffic beside; ///< of what is no step, in a process
+        std::span<T const> parameters, buffers;
+        std::span<std::byte const> mine;
+        std::span<std::byte> everybody;
+
+        shared(Options const& o, parallel_layout const& l)
+            : state_type(o, l), executors(static_cast<std::size_t>(l.devices())) {}
+
+        executor& at(int rank) const noexcept { return *executors[static_cast<std::size_t>(rank)]; }
+
+        /// Makes the executor of `c`'s device, on that device, so that its memory is near it.
+        void construct(communicator& c) {
+            auto made = std::make_unique<executor>(c, layout, options.batch.samples);
+            made->template begin<Initialiser>(options.seed);
+            executors[static_cast<std::size_t>(c.rank())] = std::move(made);
+            if constexpr (!of_one_process) {
+                scores = c.allocate(memory(layout, options.batch.samples, c.rank()).scores.total());
+                all_here(c); // before anybody uses another's memory
+            }
+        }
+
+        /// One step on `samples` of the images in use; every device calls it. Returns its number.
+        std::uint64_t step(communicator& c, std::span<std::uint32_t const> samples) {
+            auto& e = at(c.rank());
+            auto const number = e.steps() + 1;
+            e.template step<Faults>({&images(), samples, this->losses_of(number), nullptr}, options);
+            if constexpr (!of_one_process) share(c, std::span(this->losses_of(number), layout.shards()), {});
+            return number;
+        }
+
+        /// A whole epoch over `order`; every device calls it. Who knows all losses of a step, sums them; device 0 tells
+        /// the observer.
+        void epoch(communicator& c) {
+            auto const batches = this->order.batches(options.batch.samples);
+            for (std::size_t b = 0; b < batches; ++b) {
+                auto const samples = this->order.batch(b, options.batch.samples);
+                auto const number = step(c, samples);
+                if (!of_one_process || c.rank() == 0)
+                    this->tell(b, samples.size(), this->mean_loss(number, samples.size()), c.rank() == 0);
+            }
+        }
+
+        void evaluate(communicator& c) {
+            at(c.rank()).template evaluate<Faults>(
+                {&images(), this->all(), this->losses_.data(), this->correct_.data()});
+            if constexpr (!of_one_process) share(c, std::span(this->losses_).first(layout.shards()), this->correct_);
+        }
+
+        void take(communicator& c) {
+            if constexpr (!of_one_process) all_here(c); // nobody computes with them
+            if (!parameters.empty()) at(c.rank()).take_parameters(parameters);
+            if (!buffers.empty()) at(c.rank()).take_buffers(buffers);
+            if constexpr (!of_one_process) all_here(c);
+        }
+
+        void gather(communicator& c) {
+            auto const before = c.pulled();
+            all_gather<direct>(c, mine, everybody);
+            beside += c.pulled() - before;
+        }
+
+        static void all_here(communicator& c) { barrier<direct>(c); }
+
+        /// Every rank has losses and right answers of its own shards; after this it has all of them. Others' are zero
+        /// in the sum, so that it is all of them, bit for bit.
+        void share(communicator& c, std::span<double> losses, std::span<std::size_t> correct) {
+            if (c.size() == 1) return;
+            auto const n = layout.shards();
+            std::span const all(static_cast<double*>(scores.data), correct.empty() ? n : 2 * n);
+            std::fill(all.begin(), all.end(), 0.0);
+            auto const own = layout.shards_of_device(c.rank());
+            for (auto s = own.begin; s < own.end && at(c.rank()).is_last(); ++s) {
+                all[s] = losses[s];
+                if (!correct.empty()) all[n + s] = static_cast<double>(correct[s]);
+            }
+            auto const before = c.pulled();
+            run_schedule<double>(c, collective::all_reduce,
+                                 proved_schedule<direct, collective::all_reduce>(c.size()), all);
+            beside += c.pulled() - before;
+            for (std::size_t s = 0; s < n; ++s) {
+                losses[s] = all[s];
+                if (!correct.empty()) correct[s] = static_cast<std::size_t>(all[n + s]);
+            }
+        }
+    };
+
     template<class Job>
-    void on_every_device(Job) {
-        group_.run({engine_, [](void* e, threads::communicator& c) { Job{}(*static_cast<engine_type*>(e), c); }});
+    void on_every_device(Job job) {
+        ranks_.run(shared_, job);
     }
 
-    std::shared_ptr<engine_type> engine_;
-    threads::group group_;
+    parallel_layout near_ones(parallel_layout l) const {
+        if (l.groups.count == 0 && ranks_.near().count != 0 && l.stages == 1) {
+            l.groups = ranks_.near();
+            detail::check_reductions(l, Model::arena_elements, sizeof(T)); // others than the compiler has seen
+        }
+        return l;
+    }
+
+    executor& at(int rank) const noexcept { return shared_->at(of_one_process ? rank : first_rank()); }
+    executor& own() const noexcept { return at(first_rank()); }
+
+    /// The images in use and the learning rate become what all ranks must have in common in the next collectives.
+    void work_on_images() {
+        if constexpr (!of_one_process) {
+            auto& s = *shared_;
+            if (s.layout.devices() == 1) return; // no other rank compares, so that no image is read
+            own().works_on({"samples", s.images().size(), s.digests.of(s.images()), s.options.learning_rate});
+        }
+    }
+
+    void load(std::span<T const> parameters, std::span<T const> buffers) {
+        auto& s = *shared_;
+        s.parameters = parameters;
+        s.buffers = buffers;
+        auto const values = parameters.empty() ? buffers : parameters;
+        if constexpr (!of_one_process)
+            own().works_on({"values", values.size(), digest_of(std::as_bytes(values)), s.options.learning_rate});
+        on_every_device([](shared& all, communicator& c) { all.take(c); });
+    }
+
+    static void append(std::vector<T>& all, std::span<T const> part) { all.insert(all.end(), part.begin(), part.end()); }
+
+    mutable Ranks ranks_;
+    std::shared_ptr<shared> shared_;
 };
 
 } // namespace TRIREME_ISA
 
-/// How a trainer drives devices of the host that a transport joins; `void`: threads. Headers of transports specialise
+/// Ranks of a trainer on devices of the host that a transport joins; `void`: threads. Headers of transports specialise
 /// it.
 template<class Transport>
-struct host_run_over {
-    template<class Model, class Options, class Initialiser, class Faults>
-    using type = host_run<Model, Options, Initialiser, Faults>;
+struct host_ranks {
+    using type = thread_ranks;
 };
 
 template<>
 struct run_on<host> {
     template<class Model, class Options, class Initialiser, class Faults, class Transport>
-    using type = typename host_run_over<Transport>::template type<Model, Options, Initialiser, Faults>;
+    using type = host_run<Model, Options, Initialiser, Faults, typename host_ranks<Transport>::type>;
 };
 
 } // namespace trireme

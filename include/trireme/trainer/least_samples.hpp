@@ -30,7 +30,7 @@ constexpr std::size_t neediest_row() noexcept {
 enum class sample_count { batch, step, rest };
 
 /// `of`: the samples of the epoch, if they are counted for its last batch.
-TRIREME_COLD inline void check_samples(std::size_t row, std::size_t least, bool whole, data_parallel_layout const& l,
+TRIREME_COLD inline void check_samples(std::size_t row, std::size_t least, bool whole, parallel_layout const& l,
                                        std::size_t samples, sample_count counted, std::size_t of) {
     auto const number = [](std::size_t n) { return std::to_string(n); };
     auto const shards = whole ? 1 : l.shards();
@@ -68,7 +68,7 @@ TRIREME_COLD inline void check_samples(std::size_t row, std::size_t least, bool 
 
 /// Throws usage_error if a step on `samples` would leave a shard, or the batch, fewer than a layer needs.
 template<class Network>
-void check_least_samples(data_parallel_layout const& l, std::size_t samples, sample_count counted, std::size_t of = 0) {
+void check_least_samples(parallel_layout const& l, std::size_t samples, sample_count counted, std::size_t of = 0) {
     constexpr auto of_shard = neediest_row<Network, false>(), of_batch = neediest_row<Network, true>();
     if constexpr (of_shard != npos)
         check_samples(of_shard, Network::row(of_shard).description.least_samples, false, l, samples, counted, of);

@@ -8,9 +8,9 @@
 #include <trireme/schedule/collective/hierarchical.hpp>
 #include <trireme/schedule/collective/native.hpp>
 #include <trireme/schedule/collective/ring.hpp>
+#include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
-#include <trireme/trainer/process_run.hpp>
 
 namespace trireme {
 
@@ -33,9 +33,8 @@ struct processes_option<mpi> {
     using type = chosen_option<mpi_job>;
 };
 template<>
-struct host_run_over<mpi> {
-    template<class Model, class Options, class Initialiser, class Faults>
-    using type = process_run<Model, Options, Initialiser, Faults, mpi_group>;
+struct host_ranks<mpi> {
+    using type = process_ranks<mpi_group>;
 };
 
 } // namespace trireme

@@ -36,9 +36,9 @@ public:
     using stream = typename Device::stream;
 
     /// What a rank needs to receive in.
-    static constexpr bytes_t table_bytes(data_parallel_layout const& l, int rank, std::size_t elements,
+    static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, std::size_t elements,
                                          std::size_t element_bytes) {
-        if (l.devices == 1) return 0;
+        if (l.replicas == 1) return 0;
         if (l.reproducible()) {
             auto const tree = tree_of(l, elements, element_bytes);
             return tree.staging(rank) + tree.table();
@@ -52,9 +52,9 @@ public:
         return staging_bytes(s, {elements, element_bytes, s.chunks}, rank);
     }
 
-    nccl_transport(data_parallel_layout const& l, auto const& r)
+    nccl_transport(parallel_layout const& l, auto const& r)
         : layout_(l), group_(std::make_unique<nccl_group<Device>>(
-                          nccl_runtime::attendance{r.processes.value.index, r.processes.value.count, l.devices,
+                          nccl_runtime::attendance{r.processes.value.index, r.processes.value.count, l.replicas,
                                                    r.processes.value.id_file, std::chrono::duration<double>(r.deadline),
                                                    r.processes.value.share, r.processes.value.with},
                           r.share_devices.value)) {}
@@ -65,7 +65,7 @@ public:
     bool captures() const noexcept { return local_ranks() == 1; }
 
     void prepare(std::vector<T*> const& gradients, std::size_t elements, std::vector<layer_sum<T>> const& sums = {}) {
-        if (layout_.devices == 1) return;
+        if (layout_.replicas == 1) return;
         auto const in_place = [](std::vector<T*> const& numbers, std::size_t begin) {
             std::vector<stream_buffers<T>> buffers;
             for (auto* const n : numbers) buffers.push_back({n + begin, n + begin});
@@ -74,11 +74,11 @@ public:
         for (auto const& sum : sums) {
             std::vector<void*> memory;
             for (int i = 0; i < local_ranks(); ++i) {
-                staging_.emplace_back(device_of(i), sum_bytes(layout_.devices, first_rank() + i, sum.count, sizeof(T)),
+                staging_.emplace_back(device_of(i), sum_bytes(layout_.replicas, first_rank() + i, sum.count, sizeof(T)),
                                       "messages of the layers' sums");
                 memory.push_back(staging_.back().data());
             }
-            auto const s = direct::all_reduce(layout_.devices);
+            auto const s = direct::all_reduce(layout_.replicas);
             sums_.push_back(std::make_unique<collective_type>(*group_, s, layout_.reductions() + sums_.size(),
                                                               buffer_cut{sum.count, sizeof(T), s.chunks},
                                                               in_place(sum.numbers, 0), memory));
@@ -146,12 +146,12 @@ public:
 private:
     using collective_type = nccl_collective<Device, T>;
 
-    static constexpr staged_tree tree_of(data_parallel_layout const& l, std::size_t elements,
+    static constexpr staged_tree tree_of(parallel_layout const& l, std::size_t elements,
                                          std::size_t element_bytes) noexcept {
-        return {l.devices, l.shards(), elements, element_bytes};
+        return {l.replicas, l.shards(), elements, element_bytes};
     }
     /// One place for all reductions: they come one after the other.
-    static constexpr std::size_t staging_of(data_parallel_layout const& l, int rank, std::size_t elements,
+    static constexpr std::size_t staging_of(parallel_layout const& l, int rank, std::size_t elements,
                                             std::size_t element_bytes) {
         std::size_t most = 0;
         for (std::size_t i = 0; i < l.reductions(); ++i) {
@@ -162,7 +162,7 @@ private:
         return most;
     }
 
-    data_parallel_layout layout_;
+    parallel_layout layout_;
     std::unique_ptr<nccl_group<Device>> group_;
     std::vector<typename Device::memory> staging_;
     std::vector<std::unique_ptr<collective_type>> made_, sums_;

@@ -5,9 +5,9 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/levels.hpp>
 #include <trireme/group/transport/processes/group.hpp>
+#include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
-#include <trireme/trainer/process_run.hpp>
 
 #include <chrono>
 #include <optional>
@@ -65,9 +65,8 @@ private:
 } // namespace processes
 
 template<>
-struct host_run_over<shared_windows> {
-    template<class Model, class Options, class Initialiser, class Faults>
-    using type = process_run<Model, Options, Initialiser, Faults, processes::trainer_group>;
+struct host_ranks<shared_windows> {
+    using type = process_ranks<processes::trainer_group>;
 };
 
 } // namespace trireme

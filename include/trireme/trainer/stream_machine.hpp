@@ -28,7 +28,7 @@ public:
     using stream = typename Device::stream;
     using event = typename Device::event;
 
-    stream_machine(data_parallel_layout const& l, Options const& o, auto const& where)
+    stream_machine(parallel_layout const& l, Options const& o, auto const& where)
         : transport(l, where), layout(l) {
         Device::use(transport.device_of(0));
         for (int i = 0; i < transport.local_ranks(); ++i) {
@@ -47,11 +47,11 @@ public:
     }
 
     /// What is where in the memory of a rank.
-    static constexpr memory_map memory(data_parallel_layout const& l, std::size_t batch, int rank) {
+    static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = replica::memory_of(l, batch, rank);
         m.tables.bytes = Transport::table_bytes(l, rank, Model::arena_elements, sizeof(T));
         for (auto const& e : network::exchanges)
-            m.tables.bytes += Transport::sum_bytes(l.devices, rank, e.elements, sizeof(T));
+            m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
         return m;
     }
 
@@ -92,7 +92,7 @@ public:
     /// Reductions begin while backward goes on, where nothing is added to a rank's gradients after it. Where layers add
     /// numbers over all devices as well, reductions come after them: ranks need one order of their collectives.
     bool overlaps() const noexcept {
-        return layout.devices > 1 && !layout.reproducible() && network::parameters != 0 && !network::whole_batch;
+        return layout.replicas > 1 && !layout.reproducible() && network::parameters != 0 && !network::whole_batch;
     }
 
     /// All gradients come at once, on `compute`.
@@ -102,7 +102,7 @@ public:
     }
 
     void enqueue_reductions() {
-        if (layout.devices == 1) {
+        if (layout.replicas == 1) {
             for (auto& r : replicas) r->end_shards();
         } else if (!overlaps()) {
             for (std::size_t k = layout.reductions(); k-- > 0;) transport.enqueue(k, compute);
@@ -152,7 +152,7 @@ public:
     }
 
     Transport transport;
-    data_parallel_layout layout;
+    parallel_layout layout;
     std::vector<std::unique_ptr<replica>> replicas;
     std::vector<stream*> compute;
     std::vector<std::uint64_t*> words;

@@ -78,7 +78,7 @@ public:
     }
 
     /// What is where in the memory of a rank, but for what its collectives need.
-    static constexpr memory_map memory_of(data_parallel_layout const& l, std::size_t batch, int rank) {
+    static constexpr memory_map memory_of(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = memory_of_model<Model>(l, rank);
         auto const samples = l.most_shard_samples(batch);
         staged_granule<Model> const granule{samples};
@@ -92,7 +92,7 @@ public:
     }
 
     /// `batch`: the most samples of a step that is staged at once.
-    stream_replica(int device, data_parallel_layout const& l, int rank, std::size_t batch)
+    stream_replica(int device, parallel_layout const& l, int rank, std::size_t batch)
         : stream_replica(device, l, rank, l.most_shard_samples(batch), memory_of(l, batch, rank)) {}
 
     // ---- on the host: what the next step is about; the slot's last copy must be done ----
@@ -256,7 +256,7 @@ private:
     static constexpr std::size_t arena_bytes = Model::arena_elements * sizeof(T);
     static constexpr T pixel_scale = T{1} / T{255};
 
-    stream_replica(int device, data_parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
+    stream_replica(int device, parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
         : compute(device), exchange(device), copies(device), beside(device), staged{event(device), event(device)},
           used{event(device), event(device)}, scored(device), granule_{samples}, shards_(l.shards_of_device(rank)),
           all_shards_(l.shards()), libraries_(device), parameters_(device, map.parameters.total(), "parameters"),

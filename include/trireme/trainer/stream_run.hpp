@@ -10,6 +10,7 @@
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/schedule/collective/direct.hpp>
 #include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/stream_machine.hpp>
 #include <trireme/trainer/training_state.hpp>
@@ -36,11 +37,18 @@ public:
     using T = typename Model::value_type;
     using state_type = training_state<typename Model::network, Options>;
 
-    static constexpr memory_map memory(data_parallel_layout const& l, std::size_t batch, int rank) {
+    static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         return machine::memory(l, batch, rank);
     }
+    /// What a rank reads from others in a step.
+    static constexpr traffic moves(parallel_layout const& l, std::size_t, int rank) {
+        auto sum = l.traffic_of_rank(rank, Model::arena_elements, sizeof(T));
+        for (auto const& e : Model::network::exchanges)
+            if (l.replicas > 1) sum += traffic_of(direct::all_reduce(l.replicas), rank, e.elements, sizeof(T));
+        return sum;
+    }
 
-    stream_run(Options const& o, auto const& r, data_parallel_layout const& layout)
+    stream_run(Options const& o, auto const& r, parallel_layout const& layout)
         : work_(o, layout), m_(new machine(work_.layout, o, r)), deadline_(r.deadline),
           eager_(r.eager.value || !m_->transport.captures()) {
         try {
@@ -128,6 +136,10 @@ public:
     /// they add gradients is not measured: it goes on beside the rest.
     step_times const& times() const noexcept { return times_; }
 
+    std::vector<T> gathered(std::span<T const> held_numbers<T>::* numbers) const {
+        auto const values = held(first_rank()).*numbers;
+        return {values.begin(), values.end()};
+    }
     held_numbers<T> held(int rank) const {
         auto const all = stored(rank);
         return {{0, Model::network::depth},
@@ -333,7 +345,7 @@ private:
     template<class F>
     void for_results(int slot, F&& f) {
         for (auto& r : m_->replicas) wait_for(*r, r->used[slot], "a step");
-        bool const shared = m_->transport.local_ranks() != work_.layout.devices;
+        bool const shared = m_->transport.local_ranks() != work_.layout.replicas;
         for (auto& r : m_->replicas) {
             auto const results = r->results(slot);
             auto const known = shared ? range{0, results.size()} : r->shards();

@@ -20,10 +20,10 @@ namespace trireme {
 /// How the ranks of a trainer on accelerators add their gradients: `stream_transport<Way, Device>::type<T>`. One thread
 /// drives all ranks of its process and hands everything over to their streams, at construction into a graph.
 ///
-///     static constexpr bytes_t table_bytes(data_parallel_layout const&, int rank, std::size_t arena_elements,
+///     static constexpr bytes_t table_bytes(parallel_layout const&, int rank, std::size_t arena_elements,
 ///                                          std::size_t element_bytes);            // device memory, for the plan
 ///     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes);
-///     type(data_parallel_layout const&, run_options const&);
+///     type(parallel_layout const&, run_options const&);
 ///     int first_rank() const;
 ///     int local_ranks() const;
 ///     int device_of(int local) const;
@@ -53,10 +53,10 @@ class peer_transport {
 public:
     using stream = typename Device::stream;
 
-    static constexpr bytes_t table_bytes(data_parallel_layout const& l, int rank, std::size_t elements,
+    static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, std::size_t elements,
                                          std::size_t element_bytes) {
-        if (l.devices == 1) return 0;
-        if (l.reproducible()) return tree_table_bytes(l.devices, l.shards(), static_cast<std::size_t>(l.devices));
+        if (l.replicas == 1) return 0;
+        if (l.reproducible()) return tree_table_bytes(l.replicas, l.shards(), static_cast<std::size_t>(l.replicas));
         bytes_t sum = 0;
         for (std::size_t i = 0; i < l.reductions(); ++i) {
             auto const s = l.reduction(i, elements, element_bytes);
@@ -71,8 +71,8 @@ public:
         return move_table::bytes(s, {elements, element_bytes, s.chunks}, rank);
     }
 
-    peer_transport(data_parallel_layout const& l, auto const& r)
-        : layout_(l), group_(std::make_unique<peer_group<Device>>(l.devices, r.share_devices.value, r.deadline)) {
+    peer_transport(parallel_layout const& l, auto const& r)
+        : layout_(l), group_(std::make_unique<peer_group<Device>>(l.replicas, r.share_devices.value, r.deadline)) {
         detail::check_no_strategy_of_a_transport(l);
         if (r.processes.value.count != 1)
             throw usage_error("transport<peer> stays within one process, and " +
@@ -85,7 +85,7 @@ public:
     bool captures() const noexcept { return true; }
 
     void prepare(std::vector<T*> const& gradients, std::size_t elements, std::vector<layer_sum<T>> const& sums = {}) {
-        if (layout_.devices == 1) return;
+        if (layout_.replicas == 1) return;
         auto const add = [&](std::vector<std::unique_ptr<collective_type>>& to, schedule const& s,
                              std::vector<T*> const& numbers, range part) {
             std::vector<stream_buffers<T>> buffers;
@@ -93,7 +93,7 @@ public:
             to.push_back(
                 std::make_unique<collective_type>(*group_, s, buffer_cut{part.size(), sizeof(T), s.chunks}, buffers));
         };
-        for (auto const& sum : sums) add(sums_, direct::all_reduce(layout_.devices), sum.numbers, {0, sum.count});
+        for (auto const& sum : sums) add(sums_, direct::all_reduce(layout_.replicas), sum.numbers, {0, sum.count});
         if (layout_.reproducible()) {
             made_.push_back(std::make_unique<collective_type>(*group_, layout_.shards(), elements, gradients));
             return;
@@ -123,7 +123,7 @@ public:
 private:
     using collective_type = peer_collective<Device, T>;
 
-    data_parallel_layout layout_;
+    parallel_layout layout_;
     std::unique_ptr<peer_group<Device>> group_;
     std::vector<std::unique_ptr<collective_type>> made_, sums_;
 };

@@ -148,21 +148,23 @@ private:
 
 public:
     /// The layout that options mean; a constant for a static type.
-    static constexpr data_parallel_layout layout_of(options const& o, run_options const& r = {}) {
-        return {r.devices.value, r.strategy.value, o.logical_shards.value, policies::shared_weights, buckets()};
+    static constexpr parallel_layout layout_of(options const& o, run_options const& r = {}) {
+        return {.replicas = r.devices.value,
+                .strategy = r.strategy.value,
+                .logical_shards = o.logical_shards.value,
+                .shared_weights = policies::shared_weights,
+                .buckets = buckets()};
     }
 
     /// What a program of this type costs: memory per device, bytes on the wire, operations. A constant expression.
     static constexpr training_plan plan(batch b)
         requires(policies::is_static)
     {
-        return plan(b, data_parallel_layout{policies::devices, strategy_choice(typename policies::strategy{}),
-                                            static_cast<std::size_t>(policies::shards), policies::shared_weights,
-                                            buckets()});
+        return plan(b, layout_of({}, {}));
     }
     /// The same for a layout chosen when the program runs. Throws usage_error if it has no device.
-    static constexpr training_plan plan(batch b, data_parallel_layout const& layout) {
-        if (layout.devices < 1) throw usage_error("a plan needs at least one device: set the option `devices`");
+    static constexpr training_plan plan(batch b, parallel_layout const& layout) {
+        if (layout.devices() < 1) throw usage_error("a plan needs at least one device: set the option `devices`");
         training_plan p;
         p.parameters = network_type::parameters;
         p.arena_elements = model_type::arena_elements;
@@ -172,15 +174,15 @@ public:
         p.batch = b;
         p.layout = layout;
         p.buffers = network_type::buffers;
-        if (network_type::whole_batch) p.device_sums = &device_sums;
         p.map = &run_type::memory;
+        p.moves = &run_type::moves;
         return p;
     }
 
     /// Throws usage_error if the options break a rule. On the host it starts devices() - 1 threads.
     explicit trainer(options const& o = {}, run_options const& r = {}) : trainer(o, r, layout_of(o, r)) {}
 
-    int devices() const noexcept { return run_.state().layout.devices; }
+    int devices() const noexcept { return run_.state().layout.devices(); }
     training_plan plan() const { return plan(run_.state().options.batch, run_.state().layout); }
 
     /// The first of the devices that this process drives: 0 unless there are several processes.
@@ -366,16 +368,7 @@ public:
 private:
     std::vector<value_type> gathered(std::span<value_type const> held_numbers<value_type>::* numbers) const {
         check_ready();
-        auto const values = run_.held(rank()).*numbers;
-        return {values.begin(), values.end()};
-    }
-
-    /// What the layers add over all devices in a step, as `rank` sees it.
-    static constexpr traffic device_sums(int devices, int rank) {
-        traffic sum;
-        for (auto const& e : network_type::exchanges)
-            if (devices > 1) sum += traffic_of(direct::all_reduce(devices), rank, e.elements, sizeof(value_type));
-        return sum;
+        return run_.gathered(numbers);
     }
 
     /// Where tensors have strategies of their own.
@@ -390,14 +383,14 @@ private:
         static constexpr type value{model_type::arena_elements};
     };
 
-    static void check(data_parallel_layout const& layout, std::size_t batch) {
+    static void check(parallel_layout const& layout, std::size_t batch) {
         detail::check_numbers(layout, batch);
         detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);
         if constexpr (!policies::proved)
-            detail::check_schedules(layout, model_type::arena_elements, sizeof(value_type));
+            detail::check_reductions(layout, model_type::arena_elements, sizeof(value_type));
     }
 
-    trainer(options const& o, run_options const& r, data_parallel_layout const& layout)
+    trainer(options const& o, run_options const& r, parallel_layout const& layout)
         : run_((check(layout, o.batch.samples), optimizer_type::check(o), detail::check_run_options(r), o), r, layout) {
     }
 

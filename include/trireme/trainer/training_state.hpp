@@ -25,7 +25,7 @@ namespace trireme {
 template<class Network, class Options>
 class training_state {
 public:
-    training_state(Options const& o, data_parallel_layout const& l)
+    training_state(Options const& o, parallel_layout const& l)
         : options(o), layout(l), losses_(2 * l.shards()), correct_(l.shards()) {}
 
     /// Throws usage_error for images that the network cannot take.
@@ -103,7 +103,7 @@ public:
     }
 
     Options options;
-    data_parallel_layout const layout;
+    parallel_layout const layout;
     epoch_order order{0, 0};
     std::uint32_t epochs = 0; ///< begun since construction
     double loss_sum = 0;      ///< over the samples of the current epoch

@@ -1,0 +1,616 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/fixed_tree.hpp>
+#include <trireme/collective/in_flight.hpp>
+#include <trireme/collective/proved.hpp>
+#include <trireme/collective/stage_moves.hpp>
+#include <trireme/core/fault_points.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/data/dataset.hpp>
+#include <trireme/data/gather.hpp>
+#include <trireme/data/gather_channels_last.hpp>
+#include <trireme/device/host/floats.hpp>
+#include <trireme/layer/initialise.hpp>
+#include <trireme/parallel/pieces.hpp>
+#include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/step.hpp>
+#include <trireme/schedule/collective/direct.hpp>
+#include <trireme/schedule/pipeline/print.hpp>
+#include <trireme/trainer/host_model.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace trireme {
+
+/// True for groups whose ranks can be the stages of a pipeline: they read one another's memory, and can be divided.
+template<class C>
+inline constexpr bool can_have_stages =
+    pull_communicator<C> && std::constructible_from<C, C const&, int, std::vector<int>>;
+
+inline namespace TRIREME_ISA {
+
+/// Seconds that one device has spent, and where.
+struct step_times {
+    double step = 0;
+    double synchronisation = 0; ///< adding gradients, waiting for others included
+    double data = 0;            ///< gathering samples
+};
+
+/// What devices work on: images, and the order in which they come. Each shard's sum of losses goes to losses[shard],
+/// and of an evaluation the number of right answers to correct[shard].
+struct sample_batch {
+    labelled_images const* images = nullptr;
+    std::span<std::uint32_t const> indices = {};
+    double* losses = nullptr;
+    std::size_t* correct = nullptr;
+};
+
+/// One device of the host: its stage of the model, or all of it, and its part of every step, which is a program. All of
+/// its memory comes from its communicator.
+template<class Model, training_communicator Communicator>
+class host_executor {
+    using network = typename Model::network;
+    using stored = typename Model::stored_type;
+
+public:
+    using T = typename Model::value_type;
+
+    /// The map of a device's memory. `batch`: the most samples of a step; only what takes the samples of a shard at
+    /// once minds it, and pipelines.
+    static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
+        auto m = memory_of_model<Model>(l, rank);
+        auto const samples = l.most_shard_samples(batch);
+        m.activations.bytes = stage(l, samples, rank).elements() * sizeof(stored);
+        m.workspace.bytes = Model::workspace_bytes(samples);
+        m.counters.bytes = Communicator::control_bytes;
+        if constexpr (can_have_stages<Communicator>)
+            if (l.stages > 1) m.channels.bytes = stage_moves<Communicator>::counter_bytes(l.replicas, l.stages);
+        return m;
+    }
+
+    /// What a device reads from others in a step on a full batch.
+    static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
+        auto sum = l.traffic_of_rank(rank, numbers_of_rank<network, T>(l, rank).extent(), sizeof(T));
+        for (auto const& e : network::exchanges)
+            if (l.replicas > 1) sum += traffic_of(direct::all_reduce(l.replicas), rank, e.elements, sizeof(T));
+        if (l.stages == 1) return sum;
+        auto const shards = l.shards_of_device(rank);
+        stage const here(l, l.most_shard_samples(batch), rank);
+        for (auto s = shards.begin; s < shards.end; ++s) {
+            auto const samples = part(batch, s, l.shards()).size();
+            if (l.role_of(rank) > 0) sum += traffic{1, here.input_bytes(samples)};
+            if (l.role_of(rank) + 1 < l.stages) sum += traffic{1, here.output_gradient_bytes(samples)};
+        }
+        return sum;
+    }
+
+    host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch)
+        : host_executor(comm, layout, batch, memory(layout, batch, comm.rank())) {}
+
+    /// Gives this device's weights their first values.
+    template<class Initialiser>
+    void begin(std::uint64_t seed) {
+        if (layout_.reproducible() && !floats_are_default())
+            throw usage_error("reproducible needs floats that are rounded to the nearest and keep denormal values, and "
+                              "this device's are not: build for a target that has them, or leave out reproducible");
+        if (parameters_.bytes == 0) return; // another device has the only copy
+        initialise_parameters<network, Initialiser>(weights(), seed, numbers_.rows);
+        initialise_buffers<network>(weights() + numbers_.buffers_lie, numbers_.rows);
+    }
+
+    /// The numbers to compute with: this device's copy, or the one there is.
+    held_numbers<T> held() const {
+        return {numbers_.rows,
+                {weights(), numbers_.parameters},
+                {weights() + numbers_.buffers_lie, numbers_.buffers}};
+    }
+    /// Takes this device's part of a network's parameters, or buffers, where it has a copy of its own.
+    void take_parameters(std::span<T const> all) { take(all, numbers_.first_parameter, numbers_.parameters, 0); }
+    void take_buffers(std::span<T const> all) {
+        take(all, numbers_.first_buffer, numbers_.buffers, numbers_.buffers_lie);
+    }
+
+    /// The data that the next collectives work for, in all groups of this device.
+    void works_on(collective_subject const& s) {
+        comm_.works_on(s);
+        if (layout_.stages > 1) replicas().works_on(s);
+    }
+
+    /// One step on a batch. Every device of the group calls it with the same samples.
+    template<class Faults, class Options>
+    void step(sample_batch const& batch, Options const& options) {
+        auto const start = clock::now();
+        [[maybe_unused]] auto const computing = kernels_.begin();
+        batch_ = batch;
+        seed_ = options.seed;
+        tree_ = {};
+        updating_ = 0;
+        comm_.at_training_step(++steps_);
+        auto const update = [&](range slice) { this->template update<Faults>(slice, options); };
+        auto const samples = [&](std::size_t micro_batch) {
+            return part(batch.indices.size(), shards_.begin + micro_batch, layout_.shards());
+        };
+        auto const& program = programs_.step();
+        auto const list = program.list(role());
+        auto const tail = list.begin() + program.tail[role()];
+        for (auto t = list.begin(); t != tail; ++t)
+            if (t->kind == task_kind::move)
+                move(program, places_of_step_, *t, samples);
+            else
+                compute<Faults>(program, *t, samples(t->micro_batch), shards_.begin + t->micro_batch);
+        auto const before_reduce = clock::now();
+        Faults::at(fault_point::reduce, comm_.rank(), steps_);
+        if (layout_.reproducible() && layout_.replicas == 1)
+            tree_.finish(merging()); // else the blocks of the tree are added with those of others
+        for (auto t = tail; t != list.end(); ++t)
+            if (t->kind == task_kind::update)
+                update(slice_);
+            else if (layout_.reproducible())
+                add_gradients(*t, add_in_fixed_tree(layout_.shards(), numbers_.elements), update);
+            else
+                add_gradients(*t, detail::adder<op::sum>{}, update);
+        auto const end = clock::now();
+        times_.synchronisation += seconds(before_reduce, end) - updating_;
+        times_.step += seconds(start, end);
+    }
+
+    /// Losses and right answers of this replica's shards of a batch, left by its last stage; no gradient. Every device
+    /// calls it.
+    template<class Faults>
+    void evaluate(sample_batch const& batch) {
+        auto const before = moved();
+        [[maybe_unused]] auto const computing = kernels_.begin();
+        batch_ = batch;
+        auto const& program = programs_.evaluation();
+        auto const together = static_cast<std::size_t>(program.shape.micro_batches);
+        for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
+            if (is_last()) batch.losses[shard] = 0, batch.correct[shard] = 0;
+            auto const mine = part(batch.indices.size(), shard, layout_.shards());
+            auto const most = Model::at_once || blocks_.is_stage() ? blocks_.room() : mine.size();
+            for (auto begin = mine.begin; begin < mine.end; begin += together * most) {
+                auto const samples = [&](std::size_t micro_batch) {
+                    auto const first = std::min(begin + micro_batch * most, mine.end);
+                    return range{first, std::min(first + most, mine.end)};
+                };
+                for (auto const& t : program.list(role()))
+                    if (t.kind == task_kind::move)
+                        move(program, places_of_evaluation_, t, samples);
+                    else
+                        compute<Faults>(program, t, samples(t.micro_batch), shard);
+            }
+        }
+        evaluated_ += moved() - before;
+    }
+
+    /// What this device does in a step, in the program of its replica.
+    step_program const& program() const noexcept { return programs_.step(); }
+    int role() const noexcept { return layout_.role_of(comm_.rank()); }
+    bool is_last() const noexcept { return role() + 1 == layout_.stages; }
+
+    /// Steps begun since construction.
+    std::uint64_t steps() const noexcept { return steps_; }
+    /// What this device has read from others in its steps.
+    traffic wire() const noexcept { return moved() - evaluated_; }
+
+    step_times const& times() const noexcept { return times_; }
+    void reset_times() noexcept { times_ = {}; }
+
+private:
+    using clock = std::chrono::steady_clock;
+    using stage = stage_activations<Model>;
+    static constexpr T pixel_scale = T{1} / T{255};
+
+    /// The devices beside this one: those with the same stage, and those of the other stages.
+    struct neighbours {
+        Communicator replicas;
+        stage_moves<Communicator> moves;
+        std::vector<stage> by_role;
+
+        neighbours(Communicator& comm, parallel_layout const& l, step_program const& p, std::size_t samples)
+            : replicas(comm, 1, mesh_group{{0}}.members(l.mesh(), comm.rank())), moves(comm, p, l.replicas) {
+            int const first = comm.rank() - l.role_of(comm.rank());
+            for (int role = 0; role < l.stages; ++role) by_role.emplace_back(l, samples, first + role);
+        }
+    };
+    struct none {};
+
+    host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch, memory_map const& map)
+        : comm_(comm), layout_(layout), programs_(layout, comm.rank()), places_of_step_(programs_.step()),
+          places_of_evaluation_(programs_.evaluation()), numbers_(numbers_of_rank<network, T>(layout, comm.rank())),
+          blocks_(layout, layout.most_shard_samples(batch), comm.rank()),
+          shards_(layout.shards_of_device(comm.rank())),
+          slice_(layout.slice_of_device(comm.rank(), numbers_.elements, sizeof(T))),
+          parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
+          state_(comm.allocate(map.optimizer_state.total())), activations_(comm.allocate(map.activations.total())),
+          kernels_(comm, map.workspace, layout.most_shard_samples(batch)) {
+        if (layout.shared_weights && !shares_memory(comm))
+            throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
+        for (std::size_t i = 0; i < layout.reductions(); ++i)
+            reductions_.push_back({layout.reduced_by(i, numbers_.extent()),
+                                   layout.reduction(i, numbers_.extent(), sizeof(T))});
+        if (layout.stages > 1) {
+            if constexpr (can_have_stages<Communicator>)
+                beside_ = std::make_unique<neighbours>(comm, layout, programs_.step(), blocks_.samples);
+            else
+                throw usage_error("stages = " + std::to_string(layout.stages) +
+                                  ": devices that MPI joins have no pipelines yet; use one stage, or devices that are "
+                                  "threads, or processes of transport<shared_windows>");
+        }
+        if constexpr (Model::at_once) prepare(batch);
+    }
+
+    static double seconds(clock::time_point a, clock::time_point b) {
+        return std::chrono::duration<double>(b - a).count();
+    }
+
+    /// This device among those that have the same rows.
+    Communicator& replicas() const noexcept {
+        if constexpr (can_have_stages<Communicator>)
+            if (beside_ != nullptr) return beside_->replicas;
+        return comm_;
+    }
+    traffic moved() const noexcept {
+        auto sum = comm_.pulled();
+        if constexpr (can_have_stages<Communicator>)
+            if (beside_ != nullptr) sum += beside_->replicas.pulled();
+        return sum;
+    }
+
+    T* weights() const {
+        if constexpr (shared_memory_communicator<Communicator>)
+            if (layout_.shared_weights) return replicas().template shared<T>(parameters_, 0);
+        return static_cast<T*>(parameters_.data);
+    }
+    T* gradient_slot(std::size_t i) const noexcept {
+        return static_cast<T*>(gradients_.data) + i * numbers_.elements;
+    }
+    stored* arena_of_activations() const noexcept { return static_cast<stored*>(activations_.data); }
+    void take(std::span<T const> all, std::size_t first, std::size_t count, std::size_t to) {
+        if (parameters_.bytes != 0) std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(first), count, weights() + to);
+    }
+
+    // ---- micro-batches ----
+
+    /// A task that computes, on the samples `mine` of the batch, which belong to a shard.
+    template<class Faults>
+    void compute(step_program const& program, step_task const& t, range mine, std::size_t shard) {
+        wait_for_places(program, t);
+        bool const trains = gives_weights(t.kind);
+        T* const gradients = trains ? begin_gradients(t.micro_batch) : nullptr;
+        auto const numbers = numbers_with(gradients);
+        granule_place place{seed_,       steps_,      static_cast<std::uint32_t>(shard), 0, mine.size(),
+                            mine.size(), batch_.indices.size()};
+        bool const evaluates = t.kind == task_kind::evaluate;
+        double loss = evaluates && is_last() ? batch_.losses[shard] : 0; // of a shard that comes in parts
+        for_passes(t.kind, mine.size(), [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
+            auto const samples = batch_.indices.subspan(mine.begin + some.begin, some.size());
+            place.first = some.begin;
+            place.count = some.size();
+            auto const pass = this->template pass<Lanes>(numbers, place, t, some.begin);
+            auto const granule = [&](std::size_t team) {
+                return Model::at_once ? samples
+                                      : samples.subspan(team * Lanes, std::min(Lanes, samples.size() - team * Lanes));
+            };
+            image_prefetch fetch(*batch_.images, next_to_gather<Lanes>(mine, some));
+            auto const fetch_next = [&fetch](std::size_t) { fetch(); };
+            auto const exchange = [&](std::size_t i) { add_over_devices(pass.kept(), i); };
+            auto const gather = [&](std::size_t team) {
+                comm_.check_stopped();
+                if (numbers_.rows.begin == 0) gather_samples<Lanes>(granule(team), pass.input(team));
+            };
+            if (evaluates) {
+                pass.evaluate(gather, [&](std::size_t team) {
+                    if (is_last()) score<Lanes>(pass.output(team), granule(team), loss, batch_.correct[shard]);
+                });
+                return;
+            }
+            if (goes_forward(t.kind)) {
+                Faults::at(fault_point::forward, comm_.rank(), steps_);
+                pass.forward(gather, fetch_next, exchange);
+            }
+            if (!trains) return;
+            Faults::at(fault_point::backward, comm_.rank(), steps_);
+            pass.backward(
+                [&](std::size_t team) {
+                    comm_.check_stopped();
+                    if (is_last())
+                        loss += loss_of<Lanes>(pass.output(team), granule(team), pass.output_gradient(team));
+                },
+                fetch_next, exchange);
+        });
+        if (t.scales || (evaluates && is_last())) batch_.losses[shard] = loss;
+        if (trains && layout_.reproducible()) tree_.push({shard, shard + 1}, merging());
+    }
+
+    /// A slot that the gradients of a micro-batch are added to: one for all, in their order, or, where a tree adds
+    /// them, one of their own.
+    T* begin_gradients(std::size_t micro_batch) {
+        auto* const slot = gradient_slot(layout_.reproducible() ? tree_.depth() : 0);
+        if (layout_.reproducible() || micro_batch == 0) std::memset(slot, 0, numbers_.elements * sizeof(T));
+        return slot;
+    }
+    auto merging() {
+        return [this](std::size_t i, std::size_t j) {
+            detail::add_into<T>(gradient_slot(i), gradient_slot(j), numbers_.elements);
+        };
+    }
+    detail::model_numbers<T> numbers_with(T* gradients) const {
+        T* const w = weights();
+        return {w,
+                gradients,
+                w + numbers_.buffers_lie,
+                gradients == nullptr ? nullptr : gradients + numbers_.buffers_lie,
+                numbers_.first_parameter,
+                numbers_.first_buffer,
+                numbers_.first_kept};
+    }
+
+    /// f(lane_count<N>, samples) for what goes through the rows one behind the other: a granule, or all samples at once
+    /// where layers or kernels need them.
+    template<class F>
+    static void for_passes(task_kind kind, std::size_t samples, F const& f) {
+        constexpr auto lanes = Model::template pass<>::lanes;
+        if constexpr (!Model::whole_shard)
+            for_granules<typename Model::kernels, T>(range{0, samples}, f);
+        else if (Model::at_once || kind != task_kind::evaluate)
+            f(lane_count<lanes>{}, range{0, samples});
+        else
+            for (std::size_t at = 0; at < samples; at += lanes)
+                f(lane_count<lanes>{}, range{at, std::min(at + lanes, samples)});
+    }
+
+    /// The way of samples through this device's rows. `before`: those of the micro-batch that come before them.
+    template<std::size_t Lanes>
+    auto pass(detail::model_numbers<T> const& numbers, granule_place const& samples, step_task const& t,
+              std::size_t before) noexcept {
+        using pass_type = typename Model::template pass<Lanes>;
+        auto const& here = blocks_;
+        auto const memory = here.memory(arena_of_activations(), t.frame, t.slot);
+        if constexpr (!Model::whole_shard)
+            if (!here.is_stage()) return pass_type(pass_type::one, memory, numbers, samples, kernels_.policy());
+        return pass_type(here.plan, memory, numbers, samples, kernels_.policy(), here.rows,
+                         here.is_stage() ? before : 0);
+    }
+
+    /// Samples of the micro-batch behind `some`, which are brought near meanwhile.
+    template<std::size_t Lanes>
+    std::span<std::uint32_t const> next_to_gather(range mine, range some) const {
+        if (Model::whole_shard || numbers_.rows.begin != 0) return {};
+        auto const at = mine.begin + some.end;
+        return batch_.indices.subspan(at, std::min(Lanes, mine.end - at));
+    }
+    template<std::size_t Lanes>
+    void gather_samples(std::span<std::uint32_t const> samples, stored* to) {
+        auto const start = clock::now();
+        if constexpr (Model::at_once) {
+            constexpr auto in = network::input_extents::shape;
+            for (std::size_t i = 0; i < samples.size(); ++i)
+                gather_channels_last<in.rank == 3 ? in.extent[0] : 1>(*batch_.images, samples[i], pixel_scale,
+                                                                      to + i * in.size());
+        } else {
+            int labels[Lanes];
+            gather_images<Lanes>(*batch_.images, samples, pixel_scale, to, labels);
+        }
+        times_.data += seconds(start, clock::now());
+    }
+
+    // ---- the loss ----
+
+    /// What the network says of a sample, as numbers that the loss reckons with.
+    struct numbers_of_sample {
+        T at[Model::output::size];
+
+        numbers_of_sample() = default;
+        explicit numbers_of_sample(stored const* from) noexcept {
+            for (std::size_t i = 0; i < Model::output::size; ++i) at[i] = static_cast<T>(from[i]);
+        }
+        void store(stored* to) const noexcept {
+            for (std::size_t i = 0; i < Model::output::size; ++i) to[i] = static_cast<stored>(at[i]);
+        }
+    };
+
+    /// f(lane_count<N>, outputs, labels, samples that count, where their gradients go) for all outputs of a granule;
+    /// kernels that take all samples at once leave them one behind the other. `gradient` may be null.
+    template<std::size_t Lanes, class F>
+    void for_outputs(stored const* output, std::span<std::uint32_t const> samples, stored* gradient, F const& f) const {
+        auto const label = [&](std::size_t i) { return static_cast<int>(batch_.images->label(samples[i])); };
+        if constexpr (Model::at_once) {
+            for (std::size_t i = 0; i < samples.size(); ++i) {
+                int const labels[1] = {label(i)};
+                numbers_of_sample const said(output + i * Model::output::size);
+                numbers_of_sample by;
+                f(lane_count<1>{}, said.at, labels, 1, by.at);
+                if (gradient != nullptr) by.store(gradient + i * Model::output::size);
+            }
+        } else {
+            int labels[Lanes];
+            for (std::size_t lane = 0; lane < Lanes; ++lane) labels[lane] = label(std::min(lane, samples.size() - 1));
+            f(lane_count<Lanes>{}, output, labels, samples.size(), gradient);
+        }
+    }
+
+    /// Writes the gradients of a granule's outputs; returns the sum of the losses that count.
+    template<std::size_t Lanes>
+    double loss_of(stored const* output, std::span<std::uint32_t const> samples, stored* gradient) const {
+        double sum = 0;
+        auto const each = static_cast<T>(1.0 / static_cast<double>(batch_.indices.size()));
+        for_outputs<Lanes>(output, samples, gradient,
+                           [&]<std::size_t N>(lane_count<N>, T const* said, int const* labels, std::size_t count, T* by) {
+                               T weight[N], loss[N];
+                               for (std::size_t lane = 0; lane < N; ++lane) weight[lane] = lane < count ? each : T{0};
+                               Model::loss::template gradient<typename Model::output, N>(
+                                   typename Model::sample_kernels{}, said, labels, weight, by, loss);
+                               for (std::size_t lane = 0; lane < count; ++lane) sum += static_cast<double>(loss[lane]);
+                           });
+        return sum;
+    }
+    /// Adds the losses of a granule, and its right answers.
+    template<std::size_t Lanes>
+    void score(stored const* output, std::span<std::uint32_t const> samples, double& loss, std::size_t& right) const {
+        for_outputs<Lanes>(output, samples, nullptr,
+                           [&]<std::size_t N>(lane_count<N>, T const* said, int const* labels, std::size_t count, T*) {
+                               T losses[N];
+                               int correct[N];
+                               Model::loss::template evaluate<typename Model::output, N>(
+                                   typename Model::sample_kernels{}, said, labels, losses, correct);
+                               for (std::size_t lane = 0; lane < count; ++lane) {
+                                   loss += static_cast<double>(losses[lane]);
+                                   right += static_cast<std::size_t>(correct[lane]);
+                               }
+                           });
+    }
+
+    // ---- between stages ----
+
+    /// Waits until what has been sent from a task's places has been taken.
+    void wait_for_places([[maybe_unused]] step_program const& program, [[maybe_unused]] step_task const& t) {
+        if constexpr (can_have_stages<Communicator>) {
+            if (beside_ == nullptr) return;
+            bool const first = numbers_.rows.begin == 0;
+            operation const what{name_of(t.kind), program.schedule, t.micro_batch};
+            if (first && !gives_weights(t.kind)) beside_->moves.wait_until_free(false, t.frame, what);
+            if (!first && gives_input(t.kind)) beside_->moves.wait_until_free(true, t.slot, what);
+        }
+    }
+
+    /// `samples(m)`: of a micro-batch.
+    template<class Samples>
+    void move([[maybe_unused]] step_program const& program, [[maybe_unused]] sent_places const& places,
+              [[maybe_unused]] step_task const& t, [[maybe_unused]] Samples const& samples) {
+        if constexpr (can_have_stages<Communicator>) {
+            auto const start = clock::now();
+            operation const what{"move", program.schedule, static_cast<int>(&t - program.list(role()).data())};
+            beside_->moves.run(places, t, what, [&](stage_transfer const& m, int rank, std::size_t place) {
+                auto const& theirs = beside_->by_role[static_cast<std::size_t>(layout_.role_of(rank))];
+                auto const& here = blocks_;
+                auto const count = samples(m.micro_batch).size();
+                auto const bytes = m.gradient ? here.output_gradient_bytes(count) : here.input_bytes(count);
+                auto const to = m.gradient ? here.output_gradient(m.place) : here.input(m.place);
+                auto const from = m.gradient ? theirs.outgoing(place) : theirs.output(place);
+                if (bytes != 0)
+                    std::memcpy(arena_of_activations() + to, comm_.template peer<stored>(activations_, rank) + from,
+                                bytes);
+                return bytes;
+            });
+            times_.synchronisation += seconds(start, clock::now());
+        }
+    }
+
+    // ---- between replicas ----
+
+    /// Adds the numbers of the network's `exchange`-th exchange, which layers keep.
+    void add_over_devices(T* kept, std::size_t exchange) {
+        if (layout_.replicas == 1) return;
+        auto const start = clock::now();
+        auto const& numbers = network::exchanges[exchange];
+        run_schedule<T>(comm_, collective::all_reduce, proved_schedule<direct, collective::all_reduce>(comm_.size()),
+                        std::span<T>(kept + numbers.first, numbers.elements));
+        times_.synchronisation += seconds(start, clock::now());
+    }
+
+    /// A reduction that updates what it has completed.
+    template<class Add, class Update>
+    struct add_then_update {
+        Add const& add;
+        Update const& update;
+        bool updates;
+        bytes_t operator()(reduction_view<T> const& v) const {
+            auto const bytes = add(v);
+            if (updates) update(range{v.begin, v.begin + v.elements});
+            return bytes;
+        }
+        std::size_t blocks(int rank, int ranks) const { return detail::blocks_of(add, rank, ranks); }
+        std::size_t between_blocks() const { return detail::between_blocks(add); }
+    };
+
+    /// Adds the gradients of all replicas; shared weights are updated on the way, when the own slice is complete.
+    template<class Add, class Update>
+    void add_gradients(step_task const& t, Add const& add, Update const& update) {
+        for (std::size_t i = t.first; i < t.end; ++i)
+            run_schedule<T>(
+                replicas(), layout_.goal(), reductions_[i].steps,
+                std::span<T>(gradient_slot(0) + reductions_[i].elements.begin, reductions_[i].elements.size()),
+                add_then_update<Add, Update>{add, update, t.updates});
+    }
+
+    template<class Faults, class Options>
+    void update(range slice, Options const& options) {
+        auto const start = clock::now();
+        Faults::at(fault_point::update, comm_.rank(), steps_);
+        T* const w = weights();
+        auto const trained = std::min(slice.end, numbers_.parameters);
+        if (slice.begin < trained)
+            Model::optimizer::update(typename Model::sample_kernels{}, w + slice.begin, gradient_slot(0) + slice.begin,
+                                     static_cast<T*>(state_.data), trained - slice.begin,
+                                     Model::optimizer::template numbers<T>(options));
+        auto const buffered = std::min(slice.end, numbers_.buffers_lie + numbers_.buffers);
+        for (auto i = std::max(slice.begin, numbers_.buffers_lie); i < buffered; ++i)
+            w[i] += static_cast<T>(statistics_momentum) * (gradient_slot(0)[i] - w[i]);
+        updating_ += seconds(start, clock::now());
+    }
+
+    /// Makes the kernels ready for the steps to come: nothing is computed, and no other device's memory is read.
+    void prepare(std::size_t batch) {
+        T* const zeros = gradient_slot(0);
+        detail::model_numbers<T> numbers{zeros, zeros, zeros + numbers_.buffers_lie, zeros + numbers_.buffers_lie};
+        numbers.first_parameter = numbers_.first_parameter;
+        numbers.first_buffer = numbers_.first_buffer;
+        numbers.first_kept = numbers_.first_kept;
+        [[maybe_unused]] auto const computing = kernels_.begin();
+        kernels_.context.prepare(true);
+        std::size_t before = 0;
+        for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
+            auto const count = part(batch, shard, layout_.shards()).size();
+            if (count == before) continue;
+            before = count;
+            granule_place const place{0, 0, static_cast<std::uint32_t>(shard), 0, count, count, batch};
+            auto const pass = this->template pass<1>(numbers, place, step_task{}, 0);
+            pass.forward();
+            pass.backward();
+        }
+        kernels_.context.prepare(false);
+    }
+
+    struct reduction {
+        range elements;
+        schedule steps;
+    };
+
+    Communicator& comm_;
+    parallel_layout layout_;
+    rank_programs programs_;
+    sent_places places_of_step_, places_of_evaluation_;
+    row_numbers numbers_;
+    stage blocks_;
+    std::vector<reduction> reductions_; ///< those of one step
+    range shards_;
+    range slice_; ///< of the arena, updated by this device
+    arena parameters_, gradients_, state_, activations_;
+    [[no_unique_address]] detail::kernels_of_device<Model, Communicator> kernels_;
+    std::unique_ptr<std::conditional_t<can_have_stages<Communicator>, neighbours, none>> beside_; ///< in a pipeline
+
+    // of the step that is being done
+    sample_batch batch_;
+    std::uint64_t seed_ = 0;
+    fixed_tree::stack tree_;
+    double updating_ = 0; ///< seconds
+
+    std::uint64_t steps_ = 0;
+    traffic evaluated_;
+    step_times times_;
+};
+
+} // namespace TRIREME_ISA
+} // namespace trireme

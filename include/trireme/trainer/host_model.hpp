@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/units.hpp>
+#include <trireme/device/host/all_samples.hpp>
+#include <trireme/group/communicator.hpp>
+#include <trireme/layer/channels_last.hpp>
+#include <trireme/layer/host_pass.hpp>
+#include <trireme/parallel/memory_map.hpp>
+#include <trireme/parallel/step.hpp>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace trireme::inline TRIREME_ISA {
+
+/// The types that machine code of a training program is instantiated by; the layout is not among them.
+template<class Network, class Loss, class Optimizer, class Kernels, class T>
+struct model {
+    using network = Network;
+    using loss = Loss;
+    using optimizer = Optimizer;
+    using kernels = Kernels;
+    using value_type = T;
+    using stored_type = stored_t<Kernels, T>; ///< of activations
+
+    template<std::size_t Lanes = Kernels::template lanes<T>>
+    using pass = host_pass<Network, Kernels, T, Lanes>;
+    using output = typename Network::output_extents;
+
+    /// The kernels for the loss and the optimizer.
+    using sample_kernels = typename sample_kernels_of<Kernels>::type;
+    /// True if the samples of a shard lie in the activation arena all at once: some layer needs them, or the kernels.
+    static constexpr bool at_once = takes_all_samples<Kernels>;
+    static constexpr bool whole_shard = Network::whole_shard || at_once;
+
+    /// The arena of a device with the whole network: see row_numbers.
+    static constexpr row_numbers numbers = numbers_of_rows<Network, T>({0, Network::depth});
+    static constexpr std::size_t first_buffer = numbers.buffers_lie;
+    static constexpr std::size_t arena_elements = numbers.elements;
+
+    /// Memory of a device's kernels, beside the activations: what their context asks for.
+    static constexpr bytes_t workspace_bytes([[maybe_unused]] std::size_t shard_samples) {
+        if constexpr (at_once)
+            return round_up<bytes_t>(Kernels::context::bytes(rows<>.of, Network::depth, shard_samples), cache_line);
+        else
+            return 0;
+    }
+    template<int = 0>
+    static constexpr channels_last_rows<Network> rows{};
+};
+
+/// The activation arena of a device: frames, what lasts within a task, outgoing slots; offsets are in elements. A device
+/// with the whole network has one frame, with what layers keep of a shard.
+template<class Model>
+struct stage_activations {
+    using network = typename Model::network;
+    using stored_type = typename Model::stored_type;
+    using pass = typename Model::template pass<>;
+    using pass_of_one = typename Model::template pass<1>;
+
+    range rows = {0, network::depth};
+    std::size_t samples = 0; ///< the most of a micro-batch
+    rank_frames places = {};
+    typename pass::plan_type plan = {};
+    std::size_t frame = 0, task = 0, slot = 0; ///< elements of each
+
+    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
+        : samples(most), places(frames_of_rank(l, rank)) {
+        bool const few = one_by_one<typename Model::kernels, typename Model::value_type> != 0;
+        if (l.stages > 1) {
+            rows = l.cut(l.stages, l.role_of(rank));
+            plan = pass::plan(samples, rows);
+        } else if constexpr (Model::whole_shard) {
+            plan = pass::plan(samples);
+        } else {
+            plan = pass::one;
+        }
+        frame = pass::frame_elements(plan, rows);
+        task = pass::task_elements(plan);
+        if (few && !Model::whole_shard)
+            task = std::max(task, pass_of_one::task_elements(l.stages > 1 ? plan : pass_of_one::one));
+        slot = plan.elements - plan.sent;
+        if (l.stages == 1) places.frames = 1;
+    }
+
+    /// True if micro-batches go through other stages, too.
+    constexpr bool is_stage() const noexcept { return rows.size() != network::depth; }
+
+    constexpr std::size_t elements() const noexcept { return places.frames * frame + task + places.slots * slot; }
+    detail::activation_memory<stored_type> memory(stored_type* arena, std::size_t frame_index,
+                                                  std::size_t slot_index) const noexcept {
+        auto* const tasks = arena + places.frames * frame;
+        return {arena + frame_index * frame, tasks, tasks + task + slot_index * slot};
+    }
+    constexpr std::size_t input(std::size_t frame_index) const noexcept {
+        return frame_index * frame + plan.value[rows.begin];
+    }
+    constexpr std::size_t output(std::size_t frame_index) const noexcept {
+        return frame_index * frame + plan.value[rows.end];
+    }
+    constexpr std::size_t output_gradient(std::size_t frame_index) const noexcept {
+        return frame_index * frame + plan.gradient[rows.end];
+    }
+    constexpr std::size_t outgoing(std::size_t slot_index) const noexcept {
+        return places.frames * frame + task + slot_index * slot;
+    }
+
+    /// Samples of a micro-batch that have places at once, and those that some of them take.
+    constexpr std::size_t room() const noexcept {
+        return Model::at_once ? samples : pass::granules(samples) * pass::lanes;
+    }
+    static constexpr std::size_t places_of(std::size_t count) noexcept {
+        if constexpr (Model::at_once) {
+            return count;
+        } else if constexpr (Model::whole_shard) {
+            return pass::granules(count) * pass::lanes;
+        } else {
+            std::size_t taken = 0;
+            for_granules<typename Model::kernels, typename Model::value_type>(
+                range{0, count}, [&]<std::size_t N>(lane_count<N>, range const& some) { taken = some.begin + N; });
+            return taken;
+        }
+    }
+    /// Bytes that come with a micro-batch from the stage before, and from the one behind.
+    constexpr bytes_t input_bytes(std::size_t count) const noexcept {
+        return places_of(count) * detail::sizes_of_slots<network>.of[rows.begin] * sizeof(stored_type);
+    }
+    constexpr bytes_t output_gradient_bytes(std::size_t count) const noexcept {
+        if (rows.end <= network::first_trainable) return 0; // nobody wants it
+        return places_of(count) * detail::sizes_of_slots<network>.of[rows.end] * sizeof(stored_type);
+    }
+};
+
+} // namespace trireme::inline TRIREME_ISA
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// The kernels of one device: nothing to keep, or what a policy for all samples keeps, and its memory.
+template<class Model, class Communicator, bool AtOnce = Model::at_once>
+struct kernels_of_device {
+    kernels_of_device(Communicator&, memory_area const&, std::size_t) noexcept {}
+    typename Model::kernels policy() const noexcept { return {}; }
+    int begin() const noexcept { return 0; }
+};
+template<class Model, class Communicator>
+struct kernels_of_device<Model, Communicator, true> {
+    arena memory;
+    typename Model::kernels::context context;
+
+    kernels_of_device(Communicator& comm, memory_area const& workspace, std::size_t samples)
+        : memory(comm.allocate(workspace.total())),
+          context(Model::template rows<>.of, Model::network::depth, samples, memory.data) {}
+    typename Model::kernels policy() noexcept { return typename Model::kernels(context); }
+    auto begin() { return context.begin(); }
+};
+
+} // namespace trireme::detail::inline TRIREME_ISA
