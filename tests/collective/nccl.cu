@@ -84,7 +84,7 @@ std::vector<float> tree_sum(parallel_layout const& l, buffers const& in, std::si
         std::vector<float> values;
         fixed_tree::stack tree;
         auto const merge = [&](std::size_t a, std::size_t b) { values[a] += values[b]; };
-        for (int r = 0; r < l.devices; ++r) {
+        for (int r = 0; r < l.replicas; ++r) {
             auto const mine = fixed_tree::blocks(l.shards_of_device(r));
             for (std::size_t b = 0; b < mine.depth(); ++b) {
                 values.resize(tree.depth());
@@ -183,9 +183,9 @@ void compare(role r, parallel_layout const& l, std::size_t elements) {
     r.file += "." + std::string(l.reproducible() ? "tree" : l.strategy.name) + std::to_string(elements);
     std::replace(r.file.begin() + static_cast<std::ptrdiff_t>(r.file.rfind('/')) + 1, r.file.end(), ' ', '_');
     std::size_t slots = 1;
-    for (int k = 0; k < l.devices && l.reproducible(); ++k) slots = std::max(slots, l.gradient_slots(k));
+    for (int k = 0; k < l.replicas && l.reproducible(); ++k) slots = std::max(slots, l.gradient_slots(k));
     member m(r, l, elements, slots);
-    auto const in = inputs(l.devices, elements * slots);
+    auto const in = inputs(l.replicas, elements * slots);
     auto const& mine = in[index(m.rank())];
     auto wanted = in;
     bool const ours = !l.strategy.is<native>();
@@ -194,7 +194,7 @@ void compare(role r, parallel_layout const& l, std::size_t elements) {
     else if (auto const s = l.reduction(0, elements, sizeof(float)); ours)
         pull(s, {elements, sizeof(float), s.chunks}, wanted);
     auto const right = [&](std::vector<float> const& got) {
-        if (ours || l.devices == 1) return same_bits(got, wanted[index(m.rank())]);
+        if (ours || l.replicas == 1) return same_bits(got, wanted[index(m.rank())]);
         for (std::size_t e = 0; e < elements; ++e) {
             double sum = 0, size = 0;
             for (auto const& of_rank : in) {
@@ -205,7 +205,7 @@ void compare(role r, parallel_layout const& l, std::size_t elements) {
         }
         return true;
     };
-    if (l.reproducible() && l.devices == 1) return; // nothing to exchange
+    if (l.reproducible() && l.replicas == 1) return; // nothing to exchange
     m.write(mine);
     m.enqueue();
     CHECK(right(m.read(elements)));
@@ -220,7 +220,7 @@ void compare(role r, parallel_layout const& l, std::size_t elements) {
         CHECK(same_bits(got, first));
     }
     auto const moved = m.transport().moved(0), planned = l.traffic_of_rank(m.rank(), elements, sizeof(float));
-    if (l.devices > 1) {
+    if (l.replicas > 1) {
         CHECK(moved.messages == planned.messages);
         CHECK(moved.bytes == planned.bytes);
     }
@@ -229,7 +229,7 @@ void compare(role r, parallel_layout const& l, std::size_t elements) {
 template<class S>
 void compare_strategy(role const& r) {
     parallel_layout l;
-    l.devices = std::max(1, r.count);
+    l.replicas = std::max(1, r.count);
     l.strategy = S{};
     for (std::size_t const elements : {std::size_t{1}, std::size_t{1003}, std::size_t{300000}}) {
         CAPTURE(std::string(S::name));
@@ -248,7 +248,7 @@ void compare_all(role const& r) {
     compare_strategy<chain>(r);
     compare_strategy<hierarchical<ring, ring>>(r);
     parallel_layout l;
-    l.devices = std::max(1, r.count);
+    l.replicas = std::max(1, r.count);
     l.logical_shards = 7;
     compare(r, l, 1003);
 }
@@ -288,7 +288,7 @@ TEST_SUITE("collective/nccl") {
         auto const r = role::mine();
         try {
             parallel_layout l;
-            l.devices = r.count;
+            l.replicas = r.count;
             member m(r, l, 1, 1);
             std::vector<std::uint64_t> words(40), wanted(40);
             for (std::size_t i = 0; i < words.size(); ++i) {

@@ -102,7 +102,7 @@ TEST_SUITE("parallel/plan") {
     TEST_CASE("as many devices, shards and samples are taken as are promised, and not one more") {
         auto const refused = [](int devices, std::size_t shards, std::size_t batch) {
             try {
-                detail::check_numbers({.devices = devices, .logical_shards = shards}, batch);
+                detail::check_numbers({.replicas = devices, .logical_shards = shards}, batch);
             } catch (usage_error const&) {
                 return true;
             }
@@ -123,7 +123,7 @@ TEST_SUITE("parallel/plan") {
         for (int const devices : {1, 2, 3, 4})
             for (std::size_t const shards : {0u, 8u})
                 for (std::size_t batch = 4; batch <= 40; ++batch) {
-                    parallel_layout const l{.devices = devices, .logical_shards = shards};
+                    parallel_layout const l{.replicas = devices, .logical_shards = shards};
                     std::size_t most = 0;
                     for (std::size_t s = 0; s < l.shards(); ++s)
                         most = std::max(most, part(batch, s, l.shards()).size());

@@ -163,7 +163,7 @@ std::string described(float rate = 0.1f, std::size_t batch = 64, std::uint64_t s
                       strategy_choice strategy = direct{}) {
     typename trainer<Network, Loss, Optimizer, on<mesh<host, dp<dynamic>>>>::options o{
         .learning_rate = rate, .batch = batch, .seed = seed};
-    parallel_layout const l{.devices = 2, .strategy = strategy, .logical_shards = shards};
+    parallel_layout const l{.replicas = 2, .strategy = strategy, .logical_shards = shards};
     return agreement<model<Network, Loss, Optimizer, Kernels, T>, Initialiser>(o, l);
 }
 

@@ -107,7 +107,7 @@ void add_in_tree(parallel_layout const& l, std::size_t elements, buffers<T>& dat
             values[a] = sum_of(values[a], values[b]);
             values.resize(b);
         };
-        for (int r = 0; r < l.devices; ++r) {
+        for (int r = 0; r < l.replicas; ++r) {
             auto const theirs = fixed_tree::blocks(l.shards_of_device(r));
             for (std::size_t b = 0; b < theirs.depth(); ++b) {
                 values.push_back(data[index(r)][b * elements + e]);
@@ -146,12 +146,12 @@ public:
     ranks_of(parallel_layout const& l, std::size_t elements, buffers<T> const& numbers)
         : layout_(l), transport_(l, options{}), data_(numbers) {
         std::vector<T*> gradients;
-        for (int r = 0; r < l.devices; ++r) streams_.emplace_back(transport_.device_of(r));
+        for (int r = 0; r < l.replicas; ++r) streams_.emplace_back(transport_.device_of(r));
         for (auto& s : streams_) pointers_.push_back(&s);
         for (auto& of_rank : data_) gradients.push_back(of_rank.data());
         auto const before = std::to_array(rehearsal_runtime::budget.taken);
         transport_.prepare(gradients, elements);
-        for (int r = 0; r < l.devices; ++r) {
+        for (int r = 0; r < l.replicas; ++r) {
             auto const device = index(transport_.device_of(r));
             taken_.push_back(rehearsal_runtime::budget.taken[device] - before[device]);
         }
@@ -210,12 +210,12 @@ private:
 /// Bits, memory and traffic of one layout, handed over directly and as a graph.
 template<class T>
 void matches_the_host(parallel_layout const& l, std::size_t elements, std::size_t slots = 1) {
-    CAPTURE(l.devices);
+    CAPTURE(l.replicas);
     CAPTURE(l.logical_shards);
     CAPTURE(l.reductions());
     CAPTURE(elements);
     CAPTURE(sizeof(T));
-    auto const numbers = inputs<T>(l.devices, elements * slots);
+    auto const numbers = inputs<T>(l.replicas, elements * slots);
     auto wanted = numbers;
     for (int time = 0; time < 2; ++time) reduce_on_host(l, elements, wanted);
 
@@ -230,9 +230,9 @@ void matches_the_host(parallel_layout const& l, std::size_t elements, std::size_
     all.launch();
     all.finish();
     CHECK(all.holds(wanted));
-    REQUIRE(all.transport().local_ranks() == l.devices);
+    REQUIRE(all.transport().local_ranks() == l.replicas);
     bytes_t moved_by_all = 0;
-    for (int r = 0; r < l.devices; ++r) {
+    for (int r = 0; r < l.replicas; ++r) {
         CHECK(all.taken(r) == ranks_of<T>::transport_type::table_bytes(l, r, elements, sizeof(T)));
         auto const moved = all.transport().moved(r), planned = l.traffic_of_rank(r, elements, sizeof(T));
         CHECK(moved.messages == planned.messages);
@@ -287,7 +287,7 @@ struct around_the_end {
 struct ring_of_four {
     static parallel_layout layout() {
         parallel_layout l;
-        l.devices = 4;
+        l.replicas = 4;
         l.strategy = ring{};
         return l;
     }
@@ -377,7 +377,7 @@ TEST_SUITE("rehearsed/nccl") {
                 for (std::size_t const elements : {1u, 203u}) {
                     on_stage const as_told(elements == 1 ? timing::late : timing::shuffled, shards);
                     parallel_layout l;
-                    l.devices = ranks;
+                    l.replicas = ranks;
                     l.logical_shards = shards;
                     std::size_t slots = 0;
                     for (int r = 0; r < ranks; ++r) slots = std::max(slots, l.gradient_slots(r));

@@ -102,12 +102,13 @@ public:
     /// Gives this device's weights their first values.
     template<class Initialiser>
     void begin(std::uint64_t seed) {
+        if (parameters_.bytes != 0) { // else another device has the only copy
+            initialise_parameters<network, Initialiser>(weights(), seed, numbers_.rows);
+            initialise_buffers<network>(weights() + numbers_.buffers_lie, numbers_.rows);
+        }
         if (layout_.reproducible() && !floats_are_default())
             throw usage_error("reproducible needs floats that are rounded to the nearest and keep denormal values, and "
                               "this device's are not: build for a target that has them, or leave out reproducible");
-        if (parameters_.bytes == 0) return; // another device has the only copy
-        initialise_parameters<network, Initialiser>(weights(), seed, numbers_.rows);
-        initialise_buffers<network>(weights() + numbers_.buffers_lie, numbers_.rows);
     }
 
     /// The numbers to compute with: this device's copy, or the one there is.

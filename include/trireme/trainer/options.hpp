@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 
 #include <chrono>
@@ -57,6 +58,26 @@ struct chosen_strategy {
     constexpr chosen_strategy(strategy_choice s) : value(s) {}
     template<reduction_strategy S>
     constexpr chosen_strategy(S s) : value(s) {}
+};
+
+/// Fields of a pipeline, for a trainer whose mesh has no axis pp, and for one whose type says what they would.
+struct no_pipeline_option {
+    static constexpr int value = 1;
+    constexpr no_pipeline_option() = default;
+    template<class X>
+    constexpr no_pipeline_option(X const&) {
+        static_assert(detail::fixed_by_type<X>,
+                      "TRI0093: stages, micro_batches and schedule are options of a trainer whose mesh has stages, and "
+                      "whose type leaves them open: write on<mesh<host, dp<dynamic>, pp<dynamic>>>, and leave out what "
+                      "the policy pipeline says");
+    }
+};
+struct chosen_schedule {
+    schedule_choice value = {};
+    constexpr chosen_schedule() = default;
+    constexpr chosen_schedule(schedule_choice s) : value(s) {}
+    template<pipeline_schedule S>
+    constexpr chosen_schedule(S s) : value(s) {}
 };
 
 /// A field that takes any value of its type.
@@ -140,7 +161,13 @@ struct option_fields {
     using accelerator =
         std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option, chosen_option<bool>>;
     using processes = typename processes_option<typename Policies::transport>::type;
-    using devices = std::conditional_t<Policies::devices == dynamic, chosen_devices, fixed_devices<Policies::devices>>;
+    using devices =
+        std::conditional_t<Policies::replicas == dynamic, chosen_devices, fixed_devices<Policies::replicas>>;
+    using stages = std::conditional_t<Policies::stages == dynamic, chosen_devices, no_pipeline_option>;
+    using micro_batches = std::conditional_t<Policies::has_stages && Policies::micro_batches == dynamic,
+                                             chosen_option<std::size_t>, no_pipeline_option>;
+    using schedule =
+        std::conditional_t<Policies::has_stages && !Policies::schedule_is_named, chosen_schedule, no_pipeline_option>;
     using strategy =
         std::conditional_t<Policies::strategy_is_chosen, chosen_strategy, fixed_strategy<typename Policies::strategy>>;
     using logical_shards =
@@ -152,7 +179,10 @@ struct option_fields {
 template<class Choices>
 struct run_options {
     typename Choices::other_braces learning_rate = {}, batch = {}, seed = {}, logical_shards = {}; ///< refused
-    typename Choices::devices devices = {};
+    typename Choices::devices devices = {};             ///< replicas of the model, each of so many stages:
+    typename Choices::stages stages = {};               ///< one device each
+    typename Choices::micro_batches micro_batches = {}; ///< of a replica; 0: four per stage, or its logical shards
+    typename Choices::schedule schedule = {};           ///< of the stages
     typename Choices::strategy strategy = {};
     std::chrono::duration<double> deadline = std::chrono::seconds(30); ///< of every wait for another device
     typename Choices::accelerator share_devices = {}; ///< ranks may share an accelerator, if there are too few

@@ -8,11 +8,15 @@
 #include <trireme/core/philox.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/layer/layer.hpp>
+#include <trireme/layer/network.hpp>
+#include <trireme/parallel/stages.hpp>
 #include <trireme/parallel/tensor_rules.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
+#include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -23,7 +27,8 @@ namespace trireme {
 // own), and how it refuses anything else (`refusal`). trainer_policies.hpp puts the answers together, with the
 // defaults.
 
-/// Policy `on` names the devices of a trainer and their axes: `on<mesh<host, dp<2>>>`. Default: one device of the host.
+/// Policy `on` names the devices of a trainer and their axes: `on<mesh<host, dp<2>>>`, or, with stages,
+/// `on<mesh<host, dp<2>, pp<3>>>`. Default: one device of the host.
 template<class Mesh>
 struct on {
     using kind = struct devices_policy;
@@ -32,8 +37,8 @@ struct on {
     static constexpr bool fits = detail::is_usable_mesh<Mesh>;
     template<class... At>
     struct refusal {
-        static_assert(rule_holds<At...>, "TRI0043: on takes mesh<host, dp<N>> or mesh<gpu, dp<N>>, a kind of device, "
-                                         "and how many");
+        static_assert(rule_holds<At...>, "TRI0043: on takes a mesh of the axes dp and pp, in this order, each at most "
+                                         "once: mesh<host, dp<N>>, mesh<gpu, dp<N>> or mesh<host, dp<N>, pp<P>>");
     };
 };
 
@@ -94,6 +99,41 @@ struct initialise {
     struct refusal {
         static_assert(rule_holds<At...>, "TRI0085: initialise takes a method, a type with `value`: xavier_uniform, "
                                          "xavier_normal, he_uniform, he_normal, or one of your own");
+    };
+};
+
+/// Policy `pipeline` sets how the stages of a mesh with the axis pp take turns, and how many micro-batches each
+/// replica's share of a batch is cut into: `pipeline<one_f_one_b, 8>`, `pipeline<gpipe, 8>`, or a schedule of your own
+/// (schedule/pipeline/schedule.hpp). What it leaves open are the options `schedule`, by default one_f_one_b, and
+/// `micro_batches`, by default four per stage. Under reproducible<fixed_tree, V> a replica's micro-batches are its
+/// logical shards.
+template<class Schedule, int MicroBatches = dynamic>
+struct pipeline {
+    using kind = struct pipeline_policy;
+    using schedule = Schedule;
+    static constexpr int micro_batches = MicroBatches;
+    static constexpr bool fits = pipeline_schedule<Schedule> && (MicroBatches >= 1 || MicroBatches == dynamic);
+    template<class... At>
+    struct refusal {
+        static_assert(rule_holds<At...>,
+                      "TRI0089: pipeline takes a schedule, a type with `name`, `chunks` and `static constexpr int write(int "
+                      "roles, int micro_batches, int role, scheduled_work* out)`, and how many micro-batches, at least 1");
+    };
+};
+
+/// Policy `stages_by` says where the network of a mesh with the axis pp is cut: `stages_by<balanced_by_flops>` (the
+/// default), or by hand, `stages_by<cut_before<3, 7>>`, before rows 3 and 7.
+template<class Cut>
+struct stages_by {
+    using kind = struct cut_policy;
+    using cut = Cut;
+    static constexpr bool fits = requires {
+        { Cut::stages } -> std::convertible_to<std::size_t>;
+        { Cut::template rows<network<input<1>>>(1, 0) } -> std::same_as<range>;
+    };
+    template<class... At>
+    struct refusal {
+        static_assert(rule_holds<At...>, "TRI0090: stages_by takes balanced_by_flops, or cut_before<Row...>");
     };
 };
 

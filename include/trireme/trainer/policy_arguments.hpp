@@ -49,6 +49,10 @@ inline constexpr bool is_transport<peer> = true;
 template<class W>
 inline constexpr bool joins_hosts = false;
 
+/// True for a transport over which the stages of a pipeline run, `void` for threads.
+template<class W>
+inline constexpr bool stages_run_over = std::same_as<W, void>;
+
 /// True for a transport with an all-reduce of its own, the strategy `native`.
 template<class W>
 inline constexpr bool has_native = false;
@@ -72,14 +76,20 @@ inline constexpr bool is_included<K> =
 
 template<class M>
 inline constexpr bool device_is_included = true;
-template<class Device, class Axis>
-inline constexpr bool device_is_included<mesh<Device, Axis>> = is_included<Device>;
+template<class Device, class... Axes>
+inline constexpr bool device_is_included<mesh<Device, Axes...>> = is_included<Device>;
 
 template<class M>
 inline constexpr bool is_usable_mesh = false;
-template<class Device, class Axis>
-inline constexpr bool is_usable_mesh<mesh<Device, Axis>> =
-    (std::same_as<Device, host> || accelerator<Device>) && requires { Axis::extent; };
+template<class Device, class... Axes>
+inline constexpr bool is_usable_mesh<mesh<Device, Axes...>> =
+    (std::same_as<Device, host> || accelerator<Device>) && (mesh_axis_type<Axes> && ...) && [] {
+        constexpr auto m = mesh<Device, Axes...>::value; // dp and pp, in this order
+        int known = 0;
+        for (auto const* const name : {"dp", "pp"})
+            if (known < m.count && m.find(name) == known) ++known;
+        return known == m.count;
+    }();
 
 /// True if a kernel policy runs on a kind of device.
 template<class K, class Device>

@@ -23,6 +23,8 @@ template<>
 inline constexpr bool is_transport<shared_windows> = true;
 template<>
 inline constexpr bool joins_hosts<shared_windows> = true;
+template<>
+inline constexpr bool stages_run_over<shared_windows> = true;
 
 /// The option `processes` of such a trainer: where they meet, and which of them this is.
 struct seat {

@@ -13,6 +13,7 @@
 #include <trireme/trainer/least_samples.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
+#include <trireme/trainer/trainer_rules.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -27,95 +28,6 @@
 #include <vector>
 
 namespace trireme {
-
-template<class... Where>
-struct trainer_network_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0027: the first argument of trainer is a network<input<...>, layers...>, the "
-                  "second its loss, the third its optimizer; policies follow");
-};
-
-template<class... Where>
-struct synchronised_bits_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0065: batch_norm<synchronised> takes its statistics from all devices, and their rounding depends "
-                  "on how many there are: in a reproducible trainer write batch_norm<per_shard>, or leave out "
-                  "reproducible");
-};
-template<class... Where>
-struct flattened_order_rule {
-    static_assert(
-        rule_holds<Where...>,
-        "TRI0069: these kernels keep images channels last, so that what flatten makes of an image with several "
-        "channels is in another order than this layer, or the loss, takes it for: put a linear between, which "
-        "knows the order, or global_avg_pool2d instead of flatten, or take other kernels");
-};
-
-namespace detail {
-
-/// What reads a flattened image in the wrong order: a row, or the loss.
-template<class Network, class Kernels>
-constexpr std::size_t misread_row() {
-    if constexpr (takes_all_samples<Kernels> || keeps_channels_last<Kernels>)
-        return channels_last_rows<Network>().misread;
-    else
-        return npos;
-}
-/// A row as messages name it.
-template<std::size_t Row, class Network>
-constexpr auto row_at() {
-    constexpr std::size_t unit = [] {
-        std::size_t u = 0;
-        while (Network::first_row(u + 1) <= Row) ++u;
-        return u;
-    }();
-    using layer_t = typename Network::template layer_type<unit>;
-    if constexpr (is_residual_sum<layer_t>)
-        return pack<at_layer<Row, typename layer_t::written>>{};
-    else
-        return pack<at_layer<Row, layer_t>>{};
-}
-template<std::size_t Row, class Network>
-using row_at_t = typename only<decltype(row_at<Row, Network>())>::type;
-
-template<std::size_t Row, class Network, class Loss>
-constexpr auto misread_rule() {
-    if constexpr (Row == Network::depth)
-        return pack<flattened_order_rule<gets<Loss>, gets<typename Network::output_extents>>>{};
-    else
-        return pack<flattened_order_rule<row_at_t<Row, Network>>>{};
-}
-
-/// The first row that needs the whole batch.
-template<class Network>
-constexpr std::size_t whole_batch_row() {
-    std::size_t row = 0;
-    while (row < Network::depth && !Network::row(row).description.whole_batch()) ++row;
-    return row;
-}
-
-/// The first rule that a trainer breaks; the network's own mistakes come first.
-template<class Network, class Loss, class Optimizer, class... Policies>
-constexpr auto broken_trainer_rule() {
-    if constexpr (!is_network<Network> || !loss<Loss> || !optimizer<Optimizer>)
-        return pack<trainer_network_rule<gets<Network>, gets<Loss>, gets<Optimizer>>>{};
-    else if constexpr (!Network::valid)
-        return pack<typename Network::rule>{};
-    else if constexpr (!Loss::accepts(Network::output_extents::shape))
-        return pack<typename Loss::template refusal<typename Network::output_extents>>{};
-    else if constexpr (!std::is_same_v<broken_policy_rule_t<Policies...>, no_rule>)
-        return pack<broken_policy_rule_t<Policies...>>{};
-    else if constexpr (misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>() != npos)
-        return misread_rule<misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>(), Network,
-                            Loss>();
-    else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
-        return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
-                                           gets<typename trainer_policies<Policies...>::reproducibility>>>{};
-    else
-        return pack<no_rule>{};
-}
-
-} // namespace detail
 
 inline namespace TRIREME_ISA {
 
@@ -149,11 +61,32 @@ private:
 public:
     /// The layout that options mean; a constant for a static type.
     static constexpr parallel_layout layout_of(options const& o, run_options const& r = {}) {
-        return {.replicas = r.devices.value,
-                .strategy = r.strategy.value,
-                .logical_shards = o.logical_shards.value,
-                .shared_weights = policies::shared_weights,
-                .buckets = buckets()};
+        parallel_layout l{.replicas = r.devices.value,
+                          .strategy = r.strategy.value,
+                          .logical_shards = o.logical_shards.value,
+                          .shared_weights = policies::shared_weights,
+                          .buckets = buckets()};
+        if constexpr (policies::has_stages) {
+            l.stages = policies::stages == dynamic ? r.stages.value : policies::stages;
+            if constexpr (policies::micro_batches != dynamic)
+                l.micro_batches = static_cast<std::size_t>(policies::micro_batches);
+            else
+                l.micro_batches = r.micro_batches.value;
+            if (l.micro_batches == 0 && !l.reproducible())
+                l.micro_batches = l.stages > 1 ? 4 * static_cast<std::size_t>(l.stages) : 1;
+            if constexpr (policies::schedule_is_named)
+                l.schedule = typename policies::pipelining::schedule{};
+            else
+                l.schedule = r.schedule.value;
+            l.cut = &policies::cut::template rows<network_type>;
+        }
+        return l;
+    }
+    /// Throws what the constructor would for options that cannot work, and makes nothing.
+    static void check(options const& o, run_options const& r = {}) {
+        check(layout_of(o, r), o.batch.samples);
+        optimizer_type::check(o);
+        detail::check_run_options(r);
     }
 
     /// What a program of this type costs: memory per device, bytes on the wire, operations. A constant expression.
@@ -193,11 +126,12 @@ public:
         job const running(*this);
         auto& e = run_.state();
         e.use(samples);
-        if (model_type::whole_shard && samples.size() > e.options.batch.samples)
+        if ((model_type::whole_shard || e.layout.stages > 1) && samples.size() > e.options.batch.samples)
             throw usage_error("a step on " + std::to_string(samples.size()) + " samples, the option batch is " +
                               std::to_string(e.options.batch.samples) +
                               ": these layers or kernels take the samples of a step all at once (batch_norm, onednn), "
-                              "and have memory for a batch; give the trainer a larger batch");
+                              "as stages do with a micro-batch, and have memory for a batch; give the trainer a larger "
+                              "batch");
         detail::check_least_samples<network_type>(e.layout, samples.size(), detail::sample_count::step);
         return run_.step();
     }
@@ -241,13 +175,14 @@ public:
         using clock = std::chrono::steady_clock;
         job const running(*this);
         auto& e = run_.state();
-        if (samples.size() < static_cast<std::size_t>(devices()))
+        if (samples.size() < static_cast<std::size_t>(e.layout.replicas))
             throw usage_error("the data set has " + std::to_string(samples.size()) + " samples for " +
-                              std::to_string(devices()) + " devices: it needs at least one per device");
+                              std::to_string(e.layout.replicas) + " devices: it needs at least one per device");
         auto const batch = e.options.batch.samples;
         if (auto const rest = samples.size() % batch; rest != 0)
             detail::check_least_samples<network_type>(e.layout, rest, detail::sample_count::rest, samples.size());
         e.use(samples);
+        e.number_all(); // for the test after it
         if (e.order.size() != samples.size()) e.order = epoch_order(samples.size(), e.options.seed);
         e.order.shuffle(e.epochs++);
         e.loss_sum = 0;
@@ -385,14 +320,15 @@ private:
 
     static void check(parallel_layout const& layout, std::size_t batch) {
         detail::check_numbers(layout, batch);
+        if constexpr (policies::has_stages) detail::check_stages<network_type, typename policies::cut>(layout);
         detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);
         if constexpr (!policies::proved)
-            detail::check_reductions(layout, model_type::arena_elements, sizeof(value_type));
+            for (int role = 0; role < layout.stages; ++role)
+                detail::check_reductions(layout, numbers_of_rank<network_type, value_type>(layout, role).extent(),
+                                         sizeof(value_type));
     }
-
     trainer(options const& o, run_options const& r, parallel_layout const& layout)
-        : run_((check(layout, o.batch.samples), optimizer_type::check(o), detail::check_run_options(r), o), r, layout) {
-    }
+        : run_((check(o, r), o), r, layout) {}
 
     int checked_rank(int rank) const {
         if (rank >= 0 && rank < devices()) return rank;

@@ -96,6 +96,18 @@ struct transport_strategy_rule {
                   "transport<nccl> or transport<mpi>, or choose another strategy");
 };
 template<class... Where>
+struct pipeline_device_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0091: pipelines run on devices of the host that are threads, or processes of "
+                  "transport<shared_windows>: leave out the axis pp, or the policy that takes other devices");
+};
+template<class... Where>
+struct pipeline_shards_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0092: in a reproducible pipeline a replica's micro-batches are its logical shards: V of "
+                  "reproducible<fixed_tree, V> is the number of replicas times that of micro-batches");
+};
+template<class... Where>
 struct fast_math_rule {
     static_assert(rule_holds<Where...>, "TRI0025: reproducible needs IEEE arithmetic: compile without -ffast-math");
 };
@@ -138,7 +150,14 @@ template<class... P>
 struct trainer_policies {
     using mesh = typename detail::policy_or<on<trireme::mesh<host, dp<1>>>, P...>::mesh;
     using device = typename mesh::device;
-    static constexpr int devices = mesh::data_extent;
+    static constexpr int replicas = mesh::data_extent;
+    static constexpr int stages = mesh::pipeline_extent;
+    static constexpr bool has_stages = stages != 1;
+
+    using pipelining = detail::policy_or<pipeline<one_f_one_b>, P...>;
+    using cut = typename detail::policy_or<stages_by<balanced_by_flops>, P...>::cut;
+    static constexpr int micro_batches = pipelining::micro_batches;
+    static constexpr bool schedule_is_named = detail::find_policy<typename pipelining::kind, P...> != npos;
     static constexpr bool on_host = std::is_same_v<device, host>;
 
     using named_transport = typename detail::policy_or<trireme::transport<void>, P...>::way;
@@ -174,9 +193,12 @@ struct trainer_policies {
     /// The named strategy; a stand-in if it is chosen.
     using strategy = std::conditional_t<strategy_is_chosen, direct, named_strategy>;
 
-    static constexpr bool is_static = devices != dynamic && shards != dynamic && !strategy_is_chosen;
+    static constexpr bool pipeline_is_static =
+        !has_stages || (stages != dynamic && schedule_is_named && (micro_batches != dynamic || shards > 0));
+    static constexpr bool is_static =
+        replicas != dynamic && shards != dynamic && !strategy_is_chosen && pipeline_is_static;
     /// Whether the compiler proves a strategy for these devices.
-    static constexpr bool provable = devices != dynamic && devices <= proved_by_compiler && !strategy_is_chosen;
+    static constexpr bool provable = replicas != dynamic && replicas <= proved_by_compiler && !strategy_is_chosen;
     /// Whether it has proved all schedules that can run.
     static constexpr bool proved =
         provable && is_static && !choosing_strategy<named_strategy> && tensor_rules::size == 0;
@@ -203,8 +225,9 @@ constexpr auto broken_common_rule() {
     using gets_shards = gets<words::shards<static_cast<std::size_t>(shards < 0 ? 0 : shards)>>;
     if constexpr (!answers::mesh::valid)
         return pack<typename answers::mesh::rule>{};
-    else if constexpr (answers::devices > max_devices || shards > static_cast<int>(max_logical_shards))
-        return pack<layout_limit_rule<gets<devices<answers::devices>>, gets_shards>>{};
+    else if constexpr (answers::replicas > max_devices || answers::stages > max_devices ||
+                       answers::replicas * answers::stages > max_devices || shards > static_cast<int>(max_logical_shards))
+        return pack<layout_limit_rule<gets<devices<answers::replicas * answers::stages>>, gets_shards>>{};
     else if constexpr (repeats && !one_step &&
                        (answers::tensor_rules::size != 0 || (shards > 0 && !answers::strategy_is_chosen)))
         return pack<contradictory_policy_rule<typename answers::reduction, repeat>>{};
@@ -223,13 +246,19 @@ constexpr auto broken_common_rule() {
                                           gets<typename answers::device>>>{};
     else if constexpr (answers::shared_weights && !one_step)
         return pack<shared_weights_rule<gets<typename answers::reduction>>>{};
-    else if constexpr (shards > 0 && answers::devices > shards)
-        return pack<logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::devices)>>, gets_shards>>{};
+    else if constexpr (shards > 0 && answers::replicas > shards)
+        return pack<logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::replicas)>>, gets_shards>>{};
+    else if constexpr (answers::has_stages && !(answers::on_host && stages_run_over<typename answers::transport>))
+        return pack<pipeline_device_rule<gets<typename answers::mesh>, gets<transport<typename answers::transport>>>>{};
+    else if constexpr (answers::has_stages && shards > 0 && answers::replicas > 0 && answers::micro_batches > 0 &&
+                       answers::replicas * answers::micro_batches != shards)
+        return pack<pipeline_shards_rule<gets<typename answers::mesh>, gets<typename answers::pipelining>,
+                                         gets<repeat>>>{};
     else if constexpr (shards != 0 && TRIREME_FAST_MATH)
         return pack<fast_math_rule<repeat>>{};
     else if constexpr (answers::provable)
-        return pack<first_rule<typename all_reduce_rule<answers::devices, named>::type,
-                               typename answers::tensor_rules::template all_reduce_rules<answers::devices>>>{};
+        return pack<first_rule<typename all_reduce_rule<answers::replicas, named>::type,
+                               typename answers::tensor_rules::template all_reduce_rules<answers::replicas>>>{};
     else
         return pack<no_rule>{};
 }

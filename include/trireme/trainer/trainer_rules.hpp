@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/core/pack.hpp>
+#include <trireme/core/words.hpp>
+#include <trireme/device/host/all_samples.hpp>
+#include <trireme/layer/channels_last.hpp>
+#include <trireme/layer/cross_entropy.hpp>
+#include <trireme/layer/network.hpp>
+#include <trireme/optimizer/optimizer.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/stages.hpp>
+#include <trireme/schedule/pipeline/verify.hpp>
+#include <trireme/trainer/trainer_policies.hpp>
+
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+namespace trireme {
+
+// What a trainer's network, loss, optimizer and policies must fulfil together.
+
+template<class... Where>
+struct trainer_network_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0027: the first argument of trainer is a network<input<...>, layers...>, the "
+                  "second its loss, the third its optimizer; policies follow");
+};
+
+template<class... Where>
+struct synchronised_bits_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0065: batch_norm<synchronised> takes its statistics from all devices, and their rounding depends "
+                  "on how many there are: in a reproducible trainer write batch_norm<per_shard>, or leave out "
+                  "reproducible");
+};
+template<class... Where>
+struct flattened_order_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0069: these kernels keep images channels last, so that what flatten makes of an image with several "
+        "channels is in another order than this layer, or the loss, takes it for: put a linear between, which "
+        "knows the order, or global_avg_pool2d instead of flatten, or take other kernels");
+};
+
+template<class... Where>
+struct too_many_stages_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0094: a network has at most as many stages as there are places to cut it: before rows whose input "
+                  "alone crosses (not inside a residual), with a function in the stage of the layer before it. Use fewer "
+                  "stages");
+};
+template<class... Where>
+struct cut_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0095: the network cannot be cut so: cut_before names one row less than there are stages, in rising "
+                  "order, none inside a residual, and none of a function or a flatten right behind the layer whose values "
+                  "it takes");
+};
+template<class... Where>
+struct synchronised_stages_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0096: batch_norm<synchronised> takes its statistics from all samples of a step at once, and the "
+                  "stages of a pipeline take them in micro-batches: write batch_norm<per_shard>, or leave out the axis pp");
+};
+template<class... Where>
+struct pipeline_schedule_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0097: this schedule is no training step on so many stages: each micro-batch goes once forward and "
+                  "once back through every stage, back in the order of their numbers, and nobody waits for ever. The "
+                  "words name the role and the number of its task where it goes wrong");
+};
+
+namespace detail {
+
+/// What reads a flattened image in the wrong order: a row, or the loss.
+template<class Network, class Kernels>
+constexpr std::size_t misread_row() {
+    if constexpr (takes_all_samples<Kernels> || keeps_channels_last<Kernels>)
+        return channels_last_rows<Network>().misread;
+    else
+        return npos;
+}
+/// A row as messages name it.
+template<std::size_t Row, class Network>
+constexpr auto row_at() {
+    constexpr std::size_t unit = [] {
+        std::size_t u = 0;
+        while (Network::first_row(u + 1) <= Row) ++u;
+        return u;
+    }();
+    using layer_t = typename Network::template layer_type<unit>;
+    if constexpr (is_residual_sum<layer_t>)
+        return pack<at_layer<Row, typename layer_t::written>>{};
+    else
+        return pack<at_layer<Row, layer_t>>{};
+}
+template<std::size_t Row, class Network>
+using row_at_t = typename only<decltype(row_at<Row, Network>())>::type;
+
+template<std::size_t Row, class Network, class Loss>
+constexpr auto misread_rule() {
+    if constexpr (Row == Network::depth)
+        return pack<flattened_order_rule<gets<Loss>, gets<typename Network::output_extents>>>{};
+    else
+        return pack<flattened_order_rule<row_at_t<Row, Network>>>{};
+}
+
+/// The first row that needs the whole batch.
+template<class Network>
+constexpr std::size_t whole_batch_row() {
+    std::size_t row = 0;
+    while (row < Network::depth && !Network::row(row).description.whole_batch()) ++row;
+    return row;
+}
+
+/// A way of cutting a network that cannot be, for so many stages.
+template<class Network, class Cut>
+constexpr bool cuts_wrongly(int stages) {
+    if (Cut::stages == 0) return false;
+    if (Cut::stages != static_cast<std::size_t>(stages)) return true;
+    for (int s = 1; s < stages; ++s) {
+        auto const at = Cut::template rows<Network>(stages, s).begin;
+        if (at <= Cut::template rows<Network>(stages, s - 1).begin || at >= Network::depth || !segments_of<Network>.has(at))
+            return true;
+    }
+    return false;
+}
+
+/// Whether the program of a pipeline that the compiler knows is a training step.
+template<class Schedule, int Stages, int MicroBatches>
+constexpr auto broken_pipeline_rule() {
+    constexpr auto v = verify(static_step<Schedule, Stages, MicroBatches>::program);
+    if constexpr (v.ok())
+        return pack<no_rule>{};
+    else
+        return pack<
+            pipeline_schedule_rule<gets<pipeline<Schedule, MicroBatches>>, on_rank<v.role>, at_step<v.task>>>{};
+}
+
+/// The first rule of pipelines that a network breaks.
+template<class Network, class Policies>
+constexpr auto broken_stages_rule() {
+    constexpr int stages = Policies::stages;
+    if constexpr (stages > 0 && static_cast<std::size_t>(stages) > segments_of<Network>.count)
+        return pack<too_many_stages_rule<wants<at_most<segments_of<Network>.count>>, gets<typename Policies::mesh>>>{};
+    else if constexpr (stages > 0 && cuts_wrongly<Network, typename Policies::cut>(stages))
+        return pack<cut_rule<gets<stages_by<typename Policies::cut>>, gets<typename Policies::mesh>>>{};
+    else if constexpr (Network::whole_batch)
+        return pack<synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>,
+                                             gets<typename Policies::mesh>>>{};
+    else if constexpr (stages > 0 && stages <= max_roles && Policies::micro_batches > 0)
+        return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches>();
+    else
+        return pack<no_rule>{};
+}
+
+/// The first rule that a trainer breaks; the network's own mistakes come first.
+template<class Network, class Loss, class Optimizer, class... Policies>
+constexpr auto broken_trainer_rule() {
+    if constexpr (!is_network<Network> || !loss<Loss> || !optimizer<Optimizer>)
+        return pack<trainer_network_rule<gets<Network>, gets<Loss>, gets<Optimizer>>>{};
+    else if constexpr (!Network::valid)
+        return pack<typename Network::rule>{};
+    else if constexpr (!Loss::accepts(Network::output_extents::shape))
+        return pack<typename Loss::template refusal<typename Network::output_extents>>{};
+    else if constexpr (!std::is_same_v<broken_policy_rule_t<Policies...>, no_rule>)
+        return pack<broken_policy_rule_t<Policies...>>{};
+    else if constexpr (misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>() != npos)
+        return misread_rule<misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>(), Network,
+                            Loss>();
+    else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
+        return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
+                                           gets<typename trainer_policies<Policies...>::reproducibility>>>{};
+    else if constexpr (trainer_policies<Policies...>::has_stages)
+        return broken_stages_rule<Network, trainer_policies<Policies...>>();
+    else
+        return pack<no_rule>{};
+}
+
+/// The rules of pipelines, for layouts that the compiler does not know. Throws usage_error.
+template<class Network, class Cut>
+TRIREME_COLD void check_stages(parallel_layout const& l) {
+    auto const number = [](auto n) { return std::to_string(n); };
+    if (l.reproducible() && l.micro_batches != 0 &&
+        l.micro_batches * static_cast<std::size_t>(l.replicas) != l.logical_shards) {
+        auto const share = l.logical_shards / static_cast<std::size_t>(l.replicas);
+        bool const even = share * static_cast<std::size_t>(l.replicas) == l.logical_shards;
+        throw usage_error("micro_batches = " + number(l.micro_batches) + " of " + number(l.replicas) +
+                          (l.replicas == 1 ? " replica" : " replicas") + " with logical_shards = " +
+                          number(l.logical_shards) + ": a replica's micro-batches are its logical shards; " +
+                          (even ? "set it to " + number(share) + ", or leave it out" : "leave it out"));
+    }
+    if (l.stages == 1) return;
+    auto const& segments = segments_of<Network>;
+    if (static_cast<std::size_t>(l.stages) > segments.count)
+        throw usage_error("stages = " + number(l.stages) + ": this network can be cut at " + number(segments.count - 1) +
+                          " places, into at most " + number(segments.count) +
+                          " stages (not inside a residual, and a function stays with the layer before it)");
+    if (cuts_wrongly<Network, Cut>(l.stages))
+        throw usage_error("stages = " + number(l.stages) + ": cut_before makes " + number(Cut::stages) +
+                          " stages, of rows that a stage can begin with");
+    if (Network::whole_batch)
+        throw usage_error("stages = " + number(l.stages) + ": batch_norm<synchronised> takes its statistics from all "
+                          "samples of a step at once, and the stages of a pipeline take them in micro-batches; use one "
+                          "stage, or batch_norm<per_shard>");
+}
+
+} // namespace detail
+
+} // namespace trireme
