@@ -20,6 +20,11 @@ constexpr step_shape shape_of_step(parallel_layout const& l, int rank) noexcept 
             l.shared_weights};
 }
 
+/// The order in which a rank computes: one device with the whole network has nothing to wait for.
+constexpr schedule_choice schedule_of(parallel_layout const& l) noexcept {
+    return l.stages == 1 ? schedule_choice{} : l.schedule;
+}
+
 /// Frames and outgoing slots that a rank needs: none of either where one device has the whole network.
 struct rank_frames {
     std::size_t frames = 0;
@@ -42,10 +47,10 @@ class rank_programs {
 public:
     /// Throws usage_error if the layout's schedule makes no training step.
     rank_programs(parallel_layout const& l, int rank)
-        : of_step_(step_capacity(l.schedule, shape_of_step(l, rank))),
-          step_(build_step(l.schedule, shape_of_step(l, rank), of_step_)),
-          of_evaluation_(step_capacity(l.schedule, {l.stages, 2})),
-          evaluation_(build_evaluation(l.schedule, step_, of_evaluation_)) {
+        : of_step_(step_capacity(schedule_of(l), shape_of_step(l, rank))),
+          step_(build_step(schedule_of(l), shape_of_step(l, rank), of_step_)),
+          of_evaluation_(step_capacity(schedule_of(l), {l.stages, 2})),
+          evaluation_(build_evaluation(schedule_of(l), step_, of_evaluation_)) {
         require(l, verify(step_));
         require(l, verify_evaluation(evaluation_));
         for (auto const& t : step_.all)

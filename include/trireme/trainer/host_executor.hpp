@@ -289,8 +289,7 @@ private:
     void compute(step_program const& program, step_task const& t, range mine, std::size_t shard) {
         wait_for_places(program, t);
         bool const trains = gives_weights(t.kind);
-        T* const gradients = trains ? begin_gradients(t.micro_batch) : nullptr;
-        auto const numbers = numbers_with(gradients);
+        auto const numbers = numbers_for(t);
         granule_place place{seed_,       steps_,      static_cast<std::uint32_t>(shard), 0, mine.size(),
                             mine.size(), batch_.indices.size()};
         bool const evaluates = t.kind == task_kind::evaluate;
@@ -335,27 +334,32 @@ private:
         if (trains && layout_.reproducible()) tree_.push({shard, shard + 1}, merging());
     }
 
-    /// A slot that the gradients of a micro-batch are added to: one for all, in their order, or, where a tree adds
-    /// them, one of their own.
-    T* begin_gradients(std::size_t micro_batch) {
-        auto* const slot = gradient_slot(layout_.reproducible() ? tree_.depth() : 0);
-        if (layout_.reproducible() || micro_batch == 0) std::memset(slot, 0, numbers_.elements * sizeof(T));
-        return slot;
+    /// The numbers that a task works with. The gradients of a micro-batch are added to one slot for all, in their
+    /// order, or, where a tree adds them, to one of their own; statistics that were found on the way there wait in the
+    /// frame.
+    detail::model_numbers<T> numbers_for(step_task const& t) {
+        T* const w = weights();
+        detail::model_numbers<T> n{w,       nullptr, w + numbers_.buffers_lie, nullptr, numbers_.first_parameter,
+                                   numbers_.first_buffer, numbers_.first_kept};
+        auto* const waiting =
+            reinterpret_cast<T*>(arena_of_activations() + t.frame * blocks_.frame + blocks_.statistics);
+        if (gives_weights(t.kind)) {
+            n.gradients = gradient_slot(layout_.reproducible() ? tree_.depth() : 0);
+            n.statistics = n.gradients + numbers_.buffers_lie;
+            if (layout_.reproducible() || t.micro_batch == 0)
+                std::memset(n.gradients, 0, numbers_.elements * sizeof(T));
+            if (t.kind == task_kind::backward)
+                for (std::size_t i = 0; i < numbers_.buffers; ++i) n.statistics[i] += waiting[i];
+        } else if (t.kind == task_kind::forward) {
+            n.statistics = waiting;
+            std::fill_n(waiting, numbers_.buffers, T{0});
+        }
+        return n;
     }
     auto merging() {
         return [this](std::size_t i, std::size_t j) {
             detail::add_into<T>(gradient_slot(i), gradient_slot(j), numbers_.elements);
         };
-    }
-    detail::model_numbers<T> numbers_with(T* gradients) const {
-        T* const w = weights();
-        return {w,
-                gradients,
-                w + numbers_.buffers_lie,
-                gradients == nullptr ? nullptr : gradients + numbers_.buffers_lie,
-                numbers_.first_parameter,
-                numbers_.first_buffer,
-                numbers_.first_kept};
     }
 
     /// f(lane_count<N>, samples) for what goes through the rows one behind the other: a granule, or all samples at once

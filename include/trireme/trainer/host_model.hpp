@@ -65,6 +65,7 @@ struct stage_activations {
     rank_frames places = {};
     typename pass::plan_type plan = {};
     std::size_t frame = 0, task = 0, slot = 0; ///< elements of each
+    std::size_t statistics = 0; ///< at this element of a frame: what forward adds to the buffers, till backward takes it
 
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
         : samples(most), places(frames_of_rank(l, rank)) {
@@ -77,7 +78,11 @@ struct stage_activations {
         } else {
             plan = pass::one;
         }
-        frame = pass::frame_elements(plan, rows);
+        frame = statistics = pass::frame_elements(plan, rows);
+        if (is_stage()) {
+            auto const buffers = network::row(rows.end).first_buffer - network::row(rows.begin).first_buffer;
+            frame += round_up(buffers * sizeof(typename Model::value_type), cache_line) / sizeof(stored_type);
+        }
         task = pass::task_elements(plan);
         if (few && !Model::whole_shard)
             task = std::max(task, pass_of_one::task_elements(l.stages > 1 ? plan : pass_of_one::one));
