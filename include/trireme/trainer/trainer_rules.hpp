@@ -204,10 +204,6 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
     if (cuts_wrongly<Network, Cut>(l.stages))
         throw usage_error("stages = " + number(l.stages) + ": cut_before makes " + number(Cut::stages) +
                           " stages, of rows that a stage can begin with");
-    if (Network::whole_batch)
-        throw usage_error("stages = " + number(l.stages) + ": batch_norm<synchronised> takes its statistics from all "
-                          "samples of a step at once, and the stages of a pipeline take them in micro-batches; use one "
-                          "stage, or batch_norm<per_shard>");
 }
 
 } // namespace detail

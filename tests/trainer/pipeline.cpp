@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/schedule/pipeline/print.hpp>
+#include <trireme/schedule/pipeline/verify.hpp>
+#include <trireme/weights.hpp>
+
+#include <data/files.hpp>
+#include <doctest/doctest.h>
+#include <group/watchdog.hpp>
+#include <support/allocation_hook.hpp>
+#include <support/networks.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace trainer_pipeline_test {
+using namespace trireme;
+using namespace test_networks;
+
+namespace {
+
+using dense = network<input<1, 28, 28>, flatten, linear<24>, repeat<8, relu, linear<24>>, relu, linear<10>>;
+
+/// A trainer of any number of replicas and stages.
+template<class Network, class... Policies>
+using any_pipeline = trainer<Network, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
+                             reproducible<fixed_tree, dynamic>, Policies...>;
+
+/// What is left of a short training with full, short and very short batches, tests, and an epoch.
+struct result {
+    std::vector<double> told;
+    std::vector<double> numbers;
+    bool operator==(result const&) const = default;
+};
+template<class Trainer>
+result train(Trainer& t) {
+    result r;
+    for (std::size_t const n : {50u, 37u, 5u, 50u}) r.told.push_back(t.step(made_up(n, n)).loss);
+    for (std::size_t const n : {1u, 16u, 333u}) {
+        auto const e = t.evaluate(made_up(n, 9));
+        r.told.insert(r.told.end(), {e.loss, e.accuracy});
+    }
+    for (auto const& epoch : t.fit({made_up(130), made_up(53, 9)}, {.epochs = 1}))
+        r.told.insert(r.told.end(), {epoch.loss, epoch.test.loss, epoch.test.accuracy});
+    for (auto const& some : {t.gather_parameters(), t.gather_buffers()})
+        r.numbers.insert(r.numbers.end(), some.begin(), some.end());
+    for (double const x : r.told) CHECK(std::isfinite(x));
+    return r;
+}
+
+/// Schedule: like one_f_one_b, but the first role is one micro-batch further ahead.
+struct eager {
+    static constexpr char const* name = "eager";
+    static constexpr int chunks = 1;
+    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+        return one_f_one_b::write(roles + (role == 0 ? 1 : 0), micro_batches, role, out);
+    }
+};
+
+template<class Network, class... Policies>
+void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
+    using trainer_t = any_pipeline<Network, Policies...>;
+    typename trainer_t::options const training{.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8};
+    trainer_t one(training, {.devices = 1, .stages = 1});
+    auto const wanted = train(one);
+    for (int stages = 2; stages <= most_stages; ++stages)
+        for (int const devices : replicas)
+            for (schedule_choice const& schedule : {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}),
+                                                    schedule_choice(eager{})}) {
+                CAPTURE(stages);
+                CAPTURE(devices);
+                CAPTURE(std::string(schedule.name));
+                trainer_t t(training, {.devices = devices, .stages = stages, .schedule = schedule});
+                CHECK(t.devices() == devices * stages);
+                CHECK(train(t) == wanted);
+            }
+}
+
+struct planned_fault {
+    fault_point point{};
+    int device = -1;
+    std::uint64_t step = 0;
+    double sleep_seconds = 0; ///< 0: throw
+};
+std::mutex planning; // a device that was left behind may still look at the plan of the test before
+planned_fault current_plan;
+std::atomic<int> asleep{0};
+
+void plan_fault(planned_fault const& f) {
+    std::lock_guard const lock(planning);
+    current_plan = f;
+}
+struct planned_faults {
+    static void at(fault_point p, int device, std::uint64_t step) {
+        std::unique_lock lock(planning);
+        auto const planned = current_plan;
+        lock.unlock();
+        if (p != planned.point || device != planned.device || step != planned.step) return;
+        if (planned.sleep_seconds == 0) throw std::runtime_error("the oar is broken");
+        ++asleep;
+        std::this_thread::sleep_for(std::chrono::duration<double>(planned.sleep_seconds));
+        --asleep;
+    }
+};
+
+template<class F>
+std::string refusal(F&& f) {
+    try {
+        f();
+    } catch (usage_error const& e) {
+        return e.what();
+    }
+    return "nothing was refused";
+}
+bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
+
+} // namespace
+
+TEST_SUITE("trainer/pipeline") {
+    TEST_CASE("stages have the bits of one device, whatever the schedule") {
+        watchdog const guard("pipelines");
+        as_on_one_device<dense>(6, {1, 2});
+        as_on_one_device<lenet>(3, {1, 2});
+    }
+
+    TEST_CASE("so have layers that need a whole micro-batch, that draw, and that keep statistics") {
+        watchdog const guard("pipelines of every layer");
+        as_on_one_device<every_layer>(4, {1, 3});
+    }
+
+    TEST_CASE("so have weights that are held once per stage, and double precision") {
+        watchdog const guard("pipelines of weights held once");
+        as_on_one_device<small, hold_weights<once>>(3, {1, 2});
+        as_on_one_device<small, precision<f64>>(2, {2});
+    }
+
+    TEST_CASE("a network that is cut by hand, and a type that fixes all, train as options would") {
+        typename any_pipeline<lenet>::options const o{.learning_rate = 0.05f, .batch = 50, .logical_shards = 8};
+        any_pipeline<lenet> by_flops(o, {.devices = 2, .stages = 3});
+        any_pipeline<lenet, stages_by<cut_before<2, 9>>> by_hand(
+            {.learning_rate = 0.05f, .batch = 50, .logical_shards = 8}, {.devices = 2, .stages = 3});
+        using fixed = trainer<lenet, cross_entropy, sgd_momentum, on<mesh<host, dp<2>, pp<3>>>, pipeline<gpipe, 4>,
+                              reproducible<fixed_tree, 8>, stages_by<cut_before<3, 7>>>;
+        fixed t({.learning_rate = 0.05f, .batch = 50}, {});
+        auto const wanted = train(by_flops);
+        CHECK(train(by_hand) == wanted);
+        CHECK(train(t) == wanted);
+        std::vector<std::size_t> first_tensors; // of the second stage
+        by_hand.for_each_piece(1, [&](auto const& p) { first_tensors.push_back(p.tensor); });
+        CHECK(first_tensors == std::vector<std::size_t>{2, 3, 4, 5}); // conv2d behind row 2, linear at row 7
+        static_assert(fixed::plan(batch{64}).devices() == 6);
+        static_assert(fixed::plan(batch{64}).bubble() > 0.33 && fixed::plan(batch{64}).bubble() < 0.34); // 2 of 6
+        static_assert(trainer<lenet, cross_entropy, sgd>::plan(batch{64}).bubble() == 0);
+    }
+
+    TEST_CASE("without logical shards all schedules have the same bits, near those of one device") {
+        watchdog const guard("pipelines");
+        auto const trained = [](int devices, int stages, std::size_t micro_batches, schedule_choice const& s) {
+            any_pipeline<dense> t({.learning_rate = 0.05f, .batch = 50},
+                                  {.devices = devices, .stages = stages, .micro_batches = micro_batches, .schedule = s});
+            return train(t);
+        };
+        auto const one = trained(1, 1, 1, {});
+        for (std::size_t const micro_batches : {1u, 3u, 8u}) {
+            auto const wanted = trained(2, 3, micro_batches, gpipe{});
+            CHECK(trained(2, 3, micro_batches, one_f_one_b{}) == wanted);
+            CHECK(test_support::apart(wanted.numbers, one.numbers) < 1e-4);
+            CHECK(trained(1, 1, micro_batches, {}) == trained(1, 4, micro_batches, {}));
+        }
+    }
+
+    TEST_CASE("what goes over the wire, what is allocated and how long one waits are those of the plan") {
+        using trainer_t = any_pipeline<lenet>;
+        auto const images = made_up(64);
+        for (int const stages : {1, 2, 4})
+            for (int const devices : {1, 2})
+                for (std::size_t const shards : {0u, 8u}) {
+                    CAPTURE(stages);
+                    CAPTURE(devices);
+                    CAPTURE(shards);
+                    trainer_t::options const o{.batch = 64, .logical_shards = shards};
+                    trainer_t::run_options const r{.devices = devices, .stages = stages};
+                    auto const plan = trainer_t::plan(64, trainer_t::layout_of(o, r));
+                    allocation_hook::aligned_to_line = 0;
+                    allocation_hook::aligned_beyond = 0;
+                    trainer_t t(o, r);
+                    bytes_t arenas = 0, most = 0;
+                    for (int rank = 0; rank < t.devices(); ++rank) {
+                        auto const m = plan.map(plan.layout, 64, rank);
+                        arenas += m.parameters.total() + m.gradients.total() + m.optimizer_state.total() +
+                                  m.activations.total();
+                        most = std::max(most, m.owned().total());
+                    }
+                    CHECK(plan.bytes_per_device() == most);
+                    // counters are more than cache-line aligned, and so are those of channels, which lie in an arena
+                    bytes_t channels = 0;
+                    for (int rank = 0; rank < t.devices(); ++rank)
+                        channels += plan.map(plan.layout, 64, rank).channels.total();
+                    CHECK(allocation_hook::aligned_to_line == arenas + channels);
+                    t.step(images);
+                    auto const before = allocation_hook::allocations.load();
+                    for (int k = 0; k < 3; ++k) t.step(images);
+                    CHECK(allocation_hook::allocations == before);
+                    t.evaluate(images); // counts as no step
+                    for (int rank = 0; rank < t.devices(); ++rank) {
+                        CHECK(t.wire(rank).bytes == 4 * plan.wire(rank).bytes);
+                        CHECK(t.wire(rank).messages == 4 * plan.wire(rank).messages);
+                    }
+                    CHECK((plan.bubble() > 0) == (stages > 1));
+                }
+    }
+
+    TEST_CASE("each stage holds its own parameters; files and loaded weights are those of the whole network") {
+        files::folder const folder;
+        any_pipeline<every_layer> staged({.batch = 24, .seed = 5, .logical_shards = 4}, {.devices = 2, .stages = 3});
+        staged.step(made_up(24));
+        auto const parameters = staged.gather_parameters(), buffers = staged.gather_buffers();
+        CHECK(parameters.size() == every_layer::parameters);
+        CHECK(buffers.size() == every_layer::buffers);
+        std::vector<float> pieces, statistics;
+        std::vector<std::size_t> tensors;
+        for (int rank : {3, 4, 5}) // the second replica
+            staged.for_each_piece(rank, [&](auto const& p) {
+                auto& to = p.is_buffer ? statistics : pieces;
+                to.insert(to.end(), p.values.begin(), p.values.end());
+                tensors.push_back(p.tensor);
+                CHECK(p.first == 0);
+            });
+        CHECK(same_bits(pieces, parameters));
+        CHECK(same_bits(statistics, buffers));
+        CHECK(std::ranges::is_sorted(tensors));
+        CHECK(tensors.size() == tensors_of<every_layer>().size());
+        save_weights(staged, folder.path("weights"));
+        any_pipeline<every_layer> other({.batch = 24, .seed = 6, .logical_shards = 4}, {.devices = 1, .stages = 4});
+        CHECK(!same_bits(other.gather_parameters(), parameters));
+        load_weights(other, folder.path("weights"));
+        CHECK(same_bits(other.gather_parameters(), parameters));
+        CHECK(same_bits(other.gather_buffers(), buffers));
+        CHECK(other.evaluate(made_up(40)).loss == staged.evaluate(made_up(40)).loss);
+    }
+
+    TEST_CASE("every rank has the program of its replica, which is what it does") {
+        any_pipeline<dense> t({.batch = 64, .logical_shards = 5}, {.devices = 2, .stages = 3});
+        for (int rank = 0; rank < 6; ++rank) {
+            auto const& p = t.program(rank);
+            CHECK(verify(p).ok());
+            CHECK(p.shape.roles == 3);
+            CHECK(p.shape.micro_batches == (rank < 3 ? 2 : 3)); // logical shards fall to replicas unevenly
+        }
+        CHECK(has(table_of(t.program(0)), "sends values of micro-batch 1 to role 1"));
+    }
+
+    TEST_CASE("a device that throws is named, at any point of a step and in any stage") {
+        watchdog const guard("faults");
+        using faulty = any_pipeline<small, with_faults<planned_faults>>;
+        for (auto const point : {fault_point::forward, fault_point::backward, fault_point::reduce, fault_point::update})
+            for (int guilty = 0; guilty < 4; ++guilty) {
+                CAPTURE(static_cast<int>(point));
+                CAPTURE(guilty);
+                plan_fault({point, guilty, 2, 0});
+                faulty t({.batch = 64}, {.devices = 2, .stages = 2, .deadline = std::chrono::seconds(60)});
+                CHECK_NOTHROW(t.step(made_up(64)));
+                auto const start = std::chrono::steady_clock::now();
+                try {
+                    t.step(made_up(64));
+                    FAIL("the fault was swallowed");
+                } catch (device_error const& e) {
+                    CHECK(e.device() == guilty);
+                    CHECK(std::string(e.what()) == "device " + std::to_string(guilty) + ": the oar is broken");
+                }
+                CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20)); // nobody waited for the dead
+                CHECK_THROWS_AS(t.step(made_up(64)), usage_error);
+            }
+        plan_fault({});
+    }
+
+    TEST_CASE("a stage that stalls is named with its rank, the task that waits for it, and the step") {
+        watchdog const guard("stalls");
+        using faulty = any_pipeline<small, with_faults<planned_faults>>;
+        for (int const guilty : {0, 2, 3}) {
+            CAPTURE(guilty);
+            plan_fault({fault_point::backward, guilty, 3, 1.5});
+            faulty t({.batch = 64}, {.devices = 2, .stages = 2, .deadline = std::chrono::milliseconds(300)});
+            for (int k = 0; k < 2; ++k) t.step(made_up(64));
+            try {
+                t.step(made_up(64));
+                FAIL("the stall was not noticed");
+            } catch (deadline_error const& e) {
+                std::string const said = e.what();
+                CAPTURE(said);
+                CHECK(e.device() == guilty);
+                CHECK(has(said, " of training step 3"));
+                CHECK((has(said, "in move (one_f_one_b, schedule step ") || has(said, "in all_reduce (direct")));
+            }
+        }
+        while (asleep != 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        std::this_thread::sleep_for(std::chrono::milliseconds(150));
+        plan_fault({});
+    }
+
+    TEST_CASE("layouts that cannot work are refused with what would") {
+        using t = any_pipeline<small>; // avg_pool2d, conv2d, tanh, max_pool2d, flatten, linear
+        auto const text = [](t::options const& o, t::run_options const& r) {
+            auto const said = refusal([&] { t made(o, r); });
+            CHECK(said == refusal([&] { t::check(o, r); }));
+            return said;
+        };
+        CHECK(has(text({}, {.stages = 0}), "stages = 0"));
+        CHECK(has(text({}, {.stages = 5}), "stages = 5: this network can be cut at 3 places, into at most 4 stages"));
+        CHECK(has(text({}, {.stages = 65}), "at most 64"));
+        CHECK(has(text({.batch = 512}, {.devices = 60, .stages = 5}), "devices = 60 with stages = 5"));
+        CHECK(has(text({.logical_shards = 8}, {.devices = 2, .stages = 2, .micro_batches = 3}),
+                  "micro_batches = 3 of 2 replicas with logical_shards = 8: a replica's micro-batches are its logical "
+                  "shards; set it to 4, or leave it out"));
+        CHECK(has(text({.logical_shards = 8}, {.devices = 3, .stages = 2, .micro_batches = 3}), "leave it out"));
+        CHECK(has(refusal([] {
+                      any_pipeline<small, stages_by<cut_before<2>>> made({}, {.stages = 2}); // between conv2d and tanh
+                  }),
+                  "cut_before makes 2 stages, of rows that a stage can begin with"));
+        CHECK(has(refusal([] { any_pipeline<small, stages_by<cut_before<3>>> made({}, {.stages = 3}); }),
+                  "cut_before makes 2 stages"));
+        t small_batch({.batch = 8}, {.stages = 2});
+        CHECK(has(refusal([&] { small_batch.step(made_up(9)); }), "give the trainer a larger batch"));
+    }
+}
+
+} // namespace trainer_pipeline_test
