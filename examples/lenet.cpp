@@ -11,6 +11,8 @@
 // trains, tests after every epoch, and compares the two speeds. The devices of one run hold the same weights at all
 // times; with --reproducible V even both runs end with the same bits: compare weights_hash in the file of --log.
 //
+// With --stages P the network of each device is cut into P stages, a device each: a pipeline.
+//
 // With --device gpu the same program runs on GPUs, if it was built where CUDA is; with --transport mpi its devices are
 // processes: mpirun -n 4 PROGRAM --transport mpi.
 //
@@ -27,6 +29,11 @@
 [[gnu::weak]] int run_lenet_over_mpi(lenet_flags const& flags);
 
 int run(lenet_flags const& flags) {
+    bool const pipelined = flags.stages != 1 || flags.micro_batches != 0;
+    if (pipelined && (flags.transport == "mpi" || flags.device != "host"))
+        throw usage_error("--stages and --micro-batches are for devices that are threads of the host: leave out " +
+                          (flags.device == "host" ? "--transport " + flags.transport : "--device " + flags.device) +
+                          ", or these");
     if (flags.transport == "mpi") {
         if (flags.device != "host")
             throw usage_error("--transport mpi joins devices of the host: leave out --device " + flags.device);
@@ -39,7 +46,7 @@ int run(lenet_flags const& flags) {
         if (auto const by = launch::discover(); by.size > 1)
             throw launch_error(by.source + ", and --transport threads trains in one process: add --transport mpi, or "
                                            "start it without a launcher");
-        return run_lenet<lenet_trainer<host>>(flags);
+        return run_lenet<lenet_trainer<mesh<host, dp<dynamic>, pp<dynamic>>>>(flags);
     }
     if (run_lenet_on_gpu != nullptr) return run_lenet_on_gpu(flags);
     throw usage_error("--device gpu: this program was built without CUDA; build it where nvcc, Meson 1.4 or newer and "

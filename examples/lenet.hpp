@@ -37,11 +37,10 @@ using lenet = network<input<1, 28, 28>,
 // clang-format on
 
 // What the flags choose is left open here, and checked when a trainer is constructed instead of by the compiler. It
-// costs no speed: a fixed layout runs the very same engine.
-template<class Device, class... Transport>
-using lenet_trainer =
-    data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<Device, dp<dynamic>>>, reduce_by<chosen_at_run_time>,
-                          reproducible<fixed_tree, dynamic>, Transport...>;
+// costs no speed: a fixed layout runs the very same executor.
+template<class Mesh, class... Transport>
+using lenet_trainer = trainer<lenet, cross_entropy, sgd, on<Mesh>, reduce_by<chosen_at_run_time>,
+                              reproducible<fixed_tree, dynamic>, Transport...>;
 
 // What --strategy chooses from; `hierarchical` pairs the devices, `best_of` takes the cheapest of the others.
 constexpr strategy_choice strategies[] = {direct{},
@@ -69,6 +68,11 @@ auto run_options_for(lenet_flags const& flags, int devices) {
         if (flags.strategy == strategy_names[i]) strategy = strategies[i];
     typename Trainer::run_options r{
         .devices = devices, .strategy = strategy, .deadline = std::chrono::duration<double>(flags.deadline)};
+    if constexpr (Trainer::policies::has_stages) {
+        r.stages = flags.stages;
+        r.micro_batches = flags.micro_batches;
+        r.schedule = flags.schedule == gpipe::name ? schedule_choice(gpipe{}) : schedule_choice(one_f_one_b{});
+    }
     if constexpr (accelerator<typename Trainer::policies::device>) r.share_devices = flags.share_devices;
     if constexpr (requires { choose_processes(r, flags); }) choose_processes(r, flags);
     return r;
@@ -103,6 +107,15 @@ void print_setting(lenet_flags const& flags, std::vector<int> const& runs) {
                                                                         : ": processes");
     std::printf("gradients added   %s", flags.strategy.c_str());
     if (flags.reproducible != 0) std::printf(", %zu logical shards in a fixed tree", flags.reproducible);
+    if (auto const l = layout_for<Trainer>(flags, runs.back()); l.stages > 1) {
+        std::printf("\npipeline          %d stages", l.stages);
+        for (int stage = 0; stage < l.stages; ++stage) {
+            auto const rows = l.cut(l.stages, stage);
+            std::printf("%s %zu to %zu", stage == 0 ? ", layers" : ",", rows.begin, rows.end - 1);
+        }
+        std::printf("; %zu micro-batches, %s: a device waits %.1f%% of a step", l.shards_of_device(0).size(),
+                    flags.schedule.c_str(), 100 * Trainer::plan(flags.batch, l).bubble());
+    }
     std::printf("\n\n%s\n", network_table<lenet>().c_str());
 }
 
@@ -159,17 +172,19 @@ public:
                               "); name a file in a folder that exists and is yours");
     }
 
-    void write(lenet_flags const& flags, epoch_report const& e, std::uint64_t hash) {
+    void write(lenet_flags const& flags, parallel_layout const& l, epoch_report const& e, std::uint64_t hash) {
         if (path_.empty()) return;
         char loss[32] = "null", sync[32] = "null"; // JSON has no NaN
         if (std::isfinite(e.loss)) std::snprintf(loss, sizeof loss, "%.17g", e.loss);
         if (std::isfinite(e.sync_share)) std::snprintf(sync, sizeof sync, "%.17g", e.sync_share);
-        char line[600];
+        char line[700];
         std::snprintf(line, sizeof line,
-                      R"({"devices": %d, "strategy": "%s", "batch": %zu, "seed": %llu, "reproducible": %zu, )"
+                      R"({"devices": %d, "stages": %d, "micro_batches": %zu, "schedule": "%s", )"
+                      R"("strategy": "%s", "batch": %zu, "seed": %llu, "reproducible": %zu, )"
                       R"("epoch": %d, "loss": %s, "test_accuracy": %.17g, "samples_per_second": %.17g, )"
                       R"("sync_share": %s, "data_share": %.17g, "weights_hash": "%016llx"})",
-                      e.devices, flags.strategy.c_str(), flags.batch, static_cast<unsigned long long>(flags.seed),
+                      l.replicas, l.stages, l.shards_of_device(0).size(), flags.schedule.c_str(),
+                      flags.strategy.c_str(), flags.batch, static_cast<unsigned long long>(flags.seed),
                       flags.reproducible, e.epoch, loss, e.test.accuracy, e.samples_per_second, sync, e.data_share,
                       static_cast<unsigned long long>(hash));
         out_ << line << std::endl;
@@ -186,7 +201,9 @@ private:
 /// Trains from the first weights on; returns samples per second, tests excluded.
 template<class Trainer>
 double train(lenet_flags const& flags, int devices, dataset const& data, log_file& log) {
-    std::printf("\n%d device%s\n", devices, devices == 1 ? "" : "s");
+    std::printf("\n%d device%s", devices, devices == 1 ? "" : "s");
+    if (flags.stages != 1) std::printf(" of %d stages", flags.stages);
+    std::printf("\n");
     Trainer trainer(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices));
     for (auto const& note : trainer.notes()) std::printf("note: %s\n", note.c_str());
     progress_line progress;
@@ -197,7 +214,7 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
         std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.0f samples/s\n", epoch.epoch, epoch.loss,
                     epoch.test.accuracy, epoch.samples_per_second);
         std::fflush(stdout);
-        log.write(flags, epoch, weights_hash(trainer.gather_parameters()));
+        log.write(flags, trainer.plan().layout, epoch, weights_hash(trainer.gather_parameters()));
         seconds += epoch.seconds;
         for_data += epoch.data_share * epoch.seconds;
         for_gradients += epoch.sync_share * epoch.seconds;
@@ -211,11 +228,12 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
 template<class Trainer>
 int run_lenet(lenet_flags const& flags) {
     using Device = typename Trainer::policies::device;
-    std::vector<int> runs{1, 2};
+    std::vector<int> runs{1, 2}; // replicas
     if constexpr (accelerator<Device>)
         if (Device::count() < 2 && !flags.share_devices) runs = {1};
     if (flags.devices != 0) runs = {flags.devices};
-    for (auto const devices : runs) check_layout(layout_for<Trainer>(flags, devices), flags.batch);
+    for (auto const devices : runs)
+        Trainer::check(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices));
     auto const data = fashion_mnist::load(flags.data);
     if (flags.batch > data.train.size())
         throw usage_error("--batch " + std::to_string(flags.batch) + ": there are only " +

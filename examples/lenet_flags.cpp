@@ -44,9 +44,21 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(number(0.01, 1e9, "number"))
         ->type_name("SECONDS")
         ->capture_default_str();
-    app.add_option("--devices", f.devices, "train on so many only [default: 1, then 2]")
+    app.add_option("--devices", f.devices, "replicas of the network: train on so many only [default: 1, then 2]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
+    auto const* const stages = app.add_option("--stages", f.stages, "cut the network into so many, a device each: a pipeline")
+                                   ->check(whole_number(1, trireme::max_devices))
+                                   ->type_name("P")
+                                   ->capture_default_str();
+    app.add_option("--micro-batches", f.micro_batches,
+                   "of one replica's share of a batch [default: 4 per stage, or its logical shards]")
+        ->check(whole_number<std::size_t>(1, trireme::max_logical_shards))
+        ->type_name("M");
+    app.add_option("--schedule", f.schedule, "how the stages take turns")
+        ->check(CLI::IsMember({"gpipe", "one_f_one_b"}))
+        ->type_name("NAME")
+        ->capture_default_str();
     app.add_option("--strategy", f.strategy, "how devices add their gradients")
         ->check(CLI::IsMember(std::vector<std::string>(std::begin(strategy_names), std::end(strategy_names))))
         ->type_name("NAME")
@@ -77,5 +89,6 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
     } catch (CLI::ParseError const& e) {
         throw trireme::usage_error(std::string(e.what()) + "; try --help");
     }
+    if (stages->count() != 0 && f.devices == 0) f.devices = 1; // one run
     return f;
 }

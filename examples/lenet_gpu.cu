@@ -7,4 +7,4 @@
 
 #include <trireme/cuda.hpp>
 
-int run_lenet_on_gpu(lenet_flags const& flags) { return run_lenet<lenet_trainer<gpu>>(flags); }
+int run_lenet_on_gpu(lenet_flags const& flags) { return run_lenet<lenet_trainer<mesh<gpu, dp<dynamic>>>>(flags); }

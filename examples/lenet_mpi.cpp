@@ -16,8 +16,9 @@ mpi_job job_of(lenet_flags const& flags) {
     return job;
 }
 
+using lenet_over_mpi = lenet_trainer<mesh<host, dp<dynamic>>, transport<mpi>>;
 /// Found by run_options_for.
-void choose_processes(lenet_trainer<host, transport<mpi>>::run_options& r, lenet_flags const& flags) {
+void choose_processes(lenet_over_mpi::run_options& r, lenet_flags const& flags) {
     r.processes = job_of(flags);
 }
 
@@ -35,5 +36,5 @@ int run_lenet_over_mpi(lenet_flags const& given) {
         std::printf("processes         %s\n", group.describe().c_str());
         if (group.size() == 1) std::printf("                  for more: mpirun -n 2 PROGRAM --transport mpi\n");
     }
-    return run_lenet<lenet_trainer<host, transport<mpi>>>(flags);
+    return run_lenet<lenet_over_mpi>(flags);
 }

@@ -189,7 +189,6 @@ TEST_SUITE("trainer/pipeline") {
                     trainer_t::run_options const r{.devices = devices, .stages = stages};
                     auto const plan = trainer_t::plan(64, trainer_t::layout_of(o, r));
                     allocation_hook::aligned_to_line = 0;
-                    allocation_hook::aligned_beyond = 0;
                     trainer_t t(o, r);
                     bytes_t arenas = 0, most = 0;
                     for (int rank = 0; rank < t.devices(); ++rank) {
@@ -199,7 +198,6 @@ TEST_SUITE("trainer/pipeline") {
                         most = std::max(most, m.owned().total());
                     }
                     CHECK(plan.bytes_per_device() == most);
-                    // counters are more than cache-line aligned, and so are those of channels, which lie in an arena
                     bytes_t channels = 0;
                     for (int rank = 0; rank < t.devices(); ++rank)
                         channels += plan.map(plan.layout, 64, rank).channels.total();

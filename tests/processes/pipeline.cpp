@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Pipelines whose stages are processes train as pipelines whose stages are threads.
+
+#include <trireme/processes.hpp>
+#include <trireme/weights.hpp>
+
+#include <data/files.hpp>
+#include <data/safetensors_files.hpp>
+#include <doctest/doctest.h>
+#include <group/watchdog.hpp>
+#include <processes/forked.hpp>
+#include <support/networks.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <signal.h>
+
+namespace processes_pipeline_test {
+namespace {
+
+using namespace trireme;
+using namespace test_networks;
+using processes::meeting_place;
+using namespace std::chrono_literals;
+
+/// A rank that a test has chosen ends itself.
+int killed_rank = -1;
+struct killing_faults {
+    static void at(fault_point p, int rank, std::uint64_t step) {
+        if (p == fault_point::backward && rank == killed_rank && step == 2) raise(SIGKILL);
+    }
+};
+
+template<class... Policies>
+using any_pipeline = trainer<every_layer, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
+                             reproducible<fixed_tree, dynamic>, Policies...>;
+using over_threads = any_pipeline<>;
+using over_processes = any_pipeline<transport<shared_windows>>;
+
+/// A digest of all bits that a training leaves.
+template<class Trainer>
+std::uint64_t digest_of_training(Trainer& t) {
+    std::vector<double> told;
+    for (std::size_t const n : {48u, 31u, 5u}) told.push_back(t.step(made_up(n, n)).loss);
+    auto const e = t.evaluate(made_up(77, 9));
+    told.insert(told.end(), {e.loss, e.accuracy});
+    for (auto const& epoch : t.fit({made_up(100), made_up(53, 9)}, {.epochs = 1}))
+        told.insert(told.end(), {epoch.loss, epoch.test.loss, epoch.test.accuracy});
+    auto const parameters = t.gather_parameters(), buffers = t.gather_buffers();
+    if (parameters.size() != every_layer::parameters) throw std::runtime_error("not all parameters are there");
+    return digest_of(std::as_bytes(std::span(told)),
+                     digest_of(std::as_bytes(std::span(parameters)), digest_of(std::as_bytes(std::span(buffers)))));
+}
+
+} // namespace
+
+TEST_SUITE("processes/pipeline") {
+    TEST_CASE("stages that are processes have the bits of threads, and every process gathers all weights") {
+        watchdog const guard("pipelines of processes");
+        over_threads::options const training{.learning_rate = 0.05f, .batch = 48, .seed = 3, .logical_shards = 6};
+        over_threads one(training, {.devices = 1, .stages = 1});
+        auto const wanted = digest_of_training(one);
+        for (auto const& layout : {std::pair{1, 2}, {2, 2}, {1, 3}, {3, 1}}) {
+            int const devices = layout.first, stages = layout.second, ranks = devices * stages;
+            CAPTURE(devices);
+            CAPTURE(stages);
+            auto const place = meeting_place::create(ranks);
+            shared_value<std::array<std::uint64_t, 8>> found;
+            forked_ranks all(ranks, [&](int rank) {
+                over_processes t({.learning_rate = 0.05f, .batch = 48, .seed = 3, .logical_shards = 6},
+                                 {.devices = devices,
+                                  .stages = stages,
+                                  .schedule = gpipe{},
+                                  .deadline = 60s,
+                                  .processes = seat{place, rank}});
+                (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
+            });
+            for (auto const& o : all.wait(100s)) {
+                CAPTURE(o.said);
+                CHECK(o.code == 0);
+            }
+            for (int r = 0; r < ranks; ++r) CHECK((*found)[static_cast<std::size_t>(r)] == wanted);
+        }
+    }
+
+    TEST_CASE("weights go through files from one number of stages to another") {
+        watchdog const guard("weights of processes");
+        files::folder const folder;
+        auto const before = folder.path("before"), after = folder.path("after");
+        over_threads t({.batch = 24, .seed = 5}, {.devices = 1, .stages = 3});
+        t.step(made_up(24));
+        save_weights(t, before);
+        auto const place = meeting_place::create(4);
+        forked_ranks all(4, [&](int rank) {
+            over_processes p({.batch = 24, .seed = 9}, {.devices = 2, .stages = 2, .processes = seat{place, rank}});
+            load_weights(p, before);
+            save_weights(p, after); // rank 0 writes
+            p.step(made_up(24));
+            std::size_t pieces = 0;
+            p.for_each_piece(rank, [&](auto const&) { ++pieces; });
+            if (pieces == 0 || pieces >= tensors_of<every_layer>().size()) throw std::runtime_error("this is no stage");
+        });
+        for (auto const& o : all.wait(60s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 0);
+        }
+        CHECK(safetensors_files::content_of(before) == safetensors_files::content_of(after));
+    }
+
+    TEST_CASE("a stage whose process dies is named by all others, with the step") {
+        watchdog const guard("a stage dies");
+        using faulty = any_pipeline<transport<shared_windows>, with_faults<killing_faults>>;
+        for (int const lost : {0, 1, 3}) {
+            CAPTURE(lost);
+            killed_rank = lost;
+            auto const place = meeting_place::create(4);
+            forked_ranks all(4, [&](int rank) {
+                faulty t({.batch = 24}, {.devices = 2, .stages = 2, .deadline = 60s, .processes = seat{place, rank}});
+                t.step(made_up(24));
+                try {
+                    t.step(made_up(24));
+                } catch (peer_lost_error const& e) {
+                    bool const says = std::string(e.what()).find("in training step 2") != std::string::npos;
+                    if (e.device() != lost || !says) throw;
+                    return;
+                }
+                throw std::runtime_error("nobody is missed");
+            });
+            auto const ends = all.wait(30s);
+            for (int r = 0; r < 4; ++r) {
+                CAPTURE(ends[static_cast<std::size_t>(r)].said);
+                if (r != lost) CHECK(ends[static_cast<std::size_t>(r)].code == 0);
+            }
+        }
+        killed_rank = -1;
+    }
+}
+
+} // namespace processes_pipeline_test
