@@ -220,7 +220,9 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
         for_gradients += epoch.sync_share * epoch.seconds;
     }
     std::printf("waiting for data: %.2f%% of the step", 100 * for_data / seconds);
-    if (!std::isnan(for_gradients)) std::printf("; adding gradients: %.1f%%", 100 * for_gradients / seconds);
+    if (!std::isnan(for_gradients))
+        std::printf("; %s: %.1f%%", flags.stages == 1 ? "adding gradients" : "waiting for other devices",
+                    100 * for_gradients / seconds);
     std::printf("\n");
     return static_cast<double>(data.train.size()) * flags.epochs / seconds;
 }

@@ -47,10 +47,11 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
     app.add_option("--devices", f.devices, "replicas of the network: train on so many only [default: 1, then 2]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
-    auto const* const stages = app.add_option("--stages", f.stages, "cut the network into so many, a device each: a pipeline")
-                                   ->check(whole_number(1, trireme::max_devices))
-                                   ->type_name("P")
-                                   ->capture_default_str();
+    auto const* const stages =
+        app.add_option("--stages", f.stages, "cut the network into so many, a device each: a pipeline")
+            ->check(whole_number(1, trireme::max_devices))
+            ->type_name("P")
+            ->capture_default_str();
     app.add_option("--micro-batches", f.micro_batches,
                    "of one replica's share of a batch [default: 4 per stage, or its logical shards]")
         ->check(whole_number<std::size_t>(1, trireme::max_logical_shards))

@@ -18,10 +18,10 @@ inline constexpr char const* strategy_names[] = {
 struct lenet_flags {
     int epochs = 10;
     std::size_t batch = 256;
-    std::string device = "host";       // or gpu
-    int devices = 0;                   // replicas of the network; 0: first 1, then 2
-    int stages = 1;                    // of each, a device each
-    std::size_t micro_batches = 0;     // of a replica; 0: as the library has it
+    std::string device = "host";   // or gpu
+    int devices = 0;               // replicas of the network; 0: first 1, then 2
+    int stages = 1;                // of each, a device each
+    std::size_t micro_batches = 0; // of a replica; 0: as the library has it
     std::string schedule = "one_f_one_b";
     bool share_devices = false;        // ranks may share a GPU
     std::string transport = "threads"; // or mpi

@@ -18,9 +18,7 @@ mpi_job job_of(lenet_flags const& flags) {
 
 using lenet_over_mpi = lenet_trainer<mesh<host, dp<dynamic>>, transport<mpi>>;
 /// Found by run_options_for.
-void choose_processes(lenet_over_mpi::run_options& r, lenet_flags const& flags) {
-    r.processes = job_of(flags);
-}
+void choose_processes(lenet_over_mpi::run_options& r, lenet_flags const& flags) { r.processes = job_of(flags); }
 
 int run_lenet_over_mpi(lenet_flags const& given) {
     auto flags = given;

@@ -132,7 +132,8 @@ TEST_SUITE("collective/channel") {
             std::vector<channel_link> const links{{0, 1}};
             rank_channels<comm> ways(c, links);
             if (c.rank() == 1) CHECK_THROWS_AS(ways.send(0), usage_error);
-            if (c.rank() == 0) CHECK_THROWS_AS(ways.receive(0, {"move", "test", 0}, [](int) { return 0u; }), usage_error);
+            if (c.rank() == 0)
+                CHECK_THROWS_AS(ways.receive(0, {"move", "test", 0}, [](int) { return 0u; }), usage_error);
         });
     }
 }

@@ -112,7 +112,8 @@ void require_program(C& comm, trireme::schedule_choice const& schedule, int micr
     };
     auto const require_sums = [&](std::vector<std::uint64_t> const& is, std::vector<std::uint64_t> const& wanted) {
         for (std::size_t s = 0; s < stages; ++s)
-            if (step.role_of(static_cast<int>(s)) == role) require(is[s] == wanted[s], "another step has been executed");
+            if (step.role_of(static_cast<int>(s)) == role)
+                require(is[s] == wanted[s], "another step has been executed");
     };
     for (int k = 0; k < 3; ++k) {
         std::vector<std::uint64_t> trained(stages, 0), evaluated(stages, 0);

@@ -188,6 +188,18 @@ using program = my_trainer<on<int>>;
 // errors <= 1
 struct my_ring {};
 using program = my_trainer<reduce_by<ring>, on<mesh<my_ring, dp<2>>>>;
+#elif defined(STAGES_BEFORE_REPLICAS)
+// STAGES_BEFORE_REPLICAS: TRI0043 | dp and pp, in this order | pp<2> | dp<2>
+// errors <= 1
+using program = my_trainer<on<mesh<host, pp<2>, dp<2>>>>;
+#elif defined(AN_AXIS_TWICE)
+// AN_AXIS_TWICE: TRI0043 | each at most once
+// errors <= 1
+using program = my_trainer<on<mesh<host, dp<2>, dp<2>>>>;
+#elif defined(NO_AXIS)
+// NO_AXIS: TRI0043
+// errors <= 1
+using program = my_trainer<on<mesh<host, int>>>;
 #else
 using program = my_trainer<on<mesh<host, dp<2>>>>;
 #endif

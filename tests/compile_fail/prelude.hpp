@@ -8,6 +8,10 @@ using namespace trireme;
 template<class... Policies>
 using my_trainer = trainer<network<input<1, 28, 28>, flatten, linear<10>>, cross_entropy, sgd, Policies...>;
 
+using deep = network<input<16>, linear<16>, relu, linear<16>, relu, linear<16>, relu, linear<4>>;
+template<class... Policies>
+using staged = trainer<deep, cross_entropy, sgd, Policies...>;
+
 // A strategy made of a function: Strategy::step(ranks, rank, s) is what a rank does in its step s.
 template<class Strategy, int Chunks, int Steps>
 struct by_steps {

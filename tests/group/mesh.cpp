@@ -70,8 +70,9 @@ TEST_SUITE("group/mesh") {
         CHECK(mesh_group{{dp_axis, pp_axis}, 0b010}.members(m, 3) == std::vector<int>{3, 9});
         constexpr mesh_value eight{{"a", 2}, {"b", 1}, {"c", 2}, {"d", 1}, {"e", 3}, {"f", 1}, {"g", 1}, {"h", 2}};
         static_assert(eight.size() == 24 && eight.at(23, 7) == 1 && eight.size({0, 4}) == 6);
-        CHECK_THROWS_AS((mesh_value{{"a", 2}, {"b", 1}, {"c", 2}, {"d", 1}, {"e", 3}, {"f", 1}, {"g", 1}, {"h", 2}, {}}),
-                        usage_error);
+        CHECK_THROWS_AS(
+            (mesh_value{{"a", 2}, {"b", 1}, {"c", 2}, {"d", 1}, {"e", 3}, {"f", 1}, {"g", 1}, {"h", 2}, {}}),
+            usage_error);
     }
 
     TEST_CASE("a mesh is a type") { CHECK(std::is_empty_v<mesh<host, dp<2>>>); }

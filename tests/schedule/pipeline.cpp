@@ -196,8 +196,8 @@ step_program evaluation(step_shape const& shape, std::vector<step_task>& room) {
 
 /// What the parameters become, slice by slice of each stage; or what is evaluated.
 std::vector<std::uint64_t> expected(step_program const& p, bool evaluates) {
-    auto const sums = sums_of(static_cast<std::size_t>(p.stage_count()),
-                              static_cast<std::size_t>(p.shape.micro_batches), evaluates);
+    auto const sums =
+        sums_of(static_cast<std::size_t>(p.stage_count()), static_cast<std::size_t>(p.shape.micro_batches), evaluates);
     if (evaluates) return sums;
     std::vector<std::uint64_t> all;
     for (auto const sum : sums)
@@ -213,7 +213,8 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
     auto const roles = static_cast<std::size_t>(p.shape.roles), stages = static_cast<std::size_t>(p.stage_count());
     std::vector<std::vector<frame>> frames(roles);
     std::vector<std::vector<std::uint64_t>> slots(roles);
-    std::vector<std::vector<int>> pending(roles), leaving(roles); // sends from a slot, or a frame, that nobody has taken
+    std::vector<std::vector<int>> pending(roles),
+        leaving(roles); // sends from a slot, or a frame, that nobody has taken
     for (std::size_t r = 0; r < roles; ++r) {
         frames[r].resize(p.frames[r]);
         leaving[r].assign(p.frames[r], 0);
@@ -283,8 +284,8 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
                     reduced[s][k] = made_of({is_reduced, times_reduced[s][k]++ == 0 ? sums[s] : reduced[s][k]});
                 }
                 if (t.kind == task_kind::update || t.updates)
-                    parameters[s][k] =
-                        parameters[s][k] * 3 + made_of({is_updated, times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
+                    parameters[s][k] = parameters[s][k] * 3 +
+                                       made_of({is_updated, times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
             }
         }
         ++next[r];
@@ -377,8 +378,7 @@ counts mutations(step_program const& p, lowering const& by, bool evaluates) {
                 changed([&](step_task& t) { other(t.frame, p.frames[r]); });
                 changed([&](step_task& t) { t.chunk = static_cast<std::uint8_t>((t.chunk + 1) % p.chunks); });
                 changed([&](step_task& t) { t.scales = !t.scales; });
-                if (gives_input(is.kind))
-                    changed([&](step_task& t) { other(t.slot, p.slots[r]); });
+                if (gives_input(is.kind)) changed([&](step_task& t) { other(t.slot, p.slots[r]); });
             } else if (is.kind != task_kind::move) {
                 changed([&](step_task& t) { ++t.end; });
                 changed([&](step_task& t) { ++t.first; });

@@ -72,8 +72,8 @@ void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
     auto const wanted = train(one);
     for (int stages = 2; stages <= most_stages; ++stages)
         for (int const devices : replicas)
-            for (schedule_choice const& schedule : {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}),
-                                                    schedule_choice(eager{})}) {
+            for (schedule_choice const& schedule :
+                 {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(eager{})}) {
                 CAPTURE(stages);
                 CAPTURE(devices);
                 CAPTURE(std::string(schedule.name));
@@ -163,8 +163,9 @@ TEST_SUITE("trainer/pipeline") {
     TEST_CASE("without logical shards all schedules have the same bits, near those of one device") {
         watchdog const guard("pipelines");
         auto const trained = [](int devices, int stages, std::size_t micro_batches, schedule_choice const& s) {
-            any_pipeline<dense> t({.learning_rate = 0.05f, .batch = 50},
-                                  {.devices = devices, .stages = stages, .micro_batches = micro_batches, .schedule = s});
+            any_pipeline<dense> t(
+                {.learning_rate = 0.05f, .batch = 50},
+                {.devices = devices, .stages = stages, .micro_batches = micro_batches, .schedule = s});
             return train(t);
         };
         auto const one = trained(1, 1, 1, {});
@@ -273,7 +274,8 @@ TEST_SUITE("trainer/pipeline") {
                     CHECK(e.device() == guilty);
                     CHECK(std::string(e.what()) == "device " + std::to_string(guilty) + ": the oar is broken");
                 }
-                CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20)); // nobody waited for the dead
+                CHECK(std::chrono::steady_clock::now() - start <
+                      std::chrono::seconds(20)); // nobody waited for the dead
                 CHECK_THROWS_AS(t.step(made_up(64)), usage_error);
             }
         plan_fault({});

@@ -56,8 +56,7 @@ public:
     template<class Take>
     void run(sent_places const& places, step_task const& t, operation const& what, Take&& take) {
         for (int k = 0; k < t.transfers; ++k)
-            if (auto const& m = t.moves[k]; m.sends)
-                left_[m.gradient][m.place] = {link(m), channels_.send(link(m))};
+            if (auto const& m = t.moves[k]; m.sends) left_[m.gradient][m.place] = {link(m), channels_.send(link(m))};
         for (int k = 0; k < t.transfers; ++k) {
             auto const& m = t.moves[k];
             if (m.sends) continue;

@@ -13,9 +13,9 @@ namespace trireme {
 /// Places of values and gradients in the activation arena, in elements; `npos` for what has none. value[i] is slot i of
 /// the network (value[depth]: its output), gradient[i] the loss's gradient by it.
 ///
-/// The arena has three parts. Places below `kept` lie in the frame of a micro-batch: they last from its way there to its
-/// way back, where these are tasks of their own. Those from `sent` on lie in an outgoing slot: the gradient that goes to
-/// the stage before. The others last within one task.
+/// The arena has three parts. Places below `kept` lie in the frame of a micro-batch: they last from its way there to
+/// its way back, where these are tasks of their own. Those from `sent` on lie in an outgoing slot: the gradient that
+/// goes to the stage before. The others last within one task.
 template<std::size_t Depth>
 struct activation_plan {
     std::size_t value[Depth + 1] = {};
@@ -92,16 +92,15 @@ private:
 /// one layer that needs the whole shard to the next, each is somewhere else in between: then such a stretch is one
 /// time.
 ///
-/// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that blocks
-/// have room for which last within one task. What the stage gets from the others, and gives them, lies in the frame, or
-/// in an outgoing slot.
+/// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that
+/// blocks have room for which last within one task. What the stage gets from the others, and gives them, lies in the
+/// frame, or in an outgoing slot.
 enum class way_of_samples { together, one_behind_the_other };
 template<class Network>
 constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, std::size_t element_bytes,
                                                            bool weights_lag = false,
                                                            way_of_samples way = way_of_samples::together,
-                                                           range rows = {0, Network::depth},
-                                                           std::size_t in_task = 0) {
+                                                           range rows = {0, Network::depth}, std::size_t in_task = 0) {
     constexpr std::size_t depth = Network::depth;
     constexpr std::size_t blocks = 2 * (depth + 1); // values, then gradients
     constexpr std::size_t never = 2 * depth + 1;
@@ -206,8 +205,8 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     bool in_frame[blocks] = {};
     auto const sent = gets_input && first > first_trainable ? grad(first) : npos;
     for (std::size_t b = 0; b < blocks; ++b) {
-        in_frame[b] = apart && born[b] != never && b != sent &&
-                      (b == block_of(grad(last)) || (born[b] < gap && dies[b] >= gap));
+        in_frame[b] =
+            apart && born[b] != never && b != sent && (b == block_of(grad(last)) || (born[b] < gap && dies[b] >= gap));
         bool const whole = !apart || in_frame[b] || b == sent;
         size[b] = round_up(size[b] * (whole ? lanes : in_task), unit);
         if (!in_frame[b]) continue;

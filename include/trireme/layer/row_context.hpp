@@ -26,7 +26,9 @@ struct model_numbers {
     std::size_t first_buffer = 0;
     std::size_t first_kept = 0; ///< likewise, of the numbers that layers keep of a shard
 
-    T const* parameters_of(layer_row const& r) const noexcept { return parameters + (r.first_parameter - first_parameter); }
+    T const* parameters_of(layer_row const& r) const noexcept {
+        return parameters + (r.first_parameter - first_parameter);
+    }
     T* gradients_of(layer_row const& r) const noexcept { return gradients + (r.first_parameter - first_parameter); }
 };
 

@@ -135,7 +135,8 @@ public:
     /// parameters, if they exist narrow.
     stream_context(plan_type const& places, stored_type* values, detail::model_numbers<T> const& numbers,
                    Kernels const& kernels, Kernels const& beside, event& ready, stored_type* copy)
-        : base{&places, {values + places.elements, values}, numbers}, kernels_(kernels), beside_(beside), ready_(&ready), copy_(copy) {}
+        : base{&places, {values + places.elements, values}, numbers}, kernels_(kernels), beside_(beside),
+          ready_(&ready), copy_(copy) {}
 
     Kernels const& kernels() const noexcept { return kernels_; }
     Kernels const& beside() const noexcept { return beside_; }

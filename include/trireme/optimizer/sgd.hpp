@@ -18,7 +18,7 @@ struct sgd_options {
     typename Choices::other_name batch_size = {}, epochs = {}; ///< refused likewise
     std::uint64_t seed = 0;                                    ///< of the initial weights and of the order of samples
     typename Choices::logical_shards logical_shards = {};
-    typename Choices::other_braces devices = {}, strategy = {}, deadline = {}; ///< refused: in run_options
+    typename Choices::other_braces devices = {}, stages = {}, strategy = {}, deadline = {}; ///< refused: in run_options
 };
 
 /// The same with momentum.
@@ -33,7 +33,7 @@ struct sgd_momentum_options {
     typename Choices::other_name batch_size = {}, epochs = {};
     std::uint64_t seed = 0;
     typename Choices::logical_shards logical_shards = {};
-    typename Choices::other_braces devices = {}, strategy = {}, deadline = {};
+    typename Choices::other_braces devices = {}, stages = {}, strategy = {}, deadline = {};
 };
 
 namespace detail {

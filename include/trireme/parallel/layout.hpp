@@ -140,7 +140,9 @@ struct parallel_layout {
     }
 
     /// The shards that a device computes, and the gradient slots it needs for them.
-    constexpr range shards_of_device(int rank) const noexcept { return shards_of(replica_of(rank), replicas, shards()); }
+    constexpr range shards_of_device(int rank) const noexcept {
+        return shards_of(replica_of(rank), replicas, shards());
+    }
     constexpr std::size_t gradient_slots(int rank) const noexcept {
         return reproducible() ? fixed_tree::slots(shards_of_device(rank)) : 1;
     }

@@ -5,7 +5,6 @@
 #include <trireme/collective/fixed_tree.hpp>
 #include <trireme/collective/in_flight.hpp>
 #include <trireme/collective/proved.hpp>
-#include <trireme/collective/stage_moves.hpp>
 #include <trireme/core/fault_points.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/data/dataset.hpp>
@@ -17,29 +16,19 @@
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/collective/direct.hpp>
-#include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/trainer/host_model.hpp>
+#include <trireme/trainer/stage_neighbours.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
 
-namespace trireme {
-
-/// True for groups whose ranks can be the stages of a pipeline: they read one another's memory, and can be divided.
-template<class C>
-inline constexpr bool can_have_stages =
-    pull_communicator<C> && std::constructible_from<C, C const&, int, std::vector<int>>;
-
-inline namespace TRIREME_ISA {
+namespace trireme::inline TRIREME_ISA {
 
 /// Seconds that one device has spent, and where.
 struct step_times {
@@ -75,8 +64,7 @@ public:
         m.activations.bytes = stage(l, samples, rank).elements() * sizeof(stored);
         m.workspace.bytes = Model::workspace_bytes(samples);
         m.counters.bytes = Communicator::control_bytes;
-        if constexpr (can_have_stages<Communicator>)
-            if (l.stages > 1) m.channels.bytes = stage_moves<Communicator>::counter_bytes(l.replicas, l.stages);
+        m.channels.bytes = stage_neighbours<Model, Communicator>::channel_bytes(l);
         return m;
     }
 
@@ -113,9 +101,7 @@ public:
 
     /// The numbers to compute with: this device's copy, or the one there is.
     held_numbers<T> held() const {
-        return {numbers_.rows,
-                {weights(), numbers_.parameters},
-                {weights() + numbers_.buffers_lie, numbers_.buffers}};
+        return {numbers_.rows, {weights(), numbers_.parameters}, {weights() + numbers_.buffers_lie, numbers_.buffers}};
     }
     /// Takes this device's part of a network's parameters, or buffers, where it has a copy of its own.
     void take_parameters(std::span<T const> all) { take(all, numbers_.first_parameter, numbers_.parameters, 0); }
@@ -126,7 +112,7 @@ public:
     /// The data that the next collectives work for, in all groups of this device.
     void works_on(collective_subject const& s) {
         comm_.works_on(s);
-        if (layout_.stages > 1) replicas().works_on(s);
+        if (layout_.stages > 1) beside_.replicas().works_on(s);
     }
 
     /// One step on a batch. Every device of the group calls it with the same samples.
@@ -148,7 +134,7 @@ public:
         auto const tail = list.begin() + program.tail[role()];
         for (auto t = list.begin(); t != tail; ++t)
             if (t->kind == task_kind::move)
-                move(program, places_of_step_, *t, samples);
+                move(program, *t, samples);
             else
                 compute<Faults>(program, *t, samples(t->micro_batch), shards_.begin + t->micro_batch);
         auto const before_reduce = clock::now();
@@ -171,7 +157,7 @@ public:
     /// calls it.
     template<class Faults>
     void evaluate(sample_batch const& batch) {
-        auto const before = moved();
+        auto const before = beside_.pulled();
         [[maybe_unused]] auto const computing = kernels_.begin();
         batch_ = batch;
         auto const& program = programs_.evaluation();
@@ -187,12 +173,12 @@ public:
                 };
                 for (auto const& t : program.list(role()))
                     if (t.kind == task_kind::move)
-                        move(program, places_of_evaluation_, t, samples);
+                        move(program, t, samples);
                     else
                         compute<Faults>(program, t, samples(t.micro_batch), shard);
             }
         }
-        evaluated_ += moved() - before;
+        evaluated_ += beside_.pulled() - before;
     }
 
     /// What this device does in a step, in the program of its replica.
@@ -203,7 +189,7 @@ public:
     /// Steps begun since construction.
     std::uint64_t steps() const noexcept { return steps_; }
     /// What this device has read from others in its steps.
-    traffic wire() const noexcept { return moved() - evaluated_; }
+    traffic wire() const noexcept { return beside_.pulled() - evaluated_; }
 
     step_times const& times() const noexcept { return times_; }
     void reset_times() noexcept { times_ = {}; }
@@ -213,42 +199,19 @@ private:
     using stage = stage_activations<Model>;
     static constexpr T pixel_scale = T{1} / T{255};
 
-    /// The devices beside this one: those with the same stage, and those of the other stages.
-    struct neighbours {
-        Communicator replicas;
-        stage_moves<Communicator> moves;
-        std::vector<stage> by_role;
-
-        neighbours(Communicator& comm, parallel_layout const& l, step_program const& p, std::size_t samples)
-            : replicas(comm, 1, mesh_group{{0}}.members(l.mesh(), comm.rank())), moves(comm, p, l.replicas) {
-            int const first = comm.rank() - l.role_of(comm.rank());
-            for (int role = 0; role < l.stages; ++role) by_role.emplace_back(l, samples, first + role);
-        }
-    };
-    struct none {};
-
     host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch, memory_map const& map)
-        : comm_(comm), layout_(layout), programs_(layout, comm.rank()), places_of_step_(programs_.step()),
-          places_of_evaluation_(programs_.evaluation()), numbers_(numbers_of_rank<network, T>(layout, comm.rank())),
-          blocks_(layout, layout.most_shard_samples(batch), comm.rank()),
-          shards_(layout.shards_of_device(comm.rank())),
+        : comm_(comm), layout_(layout), programs_(layout, comm.rank()), numbers_(numbers_of_rank<network, T>(layout, comm.rank())),
+          blocks_(layout, layout.most_shard_samples(batch), comm.rank()), shards_(layout.shards_of_device(comm.rank())),
           slice_(layout.slice_of_device(comm.rank(), numbers_.elements, sizeof(T))),
           parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
           state_(comm.allocate(map.optimizer_state.total())), activations_(comm.allocate(map.activations.total())),
-          kernels_(comm, map.workspace, layout.most_shard_samples(batch)) {
+          kernels_(comm, map.workspace, layout.most_shard_samples(batch)),
+          beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)) {
         if (layout.shared_weights && !shares_memory(comm))
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
         for (std::size_t i = 0; i < layout.reductions(); ++i)
-            reductions_.push_back({layout.reduced_by(i, numbers_.extent()),
-                                   layout.reduction(i, numbers_.extent(), sizeof(T))});
-        if (layout.stages > 1) {
-            if constexpr (can_have_stages<Communicator>)
-                beside_ = std::make_unique<neighbours>(comm, layout, programs_.step(), blocks_.samples);
-            else
-                throw usage_error("stages = " + std::to_string(layout.stages) +
-                                  ": devices that MPI joins have no pipelines yet; use one stage, or devices that are "
-                                  "threads, or processes of transport<shared_windows>");
-        }
+            reductions_.push_back(
+                {layout.reduced_by(i, numbers_.extent()), layout.reduction(i, numbers_.extent(), sizeof(T))});
         if constexpr (Model::at_once) prepare(batch);
     }
 
@@ -256,30 +219,16 @@ private:
         return std::chrono::duration<double>(b - a).count();
     }
 
-    /// This device among those that have the same rows.
-    Communicator& replicas() const noexcept {
-        if constexpr (can_have_stages<Communicator>)
-            if (beside_ != nullptr) return beside_->replicas;
-        return comm_;
-    }
-    traffic moved() const noexcept {
-        auto sum = comm_.pulled();
-        if constexpr (can_have_stages<Communicator>)
-            if (beside_ != nullptr) sum += beside_->replicas.pulled();
-        return sum;
-    }
-
     T* weights() const {
         if constexpr (shared_memory_communicator<Communicator>)
-            if (layout_.shared_weights) return replicas().template shared<T>(parameters_, 0);
+            if (layout_.shared_weights) return beside_.replicas().template shared<T>(parameters_, 0);
         return static_cast<T*>(parameters_.data);
     }
-    T* gradient_slot(std::size_t i) const noexcept {
-        return static_cast<T*>(gradients_.data) + i * numbers_.elements;
-    }
+    T* gradient_slot(std::size_t i) const noexcept { return static_cast<T*>(gradients_.data) + i * numbers_.elements; }
     stored* arena_of_activations() const noexcept { return static_cast<stored*>(activations_.data); }
     void take(std::span<T const> all, std::size_t first, std::size_t count, std::size_t to) {
-        if (parameters_.bytes != 0) std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(first), count, weights() + to);
+        if (parameters_.bytes != 0)
+            std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(first), count, weights() + to);
     }
 
     // ---- micro-batches ----
@@ -287,11 +236,11 @@ private:
     /// A task that computes, on the samples `mine` of the batch, which belong to a shard.
     template<class Faults>
     void compute(step_program const& program, step_task const& t, range mine, std::size_t shard) {
-        wait_for_places(program, t);
+        beside_.wait_for_places(program, t);
         bool const trains = gives_weights(t.kind);
         auto const numbers = numbers_for(t);
-        granule_place place{seed_,       steps_,      static_cast<std::uint32_t>(shard), 0, mine.size(),
-                            mine.size(), batch_.indices.size()};
+        granule_place place{
+            seed_, steps_, static_cast<std::uint32_t>(shard), 0, mine.size(), mine.size(), batch_.indices.size()};
         bool const evaluates = t.kind == task_kind::evaluate;
         double loss = evaluates && is_last() ? batch_.losses[shard] : 0; // of a shard that comes in parts
         for_passes(t.kind, mine.size(), [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
@@ -325,8 +274,7 @@ private:
             pass.backward(
                 [&](std::size_t team) {
                     comm_.check_stopped();
-                    if (is_last())
-                        loss += loss_of<Lanes>(pass.output(team), granule(team), pass.output_gradient(team));
+                    if (is_last()) loss += loss_of<Lanes>(pass.output(team), granule(team), pass.output_gradient(team));
                 },
                 fetch_next, exchange);
         });
@@ -339,8 +287,13 @@ private:
     /// frame.
     detail::model_numbers<T> numbers_for(step_task const& t) {
         T* const w = weights();
-        detail::model_numbers<T> n{w,       nullptr, w + numbers_.buffers_lie, nullptr, numbers_.first_parameter,
-                                   numbers_.first_buffer, numbers_.first_kept};
+        detail::model_numbers<T> n{w,
+                                   nullptr,
+                                   w + numbers_.buffers_lie,
+                                   nullptr,
+                                   numbers_.first_parameter,
+                                   numbers_.first_buffer,
+                                   numbers_.first_kept};
         auto* const waiting =
             reinterpret_cast<T*>(arena_of_activations() + t.frame * blocks_.frame + blocks_.statistics);
         if (gives_weights(t.kind)) {
@@ -451,14 +404,15 @@ private:
     double loss_of(stored const* output, std::span<std::uint32_t const> samples, stored* gradient) const {
         double sum = 0;
         auto const each = static_cast<T>(1.0 / static_cast<double>(batch_.indices.size()));
-        for_outputs<Lanes>(output, samples, gradient,
-                           [&]<std::size_t N>(lane_count<N>, T const* said, int const* labels, std::size_t count, T* by) {
-                               T weight[N], loss[N];
-                               for (std::size_t lane = 0; lane < N; ++lane) weight[lane] = lane < count ? each : T{0};
-                               Model::loss::template gradient<typename Model::output, N>(
-                                   typename Model::sample_kernels{}, said, labels, weight, by, loss);
-                               for (std::size_t lane = 0; lane < count; ++lane) sum += static_cast<double>(loss[lane]);
-                           });
+        for_outputs<Lanes>(
+            output, samples, gradient,
+            [&]<std::size_t N>(lane_count<N>, T const* said, int const* labels, std::size_t count, T* by) {
+                T weight[N], loss[N];
+                for (std::size_t lane = 0; lane < N; ++lane) weight[lane] = lane < count ? each : T{0};
+                Model::loss::template gradient<typename Model::output, N>(typename Model::sample_kernels{}, said,
+                                                                          labels, weight, by, loss);
+                for (std::size_t lane = 0; lane < count; ++lane) sum += static_cast<double>(loss[lane]);
+            });
         return sum;
     }
     /// Adds the losses of a granule, and its right answers.
@@ -477,43 +431,14 @@ private:
                            });
     }
 
-    // ---- between stages ----
+    // ---- between devices ----
 
-    /// Waits until what has been sent from a task's places has been taken.
-    void wait_for_places([[maybe_unused]] step_program const& program, [[maybe_unused]] step_task const& t) {
-        if constexpr (can_have_stages<Communicator>) {
-            if (beside_ == nullptr) return;
-            bool const first = numbers_.rows.begin == 0;
-            operation const what{name_of(t.kind), program.schedule, t.micro_batch};
-            if (first && !gives_weights(t.kind)) beside_->moves.wait_until_free(false, t.frame, what);
-            if (!first && gives_input(t.kind)) beside_->moves.wait_until_free(true, t.slot, what);
-        }
-    }
-
-    /// `samples(m)`: of a micro-batch.
     template<class Samples>
-    void move([[maybe_unused]] step_program const& program, [[maybe_unused]] sent_places const& places,
-              [[maybe_unused]] step_task const& t, [[maybe_unused]] Samples const& samples) {
-        if constexpr (can_have_stages<Communicator>) {
-            auto const start = clock::now();
-            operation const what{"move", program.schedule, static_cast<int>(&t - program.list(role()).data())};
-            beside_->moves.run(places, t, what, [&](stage_transfer const& m, int rank, std::size_t place) {
-                auto const& theirs = beside_->by_role[static_cast<std::size_t>(layout_.role_of(rank))];
-                auto const& here = blocks_;
-                auto const count = samples(m.micro_batch).size();
-                auto const bytes = m.gradient ? here.output_gradient_bytes(count) : here.input_bytes(count);
-                auto const to = m.gradient ? here.output_gradient(m.place) : here.input(m.place);
-                auto const from = m.gradient ? theirs.outgoing(place) : theirs.output(place);
-                if (bytes != 0)
-                    std::memcpy(arena_of_activations() + to, comm_.template peer<stored>(activations_, rank) + from,
-                                bytes);
-                return bytes;
-            });
-            times_.synchronisation += seconds(start, clock::now());
-        }
+    void move(step_program const& program, step_task const& t, Samples const& samples) {
+        auto const start = clock::now();
+        beside_.move(program, t, samples);
+        times_.synchronisation += seconds(start, clock::now());
     }
-
-    // ---- between replicas ----
 
     /// Adds the numbers of the network's `exchange`-th exchange, which layers keep.
     void add_over_devices(T* kept, std::size_t exchange) {
@@ -545,7 +470,7 @@ private:
     void add_gradients(step_task const& t, Add const& add, Update const& update) {
         for (std::size_t i = t.first; i < t.end; ++i)
             run_schedule<T>(
-                replicas(), layout_.goal(), reductions_[i].steps,
+                beside_.replicas(), layout_.goal(), reductions_[i].steps,
                 std::span<T>(gradient_slot(0) + reductions_[i].elements.begin, reductions_[i].elements.size()),
                 add_then_update<Add, Update>{add, update, t.updates});
     }
@@ -596,7 +521,6 @@ private:
     Communicator& comm_;
     parallel_layout layout_;
     rank_programs programs_;
-    sent_places places_of_step_, places_of_evaluation_;
     row_numbers numbers_;
     stage blocks_;
     std::vector<reduction> reductions_; ///< those of one step
@@ -604,7 +528,7 @@ private:
     range slice_; ///< of the arena, updated by this device
     arena parameters_, gradients_, state_, activations_;
     [[no_unique_address]] detail::kernels_of_device<Model, Communicator> kernels_;
-    std::unique_ptr<std::conditional_t<can_have_stages<Communicator>, neighbours, none>> beside_; ///< in a pipeline
+    stage_neighbours<Model, Communicator> beside_;
 
     // of the step that is being done
     sample_batch batch_;
@@ -617,5 +541,4 @@ private:
     step_times times_;
 };
 
-} // namespace TRIREME_ISA
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

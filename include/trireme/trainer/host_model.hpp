@@ -51,8 +51,8 @@ struct model {
     static constexpr channels_last_rows<Network> rows{};
 };
 
-/// The activation arena of a device: frames, what lasts within a task, outgoing slots; offsets are in elements. A device
-/// with the whole network has one frame, with what layers keep of a shard.
+/// The activation arena of a device: frames, what lasts within a task, outgoing slots; offsets are in elements. A
+/// device with the whole network has one frame, with what layers keep of a shard.
 template<class Model>
 struct stage_activations {
     using network = typename Model::network;
@@ -65,7 +65,8 @@ struct stage_activations {
     rank_frames places = {};
     typename pass::plan_type plan = {};
     std::size_t frame = 0, task = 0, slot = 0; ///< elements of each
-    std::size_t statistics = 0; ///< at this element of a frame: what forward adds to the buffers, till backward takes it
+    std::size_t statistics =
+        0; ///< at this element of a frame: what forward adds to the buffers, till backward takes it
 
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
         : samples(most), places(frames_of_rank(l, rank)) {

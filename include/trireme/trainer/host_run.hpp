@@ -51,8 +51,8 @@ public:
     int first() const noexcept { return 0; }
     levels near() const noexcept { return {}; }
 
-    /// Runs a function of (state, communicator) without captures on every device, which holds the state alive. Allocates
-    /// nothing.
+    /// Runs a function of (state, communicator) without captures on every device, which holds the state alive.
+    /// Allocates nothing.
     template<class State, class Job>
     void run(std::shared_ptr<State> const& state, Job) {
         group_.run({state, [](void* s, communicator& c) { Job{}(*static_cast<State*>(s), c); }});
@@ -89,7 +89,8 @@ private:
     mutable Group group_;
 };
 
-/// A trainer on devices of the host, which `Ranks` joins: each runs its executor. One instantiation serves every layout.
+/// A trainer on devices of the host, which `Ranks` joins: each runs its executor. One instantiation serves every
+/// layout.
 template<class Model, class Options, class Initialiser, class Faults, class Ranks>
 class host_run {
     using network = typename Model::network;
@@ -301,8 +302,8 @@ private:
                 if (!correct.empty()) all[n + s] = static_cast<double>(correct[s]);
             }
             auto const before = c.pulled();
-            run_schedule<double>(c, collective::all_reduce,
-                                 proved_schedule<direct, collective::all_reduce>(c.size()), all);
+            run_schedule<double>(c, collective::all_reduce, proved_schedule<direct, collective::all_reduce>(c.size()),
+                                 all);
             beside += c.pulled() - before;
             for (std::size_t s = 0; s < n; ++s) {
                 losses[s] = all[s];
@@ -346,7 +347,9 @@ private:
         on_every_device([](shared& all, communicator& c) { all.take(c); });
     }
 
-    static void append(std::vector<T>& all, std::span<T const> part) { all.insert(all.end(), part.begin(), part.end()); }
+    static void append(std::vector<T>& all, std::span<T const> part) {
+        all.insert(all.end(), part.begin(), part.end());
+    }
 
     mutable Ranks ranks_;
     std::shared_ptr<shared> shared_;

@@ -115,9 +115,10 @@ struct pipeline {
     static constexpr bool fits = pipeline_schedule<Schedule> && (MicroBatches >= 1 || MicroBatches == dynamic);
     template<class... At>
     struct refusal {
-        static_assert(rule_holds<At...>,
-                      "TRI0089: pipeline takes a schedule, a type with `name`, `chunks` and `static constexpr int write(int "
-                      "roles, int micro_batches, int role, scheduled_work* out)`, and how many micro-batches, at least 1");
+        static_assert(
+            rule_holds<At...>,
+            "TRI0089: pipeline takes a schedule, a type with `name`, `chunks` and `static constexpr int write(int "
+            "roles, int micro_batches, int role, scheduled_work* out)`, and how many micro-batches, at least 1");
     };
 };
 

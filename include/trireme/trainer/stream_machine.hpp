@@ -28,8 +28,7 @@ public:
     using stream = typename Device::stream;
     using event = typename Device::event;
 
-    stream_machine(parallel_layout const& l, Options const& o, auto const& where)
-        : transport(l, where), layout(l) {
+    stream_machine(parallel_layout const& l, Options const& o, auto const& where) : transport(l, where), layout(l) {
         Device::use(transport.device_of(0));
         for (int i = 0; i < transport.local_ranks(); ++i) {
             int const rank = transport.first_rank() + i, device = transport.device_of(i);

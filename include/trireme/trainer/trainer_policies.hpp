@@ -226,7 +226,8 @@ constexpr auto broken_common_rule() {
     if constexpr (!answers::mesh::valid)
         return pack<typename answers::mesh::rule>{};
     else if constexpr (answers::replicas > max_devices || answers::stages > max_devices ||
-                       answers::replicas * answers::stages > max_devices || shards > static_cast<int>(max_logical_shards))
+                       answers::replicas * answers::stages > max_devices ||
+                       shards > static_cast<int>(max_logical_shards))
         return pack<layout_limit_rule<gets<devices<answers::replicas * answers::stages>>, gets_shards>>{};
     else if constexpr (repeats && !one_step &&
                        (answers::tensor_rules::size != 0 || (shards > 0 && !answers::strategy_is_chosen)))
@@ -252,8 +253,8 @@ constexpr auto broken_common_rule() {
         return pack<pipeline_device_rule<gets<typename answers::mesh>, gets<transport<typename answers::transport>>>>{};
     else if constexpr (answers::has_stages && shards > 0 && answers::replicas > 0 && answers::micro_batches > 0 &&
                        answers::replicas * answers::micro_batches != shards)
-        return pack<pipeline_shards_rule<gets<typename answers::mesh>, gets<typename answers::pipelining>,
-                                         gets<repeat>>>{};
+        return pack<
+            pipeline_shards_rule<gets<typename answers::mesh>, gets<typename answers::pipelining>, gets<repeat>>>{};
     else if constexpr (shards != 0 && TRIREME_FAST_MATH)
         return pack<fast_math_rule<repeat>>{};
     else if constexpr (answers::provable)

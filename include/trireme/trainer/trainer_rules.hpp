@@ -49,30 +49,34 @@ struct flattened_order_rule {
 
 template<class... Where>
 struct too_many_stages_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0094: a network has at most as many stages as there are places to cut it: before rows whose input "
-                  "alone crosses (not inside a residual), with a function in the stage of the layer before it. Use fewer "
-                  "stages");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0094: a network has at most as many stages as there are places to cut it: before rows whose input "
+        "alone crosses (not inside a residual), with a function in the stage of the layer before it. Use fewer "
+        "stages");
 };
 template<class... Where>
 struct cut_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0095: the network cannot be cut so: cut_before names one row less than there are stages, in rising "
-                  "order, none inside a residual, and none of a function or a flatten right behind the layer whose values "
-                  "it takes");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0095: the network cannot be cut so: cut_before names one row less than there are stages, in rising "
+        "order, none inside a residual, and none of a function or a flatten right behind the layer whose values "
+        "it takes");
 };
 template<class... Where>
 struct synchronised_stages_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0096: batch_norm<synchronised> takes its statistics from all samples of a step at once, and the "
-                  "stages of a pipeline take them in micro-batches: write batch_norm<per_shard>, or leave out the axis pp");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0096: batch_norm<synchronised> takes its statistics from all samples of a step at once, and the "
+        "stages of a pipeline take them in micro-batches: write batch_norm<per_shard>, or leave out the axis pp");
 };
 template<class... Where>
 struct pipeline_schedule_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0097: this schedule is no training step on so many stages: each micro-batch goes once forward and "
-                  "once back through every stage, back in the order of their numbers, and nobody waits for ever. The "
-                  "words name the role and the number of its task where it goes wrong");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0097: this schedule is no training step on so many stages: each micro-batch goes once forward and "
+        "once back through every stage, back in the order of their numbers, and nobody waits for ever. The "
+        "words name the role and the number of its task where it goes wrong");
 };
 
 namespace detail {
@@ -125,7 +129,8 @@ constexpr bool cuts_wrongly(int stages) {
     if (Cut::stages != static_cast<std::size_t>(stages)) return true;
     for (int s = 1; s < stages; ++s) {
         auto const at = Cut::template rows<Network>(stages, s).begin;
-        if (at <= Cut::template rows<Network>(stages, s - 1).begin || at >= Network::depth || !segments_of<Network>.has(at))
+        if (at <= Cut::template rows<Network>(stages, s - 1).begin || at >= Network::depth ||
+            !segments_of<Network>.has(at))
             return true;
     }
     return false;
@@ -138,8 +143,7 @@ constexpr auto broken_pipeline_rule() {
     if constexpr (v.ok())
         return pack<no_rule>{};
     else
-        return pack<
-            pipeline_schedule_rule<gets<pipeline<Schedule, MicroBatches>>, on_rank<v.role>, at_step<v.task>>>{};
+        return pack<pipeline_schedule_rule<gets<pipeline<Schedule, MicroBatches>>, on_rank<v.role>, at_step<v.task>>>{};
 }
 
 /// The first rule of pipelines that a network breaks.
@@ -151,8 +155,8 @@ constexpr auto broken_stages_rule() {
     else if constexpr (stages > 0 && cuts_wrongly<Network, typename Policies::cut>(stages))
         return pack<cut_rule<gets<stages_by<typename Policies::cut>>, gets<typename Policies::mesh>>>{};
     else if constexpr (Network::whole_batch)
-        return pack<synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>,
-                                             gets<typename Policies::mesh>>>{};
+        return pack<
+            synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>, gets<typename Policies::mesh>>>{};
     else if constexpr (stages > 0 && stages <= max_roles && Policies::micro_batches > 0)
         return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches>();
     else
@@ -198,8 +202,8 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
     if (l.stages == 1) return;
     auto const& segments = segments_of<Network>;
     if (static_cast<std::size_t>(l.stages) > segments.count)
-        throw usage_error("stages = " + number(l.stages) + ": this network can be cut at " + number(segments.count - 1) +
-                          " places, into at most " + number(segments.count) +
+        throw usage_error("stages = " + number(l.stages) + ": this network can be cut at " +
+                          number(segments.count - 1) + " places, into at most " + number(segments.count) +
                           " stages (not inside a residual, and a function stays with the layer before it)");
     if (cuts_wrongly<Network, Cut>(l.stages))
         throw usage_error("stages = " + number(l.stages) + ": cut_before makes " + number(Cut::stages) +

@@ -520,8 +520,9 @@ private:
 
     TRIREME_COLD std::string late_message(int guilty, int source, operation const& what) const {
         return std::string(State::member) + ' ' + std::to_string(state_->known_as(guilty)) +
-               " did not arrive within the deadline of " + seconds_text(state_->wait_limit) + " s: " + name_of(place_) + " waited for " + name_of(source) + " in " + what.name + " (" + what.strategy +
-               ", schedule step " + std::to_string(what.step) + ") of training step " +
+               " did not arrive within the deadline of " + seconds_text(state_->wait_limit) + " s: " + name_of(place_) +
+               " waited for " + name_of(source) + " in " + what.name + " (" + what.strategy + ", schedule step " +
+               std::to_string(what.step) + ") of training step " +
                std::to_string(slot().training_step.load(std::memory_order_relaxed)) + state_->state_of(guilty) +
                "; if it is only slow, raise the option `deadline`";
     }

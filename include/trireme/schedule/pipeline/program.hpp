@@ -70,9 +70,9 @@ struct step_program {
     int chunks = 1;
     std::span<step_task const> all = {};
     std::uint32_t begin[max_roles + 1] = {};
-    std::uint32_t tail[max_roles] = {};      ///< in a role's list
-    std::uint16_t frames[max_roles] = {};    ///< that a role needs
-    std::uint16_t slots[max_roles] = {};     ///< outgoing ones, for gradients
+    std::uint32_t tail[max_roles] = {};               ///< in a role's list
+    std::uint16_t frames[max_roles] = {};             ///< that a role needs
+    std::uint16_t slots[max_roles] = {};              ///< outgoing ones, for gradients
     std::uint16_t stages[max_roles][max_chunks] = {}; ///< by role and chunk
 
     constexpr int stage_count() const noexcept { return shape.roles * chunks; }

@@ -23,9 +23,7 @@ enum class task_kind : std::uint8_t {
 
 constexpr bool goes_forward(task_kind k) noexcept { return k == task_kind::forward || k == task_kind::train; }
 /// True for a task that gives the gradient by its stage's input to the stage before.
-constexpr bool gives_input(task_kind k) noexcept {
-    return k == task_kind::backward || k == task_kind::backward_input;
-}
+constexpr bool gives_input(task_kind k) noexcept { return k == task_kind::backward || k == task_kind::backward_input; }
 /// True for a task that adds the gradients by its stage's parameters.
 constexpr bool gives_weights(task_kind k) noexcept {
     return k == task_kind::backward || k == task_kind::backward_weights || k == task_kind::train;
@@ -105,9 +103,9 @@ struct schedule_choice {
 
     constexpr schedule_choice() = default;
     template<pipeline_schedule S>
-    constexpr schedule_choice(S) noexcept
-        : name(S::name), chunks(S::chunks), write(&S::write), stage(&stage_of<S>) {
-        static_assert(S::chunks >= 1 && S::chunks <= max_chunks, "a role has at least one stage, and at most max_chunks");
+    constexpr schedule_choice(S) noexcept : name(S::name), chunks(S::chunks), write(&S::write), stage(&stage_of<S>) {
+        static_assert(S::chunks >= 1 && S::chunks <= max_chunks,
+                      "a role has at least one stage, and at most max_chunks");
     }
 };
 

@@ -364,7 +364,7 @@ private:
     scratch<std::size_t> next_;
     scratch<bool> posted_; ///< the sends of the role's next task, a move
     scratch<visit> been_;
-    scratch<std::size_t> added_; ///< micro-batches whose gradients a stage has added
+    scratch<std::size_t> added_;           ///< micro-batches whose gradients a stage has added
     std::size_t most_frames_, most_slots_; ///< of a role
     scratch<content> frames_;
     scratch<sent> slots_;

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/stage_moves.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/group/communicator.hpp>
+#include <trireme/group/mesh.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/step.hpp>
+#include <trireme/schedule/pipeline/print.hpp>
+#include <trireme/trainer/host_model.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+/// True for groups whose ranks can be the stages of a pipeline: they read one another's memory, and can be divided.
+template<class C>
+inline constexpr bool can_have_stages =
+    pull_communicator<C> && std::constructible_from<C, C const&, int, std::vector<int>>;
+
+inline namespace TRIREME_ISA {
+
+/// Neighbours of a device in a mesh: its replicas, which have the same rows, and the stages of its own replica. A device
+/// that has the whole network has replicas only.
+template<class Model, class Communicator>
+class stage_neighbours {
+    using activations = stage_activations<Model>;
+
+public:
+    /// Memory that the moves between stages take from the group.
+    static constexpr bytes_t channel_bytes(parallel_layout const& l) noexcept {
+        return l.stages == 1 ? 0 : stage_moves<Communicator>::counter_bytes(l.replicas, l.stages);
+    }
+
+    stage_neighbours(Communicator& world, parallel_layout const& l, rank_programs const& programs, arena const& blocks,
+                     std::size_t most_samples)
+        : world_(world), blocks_(blocks), role_(l.role_of(world.rank())) {
+        if (l.stages == 1) return;
+        pipeline_ = std::make_unique<pipeline>(world, l, programs);
+        for (int role = 0; role < l.stages; ++role)
+            pipeline_->by_role.emplace_back(l, most_samples, world.rank() - role_ + role);
+    }
+
+    /// This device among those that have the same rows.
+    Communicator& replicas() const noexcept { return pipeline_ != nullptr ? pipeline_->replicas : world_; }
+    /// What this device has read from others, in all groups.
+    traffic pulled() const noexcept {
+        auto sum = world_.pulled();
+        if (pipeline_ != nullptr) sum += pipeline_->replicas.pulled();
+        return sum;
+    }
+
+    /// Waits until what has been sent from the places that a task writes to has been taken.
+    void wait_for_places(step_program const& p, step_task const& t) {
+        if (pipeline_ == nullptr) return;
+        operation const what{name_of(t.kind), p.schedule, t.micro_batch};
+        if (role_ == 0 && !gives_weights(t.kind)) pipeline_->moves.wait_until_free(false, t.frame, what);
+        if (role_ != 0 && gives_input(t.kind)) pipeline_->moves.wait_until_free(true, t.slot, what);
+    }
+
+    /// Carries out a move of a program. `samples(m)`: those of a micro-batch.
+    template<class Samples>
+    void move(step_program const& p, step_task const& t, Samples const& samples) {
+        bool const trains = p.tail[role_] != p.list(role_).size();
+        operation const what{"move", p.schedule, static_cast<int>(&t - p.list(role_).data())};
+        pipeline_->moves.run(
+            trains ? pipeline_->of_step : pipeline_->of_evaluation, t, what,
+            [&](stage_transfer const& m, int rank, std::size_t place) {
+                auto const& here = pipeline_->by_role[static_cast<std::size_t>(role_)];
+                auto const& theirs = pipeline_->by_role[m.role];
+                auto const count = samples(m.micro_batch).size();
+                auto const bytes = m.gradient ? here.output_gradient_bytes(count) : here.input_bytes(count);
+                auto const to = m.gradient ? here.output_gradient(m.place) : here.input(m.place);
+                auto const from = m.gradient ? theirs.outgoing(place) : theirs.output(place);
+                if (bytes != 0)
+                    std::memcpy(static_cast<stored*>(blocks_.data) + to,
+                                world_.template peer<stored>(blocks_, rank) + from, bytes);
+                return bytes;
+            });
+    }
+
+private:
+    using stored = typename Model::stored_type;
+
+    struct pipeline {
+        Communicator replicas;
+        stage_moves<Communicator> moves;
+        sent_places of_step, of_evaluation;
+        std::vector<activations> by_role;
+
+        pipeline(Communicator& world, parallel_layout const& l, rank_programs const& p)
+            : replicas(world, 1, mesh_group{{l.mesh().find("dp")}}.members(l.mesh(), world.rank())),
+              moves(world, p.step(), l.replicas), of_step(p.step()), of_evaluation(p.evaluation()) {}
+    };
+
+    Communicator& world_;
+    arena blocks_; ///< of activations
+    int role_;
+    std::unique_ptr<pipeline> pipeline_; ///< none where one device has the whole network
+};
+
+/// Groups that cannot have stages.
+template<class Model, class Communicator>
+    requires(!can_have_stages<Communicator>)
+class stage_neighbours<Model, Communicator> {
+public:
+    static constexpr bytes_t channel_bytes(parallel_layout const&) noexcept { return 0; }
+
+    stage_neighbours(Communicator& world, parallel_layout const& l, rank_programs const&, arena const&, std::size_t)
+        : world_(world) {
+        if (l.stages != 1)
+            throw usage_error("stages = " + std::to_string(l.stages) +
+                              ": these devices have no pipelines; use one stage, or devices that are threads, or "
+                              "processes of transport<shared_windows>");
+    }
+    Communicator& replicas() const noexcept { return world_; }
+    traffic pulled() const noexcept { return world_.pulled(); }
+    void wait_for_places(step_program const&, step_task const&) const noexcept {}
+    template<class Samples>
+    void move(step_program const&, step_task const&, Samples const&) const noexcept {}
+
+private:
+    Communicator& world_;
+};
+
+} // namespace TRIREME_ISA
+} // namespace trireme

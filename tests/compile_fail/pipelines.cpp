@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Pipelines that cannot be: axes, schedules, cuts, devices.
+// On the page: pipelines
+#include "prelude.hpp"
+
+#include <trireme/processes.hpp>
+#include <trireme/rehearsal.hpp>
+
+namespace tri0089 {
+struct no_schedule {};
+#if defined(NO_SCHEDULE)
+// NO_SCHEDULE: TRI0089 | pipeline takes a schedule | no_schedule
+// errors <= 1
+using program = staged<on<mesh<host, pp<2>>>, pipeline<no_schedule, 4>>;
+#elif defined(NO_MICRO_BATCHES)
+// NO_MICRO_BATCHES: TRI0089 | at least 1
+// errors <= 1
+using program = staged<on<mesh<host, pp<2>>>, pipeline<gpipe, 0>>;
+#else
+using program = staged<on<mesh<host, pp<2>>>, pipeline<gpipe, 4>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0089
+
+namespace tri0090 {
+#if defined(NO_CUT)
+// NO_CUT: TRI0090 | balanced_by_flops
+// errors <= 1
+using program = staged<on<mesh<host, pp<2>>>, pipeline<gpipe, 4>, stages_by<gpipe>>;
+#else
+using program = staged<on<mesh<host, pp<2>>>, pipeline<gpipe, 4>, stages_by<balanced_by_flops>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0090
+
+namespace tri0091 {
+// Stages read one another's memory.
+#if defined(STAGES_ON_ACCELERATORS)
+// STAGES_ON_ACCELERATORS: TRI0091 | threads, or processes | pp<2> | rehearsal
+// errors <= 1
+using program = staged<on<mesh<rehearsal, dp<1>, pp<2>>>, pipeline<gpipe, 4>>;
+#else
+using program = staged<on<mesh<host, dp<1>, pp<2>>>, pipeline<gpipe, 4>, transport<shared_windows>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0091
+
+namespace tri0092 {
+#if defined(OTHER_MICRO_BATCHES_THAN_SHARDS)
+// OTHER_MICRO_BATCHES_THAN_SHARDS: TRI0092 | its logical shards | pipeline< | reproducible<
+// errors <= 1
+using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 3>, reproducible<fixed_tree, 8>>;
+#else
+using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 4>, reproducible<fixed_tree, 8>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0092
+
+namespace tri0093 {
+#if defined(STAGES_WITHOUT_AN_AXIS)
+// STAGES_WITHOUT_AN_AXIS: TRI0093 | write on<mesh<host, dp<dynamic>, pp<dynamic>>>
+// errors <= 1
+using program = staged<on<mesh<host, dp<dynamic>>>>;
+program::run_options const options{.devices = 2, .stages = 2};
+#elif defined(STAGES_THAT_THE_TYPE_FIXES)
+// STAGES_THAT_THE_TYPE_FIXES: TRI0093 | leaves them open
+// errors <= 1
+using program = staged<on<mesh<host, dp<dynamic>, pp<2>>>>;
+program::run_options const options{.devices = 2, .stages = 2};
+#elif defined(MICRO_BATCHES_THAT_THE_TYPE_FIXES)
+// MICRO_BATCHES_THAT_THE_TYPE_FIXES: TRI0093 | what the policy pipeline says
+// errors <= 1
+using program = staged<on<mesh<host, pp<dynamic>>>, pipeline<gpipe, 4>>;
+program::run_options const options{.stages = 2, .micro_batches = 8};
+#else
+using program = staged<on<mesh<host, dp<dynamic>, pp<dynamic>>>>;
+program::run_options const options{.devices = 2, .stages = 2, .micro_batches = 8, .schedule = gpipe{}};
+#endif
+} // namespace tri0093
+
+namespace tri0094 {
+#if defined(MORE_STAGES_THAN_PLACES)
+// MORE_STAGES_THAN_PLACES: TRI0094 | Use fewer stages | at_most<4> | pp<5>
+// errors <= 1
+using program = staged<on<mesh<host, pp<5>>>, pipeline<gpipe, 4>>;
+#else
+using program = staged<on<mesh<host, pp<4>>>, pipeline<gpipe, 4>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0094
+
+namespace tri0095 {
+#if defined(CUT_BEFORE_A_FUNCTION)
+// CUT_BEFORE_A_FUNCTION: TRI0095 | right behind the layer | cut_before<1
+// errors <= 1
+using program = staged<on<mesh<host, pp<2>>>, pipeline<gpipe, 4>, stages_by<cut_before<1>>>;
+#elif defined(ONE_CUT_TOO_FEW)
+// ONE_CUT_TOO_FEW: TRI0095 | one row less than there are stages | cut_before<2 | pp<3>
+// errors <= 1
+using program = staged<on<mesh<host, pp<3>>>, pipeline<gpipe, 4>, stages_by<cut_before<2>>>;
+#elif defined(CUTS_THE_WRONG_WAY_ROUND)
+// CUTS_THE_WRONG_WAY_ROUND: TRI0095 | in rising order
+// errors <= 1
+using program = staged<on<mesh<host, pp<3>>>, pipeline<gpipe, 4>, stages_by<cut_before<4, 2>>>;
+#else
+using program = staged<on<mesh<host, pp<3>>>, pipeline<gpipe, 4>, stages_by<cut_before<2, 4>>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0095
+
+namespace tri0096 {
+#if defined(SYNCHRONISED_STAGES)
+// SYNCHRONISED_STAGES: TRI0096 | batch_norm<per_shard> | at_layer<0 | pp<2>
+// errors <= 1
+using norm = batch_norm<synchronised>;
+#else
+using norm = batch_norm<per_shard>;
+#endif
+using program = trainer<network<input<1, 4, 4>, norm, flatten, linear<8>, relu, linear<4>>, cross_entropy, sgd,
+                        on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 4>>;
+auto const cost = program::plan(batch{64});
+} // namespace tri0096
+
+namespace tri0097 {
+// Sends, receives and where values are kept follow from the order; the compiler plays it.
+struct backwards {
+    static constexpr char const* name = "backwards";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, int, scheduled_work* out) {
+        for (int i = 0; i < m; ++i) {
+            out[i] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+            out[m + i] = {task_kind::backward, 0, static_cast<std::uint16_t>(m - 1 - i)};
+        }
+        return 2 * m;
+    }
+};
+#if defined(LAST_IN_FIRST_OUT)
+// LAST_IN_FIRST_OUT: TRI0097 | back in the order of their numbers | backwards | on_rank<1> | at_step<
+// errors <= 1
+using program = staged<on<mesh<host, pp<2>>>, pipeline<backwards, 4>>;
+#else
+using program = staged<on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0097
