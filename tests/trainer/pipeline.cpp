@@ -83,6 +83,22 @@ void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
             }
 }
 
+/// A layer of a user's own that gives its input on, and takes its time on the way back.
+struct slow {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        return d;
+    }
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i];
+    }
+    static void backward_input(auto const& io) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        for (std::size_t i = 0; i < io.dy.size(); ++i) io.dx[i] = io.dy[i];
+    }
+};
+
 struct planned_fault {
     fault_point point{};
     int device = -1;
@@ -158,6 +174,17 @@ TEST_SUITE("trainer/pipeline") {
         static_assert(fixed::plan(batch{64}).devices() == 6);
         static_assert(fixed::plan(batch{64}).bubble() > 0.33 && fixed::plan(batch{64}).bubble() < 0.34); // 2 of 6
         static_assert(trainer<lenet, cross_entropy, sgd>::plan(batch{64}).bubble() == 0);
+    }
+
+    TEST_CASE("a stage that is slower than those behind it gets every gradient as it was sent") {
+        using net = network<input<1, 28, 28>, flatten, linear<8>, slow, linear<8>, relu, linear<10>>;
+        auto const trained = [](int stages) {
+            any_pipeline<net, stages_by<cut_before<3, 5>>> t({.batch = 64, .logical_shards = 8},
+                                                             {.devices = 1, .stages = stages, .schedule = gpipe{}});
+            t.step(made_up(64));
+            return t.gather_parameters();
+        };
+        CHECK(same_bits(trained(3), trained(1)));
     }
 
     TEST_CASE("without logical shards all schedules have the same bits, near those of one device") {

@@ -200,7 +200,8 @@ private:
     static constexpr T pixel_scale = T{1} / T{255};
 
     host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch, memory_map const& map)
-        : comm_(comm), layout_(layout), programs_(layout, comm.rank()), numbers_(numbers_of_rank<network, T>(layout, comm.rank())),
+        : comm_(comm), layout_(layout), programs_(layout, comm.rank()),
+          numbers_(numbers_of_rank<network, T>(layout, comm.rank())),
           blocks_(layout, layout.most_shard_samples(batch), comm.rank()), shards_(layout.shards_of_device(comm.rank())),
           slice_(layout.slice_of_device(comm.rank(), numbers_.elements, sizeof(T))),
           parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),

@@ -28,8 +28,8 @@ inline constexpr bool can_have_stages =
 
 inline namespace TRIREME_ISA {
 
-/// Neighbours of a device in a mesh: its replicas, which have the same rows, and the stages of its own replica. A device
-/// that has the whole network has replicas only.
+/// Neighbours of a device in a mesh: its replicas, which have the same rows, and the stages of its own replica. A
+/// device that has the whole network has replicas only.
 template<class Model, class Communicator>
 class stage_neighbours {
     using activations = stage_activations<Model>;
@@ -71,20 +71,20 @@ public:
     void move(step_program const& p, step_task const& t, Samples const& samples) {
         bool const trains = p.tail[role_] != p.list(role_).size();
         operation const what{"move", p.schedule, static_cast<int>(&t - p.list(role_).data())};
-        pipeline_->moves.run(
-            trains ? pipeline_->of_step : pipeline_->of_evaluation, t, what,
-            [&](stage_transfer const& m, int rank, std::size_t place) {
-                auto const& here = pipeline_->by_role[static_cast<std::size_t>(role_)];
-                auto const& theirs = pipeline_->by_role[m.role];
-                auto const count = samples(m.micro_batch).size();
-                auto const bytes = m.gradient ? here.output_gradient_bytes(count) : here.input_bytes(count);
-                auto const to = m.gradient ? here.output_gradient(m.place) : here.input(m.place);
-                auto const from = m.gradient ? theirs.outgoing(place) : theirs.output(place);
-                if (bytes != 0)
-                    std::memcpy(static_cast<stored*>(blocks_.data) + to,
-                                world_.template peer<stored>(blocks_, rank) + from, bytes);
-                return bytes;
-            });
+        pipeline_->moves.run(trains ? pipeline_->of_step : pipeline_->of_evaluation, t, what,
+                             [&](stage_transfer const& m, int rank, std::size_t place) {
+                                 auto const& here = pipeline_->by_role[static_cast<std::size_t>(role_)];
+                                 auto const& theirs = pipeline_->by_role[m.role];
+                                 auto const count = samples(m.micro_batch).size();
+                                 auto const bytes =
+                                     m.gradient ? here.output_gradient_bytes(count) : here.input_bytes(count);
+                                 auto const to = m.gradient ? here.output_gradient(m.place) : here.input(m.place);
+                                 auto const from = m.gradient ? theirs.outgoing(place) : theirs.output(place);
+                                 if (bytes != 0)
+                                     std::memcpy(static_cast<stored*>(blocks_.data) + to,
+                                                 world_.template peer<stored>(blocks_, rank) + from, bytes);
+                                 return bytes;
+                             });
     }
 
 private:
