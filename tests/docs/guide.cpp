@@ -255,6 +255,33 @@ static_assert(normed_trainer<batch_norm<synchronised>, 2>::plan(batch{64}).wire_
               normed_trainer<batch_norm<per_shard>, 2>::plan(batch{64}).wire_bytes_per_step());
 // [/scopes]
 
+// [piped]
+using piped = trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>, pp<2>>>, pipeline<one_f_one_b, 4>,
+                      reproducible<fixed_tree, 8>>;
+
+constexpr auto in_stages = piped::plan(batch{256});
+static_assert(in_stages.devices() == 4 && in_stages.bubble() < 0.21); // a device waits a fifth of a step
+static_assert(in_stages.memory(0).parameters + in_stages.memory(1).parameters < 47'872); // 11,926 numbers, held once
+// [/piped]
+
+// [own_schedule]
+struct hasty {
+    static constexpr char const* name = "hasty";
+    static constexpr int chunks = 1; // stages of each role
+
+    static constexpr int write(int, int micro_batches, int, scheduled_work* to) {
+        int n = 0;
+        for (std::uint16_t m = 0; m < micro_batches; ++m) {
+            to[n++] = {task_kind::forward, 0, m};
+            to[n++] = {task_kind::backward, 0, m};
+        }
+        return n;
+    }
+};
+static_assert(verify(static_step<hasty, 2, 4>::program).ok());
+static_assert(bubble_fraction(static_step<hasty, 2, 4>::program) == 0.5);
+// [/own_schedule]
+
 } // namespace
 
 TEST_SUITE("docs/guide") {
@@ -420,6 +447,28 @@ TEST_SUITE("docs/guide") {
                             "  1   train             micro-batch 1, stage 0, frame 0\n"
                             "  2   collective        slice 0\n"
                             "  3   update            slice 0\n");
+    }
+
+    TEST_CASE("a pipeline of stages") {
+        auto const images = made_up(64);
+        std::ostringstream file;
+        // [piped_bits]
+        piped t{{.learning_rate = 0.5f, .batch = 64}};
+        trainer<net, cross_entropy, sgd_momentum, reproducible<fixed_tree, 8>> alone{
+            {.learning_rate = 0.5f, .batch = 64}};
+        bool const same = t.step(images).loss == alone.step(images).loss &&
+                          same_bits(t.gather_parameters(), alone.gather_parameters());
+        file << table_of(t.program(0));
+        // [/piped_bits]
+        CHECK(same);
+        CHECK(file.str().starts_with("role 0: 2 frames\n"
+                                     "  0   forward           micro-batch 0, stage 0, frame 0\n"
+                                     "  1   move              sends values of micro-batch 0 to role 1\n"
+                                     "  2   forward           micro-batch 1, stage 0, frame 1\n"
+                                     "  3   move              sends values of micro-batch 1 to role 1, receives "
+                                     "gradients of micro-batch 0 from role "
+                                     "1\n"
+                                     "  4   backward          micro-batch 0, stage 0, frame 0\n"));
     }
 
     TEST_CASE("a proof that fails is drawn") {

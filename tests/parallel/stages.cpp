@@ -34,8 +34,8 @@ flops_t least_busy(std::size_t segment, int stages) {
     if (stages == 1) return flops<Network>({s.begin[segment], Network::depth});
     flops_t best = ~flops_t{0};
     for (auto end = segment + 1; end + static_cast<std::size_t>(stages) - 1 <= s.count; ++end)
-        best = std::min(best, std::max(flops<Network>({s.begin[segment], s.begin[end]}),
-                                       least_busy<Network>(end, stages - 1)));
+        best = std::min(
+            best, std::max(flops<Network>({s.begin[segment], s.begin[end]}), least_busy<Network>(end, stages - 1)));
     return best;
 }
 
