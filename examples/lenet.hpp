@@ -7,6 +7,7 @@
 
 #include "lenet_flags.hpp"
 #include "progress_line.hpp"
+#include "trace_file.hpp"
 
 #include <trireme/group/launch.hpp>
 #include <trireme/trireme.hpp>
@@ -73,7 +74,10 @@ auto run_options_for(lenet_flags const& flags, int devices) {
         r.micro_batches = flags.micro_batches;
         r.schedule = flags.schedule == gpipe::name ? schedule_choice(gpipe{}) : schedule_choice(one_f_one_b{});
     }
-    if constexpr (accelerator<typename Trainer::policies::device>) r.share_devices = flags.share_devices;
+    if constexpr (accelerator<typename Trainer::policies::device>)
+        r.share_devices = flags.share_devices;
+    else
+        r.trace = !flags.trace.empty();
     if constexpr (requires { choose_processes(r, flags); }) choose_processes(r, flags);
     return r;
 }
@@ -200,7 +204,7 @@ private:
 
 /// Trains from the first weights on; returns samples per second, tests excluded.
 template<class Trainer>
-double train(lenet_flags const& flags, int devices, dataset const& data, log_file& log) {
+double train(lenet_flags const& flags, int devices, dataset const& data, log_file& log, result_file* trace) {
     std::printf("\n%d device%s", devices, devices == 1 ? "" : "s");
     if (flags.stages != 1) std::printf(" of %d stages", flags.stages);
     std::printf("\n");
@@ -208,17 +212,19 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
     for (auto const& note : trainer.notes()) std::printf("note: %s\n", note.c_str());
     progress_line progress;
     double seconds = 0, for_data = 0, for_gradients = 0;
-    // `std::ref`, because `fit` keeps a copy of its observer
-    for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
-        progress.clear();
-        std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.0f samples/s\n", epoch.epoch, epoch.loss,
-                    epoch.test.accuracy, epoch.samples_per_second);
-        std::fflush(stdout);
-        log.write(flags, trainer.plan().layout, epoch, weights_hash(trainer.gather_parameters()));
-        seconds += epoch.seconds;
-        for_data += epoch.data_share * epoch.seconds;
-        for_gradients += epoch.sync_share * epoch.seconds;
-    }
+    traced_into(trace, trainer, [&] {
+        // `std::ref`, because `fit` keeps a copy of its observer
+        for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
+            progress.clear();
+            std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.0f samples/s\n", epoch.epoch, epoch.loss,
+                        epoch.test.accuracy, epoch.samples_per_second);
+            std::fflush(stdout);
+            log.write(flags, trainer.plan().layout, epoch, weights_hash(trainer.gather_parameters()));
+            seconds += epoch.seconds;
+            for_data += epoch.data_share * epoch.seconds;
+            for_gradients += epoch.sync_share * epoch.seconds;
+        }
+    });
     std::printf("waiting for data: %.2f%% of the step", 100 * for_data / seconds);
     if (!std::isnan(for_gradients))
         std::printf("; %s: %.1f%%", flags.stages == 1 ? "adding gradients" : "waiting for other devices",
@@ -236,6 +242,7 @@ int run_lenet(lenet_flags const& flags) {
     if (flags.devices != 0) runs = {flags.devices};
     for (auto const devices : runs)
         Trainer::check(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices));
+    result_file trace("--trace", flags.trace);
     auto const data = fashion_mnist::load(flags.data);
     if (flags.batch > data.train.size())
         throw usage_error("--batch " + std::to_string(flags.batch) + ": there are only " +
@@ -245,7 +252,8 @@ int run_lenet(lenet_flags const& flags) {
     print_setting<Trainer>(flags, runs);
     print_plan<Trainer>(flags, runs);
     std::vector<double> speed;
-    for (auto const devices : runs) speed.push_back(train<Trainer>(flags, devices, data, log));
+    for (auto const devices : runs)
+        speed.push_back(train<Trainer>(flags, devices, data, log, devices == runs.back() ? &trace : nullptr));
     if (runs.size() > 1)
         std::printf("\n%d devices are %.2f times as fast as %d: %.0f against %.0f samples/s\n", runs.back(),
                     speed.back() / speed.front(), runs.front(), speed.back(), speed.front());

@@ -82,6 +82,9 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
     app.add_option("--log", f.log, "write one JSON object per epoch and run to this file")
         ->check(some_name())
         ->type_name("FILE");
+    app.add_option("--trace", f.trace, "write the tasks of the last run's devices to this file, for ui.perfetto.dev")
+        ->check(some_name())
+        ->type_name("FILE");
     try {
         app.parse(argc, argv);
     } catch (CLI::CallForHelp const&) {

@@ -32,8 +32,9 @@ struct lenet_flags {
     std::size_t reproducible = 0; // logical shards; 0: off
     float learning_rate = 0.9f;
     std::uint64_t seed = 1;
-    std::string data; // empty: where the library looks by itself
-    std::string log;  // empty: none
+    std::string data;  // empty: where the library looks by itself
+    std::string log;   // empty: none
+    std::string trace; // empty: none
 
     /// Nothing if only --help was asked for, and has been printed. Throws usage_error, with a sentence for the user.
     static std::optional<lenet_flags> parse(int argc, char const* const* argv);

@@ -29,6 +29,7 @@ int run_lenet_over_mpi(lenet_flags const& given) {
         if (group.rank() != 0) {
             if (std::freopen("/dev/null", "w", stdout) == nullptr) return exit_code::failure;
             flags.log.clear();
+            if (!flags.trace.empty()) flags.trace += '.' + std::to_string(group.rank());
         }
         std::printf("launch            %s\n", by.source.c_str());
         std::printf("processes         %s\n", group.describe().c_str());

@@ -13,6 +13,7 @@
 #include "resnet18.hpp"
 #include "progress_line.hpp"
 #include "resnet18_flags.hpp"
+#include "trace_file.hpp"
 
 #include <trireme/core/exit_code.hpp>
 #include <trireme/weights.hpp>
@@ -35,9 +36,11 @@ int train(resnet18_flags const& flags) {
     typename Trainer::options options{.learning_rate = flags.learning_rate, .batch = flags.batch, .seed = flags.seed};
     typename Trainer::run_options const where{.devices = flags.devices != 0 ? flags.devices
                                                                             : std::clamp(host::processors(), 1, 2),
-                                              .deadline = std::chrono::duration<double>(flags.deadline)};
+                                              .deadline = std::chrono::duration<double>(flags.deadline),
+                                              .trace = !flags.trace.empty()};
     if constexpr (Trainer::policies::shards != 0) options.logical_shards = flags.reproducible;
-    check_layout(Trainer::layout_of(options, where), flags.batch);
+    Trainer::check(options, where);
+    result_file trace("--trace", flags.trace);
 
     auto data = fashion_mnist::load(flags.data);
     data.train = data.train.take(0, std::min(flags.images, data.train.size()));
@@ -60,13 +63,15 @@ int train(resnet18_flags const& flags) {
         std::printf("%s: loss %.4f, test accuracy %.4f\n", flags.load.c_str(), tested.loss, tested.accuracy);
     }
     progress_line progress;
-    for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
-        progress.clear();
-        std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.1f images/s  %.1f%% adding gradients\n", epoch.epoch,
-                    epoch.loss, epoch.test.accuracy, epoch.samples_per_second, 100 * epoch.sync_share);
-        std::fflush(stdout);
-        if (!flags.save.empty()) save_weights(trainer, flags.save);
-    }
+    traced_into(&trace, trainer, [&] {
+        for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
+            progress.clear();
+            std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.1f images/s  %.1f%% adding gradients\n",
+                        epoch.epoch, epoch.loss, epoch.test.accuracy, epoch.samples_per_second, 100 * epoch.sync_share);
+            std::fflush(stdout);
+            if (!flags.save.empty()) save_weights(trainer, flags.save);
+        }
+    });
     return 0;
 }
 

@@ -56,6 +56,9 @@ std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const*
     app.add_option("--save", f.save, "write the weights to this safetensors file after every epoch")
         ->check(some_name())
         ->type_name("FILE");
+    app.add_option("--trace", f.trace, "write the tasks of all devices to this file, for ui.perfetto.dev")
+        ->check(some_name())
+        ->type_name("FILE");
     try {
         app.parse(argc, argv);
     } catch (CLI::CallForHelp const&) {

@@ -22,6 +22,7 @@ struct resnet18_flags {
     std::string data;      // empty: where the library looks by itself
     std::string load;      // a file of weights to begin with
     std::string save;      // where the weights go after every epoch
+    std::string trace;     // empty: none
 
     /// Nothing if only --help was asked for, and has been printed. Throws usage_error, with a sentence for the user.
     static std::optional<resnet18_flags> parse(int argc, char const* const* argv);

@@ -174,7 +174,7 @@ void measure_network(char const* name, std::vector<std::size_t> const& batches, 
                      repeats times, std::vector<cell>& cells, std::vector<cluster_row>& clusters) {
     using trainer_type = trainer_of<Network>;
     auto const plan_of = [](std::size_t batch, int devices, levels const& groups = {}, strategy_choice s = direct{}) {
-        parallel_layout const layout{.replicas = devices, .strategy = s};
+        parallel_layout layout{.replicas = devices, .strategy = s};
         layout.groups = groups;
         return trainer_type::plan(batch, layout);
     };

@@ -80,8 +80,14 @@ TEST_SUITE("processes/pipeline") {
                                   .stages = stages,
                                   .schedule = gpipe{},
                                   .deadline = 60s,
+                                  .trace = true,
                                   .processes = seat{place, rank}});
                 (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
+                auto const done = t.traced();
+                auto const& planned = t.program(rank).list(rank % stages);
+                for (std::size_t i = 0; i < planned.size(); ++i)
+                    if (done.at(i).kind != planned[i].kind || done[i].rank != rank || done[i].step != 1)
+                        throw std::runtime_error("something else was done");
             });
             for (auto const& o : all.wait(100s)) {
                 CAPTURE(o.said);

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/schedule/pipeline/draw.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 #include <trireme/weights.hpp>
@@ -281,6 +282,76 @@ TEST_SUITE("trainer/pipeline") {
             CHECK(p.shape.micro_batches == (rank < 3 ? 2 : 3)); // logical shards fall to replicas unevenly
         }
         CHECK(has(table_of(t.program(0)), "sends values of micro-batch 1 to role 1"));
+    }
+
+    TEST_CASE("the trace of a run is the program, task by task, in the order of time") {
+        for (int const stages : {1, 2, 3})
+            for (int const devices : {1, 2}) {
+                CAPTURE(stages);
+                CAPTURE(devices);
+                any_pipeline<small> t({.batch = 64, .logical_shards = 5},
+                                      {.devices = devices, .stages = stages, .trace = true});
+                for (int k = 0; k < 3; ++k) t.step(made_up(64));
+                t.evaluate(made_up(100));
+                auto const all = t.traced();
+                std::size_t next = 0;
+                for (int rank = 0; rank < t.devices(); ++rank) {
+                    double before = 0;
+                    for (std::uint64_t step = 1; step <= 3; ++step)
+                        for (auto const& planned : t.program(rank).list(rank % stages)) {
+                            REQUIRE(next < all.size());
+                            auto const& done = all[next++];
+                            bool const right = done.rank == rank && done.step == step && done.kind == planned.kind &&
+                                               done.stage == rank % stages;
+                            CHECK(right);
+                            if (planned.computes()) CHECK(done.micro_batch == planned.micro_batch);
+                            CHECK((before <= done.begin && done.begin <= done.end));
+                            before = done.end;
+                        }
+                    std::size_t evaluated = 0;
+                    for (; next < all.size() && all[next].rank == rank; ++next) {
+                        CHECK(all[next].step == 0);
+                        evaluated += all[next].kind == task_kind::evaluate ? 1 : 0;
+                    }
+                    CHECK(evaluated >= 2);
+                }
+                CHECK(next == all.size());
+                auto const json = trace_json(all);
+                CHECK(has(json, R"("name": "train")") == (stages == 1));
+                CHECK(has(json, R"("name": "move")") == (stages > 1));
+                CHECK(static_cast<std::size_t>(std::ranges::count(json, '{')) ==
+                      1 + 2 * (all.size() + static_cast<std::size_t>(t.devices())));
+                drawn_tasks const parts[] = {{"measured <&>", all}};
+                auto const svg = step_svg("a step", parts);
+                CHECK((svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && has(svg, "measured &lt;&amp;&gt;")));
+            }
+        any_pipeline<small> untraced({.batch = 64}, {.devices = 1, .stages = 2});
+        untraced.step(made_up(64));
+        CHECK(untraced.traced().empty());
+    }
+
+    TEST_CASE("after an error the trace has what was complete") {
+        using faulty = any_pipeline<small, with_faults<planned_faults>>;
+        plan_fault({fault_point::backward, 1, 2, 0});
+        faulty t({.batch = 64}, {.devices = 1, .stages = 2, .trace = true});
+        t.step(made_up(64));
+        CHECK_THROWS_AS(t.step(made_up(64)), device_error);
+        CHECK_THROWS_AS((void)t.gather_parameters(), usage_error);
+        std::size_t second = 0, third = 0;
+        for (auto const& task : t.traced()) {
+            second += task.step == 2 ? 1 : 0;
+            third += task.step > 2 ? 1 : 0;
+        }
+        CHECK((second > 0 && third == 0));
+        plan_fault({});
+    }
+
+    TEST_CASE("a log keeps the last tasks of a rank") {
+        task_log log;
+        for (std::size_t k = 0; k < task_log::most + 10; ++k) log.add({.step = k});
+        auto const all = log.read();
+        REQUIRE(all.size() == task_log::most - 1);
+        CHECK((all.front().step == 11 && all.back().step == task_log::most + 9));
     }
 
     TEST_CASE("a device that throws is named, at any point of a step and in any stage") {

@@ -16,6 +16,7 @@
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/collective/direct.hpp>
+#include <trireme/schedule/pipeline/trace.hpp>
 #include <trireme/trainer/host_model.hpp>
 #include <trireme/trainer/stage_neighbours.hpp>
 
@@ -115,6 +116,12 @@ public:
         if (layout_.stages > 1) beside_.replicas().works_on(s);
     }
 
+    /// Writes down from now on which tasks are done, and when, in seconds since `origin`.
+    void trace_into(task_log& log, std::chrono::steady_clock::time_point origin) noexcept {
+        log_ = &log;
+        origin_ = origin;
+    }
+
     /// One step on a batch. Every device of the group calls it with the same samples.
     template<class Faults, class Options>
     void step(sample_batch const& batch, Options const& options) {
@@ -132,22 +139,26 @@ public:
         auto const& program = programs_.step();
         auto const list = program.list(role());
         auto const tail = list.begin() + program.tail[role()];
-        for (auto t = list.begin(); t != tail; ++t)
+        for (auto t = list.begin(); t != tail; ++t) {
+            traced const done(*this, *t, steps_);
             if (t->kind == task_kind::move)
                 move(program, *t, samples);
             else
                 compute<Faults>(program, *t, samples(t->micro_batch), shards_.begin + t->micro_batch);
+        }
         auto const before_reduce = clock::now();
         Faults::at(fault_point::reduce, comm_.rank(), steps_);
         if (layout_.reproducible() && layout_.replicas == 1)
             tree_.finish(merging()); // else the blocks of the tree are added with those of others
-        for (auto t = tail; t != list.end(); ++t)
+        for (auto t = tail; t != list.end(); ++t) {
+            traced const done(*this, *t, steps_);
             if (t->kind == task_kind::update)
                 update(slice_);
             else if (layout_.reproducible())
                 add_gradients(*t, add_in_fixed_tree(layout_.shards(), numbers_.elements), update);
             else
                 add_gradients(*t, detail::adder<op::sum>{}, update);
+        }
         auto const end = clock::now();
         times_.synchronisation += seconds(before_reduce, end) - updating_;
         times_.step += seconds(start, end);
@@ -171,11 +182,13 @@ public:
                     auto const first = std::min(begin + micro_batch * most, mine.end);
                     return range{first, std::min(first + most, mine.end)};
                 };
-                for (auto const& t : program.list(role()))
+                for (auto const& t : program.list(role())) {
+                    traced const done(*this, t, 0);
                     if (t.kind == task_kind::move)
                         move(program, t, samples);
                     else
                         compute<Faults>(program, t, samples(t.micro_batch), shard);
+                }
             }
         }
         evaluated_ += beside_.pulled() - before;
@@ -219,6 +232,31 @@ private:
     static double seconds(clock::time_point a, clock::time_point b) {
         return std::chrono::duration<double>(b - a).count();
     }
+
+    /// A task that is being done, for the log, if there is one.
+    class traced {
+    public:
+        traced(host_executor& by, step_task const& t, std::uint64_t step) noexcept : log_(by.log_) {
+            if (log_ == nullptr) return;
+            bool const slices = t.kind == task_kind::collective || t.kind == task_kind::update;
+            auto const micro_batch = t.kind == task_kind::move ? t.moves[0].micro_batch : t.micro_batch;
+            task_ = {by.comm_.rank(), step, t.kind, by.role(), slices ? t.first : micro_batch, 0, 0};
+            origin_ = by.origin_;
+            task_.begin = seconds(origin_, clock::now());
+        }
+        traced(traced const&) = delete;
+        traced& operator=(traced const&) = delete;
+        ~traced() {
+            if (log_ == nullptr) return;
+            task_.end = seconds(origin_, clock::now());
+            log_->add(task_);
+        }
+
+    private:
+        task_log* log_;
+        timed_task task_;
+        clock::time_point origin_;
+    };
 
     T* weights() const {
         if constexpr (shared_memory_communicator<Communicator>)
@@ -537,6 +575,8 @@ private:
     fixed_tree::stack tree_;
     double updating_ = 0; ///< seconds
 
+    task_log* log_ = nullptr;
+    clock::time_point origin_;
     std::uint64_t steps_ = 0;
     traffic evaluated_;
     step_times times_;

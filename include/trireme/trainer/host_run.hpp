@@ -19,6 +19,7 @@
 #include <trireme/trainer/training_state.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -116,6 +117,9 @@ public:
     host_run(Options const& o, auto const& r, parallel_layout const& layout)
         : ranks_(r, layout, [&] { return agreement<Model, Initialiser>(o, layout); }),
           shared_(std::make_shared<shared>(o, near_ones(layout))) {
+        if (r.trace.value)
+            for (int k = 0; k < (of_one_process ? layout.devices() : 1); ++k)
+                shared_->logs.push_back(std::make_unique<task_log>());
         on_every_device([](shared& s, communicator& c) { s.construct(c); });
     }
 
@@ -144,6 +148,14 @@ public:
     }
     /// Of the first device of this process, in the last epoch.
     step_times const& times() const noexcept { return own().times(); }
+
+    /// The tasks that the devices of this process have done, if they are traced.
+    std::vector<timed_task> traced() const {
+        std::vector<timed_task> all;
+        for (auto const& log : shared_->logs)
+            for (auto const& t : log->read()) all.push_back(t);
+        return all;
+    }
 
     step_program const& program(int rank) const { return at(rank).program(); }
     held_numbers<T> held(int rank) const { return at(rank).held(); }
@@ -224,6 +236,8 @@ private:
         using state_type::options;
 
         std::vector<std::unique_ptr<executor>> executors; ///< by rank
+        std::vector<std::unique_ptr<task_log>> logs;      ///< of the ranks of this process, if they are traced
+        std::chrono::steady_clock::time_point const origin = std::chrono::steady_clock::now();
         image_digests digests;
         arena scores;
         traffic beside; ///< of what is no step, in a process
@@ -240,6 +254,7 @@ private:
         void construct(communicator& c) {
             auto made = std::make_unique<executor>(c, layout, options.batch.samples);
             made->template begin<Initialiser>(options.seed);
+            if (!logs.empty()) made->trace_into(*logs[of_one_process ? static_cast<std::size_t>(c.rank()) : 0], origin);
             executors[static_cast<std::size_t>(c.rank())] = std::move(made);
             if constexpr (!of_one_process) {
                 scores = c.allocate(memory(layout, options.batch.samples, c.rank()).scores.total());

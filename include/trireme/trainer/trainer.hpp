@@ -275,6 +275,16 @@ public:
         return run_.program(checked_rank(rank));
     }
 
+    /// The tasks that the devices of this process have done, rank by rank, each with its times in seconds since the
+    /// trainer was made: the last 65,535 of each, if the option `trace` was set. What is lost with a device that hangs
+    /// or fails is the task that it was in. trace_json writes them for ui.perfetto.dev, step_svg draws them.
+    std::vector<timed_task> traced() const
+        requires requires(run_type const& r) { r.traced(); }
+    {
+        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) refuse_second_use();
+        return run_.traced();
+    }
+
     /// What device `rank` has read from its peers since construction: as the threads counted it, or, on accelerators,
     /// what the tables of the collectives say, times the steps.
     traffic wire(int rank) const {

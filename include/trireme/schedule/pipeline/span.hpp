@@ -35,8 +35,10 @@ struct stage_times {
     }
 };
 
-/// The time from the first task to the last gradient, if all stages take the same times. For a proved program.
-constexpr double step_span(step_program const& p, stage_times const& times = {}) {
+/// Plays a proved program, each role doing its next task as soon as it can: `times(kind, stage)` is how long one takes,
+/// moves nothing; `done(role, task, begin, end)` is told of each. Returns when the last one ends.
+template<class Times, class Done>
+constexpr double play_step(step_program const& p, Times const& times, Done&& done) {
     auto const roles = static_cast<std::size_t>(p.shape.roles), stages = static_cast<std::size_t>(p.stage_count()),
                micro_batches = static_cast<std::size_t>(p.shape.micro_batches);
     detail::scratch<double> there(2 * stages * micro_batches, -1.0), now(roles, 0.0); // there: when it can be received
@@ -57,12 +59,19 @@ constexpr double step_span(step_program const& p, stage_times const& times = {})
                     if (!m.sends && at > now[r]) now[r] = at;
                 }
                 if (waits) break;
-                now[r] += times.of(t.kind);
-                if (t.computes()) end = std::max(end, now[r]);
+                auto const begin = now[r];
+                if (t.computes()) now[r] += times(t.kind, p.stage(static_cast<int>(r), t.chunk));
+                done(static_cast<int>(r), next[r], begin, now[r]);
+                end = std::max(end, now[r]);
             }
         }
     }
     return end;
+}
+
+/// The time from the first task to the last gradient, if all stages take the same times. For a proved program.
+constexpr double step_span(step_program const& p, stage_times const& times = {}) {
+    return play_step(p, [&](task_kind kind, int) { return times.of(kind); }, [](int, std::size_t, double, double) {});
 }
 
 /// The part of that time in which a device has nothing to do, for the device that has most to do.

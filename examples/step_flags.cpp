@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "step_flags.hpp"
+#include "flag_values.hpp"
+
+#include <trireme/core/errors.hpp>
+#include <trireme/parallel/layout.hpp>
+
+#include <iostream>
+
+std::optional<step_flags> step_flags::parse(int argc, char const* const* argv) {
+    step_flags f;
+    CLI::App app("Trains a network of ten layers in stages, and shows one step: predicted, and measured.", "step");
+    app.add_option("--devices", f.devices, "replicas of the network")
+        ->check(whole_number(1, trireme::max_devices))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--stages", f.stages, "of each replica, a device each")
+        ->check(whole_number(1, trireme::max_roles))
+        ->type_name("P")
+        ->capture_default_str();
+    app.add_option("--micro-batches", f.micro_batches, "of one replica's share of a batch")
+        ->check(whole_number<std::size_t>(1, 4096))
+        ->type_name("M")
+        ->capture_default_str();
+    app.add_option("--batch", f.batch, "images per step, over all devices")
+        ->check(whole_number<std::size_t>(1, 60000))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--schedule", f.schedule, "how the stages take turns")
+        ->check(CLI::IsMember({"gpipe", "one_f_one_b"}))
+        ->type_name("NAME")
+        ->capture_default_str();
+    app.add_option("--data", f.data, "folder of the four Fashion-MNIST files [default: Debian's package]")
+        ->check(some_name())
+        ->type_name("DIR");
+    app.add_option("--svg", f.svg, "draw the step into this file")->check(some_name())->type_name("FILE");
+    app.add_option("--trace", f.trace, "write all tasks to this file, for ui.perfetto.dev")
+        ->check(some_name())
+        ->type_name("FILE");
+    try {
+        app.parse(argc, argv);
+    } catch (CLI::CallForHelp const&) {
+        std::cout << app.help();
+        return {};
+    } catch (CLI::ParseError const& e) {
+        throw trireme::usage_error(std::string(e.what()) + "; try --help");
+    }
+    return f;
+}
