@@ -9,9 +9,9 @@
 /// The command line of `step`. Parsing it is in a translation unit of its own, because CLI11 takes longer to compile
 /// than the program.
 struct step_flags {
-    int devices = 1;                // replicas of the network
-    int stages = 2;                 // of each
-    std::size_t micro_batches = 8;  // of each
+    int devices = 1;               // replicas of the network
+    int stages = 2;                // of each
+    std::size_t micro_batches = 8; // of each
     std::size_t batch = 512;
     std::string schedule = "one_f_one_b";
     std::string data;  // empty: where the library looks by itself

@@ -19,8 +19,8 @@ public:
         if (path_.empty()) return;
         out_.open(path_);
         if (!out_)
-            throw trireme::usage_error(std::string(flag) + ' ' + path_ + ": cannot be written (" + std::strerror(errno) +
-                                       "); name a file in a folder that exists and is yours");
+            throw trireme::usage_error(std::string(flag) + ' ' + path_ + ": cannot be written (" +
+                                       std::strerror(errno) + "); name a file in a folder that exists and is yours");
     }
     bool wanted() const { return !path_.empty(); }
     void write(std::string const& text) {

@@ -248,7 +248,7 @@ void strategy_matches_the_host() {
     CAPTURE(std::string(S::name));
     for (int const ranks : {2, 3, 5, 8}) {
         parallel_layout whole;
-        whole.devices = ranks;
+        whole.replicas = ranks;
         whole.strategy = S{};
         auto cut = whole; // a ring behind, whatever is before
         reduction_bucket const two[] = {{{0, 67}, false, {}}, {{67, 203}, true, ring{}}};

@@ -133,7 +133,7 @@ public:
         updating_ = 0;
         comm_.at_training_step(++steps_);
         auto const update = [&](range slice) { this->template update<Faults>(slice, options); };
-        auto const samples = [&](std::size_t micro_batch) {
+        auto const samples_of = [&](std::size_t micro_batch) {
             return part(batch.indices.size(), shards_.begin + micro_batch, layout_.shards());
         };
         auto const& program = programs_.step();
@@ -142,9 +142,9 @@ public:
         for (auto t = list.begin(); t != tail; ++t) {
             traced const done(*this, *t, steps_);
             if (t->kind == task_kind::move)
-                move(program, *t, samples);
+                move(program, *t, samples_of);
             else
-                compute<Faults>(program, *t, samples(t->micro_batch), shards_.begin + t->micro_batch);
+                compute<Faults>(program, *t, samples_of(t->micro_batch), shards_.begin + t->micro_batch);
         }
         auto const before_reduce = clock::now();
         Faults::at(fault_point::reduce, comm_.rank(), steps_);
@@ -178,16 +178,16 @@ public:
             auto const mine = part(batch.indices.size(), shard, layout_.shards());
             auto const most = Model::at_once || blocks_.is_stage() ? blocks_.room() : mine.size();
             for (auto begin = mine.begin; begin < mine.end; begin += together * most) {
-                auto const samples = [&](std::size_t micro_batch) {
+                auto const samples_of = [&](std::size_t micro_batch) {
                     auto const first = std::min(begin + micro_batch * most, mine.end);
                     return range{first, std::min(first + most, mine.end)};
                 };
                 for (auto const& t : program.list(role())) {
                     traced const done(*this, t, 0);
                     if (t.kind == task_kind::move)
-                        move(program, t, samples);
+                        move(program, t, samples_of);
                     else
-                        compute<Faults>(program, t, samples(t.micro_batch), shard);
+                        compute<Faults>(program, t, samples_of(t.micro_batch), shard);
                 }
             }
         }
@@ -283,13 +283,12 @@ private:
         bool const evaluates = t.kind == task_kind::evaluate;
         double loss = evaluates && is_last() ? batch_.losses[shard] : 0; // of a shard that comes in parts
         for_passes(t.kind, mine.size(), [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
-            auto const samples = batch_.indices.subspan(mine.begin + some.begin, some.size());
+            auto const here = batch_.indices.subspan(mine.begin + some.begin, some.size());
             place.first = some.begin;
             place.count = some.size();
             auto const pass = this->template pass<Lanes>(numbers, place, t, some.begin);
             auto const granule = [&](std::size_t team) {
-                return Model::at_once ? samples
-                                      : samples.subspan(team * Lanes, std::min(Lanes, samples.size() - team * Lanes));
+                return Model::at_once ? here : here.subspan(team * Lanes, std::min(Lanes, here.size() - team * Lanes));
             };
             image_prefetch fetch(*batch_.images, next_to_gather<Lanes>(mine, some));
             auto const fetch_next = [&fetch](std::size_t) { fetch(); };
@@ -473,9 +472,9 @@ private:
     // ---- between devices ----
 
     template<class Samples>
-    void move(step_program const& program, step_task const& t, Samples const& samples) {
+    void move(step_program const& program, step_task const& t, Samples const& samples_of) {
         auto const start = clock::now();
-        beside_.move(program, t, samples);
+        beside_.move(program, t, samples_of);
         times_.synchronisation += seconds(start, clock::now());
     }
 

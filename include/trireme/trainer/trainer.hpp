@@ -59,28 +59,10 @@ private:
         model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
 
 public:
-    /// The layout that options mean; a constant for a static type.
+    /// The layout that options mean.
     static constexpr parallel_layout layout_of(options const& o, run_options const& r = {}) {
-        parallel_layout l{.replicas = r.devices.value,
-                          .strategy = r.strategy.value,
-                          .logical_shards = o.logical_shards.value,
-                          .shared_weights = policies::shared_weights,
-                          .buckets = buckets()};
-        if constexpr (policies::has_stages) {
-            l.stages = policies::stages == dynamic ? r.stages.value : policies::stages;
-            if constexpr (policies::micro_batches != dynamic)
-                l.micro_batches = static_cast<std::size_t>(policies::micro_batches);
-            else
-                l.micro_batches = r.micro_batches.value;
-            if (l.micro_batches == 0 && !l.reproducible())
-                l.micro_batches = l.stages > 1 ? 4 * static_cast<std::size_t>(l.stages) : 1;
-            if constexpr (policies::schedule_is_named)
-                l.schedule = typename policies::pipelining::schedule{};
-            else
-                l.schedule = r.schedule.value;
-            l.cut = &policies::cut::template rows<network_type>;
-        }
-        return l;
+        return layout_with(r.devices.value, r.strategy.value, o.logical_shards.value, r.stages.value,
+                           static_cast<std::size_t>(r.micro_batches.value), r.schedule);
     }
     /// Throws what the constructor would for options that cannot work, and makes nothing.
     static void check(options const& o, run_options const& r = {}) {
@@ -93,7 +75,9 @@ public:
     static constexpr training_plan plan(batch b)
         requires(policies::is_static)
     {
-        return plan(b, layout_of({}, {}));
+        return plan(b, layout_with(policies::replicas, strategy_choice(typename policies::strategy{}),
+                                   static_cast<std::size_t>(policies::shards), policies::stages, 0,
+                                   typename option_fields<policies>::schedule{}));
     }
     /// The same for a layout chosen when the program runs. Throws usage_error if it has no device.
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
@@ -314,6 +298,33 @@ private:
     std::vector<value_type> gathered(std::span<value_type const> held_numbers<value_type>::* numbers) const {
         check_ready();
         return run_.gathered(numbers);
+    }
+
+    /// What the type fixes comes from there. `micro_batches`: 0 if nobody has said.
+    template<class Schedule>
+    static constexpr parallel_layout
+    layout_with(int replicas, strategy_choice const& strategy, std::size_t shards, [[maybe_unused]] int stages,
+                [[maybe_unused]] std::size_t micro_batches, [[maybe_unused]] Schedule const& schedule) {
+        parallel_layout l{.replicas = replicas,
+                          .strategy = strategy,
+                          .logical_shards = shards,
+                          .shared_weights = policies::shared_weights,
+                          .buckets = buckets()};
+        if constexpr (policies::has_stages) {
+            l.stages = policies::stages == dynamic ? stages : policies::stages;
+            if constexpr (policies::micro_batches != dynamic)
+                l.micro_batches = static_cast<std::size_t>(policies::micro_batches);
+            else
+                l.micro_batches = micro_batches;
+            if (l.micro_batches == 0 && !l.reproducible())
+                l.micro_batches = l.stages > 1 ? 4 * static_cast<std::size_t>(l.stages) : 1;
+            if constexpr (policies::schedule_is_named)
+                l.schedule = typename policies::pipelining::schedule{};
+            else
+                l.schedule = schedule.value;
+            l.cut = &policies::cut::template rows<network_type>;
+        }
+        return l;
     }
 
     /// Where tensors have strategies of their own.

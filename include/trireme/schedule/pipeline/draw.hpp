@@ -66,11 +66,12 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
     };
     auto const plain = [](std::string const& words) {
         std::string safe;
-        for (char const c : words) safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+        for (char const c : words)
+            safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
         return safe;
     };
-    add("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", left + width + 24,
-        height + 30, left + width + 24, height + 30);
+    add("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
+        left + width + 24, height + 30, left + width + 24, height + 30);
     svg += "<style>text { font: 12px sans-serif; fill: #222 } .t { font-size: 15px } .p { font-weight: bold } "
            ".n { fill: white; font-size: 10px; text-anchor: middle } .a { text-anchor: middle; fill: #666 }</style>\n"
            "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text class=\"t\" x=\"12\" y=\"24\">" +
