@@ -451,7 +451,8 @@ TEST_SUITE("schedule/pipeline") {
                         CHECK(v.ok());
                         CHECK(computes(p, by));
                     }
-                    auto const e = evaluation<S>({roles, m, replicas, 2}, room);
+                    std::vector<step_task> room_for_evaluation;
+                    auto const e = evaluation<S>({roles, m, replicas, 2}, room_for_evaluation);
                     CHECK(e.shape.micro_batches == (roles * S::chunks == 1 ? 1 : 2));
                     for (int r = 0; r < roles; ++r) CHECK(e.frames[r] <= p.frames[r]);
                     for (auto const& by : {by_counters, by_messages}) {

@@ -154,10 +154,10 @@ struct trainer_policies {
     static constexpr int stages = mesh::pipeline_extent;
     static constexpr bool has_stages = stages != 1;
 
-    using pipelining = detail::policy_or<pipeline<one_f_one_b>, P...>;
+    using pipelining = detail::policy_or<pipeline<one_f_one_b, 1>, P...>; ///< if it is named
     using cut = typename detail::policy_or<stages_by<balanced_by_flops>, P...>::cut;
-    static constexpr int micro_batches = pipelining::micro_batches;
     static constexpr bool schedule_is_named = detail::find_policy<typename pipelining::kind, P...> != npos;
+    static constexpr int micro_batches = schedule_is_named ? pipelining::micro_batches : dynamic;
     static constexpr bool on_host = std::is_same_v<device, host>;
 
     using named_transport = typename detail::policy_or<trireme::transport<void>, P...>::way;

@@ -103,6 +103,10 @@ public:
           held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
           busy_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches) + 1) {}
 
+    role_writer(role_writer const&) = delete;
+    role_writer& operator=(role_writer const&) = delete;
+    constexpr ~role_writer() {} // nvcc does not see that the implicit one is constexpr
+
     constexpr void add(scheduled_work const& c) {
         auto const stage = program_.stage(role_, c.chunk), last = program_.stage_count() - 1;
         bool const forward = goes_forward(c.kind) || c.kind == task_kind::evaluate;
