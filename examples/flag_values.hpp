@@ -4,7 +4,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include <trireme/core/errors.hpp>
+
 #include <charconv>
+#include <iostream>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -32,4 +35,17 @@ CLI::Validator whole_number(T least, T most) {
 
 inline CLI::Validator some_name() {
     return CLI::Validator([](std::string const& text) { return text.empty() ? "the name is empty" : ""; }, "");
+}
+
+/// False if only --help was asked for, and has been printed. Throws usage_error, with a sentence for the user.
+inline bool parse_flags(CLI::App& app, int argc, char const* const* argv) {
+    try {
+        app.parse(argc, argv);
+    } catch (CLI::CallForHelp const&) {
+        std::cout << app.help();
+        return false;
+    } catch (CLI::ParseError const& e) {
+        throw trireme::usage_error(std::string(e.what()) + "; try --help");
+    }
+    return true;
 }

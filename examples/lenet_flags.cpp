@@ -7,7 +7,6 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/parallel/layout.hpp>
 
-#include <iostream>
 #include <iterator>
 #include <limits>
 #include <vector>
@@ -85,14 +84,7 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
     app.add_option("--trace", f.trace, "write the tasks of the last run's devices to this file, for ui.perfetto.dev")
         ->check(some_name())
         ->type_name("FILE");
-    try {
-        app.parse(argc, argv);
-    } catch (CLI::CallForHelp const&) {
-        std::cout << app.help();
-        return {};
-    } catch (CLI::ParseError const& e) {
-        throw trireme::usage_error(std::string(e.what()) + "; try --help");
-    }
+    if (!parse_flags(app, argc, argv)) return {};
     if (stages->count() != 0 && f.devices == 0) f.devices = 1; // one run
     return f;
 }

@@ -7,7 +7,6 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/parallel/layout.hpp>
 
-#include <iostream>
 #include <limits>
 
 std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const* argv) {
@@ -59,13 +58,6 @@ std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const*
     app.add_option("--trace", f.trace, "write the tasks of all devices to this file, for ui.perfetto.dev")
         ->check(some_name())
         ->type_name("FILE");
-    try {
-        app.parse(argc, argv);
-    } catch (CLI::CallForHelp const&) {
-        std::cout << app.help();
-        return {};
-    } catch (CLI::ParseError const& e) {
-        throw trireme::usage_error(std::string(e.what()) + "; try --help");
-    }
+    if (!parse_flags(app, argc, argv)) return {};
     return f;
 }

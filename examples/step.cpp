@@ -3,7 +3,7 @@
 
 // One training step of a network in stages, as a value and as it was.
 //
-// What a device does in a step is a program: a list of tasks that is proved before it runs. This program trains ten
+// A device does in a step what its program says: a list of tasks that is proved before it runs. This program trains ten
 // layers on Fashion-MNIST for some steps and shows one of them, the median: the table of the first replica's tasks, the
 // times that the program has if all devices are as fast as one alone, and the times that were measured.
 //

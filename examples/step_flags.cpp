@@ -7,8 +7,6 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/parallel/layout.hpp>
 
-#include <iostream>
-
 std::optional<step_flags> step_flags::parse(int argc, char const* const* argv) {
     step_flags f;
     CLI::App app("Trains a network of ten layers in stages, and shows one step: predicted, and measured.", "step");
@@ -39,13 +37,6 @@ std::optional<step_flags> step_flags::parse(int argc, char const* const* argv) {
     app.add_option("--trace", f.trace, "write all tasks to this file, for ui.perfetto.dev")
         ->check(some_name())
         ->type_name("FILE");
-    try {
-        app.parse(argc, argv);
-    } catch (CLI::CallForHelp const&) {
-        std::cout << app.help();
-        return {};
-    } catch (CLI::ParseError const& e) {
-        throw trireme::usage_error(std::string(e.what()) + "; try --help");
-    }
+    if (!parse_flags(app, argc, argv)) return {};
     return f;
 }

@@ -7,6 +7,7 @@
 #include <collective/channels.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
+#include <support/messages.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -18,13 +19,8 @@
 namespace collective_channel_test {
 using namespace trireme;
 using namespace std::chrono_literals;
+using test_support::has;
 using comm = threads::communicator;
-
-namespace {
-
-bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
-
-} // namespace
 
 TEST_SUITE("collective/channel") {
     TEST_CASE("messages of many links arrive in their order, from places that are used again") {

@@ -7,6 +7,7 @@
 #include <collective/parts.hpp>
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
+#include <support/messages.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -18,11 +19,10 @@
 namespace collective_parts_test {
 using namespace trireme;
 using namespace std::chrono_literals;
+using test_support::has;
 using comm = threads::communicator;
 
 namespace {
-
-bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
 
 constexpr mesh_value two_by_two{{"dp", 2}, {"pp", 2}};
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
+#include <support/messages.hpp>
 #include <support/networks.hpp>
 
 #include <cfenv>
@@ -14,21 +15,11 @@
 namespace trainer_bad_input_test {
 using namespace trireme;
 using namespace test_networks;
+using test_support::refusal;
 
 namespace {
 
 using t = any_layout<softmax_regression>;
-
-/// The message of the usage_error that `f` throws; empty if it throws none.
-template<class F>
-std::string refusal(F&& f) {
-    try {
-        f();
-    } catch (usage_error const& e) {
-        return e.what();
-    }
-    return {};
-}
 
 bool says(std::string const& message, std::initializer_list<char const*> parts) {
     for (char const* p : parts)

@@ -5,11 +5,11 @@
 #include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
+#include <trainer/planned_faults.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -18,37 +18,9 @@
 namespace trainer_failures_test {
 using namespace trireme;
 using namespace test_networks;
+using namespace test_faults;
 
 namespace {
-
-/// What the fault policy below does, set by a test before it trains.
-struct planned_fault {
-    fault_point point{};
-    int device = -1;
-    std::uint64_t step = 0;
-    double sleep_seconds = 0; ///< 0: throw
-};
-std::mutex planning; // a device that was left behind may still look at the plan of the test before
-planned_fault current_plan;
-std::atomic<int> asleep{0};
-
-void plan_fault(planned_fault const& f = {}) {
-    std::lock_guard const lock(planning);
-    current_plan = f;
-}
-
-struct planned_faults {
-    static void at(fault_point p, int device, std::uint64_t step) {
-        std::unique_lock lock(planning);
-        auto const planned = current_plan;
-        lock.unlock();
-        if (p != planned.point || device != planned.device || step != planned.step) return;
-        if (planned.sleep_seconds == 0) throw std::runtime_error("the oar is broken");
-        ++asleep;
-        std::this_thread::sleep_for(std::chrono::duration<double>(planned.sleep_seconds));
-        --asleep;
-    }
-};
 
 using faulty = any_layout<small, sgd, with_faults<planned_faults>>;
 using faulty_once = trainer<small, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>, reproducible<fixed_tree, dynamic>,
@@ -117,12 +89,6 @@ void refuses_everything(Trainer& t) {
     CHECK(std::filesystem::is_empty(folder.path()));
     auto const file = folder.write("weights", {1, 2, 3});
     refused([&] { load_weights(t, file); }); // before it looks at the file
-}
-
-/// A stalled device is left behind; a test waits for it to wake before it goes on.
-void until_all_awake() {
-    while (asleep != 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    std::this_thread::sleep_for(std::chrono::milliseconds(150)); // and to leave its job
 }
 
 } // namespace

@@ -9,13 +9,13 @@
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/allocation_hook.hpp>
+#include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <trainer/planned_faults.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -24,6 +24,9 @@
 namespace trainer_pipeline_test {
 using namespace trireme;
 using namespace test_networks;
+using namespace test_faults;
+using test_support::has;
+using test_support::refusal;
 
 namespace {
 
@@ -99,44 +102,6 @@ struct slow {
         for (std::size_t i = 0; i < io.dy.size(); ++i) io.dx[i] = io.dy[i];
     }
 };
-
-struct planned_fault {
-    fault_point point{};
-    int device = -1;
-    std::uint64_t step = 0;
-    double sleep_seconds = 0; ///< 0: throw
-};
-std::mutex planning; // a device that was left behind may still look at the plan of the test before
-planned_fault current_plan;
-std::atomic<int> asleep{0};
-
-void plan_fault(planned_fault const& f) {
-    std::lock_guard const lock(planning);
-    current_plan = f;
-}
-struct planned_faults {
-    static void at(fault_point p, int device, std::uint64_t step) {
-        std::unique_lock lock(planning);
-        auto const planned = current_plan;
-        lock.unlock();
-        if (p != planned.point || device != planned.device || step != planned.step) return;
-        if (planned.sleep_seconds == 0) throw std::runtime_error("the oar is broken");
-        ++asleep;
-        std::this_thread::sleep_for(std::chrono::duration<double>(planned.sleep_seconds));
-        --asleep;
-    }
-};
-
-template<class F>
-std::string refusal(F&& f) {
-    try {
-        f();
-    } catch (usage_error const& e) {
-        return e.what();
-    }
-    return "nothing was refused";
-}
-bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
 
 } // namespace
 
@@ -398,8 +363,7 @@ TEST_SUITE("trainer/pipeline") {
                 CHECK((has(said, "in move (one_f_one_b, schedule step ") || has(said, "in all_reduce (direct")));
             }
         }
-        while (asleep != 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        std::this_thread::sleep_for(std::chrono::milliseconds(150));
+        until_all_awake();
         plan_fault({});
     }
 

@@ -124,7 +124,7 @@ struct mesh_group {
     axis_set along = {};
     std::uint64_t roles = ~std::uint64_t{0};
 
-    /// Its members if `rank` is one of them, in the order of their places; else none.
+    /// The members of the group of `rank`, in the order of their places; none if it is not one of them.
     std::vector<int> members(mesh_value const& m, int rank) const {
         int const axis = m.find("pp");
         auto const takes = [&](int r) { return axis < 0 || (roles >> m.at(r, axis) & 1u) != 0; };

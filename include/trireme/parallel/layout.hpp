@@ -238,12 +238,4 @@ inline void check_no_strategy_of_a_transport(parallel_layout const& l) {
 
 } // namespace detail
 
-/// The checks that the compiler makes on static layouts, for layouts chosen by options; `elements` are those of the
-/// arena. Throws usage_error.
-inline void check_layout(parallel_layout const& l, std::size_t batch, std::size_t elements = 0,
-                         std::size_t element_bytes = sizeof(float)) {
-    detail::check_numbers(l, batch);
-    detail::check_reductions(l, elements, element_bytes);
-}
-
 } // namespace trireme

@@ -27,7 +27,7 @@ struct training_plan {
     flops_t forward_flops = 0;      ///< per sample
     /// The map of a rank's memory.
     memory_map (*map)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
-    /// What a rank reads from the others in a step on a full batch.
+    /// The traffic that a rank reads from the others in a step on a full batch.
     traffic (*moves)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
 
     // of the run

@@ -30,15 +30,17 @@ struct rank_frames {
     std::size_t frames = 0;
     std::size_t slots = 0;
 };
+constexpr rank_frames frames_of(parallel_layout const& l, step_program const& p, int role) noexcept {
+    auto const r = static_cast<std::size_t>(role);
+    return l.stages == 1 ? rank_frames{} : rank_frames{p.frames[r], p.slots[r]};
+}
 constexpr rank_frames frames_of_rank(parallel_layout const& l, int rank) {
     if (l.stages == 1) return {};
     auto shape = shape_of_step(l, rank);
     shape.replicas = shape.slices = 1; // what comes after the micro-batches needs none
     auto const capacity = step_capacity(l.schedule, shape);
     detail::scratch<step_task> room(capacity);
-    auto const p = build_step(l.schedule, shape, {room.data(), capacity});
-    auto const role = static_cast<std::size_t>(l.role_of(rank));
-    return {p.frames[role], p.slots[role]};
+    return frames_of(l, build_step(l.schedule, shape, {room.data(), capacity}), l.role_of(rank));
 }
 
 /// The step program of a rank's replica, and the evaluation that goes with it, both proved, and the memory of their
@@ -61,6 +63,8 @@ public:
     rank_programs& operator=(rank_programs const&) = delete;
 
     step_program const& step() const noexcept { return step_; }
+    /// See frames_of_rank; of a role of this program.
+    rank_frames frames(parallel_layout const& l, int role) const noexcept { return frames_of(l, step_, role); }
     step_program const& evaluation() const noexcept { return evaluation_; }
 
 private:

@@ -4,6 +4,7 @@
 
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/play.hpp>
+#include <trireme/schedule/svg_text.hpp>
 #include <trireme/schedule/verify.hpp>
 
 #include <algorithm>
@@ -107,9 +108,8 @@ std::string schedule_svg(S const& s, std::string const& title, verdict const& fa
                  attribute("width", w) + attribute("height", h) + " rx=\"3\"/>\n";
     };
     auto const write = [&](text const& kind, int from, int base, text const& words) {
-        boxes += "<text class=\"" + kind + '"' + attribute("x", from) + attribute("y", base) + '>';
-        for (char const c : words) boxes += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : text(1, c);
-        boxes += "</text>\n";
+        boxes += "<text class=\"" + kind + '"' + attribute("x", from) + attribute("y", base) + '>' +
+                 detail::svg_text(words) + "</text>\n";
         if (kind != "label")
             width = std::max(width, from + (kind == "title" ? 9 : 7) * static_cast<int>(words.size()) + 12);
     };

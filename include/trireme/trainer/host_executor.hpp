@@ -215,7 +215,9 @@ private:
     host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch, memory_map const& map)
         : comm_(comm), layout_(layout), programs_(layout, comm.rank()),
           numbers_(numbers_of_rank<network, T>(layout, comm.rank())),
-          blocks_(layout, layout.most_shard_samples(batch), comm.rank()), shards_(layout.shards_of_device(comm.rank())),
+          blocks_(layout, layout.most_shard_samples(batch), comm.rank(),
+                  programs_.frames(layout, layout.role_of(comm.rank()))),
+          shards_(layout.shards_of_device(comm.rank())),
           slice_(layout.slice_of_device(comm.rank(), numbers_.elements, sizeof(T))),
           parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
           state_(comm.allocate(map.optimizer_state.total())), activations_(comm.allocate(map.activations.total())),
@@ -324,14 +326,7 @@ private:
     /// order, or, where a tree adds them, to one of their own; statistics that were found on the way there wait in the
     /// frame.
     detail::model_numbers<T> numbers_for(step_task const& t) {
-        T* const w = weights();
-        detail::model_numbers<T> n{w,
-                                   nullptr,
-                                   w + numbers_.buffers_lie,
-                                   nullptr,
-                                   numbers_.first_parameter,
-                                   numbers_.first_buffer,
-                                   numbers_.first_kept};
+        auto n = numbers_in(weights());
         auto* const waiting =
             reinterpret_cast<T*>(arena_of_activations() + t.frame * blocks_.frame + blocks_.statistics);
         if (gives_weights(t.kind)) {
@@ -346,6 +341,15 @@ private:
             std::fill_n(waiting, numbers_.buffers, T{0});
         }
         return n;
+    }
+    detail::model_numbers<T> numbers_in(T* arena) const noexcept {
+        return {arena,
+                nullptr,
+                arena + numbers_.buffers_lie,
+                nullptr,
+                numbers_.first_parameter,
+                numbers_.first_buffer,
+                numbers_.first_kept};
     }
     auto merging() {
         return [this](std::size_t i, std::size_t j) {
@@ -532,10 +536,9 @@ private:
     /// Makes the kernels ready for the steps to come: nothing is computed, and no other device's memory is read.
     void prepare(std::size_t batch) {
         T* const zeros = gradient_slot(0);
-        detail::model_numbers<T> numbers{zeros, zeros, zeros + numbers_.buffers_lie, zeros + numbers_.buffers_lie};
-        numbers.first_parameter = numbers_.first_parameter;
-        numbers.first_buffer = numbers_.first_buffer;
-        numbers.first_kept = numbers_.first_kept;
+        auto numbers = numbers_in(zeros);
+        numbers.gradients = zeros;
+        numbers.statistics = zeros + numbers_.buffers_lie;
         [[maybe_unused]] auto const computing = kernels_.begin();
         kernels_.context.prepare(true);
         std::size_t before = 0;

@@ -15,9 +15,11 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// The types that machine code of a training program is instantiated by; the layout is not among them.
-template<class Network, class Loss, class Optimizer, class Kernels, class T>
+/// The types that machine code of a training program is instantiated by; the layout is not among them. `Staged`: its
+/// network may be cut into stages; without it there is no code for what goes between them.
+template<class Network, class Loss, class Optimizer, class Kernels, class T, bool Staged = false>
 struct model {
+    static constexpr bool staged = Staged;
     using network = Network;
     using loss = Loss;
     using optimizer = Optimizer;
@@ -65,11 +67,13 @@ struct stage_activations {
     rank_frames places = {};
     typename pass::plan_type plan = {};
     std::size_t frame = 0, task = 0, slot = 0; ///< elements of each
-    std::size_t statistics =
-        0; ///< at this element of a frame: what forward adds to the buffers, till backward takes it
+    std::size_t statistics = 0; ///< at this element of a frame: what forward adds to buffers, till backward takes it
 
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
-        : samples(most), places(frames_of_rank(l, rank)) {
+        : stage_activations(l, most, rank, frames_of_rank(l, rank)) {}
+    /// The same for who knows the frames from the program.
+    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank, rank_frames const& known)
+        : samples(most), places(known) {
         bool const few = one_by_one<typename Model::kernels, typename Model::value_type> != 0;
         if (l.stages > 1) {
             rows = l.cut(l.stages, l.role_of(rank));

@@ -9,6 +9,7 @@
 #include <trireme/trainer/trainer_policies.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -52,12 +53,14 @@ struct fixed_strategy {
                       "the option, or write reduce_by<chosen_at_run_time>");
     }
 };
-struct chosen_strategy {
-    strategy_choice value = {};
-    constexpr chosen_strategy() = default;
-    constexpr chosen_strategy(strategy_choice s) : value(s) {}
-    template<reduction_strategy S>
-    constexpr chosen_strategy(S s) : value(s) {}
+/// A field that takes a choice, or a type that makes one: strategy_choice and ring{}, schedule_choice and gpipe{}.
+template<class Choice>
+struct chosen_by_type {
+    Choice value = {};
+    constexpr chosen_by_type() = default;
+    template<class S>
+        requires std::convertible_to<S, Choice>
+    constexpr chosen_by_type(S s) : value(s) {}
 };
 
 /// Fields of a pipeline, for a trainer whose mesh has no axis pp, and for one whose type says what they would.
@@ -71,13 +74,6 @@ struct no_pipeline_option {
                       "whose type leaves them open: write on<mesh<host, dp<dynamic>, pp<dynamic>>>, and leave out what "
                       "the policy pipeline says");
     }
-};
-struct chosen_schedule {
-    schedule_choice value = {};
-    constexpr chosen_schedule() = default;
-    constexpr chosen_schedule(schedule_choice s) : value(s) {}
-    template<pipeline_schedule S>
-    constexpr chosen_schedule(S s) : value(s) {}
 };
 
 /// The field of a trace, for trainers on accelerators.
@@ -179,10 +175,10 @@ struct option_fields {
     using stages = std::conditional_t<Policies::stages == dynamic, chosen_devices, no_pipeline_option>;
     using micro_batches = std::conditional_t<Policies::has_stages && Policies::micro_batches == dynamic,
                                              chosen_option<std::size_t>, no_pipeline_option>;
-    using schedule =
-        std::conditional_t<Policies::has_stages && !Policies::schedule_is_named, chosen_schedule, no_pipeline_option>;
-    using strategy =
-        std::conditional_t<Policies::strategy_is_chosen, chosen_strategy, fixed_strategy<typename Policies::strategy>>;
+    using schedule = std::conditional_t<Policies::has_stages && !Policies::schedule_is_named,
+                                        chosen_by_type<schedule_choice>, no_pipeline_option>;
+    using strategy = std::conditional_t<Policies::strategy_is_chosen, chosen_by_type<strategy_choice>,
+                                        fixed_strategy<typename Policies::strategy>>;
     using logical_shards =
         std::conditional_t<Policies::shards == dynamic, chosen_option<std::size_t>,
                            fixed_shards<static_cast<std::size_t>(Policies::shards < 0 ? 0 : Policies::shards)>>;

@@ -46,7 +46,7 @@ public:
         if (l.stages == 1) return;
         pipeline_ = std::make_unique<pipeline>(world, l, programs);
         for (int role = 0; role < l.stages; ++role)
-            pipeline_->by_role.emplace_back(l, most_samples, world.rank() - role_ + role);
+            pipeline_->by_role.emplace_back(l, most_samples, world.rank() - role_ + role, programs.frames(l, role));
     }
 
     /// This device among those that have the same rows.
@@ -107,9 +107,9 @@ private:
     std::unique_ptr<pipeline> pipeline_; ///< none where one device has the whole network
 };
 
-/// Groups that cannot have stages.
+/// Devices that have no stages: their group cannot, or their mesh does not.
 template<class Model, class Communicator>
-    requires(!can_have_stages<Communicator>)
+    requires(!can_have_stages<Communicator> || !Model::staged)
 class stage_neighbours<Model, Communicator> {
 public:
     static constexpr bytes_t channel_bytes(parallel_layout const&) noexcept { return 0; }

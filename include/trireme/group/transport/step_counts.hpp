@@ -159,7 +159,7 @@ struct published_call {
 /// belongs to.
 inline constexpr int max_lanes = 4;
 
-/// What one rank shows its peers of one lane. Written by its owner, read by the others after a wait.
+/// The part of a lane that a rank shows its peers. Written by its owner, read by the others after a wait.
 template<class Progress>
 struct step_lane {
     Progress steps;                                      ///< steps completed, over all collectives
@@ -167,7 +167,7 @@ struct step_lane {
     alignas(cache_line) std::atomic<bool> moving{false}; ///< may read from its peers' buffers, and write to them
 };
 
-/// What one rank shows its peers, likewise.
+/// All that a rank shows its peers, likewise.
 template<class Progress>
 struct step_slot {
     std::array<step_lane<Progress>, max_lanes> lanes;
@@ -226,8 +226,8 @@ int culprit_of(State& state, int source) noexcept {
 
 /// One rank of a group whose ranks see one memory: the part of a pull_communicator that keeps them in step.
 ///
-/// It is a handle on the whole group, or on a part of it, whose ranks are numbered by their place in the list of its
-/// members. Parts count steps of their own; arenas, the reason to stop, who waits for whom, and the numbers that
+/// An object is a handle on the whole group, or on a part of it, whose ranks are numbered by their place in the list of
+/// its members. Parts count steps of their own; arenas, the reason to stop, who waits for whom, and the numbers that
 /// messages give the ranks are those of the whole group.
 template<step_counting_state State>
 class step_counting {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/schedule/pipeline/trace.hpp>
+#include <trireme/schedule/svg_text.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,16 +31,18 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
         for (auto const& t : p.tasks) begin = std::min(begin, t.begin);
         return begin;
     };
+    auto const ranks_of = [](drawn_tasks const& p) {
+        int ranks = 0;
+        for (auto const& t : p.tasks) ranks = std::max(ranks, t.rank + 1);
+        return ranks;
+    };
     int const left = 76, width = 1000, lane = 26, box = 20;
     double longest = 1e-9;
     int height = 56;
     for (auto const& p : parts) {
-        int ranks = 0;
-        for (auto const& t : p.tasks) {
-            longest = std::max(longest, t.end - begin_of(p));
-            ranks = std::max(ranks, t.rank + 1);
-        }
-        height += 34 + ranks * lane;
+        auto const begin = begin_of(p);
+        for (auto const& t : p.tasks) longest = std::max(longest, t.end - begin);
+        height += 34 + ranks_of(p) * lane;
     }
     auto const colour = [](task_kind k) {
         switch (k) {
@@ -64,27 +67,20 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
         std::snprintf(text, sizeof text, format, values...);
         svg += text;
     };
-    auto const plain = [](std::string const& words) {
-        std::string safe;
-        for (char const c : words)
-            safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-        return safe;
-    };
     add("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
         left + width + 24, height + 30, left + width + 24, height + 30);
     svg += "<style>text { font: 12px sans-serif; fill: #222 } .t { font-size: 15px } .p { font-weight: bold } "
            ".n { fill: white; font-size: 10px; text-anchor: middle } .a { text-anchor: middle; fill: #666 }</style>\n"
            "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text class=\"t\" x=\"12\" y=\"24\">" +
-           plain(title) + "</text>\n";
+           detail::svg_text(title) + "</text>\n";
     int y = 40;
     auto const x = [&](double seconds) { return left + width * seconds / longest; };
     for (auto const& p : parts) {
         auto const begin = begin_of(p);
         y += 20;
-        svg += "<text class=\"p\" x=\"12\" y=\"" + std::to_string(y) + "\">" + plain(p.name) + "</text>\n";
+        svg += "<text class=\"p\" x=\"12\" y=\"" + std::to_string(y) + "\">" + detail::svg_text(p.name) + "</text>\n";
         y += 8;
-        int ranks = 0;
-        for (auto const& t : p.tasks) ranks = std::max(ranks, t.rank + 1);
+        int const ranks = ranks_of(p);
         for (int r = 0; r < ranks; ++r) {
             add("<text x=\"12\" y=\"%d\">rank %d</text>\n", y + r * lane + box - 5, r);
             add("<line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\" stroke=\"#e2e2e2\"/>\n", left, left + width,

@@ -161,7 +161,7 @@ private:
             }
         return {};
     }
-    /// What `a` sends to `b`; npos: any way.
+    /// Transfers from `a` to `b`; npos: of any way.
     constexpr program_verdict match(std::size_t a, std::size_t b, std::size_t way) {
         cursor from{list(a)}, to{list(b)};
         for (;;) {
@@ -343,7 +343,7 @@ private:
         }
         return {};
     }
-    /// The same of an evaluation: every micro-batch has been forward through every stage, and nothing else was done.
+    /// Evaluation, likewise: every micro-batch has been forward through every stage, and nothing else was done.
     constexpr program_verdict evaluated() {
         for (std::size_t r = 0; r < roles_; ++r) {
             for (auto const& t : list(r))
