@@ -10,6 +10,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <trireme/core/macros.hpp>
 #include <utility>
 
 namespace trireme {
@@ -38,7 +39,7 @@ class usage_error : public std::invalid_argument {
 /// A file that is missing or does not hold what its format promises. `offset` is the byte at which reading stopped.
 class data_error : public std::runtime_error {
 public:
-    data_error(std::string path, std::uint64_t offset, std::string const& what)
+    TRIREME_COLD data_error(std::string path, std::uint64_t offset, std::string const& what)
         : std::runtime_error(path + ", byte " + std::to_string(offset) + ": " + what), path_(std::move(path)),
           offset_(offset) {}
 
@@ -89,7 +90,7 @@ class mismatch_error : public std::logic_error {
 /// The first exception thrown on a device of a group; `cause` is the exception itself. The other devices were stopped.
 class device_error : public std::runtime_error {
 public:
-    device_error(int device, std::exception_ptr cause, std::string const& what)
+    TRIREME_COLD device_error(int device, std::exception_ptr cause, std::string const& what)
         : std::runtime_error("device " + std::to_string(device) + ": " + what), device_(device),
           cause_(std::move(cause)) {}
 

@@ -23,7 +23,8 @@
 #define TRIREME_NOINLINE [[gnu::noinline]]
 #define TRIREME_RESTRICT __restrict__
 
-/// What only errors need: compiled for size, which takes half the time, and out of the way of the rest.
+/// What errors need, and what is done once, before the first step: compiled for size, which takes half the time, and
+/// out of the way of the rest.
 #define TRIREME_COLD [[gnu::cold, gnu::noinline]]
 
 /// The reproducible policies need IEEE arithmetic: no reassociation by the compiler. (clang tells of -ffast-math only;

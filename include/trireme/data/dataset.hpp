@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -37,8 +38,8 @@ public:
 
     /// `pixels` is [image][row][column], `labels` is [image].
     /// Errors: usage_error if the sizes do not fit together, there is no image, or a label is not below `classes`.
-    labelled_images(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels, std::size_t height,
-                    std::size_t width, std::size_t classes)
+    TRIREME_COLD labelled_images(std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels, std::size_t height,
+                                 std::size_t width, std::size_t classes)
         : height_(height), width_(width), classes_(classes), size_(labels.size()) {
         detail::check_classes(classes);
         if (labels.empty()) throw usage_error("a set of labelled images needs at least one label; none was passed");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/core/path.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/idx.hpp>
@@ -33,7 +34,7 @@ inline bool exists(std::string const& path) {
     return ::stat(path.c_str(), &about) == 0;
 }
 
-inline std::string choose_directory(std::string directory) {
+TRIREME_COLD inline std::string choose_directory(std::string directory) {
     auto const* from = "the folder that was passed";
     if (directory.empty()) {
         auto const* variable = std::getenv("TRIREME_FASHION_MNIST");
@@ -53,7 +54,8 @@ inline std::string choose_directory(std::string directory) {
 }
 
 /// The file whose name is `stem` and `kind`, joined by '-' or '.', with or without ".gz": copies of it use all four.
-inline std::string find_file(std::string const& directory, std::string const& stem, std::string const& kind) {
+TRIREME_COLD inline std::string find_file(std::string const& directory, std::string const& stem,
+                                          std::string const& kind) {
     for (auto const* joint : {"-", "."}) {
         for (auto const* ending : {"", ".gz"}) {
             auto const path = directory + "/" + stem + joint + kind + ending;
@@ -64,7 +66,7 @@ inline std::string find_file(std::string const& directory, std::string const& st
                      "there is no such file, nor one without .gz or with '." + kind + "': " + remedy);
 }
 
-inline labelled_images load_part(std::string const& directory, std::string const& part) {
+TRIREME_COLD inline labelled_images load_part(std::string const& directory, std::string const& part) {
     return read_idx(find_file(directory, part + "-images", "idx3-ubyte"),
                     find_file(directory, part + "-labels", "idx1-ubyte"), classes, wanted);
 }
@@ -75,7 +77,7 @@ inline labelled_images load_part(std::string const& directory, std::string const
 /// TRIREME_FASHION_MNIST; if that is not set, from where Debian's package puts it.
 /// Errors: data_error, with the path and the remedy.
 /// Cost: 55 MB of memory, under a second from gzip.
-inline dataset load(std::string directory = {}) {
+TRIREME_COLD inline dataset load(std::string directory = {}) {
     directory = detail::choose_directory(std::move(directory));
     return {detail::load_part(directory, "train"), detail::load_part(directory, "t10k")};
 }

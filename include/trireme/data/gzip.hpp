@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/data/regular_file.hpp>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ namespace trireme {
 /// whatever else follows one for the end of the file: appended bytes, and members behind a damaged byte, would vanish.
 class gzip_file {
 public:
-    explicit gzip_file(std::string path) : file_(std::move(path)) {
+    TRIREME_COLD explicit gzip_file(std::string path) : file_(std::move(path)) {
         std::array<std::byte, 2> magic = {};
         if (size() < 2) return;
         file_.read(0, magic);
@@ -67,11 +68,11 @@ public:
     }
 
     /// Fills `out`. `thing` names what is being read, for the message if the file ends first.
-    void read(std::span<std::uint8_t> out, char const* thing) { fill(out, 0, thing); }
+    TRIREME_COLD void read(std::span<std::uint8_t> out, char const* thing) { fill(out, 0, thing); }
 
     /// Reads `count` bytes into new memory.
     /// Memory: `count` for a plain file; for gzip at most 3 times what the stream has decoded to, and 1 MiB.
-    std::vector<std::uint8_t> read(std::uint64_t count, char const* thing) {
+    TRIREME_COLD std::vector<std::uint8_t> read(std::uint64_t count, char const* thing) {
         std::vector<std::uint8_t> bytes;
         if (count > std::min<std::uint64_t>(most_left(), bytes.max_size())) {
             fail(std::to_string(count) + " bytes of " + thing + " are promised, but in this file of " +
@@ -89,7 +90,7 @@ public:
     }
 
     /// Checks that nothing follows, and gzip's own checksum and length.
-    void expect_end(char const* thing) {
+    TRIREME_COLD void expect_end(char const* thing) {
         std::uint8_t extra = 0;
         if (next(&extra, 1) != 0) {
             --offset_; // the position of the first byte too many
@@ -104,7 +105,7 @@ private:
     [[noreturn]] void fail(std::string const& what) const { file_.fail(offset_, what); }
 
     /// Fills `out`, after which `rest` more bytes of `thing` are due.
-    void fill(std::span<std::uint8_t> out, std::uint64_t rest, char const* thing) {
+    TRIREME_COLD void fill(std::span<std::uint8_t> out, std::uint64_t rest, char const* thing) {
         std::size_t filled = 0;
         while (filled < out.size()) {
             auto const got = next(out.data() + filled, out.size() - filled);
@@ -130,7 +131,7 @@ private:
         return got;
     }
 
-    std::size_t inflated(std::uint8_t* out, std::size_t room) {
+    TRIREME_COLD std::size_t inflated(std::uint8_t* out, std::size_t room) {
         auto const space = static_cast<::uInt>(std::min<std::size_t>(room, 1u << 30));
         for (;;) {
             if (stream_.avail_in == 0) {

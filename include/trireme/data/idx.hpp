@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/gzip.hpp>
 
@@ -50,7 +51,7 @@ inline std::string idx_hex(std::uint32_t word) {
     return text;
 }
 
-inline void expect_idx_magic(gzip_file& file, std::uint32_t wanted) {
+TRIREME_COLD inline void expect_idx_magic(gzip_file& file, std::uint32_t wanted) {
     auto const magic = read_idx_word(file);
     if (magic == wanted) return;
     auto const images = wanted == idx_magic_images;
@@ -63,7 +64,7 @@ inline void expect_idx_magic(gzip_file& file, std::uint32_t wanted) {
 }
 
 /// A dimension of the header: never 0, and `wanted` unless that is 0.
-inline std::uint32_t read_idx_extent(gzip_file& file, char const* thing, std::size_t wanted = 0) {
+TRIREME_COLD inline std::uint32_t read_idx_extent(gzip_file& file, char const* thing, std::size_t wanted = 0) {
     auto const at = file.offset();
     auto const extent = read_idx_word(file);
     if (extent == 0) {
@@ -83,7 +84,7 @@ inline std::uint32_t read_idx_extent(gzip_file& file, char const* thing, std::si
 /// Reads an IDX file of images, plain or gzip, and insists on `wanted` where that is not 0.
 /// Errors: data_error with the byte, counted in the decoded stream.
 /// Memory: the pixels and what gzip_file::read says; a header cannot make it allocate more than the file can hold.
-inline idx_images read_idx_images(std::string const& path, image_size wanted = {}) {
+TRIREME_COLD inline idx_images read_idx_images(std::string const& path, image_size wanted = {}) {
     gzip_file file(path);
     detail::expect_idx_magic(file, detail::idx_magic_images);
     auto const count = detail::read_idx_extent(file, "images");
@@ -105,7 +106,8 @@ inline idx_images read_idx_images(std::string const& path, image_size wanted = {
 
 /// Reads an IDX file of labels in [0, classes), plain or gzip, and insists on `count` of them unless that is 0.
 /// Errors: data_error with the byte, and the index of the first label that is out of range; usage_error for `classes`.
-inline std::vector<std::uint8_t> read_idx_labels(std::string const& path, std::size_t classes, std::size_t count = 0) {
+TRIREME_COLD inline std::vector<std::uint8_t> read_idx_labels(std::string const& path, std::size_t classes,
+                                                              std::size_t count = 0) {
     detail::check_classes(classes);
     gzip_file file(path);
     detail::expect_idx_magic(file, detail::idx_magic_labels);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/core/path.hpp>
 
 #include <cerrno>
@@ -36,7 +37,7 @@ struct descriptor {
 /// A regular file that is open for reading at any place, also by several threads at a time.
 class regular_file {
 public:
-    explicit regular_file(std::string path)
+    TRIREME_COLD explicit regular_file(std::string path)
         // O_NONBLOCK: opening a FIFO must not wait for a writer before we can see that it is one.
         : path_(std::move(path)),
           file_(::open(checked_path(path_).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {

@@ -53,7 +53,7 @@ public:
         auto row = rows_.begin;
         for (bool begun = false; row < rows_.end || !begun; begun = true) {
             auto end = row + (begun ? 1 : 0); // the row that all wait for now knows the shard
-            while (end < rows_.end && description(end).forward.phases == 0) ++end;
+            while (end < rows_.end && forward_phases(end) == 0) ++end;
             for (std::size_t t = 0; t < teams_.size(); ++t) {
                 if (!begun) begin(t);
                 auto const& team = teams_[t];
@@ -65,7 +65,7 @@ public:
                     if (end < rows_.end) calls[end](call::forward_gather, c, end);
             }
             if (end < rows_.end)
-                agree(description(end).forward.phases, network::row(end).first_exchange, exchange,
+                agree(forward_phases(end), network::row(end).first_exchange, exchange,
                       [end](auto const& c, int phase) { calls[end](call::forward_agree, c, end, phase); });
             row = end;
         }
@@ -90,7 +90,7 @@ public:
         auto end = rows_.end;
         for (bool begun = false; end > last || !begun; begun = true) {
             auto row = end - (begun ? 1 : 0); // that which has agreed
-            while (row > last && description(row - 1).backward.phases == 0) --row;
+            while (row > last && backward_phases(row - 1) == 0) --row;
             bool const waits = row > last; // at the row before
             for (std::size_t t = 0; t < teams_.size(); ++t) {
                 if (!begun) begin(t);
@@ -106,7 +106,7 @@ public:
                     if (waits) calls[row - 1](call::backward_gather, c, row - 1);
             }
             if (waits)
-                agree(description(row - 1).backward.phases,
+                agree(backward_phases(row - 1),
                       network::row(row - 1).first_exchange +
                           static_cast<std::size_t>(description(row - 1).forward.exchanges()),
                       exchange,
@@ -120,6 +120,12 @@ private:
     static constexpr auto const& calls = detail::rows_of_context<context>;
     static constexpr layer_description const& description(std::size_t row) noexcept {
         return network::row(row).description;
+    }
+    static constexpr int forward_phases(std::size_t row) noexcept {
+        return network::whole_shard ? description(row).forward.phases : 0; // no code for what no layer has
+    }
+    static constexpr int backward_phases(std::size_t row) noexcept {
+        return network::whole_shard ? description(row).backward.phases : 0;
     }
 
     template<class Exchange, class F>

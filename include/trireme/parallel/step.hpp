@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
@@ -43,22 +44,14 @@ constexpr rank_frames frames_of_rank(parallel_layout const& l, int rank) {
     return frames_of(l, build_step(l.schedule, shape, {room.data(), capacity}), l.role_of(rank));
 }
 
-/// The step program of a rank's replica, and the evaluation that goes with it, both proved, and the memory of their
-/// tasks.
+/// The step program of a rank's replica, and the evaluation that goes with it, and the memory of their tasks.
 class rank_programs {
 public:
-    /// Throws usage_error if the layout's schedule makes no training step.
-    rank_programs(parallel_layout const& l, int rank)
+    TRIREME_COLD rank_programs(parallel_layout const& l, int rank)
         : of_step_(step_capacity(schedule_of(l), shape_of_step(l, rank))),
           step_(build_step(schedule_of(l), shape_of_step(l, rank), of_step_)),
           of_evaluation_(step_capacity(schedule_of(l), {l.stages, 2})),
-          evaluation_(build_evaluation(schedule_of(l), step_, of_evaluation_)) {
-        require(l, verify(step_));
-        require(l, verify_evaluation(evaluation_));
-        for (auto const& t : step_.all)
-            if (t.kind == task_kind::backward_input || t.kind == task_kind::backward_weights)
-                refuse(l, "has the halves of backward apart, which devices do in one");
-    }
+          evaluation_(build_evaluation(schedule_of(l), step_, of_evaluation_)) {}
     rank_programs(rank_programs const&) = delete;
     rank_programs& operator=(rank_programs const&) = delete;
 
@@ -66,6 +59,16 @@ public:
     /// See frames_of_rank; of a role of this program.
     rank_frames frames(parallel_layout const& l, int role) const noexcept { return frames_of(l, step_, role); }
     step_program const& evaluation() const noexcept { return evaluation_; }
+
+    /// Proves both: a schedule may be the user's own. One device with the whole network follows none. Throws
+    /// usage_error if the layout's schedule makes no training step.
+    void prove(parallel_layout const& l) const {
+        require(l, verify(step_));
+        require(l, verify_evaluation(evaluation_));
+        for (auto const& t : step_.all)
+            if (t.kind == task_kind::backward_input || t.kind == task_kind::backward_weights)
+                refuse(l, "has the halves of backward apart, which devices do in one");
+    }
 
 private:
     static void require(parallel_layout const& l, program_verdict const& v) {

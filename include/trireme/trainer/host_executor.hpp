@@ -6,6 +6,7 @@
 #include <trireme/collective/in_flight.hpp>
 #include <trireme/collective/proved.hpp>
 #include <trireme/core/fault_points.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/gather.hpp>
@@ -141,10 +142,7 @@ public:
         auto const tail = list.begin() + program.tail[role()];
         for (auto t = list.begin(); t != tail; ++t) {
             traced const done(*this, *t, steps_);
-            if (t->kind == task_kind::move)
-                move(program, *t, samples_of);
-            else
-                compute<Faults>(program, *t, samples_of(t->micro_batch), shards_.begin + t->micro_batch);
+            on_micro_batch<Faults>(program, *t, samples_of, shards_.begin + t->micro_batch);
         }
         auto const before_reduce = clock::now();
         Faults::at(fault_point::reduce, comm_.rank(), steps_);
@@ -184,10 +182,7 @@ public:
                 };
                 for (auto const& t : program.list(role())) {
                     traced const done(*this, t, 0);
-                    if (t.kind == task_kind::move)
-                        move(program, t, samples_of);
-                    else
-                        compute<Faults>(program, t, samples_of(t.micro_batch), shard);
+                    on_micro_batch<Faults>(program, t, samples_of, shard);
                 }
             }
         }
@@ -212,7 +207,8 @@ private:
     using stage = stage_activations<Model>;
     static constexpr T pixel_scale = T{1} / T{255};
 
-    host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch, memory_map const& map)
+    TRIREME_COLD host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch,
+                               memory_map const& map)
         : comm_(comm), layout_(layout), programs_(layout, comm.rank()),
           numbers_(numbers_of_rank<network, T>(layout, comm.rank())),
           blocks_(layout, layout.most_shard_samples(batch), comm.rank(),
@@ -274,10 +270,25 @@ private:
 
     // ---- micro-batches ----
 
-    /// A task that computes, on the samples `mine` of the batch, which belong to a shard.
+    /// A task that belongs to a micro-batch of a shard. `samples_of(m)`: those of a micro-batch.
+    template<class Faults, class Samples>
+    void on_micro_batch([[maybe_unused]] step_program const& program, step_task const& t, Samples const& samples_of,
+                        std::size_t shard) {
+        if constexpr (Model::staged) {
+            if (t.kind == task_kind::move) {
+                auto const start = clock::now();
+                beside_.move(program, t, samples_of);
+                times_.synchronisation += seconds(start, clock::now());
+                return;
+            }
+            beside_.wait_for_places(program, t);
+        }
+        compute<Faults>(t, samples_of(t.micro_batch), shard);
+    }
+
+    /// A task that computes, on the samples `mine` of the batch.
     template<class Faults>
-    void compute(step_program const& program, step_task const& t, range mine, std::size_t shard) {
-        beside_.wait_for_places(program, t);
+    void compute(step_task const& t, range mine, std::size_t shard) {
         bool const trains = gives_weights(t.kind);
         auto const numbers = numbers_for(t);
         granule_place place{
@@ -475,21 +486,17 @@ private:
 
     // ---- between devices ----
 
-    template<class Samples>
-    void move(step_program const& program, step_task const& t, Samples const& samples_of) {
-        auto const start = clock::now();
-        beside_.move(program, t, samples_of);
-        times_.synchronisation += seconds(start, clock::now());
-    }
-
     /// Adds the numbers of the network's `exchange`-th exchange, which layers keep.
-    void add_over_devices(T* kept, std::size_t exchange) {
-        if (layout_.replicas == 1) return;
-        auto const start = clock::now();
-        auto const& numbers = network::exchanges[exchange];
-        run_schedule<T>(comm_, collective::all_reduce, proved_schedule<direct, collective::all_reduce>(comm_.size()),
-                        std::span<T>(kept + numbers.first, numbers.elements));
-        times_.synchronisation += seconds(start, clock::now());
+    void add_over_devices([[maybe_unused]] T* kept, [[maybe_unused]] std::size_t exchange) {
+        if constexpr (network::exchanges.count != 0) {
+            if (layout_.replicas == 1) return;
+            auto const start = clock::now();
+            auto const& numbers = network::exchanges[exchange];
+            run_schedule<T>(comm_, collective::all_reduce,
+                            proved_schedule<direct, collective::all_reduce>(comm_.size()),
+                            std::span<T>(kept + numbers.first, numbers.elements));
+            times_.synchronisation += seconds(start, clock::now());
+        }
     }
 
     /// A reduction that updates what it has completed.

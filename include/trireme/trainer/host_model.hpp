@@ -75,14 +75,15 @@ struct stage_activations {
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank, rank_frames const& known)
         : samples(most), places(known) {
         bool const few = one_by_one<typename Model::kernels, typename Model::value_type> != 0;
-        if (l.stages > 1) {
-            rows = l.cut(l.stages, l.role_of(rank));
-            plan = pass::plan(samples, rows);
-        } else if constexpr (Model::whole_shard) {
+        if constexpr (Model::whole_shard)
             plan = pass::plan(samples);
-        } else {
+        else
             plan = pass::one;
-        }
+        if constexpr (Model::staged)
+            if (l.stages > 1) {
+                rows = l.cut(l.stages, l.role_of(rank));
+                plan = pass::plan(samples, rows);
+            }
         frame = statistics = pass::frame_elements(plan, rows);
         if (is_stage()) {
             auto const buffers = network::row(rows.end).first_buffer - network::row(rows.begin).first_buffer;
@@ -90,13 +91,13 @@ struct stage_activations {
         }
         task = pass::task_elements(plan);
         if (few && !Model::whole_shard)
-            task = std::max(task, pass_of_one::task_elements(l.stages > 1 ? plan : pass_of_one::one));
+            task = std::max(task, pass_of_one::task_elements(is_stage() ? plan : pass_of_one::one));
         slot = plan.elements - plan.sent;
         if (l.stages == 1) places.frames = 1;
     }
 
     /// True if micro-batches go through other stages, too.
-    constexpr bool is_stage() const noexcept { return rows.size() != network::depth; }
+    constexpr bool is_stage() const noexcept { return Model::staged && rows.size() != network::depth; }
 
     constexpr std::size_t elements() const noexcept { return places.frames * frame + task + places.slots * slot; }
     detail::activation_memory<stored_type> memory(stored_type* arena, std::size_t frame_index,

@@ -8,6 +8,7 @@
 #include <trireme/collective/proved.hpp>
 #include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/device/host/device.hpp>
 #include <trireme/group/transport/stop_reason.hpp>
 #include <trireme/group/transport/threads/group.hpp>
@@ -50,7 +51,6 @@ public:
 
     bool stopped() const noexcept { return group_.stopped(); }
     int first() const noexcept { return 0; }
-    levels near() const noexcept { return {}; }
 
     /// Runs a function of (state, communicator) without captures on every device, which holds the state alive.
     /// Allocates nothing.
@@ -114,7 +114,7 @@ public:
         return executor::moves(l, batch, rank);
     }
 
-    host_run(Options const& o, auto const& r, parallel_layout const& layout)
+    TRIREME_COLD host_run(Options const& o, auto const& r, parallel_layout const& layout)
         : ranks_(r, layout, [&] { return agreement<Model, Initialiser>(o, layout); }),
           shared_(std::make_shared<shared>(o, near_ones(layout))) {
         if (r.trace.value)
@@ -251,7 +251,7 @@ private:
         executor& at(int rank) const noexcept { return *executors[static_cast<std::size_t>(rank)]; }
 
         /// Makes the executor of `c`'s device, on that device, so that its memory is near it.
-        void construct(communicator& c) {
+        TRIREME_COLD void construct(communicator& c) {
             auto made = std::make_unique<executor>(c, layout, options.batch.samples);
             made->template begin<Initialiser>(options.seed);
             if (!logs.empty()) made->trace_into(*logs[of_one_process ? static_cast<std::size_t>(c.rank()) : 0], origin);
@@ -333,10 +333,11 @@ private:
     }
 
     parallel_layout near_ones(parallel_layout l) const {
-        if (l.groups.count == 0 && ranks_.near().count != 0 && l.stages == 1) {
-            l.groups = ranks_.near();
-            detail::check_reductions(l, Model::arena_elements, sizeof(T)); // others than the compiler has seen
-        }
+        if constexpr (!of_one_process)
+            if (l.groups.count == 0 && ranks_.near().count != 0 && l.stages == 1) {
+                l.groups = ranks_.near();
+                detail::check_reductions(l, Model::arena_elements, sizeof(T)); // others than the compiler has seen
+            }
         return l;
     }
 

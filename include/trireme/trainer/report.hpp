@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <iosfwd>
 #include <string>
+#include <trireme/core/macros.hpp>
 
 namespace trireme {
 
@@ -57,7 +58,7 @@ struct epoch_report {
     double data_share = 0; ///< gathering samples
 };
 
-inline std::string to_string(epoch_report const& e) {
+TRIREME_COLD inline std::string to_string(epoch_report const& e) {
     auto const number = [](char const* format, double value) {
         char text[400]; // a double in %f is shorter
         std::snprintf(text, sizeof text, format, value);

@@ -44,6 +44,7 @@ public:
                      std::size_t most_samples)
         : world_(world), blocks_(blocks), role_(l.role_of(world.rank())) {
         if (l.stages == 1) return;
+        programs.prove(l);
         pipeline_ = std::make_unique<pipeline>(world, l, programs);
         for (int role = 0; role < l.stages; ++role)
             pipeline_->by_role.emplace_back(l, most_samples, world.rank() - role_ + role, programs.frames(l, role));
@@ -123,9 +124,6 @@ public:
     }
     Communicator& replicas() const noexcept { return world_; }
     traffic pulled() const noexcept { return world_.pulled(); }
-    void wait_for_places(step_program const&, step_task const&) const noexcept {}
-    template<class Samples>
-    void move(step_program const&, step_task const&, Samples const&) const noexcept {}
 
 private:
     Communicator& world_;

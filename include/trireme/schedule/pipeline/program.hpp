@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/schedule/proof.hpp>
 
@@ -107,7 +108,7 @@ public:
     role_writer& operator=(role_writer const&) = delete;
     constexpr ~role_writer() {} // nvcc does not see that the implicit one is constexpr
 
-    constexpr void add(scheduled_work const& c) {
+    TRIREME_COLD constexpr void add(scheduled_work const& c) {
         auto const stage = program_.stage(role_, c.chunk), last = program_.stage_count() - 1;
         bool const forward = goes_forward(c.kind) || c.kind == task_kind::evaluate;
         auto& frame = held_[static_cast<std::size_t>(c.chunk * program_.shape.micro_batches + c.micro_batch)];
@@ -227,7 +228,8 @@ constexpr void keep_role(step_program& p, int role, role_writer const& w, std::s
 /// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
 /// after its last backward task; gradients leave from two outgoing slots in turn. Where one role has everything and
 /// forward is followed by backward, the two are one task.
-constexpr step_program build_step(schedule_choice const& s, step_shape const& shape, std::span<step_task> room) {
+TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_shape const& shape,
+                                               std::span<step_task> room) {
     auto const stages = static_cast<std::size_t>(shape.roles * s.chunks);
     detail::scratch<std::uint8_t> role_of(stages);
     auto p = detail::with_stages(s, shape, role_of);
@@ -264,7 +266,8 @@ constexpr step_program build_step(schedule_choice const& s, step_shape const& sh
 
 /// Builds the evaluation that goes with a step, in as much room: two micro-batches go forward through all stages, in
 /// frames of the step. It is executed as often as there are two more.
-constexpr step_program build_evaluation(schedule_choice const& s, step_program const& step, std::span<step_task> room) {
+TRIREME_COLD constexpr step_program build_evaluation(schedule_choice const& s, step_program const& step,
+                                                     std::span<step_task> room) {
     auto shape = step.shape;
     shape.micro_batches = step.stage_count() == 1 ? 1 : 2;
     auto const stages = static_cast<std::size_t>(step.stage_count());

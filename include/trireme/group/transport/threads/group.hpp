@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/device/host/helper_thread.hpp>
 #include <trireme/group/running.hpp>
@@ -31,8 +32,8 @@ public:
 
     /// `groups` says which ranks are near one another, for hierarchical strategies and for costs: {4, 2} are two
     /// groups of four. Throws usage_error if those are not `ranks` ranks, launch_error if the system has no thread.
-    explicit group(int ranks, std::chrono::duration<double> wait_limit = std::chrono::seconds(30),
-                   levels const& groups = {})
+    TRIREME_COLD explicit group(int ranks, std::chrono::duration<double> wait_limit = std::chrono::seconds(30),
+                                levels const& groups = {})
         : shared_(std::make_shared<shared>(checked(ranks, groups), wait_limit, groups)) {
         threads_.reserve(static_cast<std::size_t>(ranks - 1));
         try {
@@ -82,7 +83,7 @@ public:
 
 private:
     struct shared {
-        shared(int size, std::chrono::duration<double> wait_limit, levels const& groups)
+        TRIREME_COLD shared(int size, std::chrono::duration<double> wait_limit, levels const& groups)
             : state(std::make_shared<shared_state>(size, wait_limit, groups)) {
             for (int r = 0; r < size; ++r) ranks.emplace_back(state, r);
         }
@@ -100,7 +101,7 @@ private:
 
     /// Waits for all other ranks to come back from the current job: until the deadline, or, once the group is stopped,
     /// for one `grace` that they share.
-    TRIREME_NOINLINE void await_others(std::chrono::duration<double> grace) {
+    TRIREME_COLD void await_others(std::chrono::duration<double> grace) {
         auto& state = *shared_->state;
         std::atomic<bool> const never{false};
         auto limit = deadline::in(state.wait_limit);
