@@ -31,8 +31,10 @@ using namespace trireme;
 
 using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, conv2d<16, kernel<5>>,
                       sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
-using options = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>>::options;
-using replica = stream_replica<model<lenet, cross_entropy, sgd, cuda_kernels, float>, gpu, options>;
+using lenet_trainer = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>>;
+using options = lenet_trainer::options;
+using executor =
+    stream_executor<model<lenet, cross_entropy, sgd, cuda_kernels, float>, gpu, options, peer_transport<gpu, float>>;
 
 constexpr int chain_length = 100;
 
@@ -98,27 +100,17 @@ void measure(std::size_t batch, int rounds) {
     std::vector<std::uint32_t> indices(batch);
     std::iota(indices.begin(), indices.end(), 0u);
 
-    // the first rank of one, as stream_run drives it
-    replica r(0, {0, 1}, 1, 1, batch);
-    r.set_numbers(0, options{.learning_rate = 0.1f, .batch = batch});
+    // one rank, as accelerator_run drives it
+    options const o{.learning_rate = 0.1f, .batch = batch};
+    executor e(lenet_trainer::layout_of(o), o, lenet_trainer::run_options{});
+    e.prepare();
+    auto& r = *e.ranks[0];
+    r.set_numbers(0, o);
     r.set_samples(0, 0, images, indices, 1.0f / static_cast<float>(batch));
     initialise_parameters<lenet, xavier_uniform>(r.mirror(), 1);
     r.enqueue_load();
     r.enqueue_samples(0, 1);
-    gpu::event exchanged(0);
-    auto const step = [&] {
-        r.begin_step();
-        r.begin_shard();
-        r.enqueue_granule(0, 0, 0);
-        r.join();
-        r.end_shard(0);
-        r.end_shards();
-        r.exchange.wait(r.scored);
-        r.enqueue_update(0);
-        r.enqueue_results(0, r.exchange);
-        r.exchange.record(exchanged);
-        r.compute.wait(exchanged);
-    };
+    auto const step = [&] { e.enqueue_step(0); };
     step();
     r.compute.record(r.used[0]);
     if (!await(r.used[0], deadline::in(std::chrono::seconds(60)))) throw std::runtime_error("a step takes a minute");

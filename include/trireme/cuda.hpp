@@ -19,5 +19,5 @@
 #include <trireme/device/cuda/device.hpp>
 #include <trireme/device/cuda/kernels.hpp>
 #include <trireme/device/cuda/nvtx.hpp>
-#include <trireme/trainer/stream_run.hpp>
+#include <trireme/trainer/accelerator_run.hpp>
 #include <trireme/trireme.hpp>

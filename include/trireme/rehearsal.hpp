@@ -17,5 +17,5 @@
 #include <trireme/device/blocks/sgd.hpp>
 #include <trireme/device/blocks/softmax_cross_entropy.hpp>
 #include <trireme/device/rehearsal/device.hpp>
-#include <trireme/trainer/stream_run.hpp>
+#include <trireme/trainer/accelerator_run.hpp>
 #include <trireme/trireme.hpp>

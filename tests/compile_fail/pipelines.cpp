@@ -36,10 +36,10 @@ auto const cost = program::plan(batch{64});
 
 namespace tri0091 {
 // Stages read one another's memory.
-#if defined(STAGES_ON_ACCELERATORS)
-// STAGES_ON_ACCELERATORS: TRI0091 | threads, or processes | pp<2> | rehearsal
+#if defined(STAGES_OVER_MESSAGES)
+// STAGES_OVER_MESSAGES: TRI0091 | shared_windows | pp<2> | pigeons
 // errors <= 1
-using program = staged<on<mesh<rehearsal, dp<1>, pp<2>>>, pipeline<gpipe, 4>>;
+using program = staged<on<mesh<host, dp<1>, pp<2>>>, pipeline<gpipe, 4>, transport<pigeons>>;
 #else
 using program = staged<on<mesh<host, dp<1>, pp<2>>>, pipeline<gpipe, 4>, transport<shared_windows>>;
 #endif

@@ -49,3 +49,10 @@ struct at_once {
         for (std::size_t i = 0; i < n; ++i) f(i);
     }
 };
+
+/// A transport between machines, which share no memory.
+struct pigeons {};
+template<>
+inline constexpr bool trireme::is_transport<pigeons> = true;
+template<>
+inline constexpr bool trireme::joins_hosts<pigeons> = true;

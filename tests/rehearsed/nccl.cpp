@@ -150,7 +150,7 @@ public:
         for (auto& s : streams_) pointers_.push_back(&s);
         for (auto& of_rank : data_) gradients.push_back(of_rank.data());
         auto const before = std::to_array(rehearsal_runtime::budget.taken);
-        transport_.prepare(gradients, elements);
+        transport_.prepare(0, gradients, elements);
         for (int r = 0; r < l.replicas; ++r) {
             auto const device = index(transport_.device_of(r));
             taken_.push_back(rehearsal_runtime::budget.taken[device] - before[device]);
@@ -168,7 +168,7 @@ public:
         pointers_[0]->record(begun);
         for (std::size_t r = 1; r < pointers_.size(); ++r) pointers_[r]->wait(begun);
         for (int time = 0; time < times; ++time)
-            for (std::size_t i = layout_.reductions(); i-- > 0;) transport_.enqueue(i, pointers_);
+            for (std::size_t i = layout_.reductions(); i-- > 0;) transport_.enqueue(0, i, pointers_);
         for (std::size_t r = 1; r < pointers_.size(); ++r) {
             rehearsal::event over(pointers_[r]->device());
             pointers_[r]->record(over);

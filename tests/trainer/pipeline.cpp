@@ -11,6 +11,7 @@
 #include <support/allocation_hook.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <trainer/pipelines.hpp>
 #include <trainer/planned_faults.hpp>
 
 #include <algorithm>
@@ -25,67 +26,14 @@ namespace trainer_pipeline_test {
 using namespace trireme;
 using namespace test_networks;
 using namespace test_faults;
+using namespace test_pipelines;
 using test_support::has;
 using test_support::refusal;
 
 namespace {
 
-using dense = network<input<1, 28, 28>, flatten, linear<24>, repeat<8, relu, linear<24>>, relu, linear<10>>;
-
-/// A trainer of any number of replicas and stages.
 template<class Network, class... Policies>
-using any_pipeline = trainer<Network, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
-                             reproducible<fixed_tree, dynamic>, Policies...>;
-
-/// What is left of a short training with full, short and very short batches, tests, and an epoch.
-struct result {
-    std::vector<double> told;
-    std::vector<double> numbers;
-    bool operator==(result const&) const = default;
-};
-template<class Trainer>
-result train(Trainer& t) {
-    result r;
-    for (std::size_t const n : {50u, 37u, 5u, 50u}) r.told.push_back(t.step(made_up(n, n)).loss);
-    for (std::size_t const n : {1u, 16u, 333u}) {
-        auto const e = t.evaluate(made_up(n, 9));
-        r.told.insert(r.told.end(), {e.loss, e.accuracy});
-    }
-    for (auto const& epoch : t.fit({made_up(130), made_up(53, 9)}, {.epochs = 1}))
-        r.told.insert(r.told.end(), {epoch.loss, epoch.test.loss, epoch.test.accuracy});
-    for (auto const& some : {t.gather_parameters(), t.gather_buffers()})
-        r.numbers.insert(r.numbers.end(), some.begin(), some.end());
-    for (double const x : r.told) CHECK(std::isfinite(x));
-    return r;
-}
-
-/// Schedule: like one_f_one_b, but the first role is one micro-batch further ahead.
-struct eager {
-    static constexpr char const* name = "eager";
-    static constexpr int chunks = 1;
-    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
-        return one_f_one_b::write(roles + (role == 0 ? 1 : 0), micro_batches, role, out);
-    }
-};
-
-template<class Network, class... Policies>
-void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
-    using trainer_t = any_pipeline<Network, Policies...>;
-    typename trainer_t::options const training{.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8};
-    trainer_t one(training, {.devices = 1, .stages = 1});
-    auto const wanted = train(one);
-    for (int stages = 2; stages <= most_stages; ++stages)
-        for (int const devices : replicas)
-            for (schedule_choice const& schedule :
-                 {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(eager{})}) {
-                CAPTURE(stages);
-                CAPTURE(devices);
-                CAPTURE(std::string(schedule.name));
-                trainer_t t(training, {.devices = devices, .stages = stages, .schedule = schedule});
-                CHECK(t.devices() == devices * stages);
-                CHECK(train(t) == wanted);
-            }
-}
+using any_pipeline = test_pipelines::any_pipeline<host, Network, Policies...>;
 
 /// A layer of a user's own that gives its input on, and takes its time on the way back.
 struct slow {
@@ -108,19 +56,19 @@ struct slow {
 TEST_SUITE("trainer/pipeline") {
     TEST_CASE("stages have the bits of one device, whatever the schedule") {
         watchdog const guard("pipelines");
-        as_on_one_device<dense>(6, {1, 2});
-        as_on_one_device<lenet>(3, {1, 2});
+        as_on_one_device<host, dense>(6, {1, 2});
+        as_on_one_device<host, lenet>(3, {1, 2});
     }
 
     TEST_CASE("so have layers that need a whole micro-batch, that draw, and that keep statistics") {
         watchdog const guard("pipelines of every layer");
-        as_on_one_device<every_layer>(4, {1, 3});
+        as_on_one_device<host, every_layer>(4, {1, 3});
     }
 
     TEST_CASE("so have weights that are held once per stage, and double precision") {
         watchdog const guard("pipelines of weights held once");
-        as_on_one_device<small, hold_weights<once>>(3, {1, 2});
-        as_on_one_device<small, precision<f64>>(2, {2});
+        as_on_one_device<host, small, hold_weights<once>>(3, {1, 2});
+        as_on_one_device<host, small, precision<f64>>(2, {2});
     }
 
     TEST_CASE("a network that is cut by hand, and a type that fixes all, train as options would") {

@@ -125,6 +125,8 @@ class host_pass {
 public:
     static constexpr std::size_t lanes = Lanes;
     static constexpr bool at_once = takes_all_samples<Kernels>;
+    static constexpr bool moves_all_places = false; ///< from stage to stage, however few samples a micro-batch has
+    static constexpr bool whole_shard = Network::whole_shard || at_once; ///< else granules go all the way one by one
     using plan_type = activation_plan<Network::depth>;
     using numbers = detail::model_numbers<T>;
     using stored_type = stored_t<Kernels, T>; ///< as what lies in the slots is kept
@@ -138,31 +140,36 @@ public:
     }
     /// The plan of a stage, for all of `samples`, where forward and backward are tasks of their own.
     static constexpr plan_type plan(std::size_t samples, range rows) {
-        constexpr bool together = at_once || Network::whole_shard; // else each granule goes all the way by itself
         return plan_activations<Network>(places_for(samples), sizeof(stored_type), false,
-                                         together ? way : way_of_samples::together, rows,
-                                         together ? places_for(samples) : Lanes);
+                                         whole_shard ? way : way_of_samples::together, rows,
+                                         whole_shard ? places_for(samples) : Lanes);
     }
 
-    /// Elements of a frame: its blocks, and what layers keep of a shard.
-    static constexpr std::size_t frame_elements(plan_type const& p, range rows = {0, Network::depth}) noexcept {
-        auto const kept = Network::row(rows.end).first_kept - Network::row(rows.begin).first_kept;
-        return p.kept + round_up(kept * sizeof(T) / sizeof(stored_type), line);
-    }
     /// Elements of what lasts within a task: its blocks, and the kernels' scratch.
     static constexpr std::size_t task_elements(plan_type const& p) noexcept {
         return p.sent - p.kept + scratch_elements;
     }
     /// Elements of an arena with one frame and one outgoing slot.
     static constexpr std::size_t elements(plan_type const& p) noexcept {
-        return frame_elements(p) + task_elements(p) + p.elements - p.sent;
+        return detail::frame_elements<Network, T, stored_type>(p) + task_elements(p) + p.elements - p.sent;
     }
     static constexpr memory_type memory_in(stored_type* arena, plan_type const& p) noexcept {
-        auto* const task = arena + frame_elements(p);
+        auto* const task = arena + detail::frame_elements<Network, T, stored_type>(p);
         return {arena, task, task + task_elements(p)};
     }
     static constexpr std::size_t granules(std::size_t samples) noexcept {
         return at_once ? (samples != 0 ? 1 : 0) : (samples + Lanes - 1) / Lanes;
+    }
+    /// Places of samples that all have one, and those that some of them take.
+    static constexpr std::size_t places_for(std::size_t samples) noexcept {
+        return at_once ? samples : granules(samples) * Lanes;
+    }
+    static constexpr std::size_t places_of(std::size_t samples) noexcept {
+        if constexpr (whole_shard) return places_for(samples);
+        std::size_t taken = 0;
+        for_granules<Kernels, T>(range{0, samples},
+                                 [&]<std::size_t N>(lane_count<N>, range const& some) { taken = some.begin + N; });
+        return taken;
     }
 
     /// `shard`: the samples that are there, with their place in it; as many as `places` has room for, behind `before`
@@ -210,10 +217,6 @@ private:
     static constexpr std::size_t scratch_elements =
         round_up(detail::scratch_bytes<Network, Kernels, T, Lanes>() / sizeof(stored_type), line);
     static constexpr auto way = at_once ? way_of_samples::together : way_of_samples::one_behind_the_other;
-
-    static constexpr std::size_t places_for(std::size_t samples) noexcept {
-        return at_once ? samples : granules(samples) * Lanes;
-    }
 
     kernels policy() const noexcept {
         if constexpr (scratch_elements == 0)

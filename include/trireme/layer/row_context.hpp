@@ -40,6 +40,14 @@ struct activation_memory {
     Stored* outgoing = nullptr;
 };
 
+/// Elements of a frame: its blocks, and behind them the numbers that layers keep of a shard.
+template<class Network, class T, class Stored>
+constexpr std::size_t frame_elements(activation_plan<Network::depth> const& p,
+                                     range rows = {0, Network::depth}) noexcept {
+    auto const kept = Network::row(rows.end).first_kept - Network::row(rows.begin).first_kept;
+    return p.kept + round_up(kept * sizeof(T) / sizeof(Stored), cache_line / sizeof(Stored));
+}
+
 /// Values of one sample, by slot.
 template<class Network>
 struct slot_sizes {

@@ -29,10 +29,10 @@ struct narrow_parameters {
     /// Alignment of narrow tensors in bytes: the widest reads of libraries' products want it.
     static constexpr std::size_t alignment = 256;
 
-    /// Offset of a row's parameters in the copy; of `depth`: the copy's size.
-    static constexpr std::size_t first(std::size_t row) noexcept {
+    /// Offset of a row's parameters in the copy of those from `begin` on; of the row behind the last: the copy's size.
+    static constexpr std::size_t first(std::size_t row, std::size_t begin = 0) noexcept {
         std::size_t place = 0;
-        for (std::size_t i = 0; i < row && exist; ++i) {
+        for (std::size_t i = begin; i < row && exist; ++i) {
             auto const& d = Network::row(i).description;
             if (d.execution.parameters_as_values)
                 place += round_up(d.parameter_elements(), alignment / sizeof(stored_type));
@@ -40,19 +40,19 @@ struct narrow_parameters {
         return place;
     }
     /// The most gradients of a layer that has its parameters there.
-    static constexpr std::size_t most_gradients() noexcept {
+    static constexpr std::size_t most_gradients(range rows) noexcept {
         std::size_t most = 0;
-        for (std::size_t row = 0; row < Network::depth && exist; ++row) {
+        for (std::size_t row = rows.begin; row < rows.end && exist; ++row) {
             auto const& d = Network::row(row).description;
             if (d.execution.parameters_as_values && d.parameter_elements() > most) most = d.parameter_elements();
         }
         return most;
     }
-    /// The copy, and one layer's gradients behind it.
-    static constexpr std::size_t bytes() noexcept {
+    /// The copy of some rows' parameters, and one layer's gradients behind it.
+    static constexpr std::size_t bytes(range rows = {0, Network::depth}) noexcept {
         if (!exist) return 0;
-        return first(Network::depth) * sizeof(stored_type) +
-               round_up(most_gradients() * sizeof(stored_type), cache_line);
+        return first(rows.end, rows.begin) * sizeof(stored_type) +
+               round_up(most_gradients(rows) * sizeof(stored_type), cache_line);
     }
 
     /// The order in which samples are put into the network's input, and that of a row's parameters.
@@ -66,10 +66,10 @@ struct narrow_parameters {
     }
     static constexpr auto order(std::size_t row) noexcept {
         if constexpr (images_last) {
-            auto const& weights = rows.of[row].weights;
+            auto const& weights = last_rows.of[row].weights;
             if (weights.rank == 4)
                 return order_of(make_shape(weights.extent[1], weights.extent[2], weights.extent[3]), weights.size());
-            return order_of(rows.of[row].viewed, weights.size());
+            return order_of(last_rows.of[row].viewed, weights.size());
         } else {
             static_cast<void>(row);
             return order_as_it_is{};
@@ -78,25 +78,25 @@ struct narrow_parameters {
     /// Channels of a row's input, if it lies channels last.
     static constexpr std::uint32_t last_channels(std::size_t row) noexcept {
         if constexpr (images_last) {
-            return order_of(rows.of[row].viewed, 0).channels;
+            return order_of(last_rows.of[row].viewed, 0).channels;
         } else {
             static_cast<void>(row);
             return 1;
         }
     }
 
-    /// Hands over the making of the copy.
-    static void copy(Kernels const& k, T const* from, stored_type* to) {
-        for (std::size_t row = 0; row < Network::depth; ++row) {
+    /// Hands over the making of the copy. `from`: the parameters of the first of the rows.
+    static void copy(Kernels const& k, range rows, T const* from, stored_type* to) {
+        for (auto row = rows.begin; row < rows.end; ++row) {
             auto const& r = Network::row(row);
             if (r.description.execution.parameters_as_values)
-                round_values(k, from + r.first_parameter, to + first(row), r.description.parameter_elements(),
-                             order(row));
+                round_values(k, from + (r.first_parameter - Network::row(rows.begin).first_parameter),
+                             to + first(row, rows.begin), r.description.parameter_elements(), order(row));
         }
     }
 
 private:
-    static constexpr std::conditional_t<images_last, channels_last_rows<Network>, nothing_kept> rows{};
+    static constexpr std::conditional_t<images_last, channels_last_rows<Network>, nothing_kept> last_rows{};
     static constexpr order_channels_last order_of(shape const& image, std::size_t values) noexcept {
         if (image.rank != 3 || image.extent[1] * image.extent[2] == 1) return {};
         return {static_cast<std::uint32_t>(image.extent[0]),
@@ -123,20 +123,25 @@ public:
     using parameter_type = std::conditional_t<AsValues, stored_type, T>;
     static constexpr fusion way = fusion::on_both_sides;
 
+    static constexpr bool whole_shard = true;      ///< the samples of a micro-batch have places all at once
+    static constexpr bool moves_all_places = true; ///< from stage to stage: a graph copies as much each time
+    static constexpr std::size_t places_of(std::size_t samples) noexcept { return samples; }
+
     static constexpr plan_type plan(std::size_t samples) {
         return plan_activations<Network>(samples, sizeof(stored_type), true);
     }
-    /// Of the arena; what layers keep of a shard lies behind the planned blocks.
-    static constexpr std::size_t elements(plan_type const& p) noexcept {
-        return p.elements + round_up(Network::kept * sizeof(T) / sizeof(stored_type), cache_line / sizeof(stored_type));
+    /// The plan of a stage, where forward and backward are tasks of their own.
+    static constexpr plan_type plan(std::size_t samples, range rows) {
+        return plan_activations<Network>(samples, sizeof(stored_type), true, way_of_samples::together, rows, samples);
     }
+    static constexpr std::size_t task_elements(plan_type const& p) noexcept { return p.sent - p.kept; }
 
-    /// `kernels` and `beside` on the two streams; `ready`: an event for the second to wait by. `copy`: of the
-    /// parameters, if they exist narrow.
-    stream_context(plan_type const& places, stored_type* values, detail::model_numbers<T> const& numbers,
-                   Kernels const& kernels, Kernels const& beside, event& ready, stored_type* copy)
-        : base{&places, {values + places.elements, values}, numbers}, kernels_(kernels), beside_(beside),
-          ready_(&ready), copy_(copy) {}
+    /// `kernels` and `beside` on the two streams; `ready`: an event for the second to wait by. `rows`: those that the
+    /// numbers are of. `copy`: of their parameters, if they exist narrow.
+    stream_context(plan_type const& places, detail::activation_memory<stored_type> const& arena,
+                   detail::model_numbers<T> const& numbers, Kernels const& kernels, Kernels const& beside, event& ready,
+                   range rows, stored_type* copy)
+        : base{&places, arena, numbers}, kernels_(kernels), beside_(beside), ready_(&ready), rows_(rows), copy_(copy) {}
 
     Kernels const& kernels() const noexcept { return kernels_; }
     Kernels const& beside() const noexcept { return beside_; }
@@ -186,7 +191,7 @@ private:
         if constexpr (std::is_same_v<P, T>)
             return this->model.parameters_of(Network::row(row));
         else
-            return copy_ + narrow::first(row);
+            return copy_ + narrow::first(row, rows_.begin);
     }
     /// Narrow ones are those of one layer at a time.
     template<class P>
@@ -194,7 +199,7 @@ private:
         if constexpr (std::is_same_v<P, T>)
             return this->model.gradients_of(Network::row(row));
         else
-            return copy_ + narrow::first(Network::depth);
+            return copy_ + narrow::first(rows_.end, rows_.begin);
     }
     template<class At>
     static At placed(std::size_t row, At at) noexcept {
@@ -204,6 +209,7 @@ private:
 
     Kernels kernels_, beside_;
     event* ready_;
+    range rows_;
     stored_type* copy_;
 };
 

@@ -18,7 +18,7 @@
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
-#include <trireme/trainer/host_model.hpp>
+#include <trireme/trainer/model.hpp>
 #include <trireme/trainer/stage_neighbours.hpp>
 
 #include <algorithm>
@@ -72,18 +72,7 @@ public:
 
     /// What a device reads from others in a step on a full batch.
     static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
-        auto sum = l.traffic_of_rank(rank, numbers_of_rank<network, T>(l, rank).extent(), sizeof(T));
-        for (auto const& e : network::exchanges)
-            if (l.replicas > 1) sum += traffic_of(direct::all_reduce(l.replicas), rank, e.elements, sizeof(T));
-        if (l.stages == 1) return sum;
-        auto const shards = l.shards_of_device(rank);
-        stage const here(l, l.most_shard_samples(batch), rank);
-        for (auto s = shards.begin; s < shards.end; ++s) {
-            auto const samples = part(batch, s, l.shards()).size();
-            if (l.role_of(rank) > 0) sum += traffic{1, here.input_bytes(samples)};
-            if (l.role_of(rank) + 1 < l.stages) sum += traffic{1, here.output_gradient_bytes(samples)};
-        }
-        return sum;
+        return traffic_of_step<Model, typename Model::template pass<>>(l, batch, rank);
     }
 
     host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch)
@@ -174,7 +163,8 @@ public:
         for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
             if (is_last()) batch.losses[shard] = 0, batch.correct[shard] = 0;
             auto const mine = part(batch.indices.size(), shard, layout_.shards());
-            auto const most = Model::at_once || blocks_.is_stage() ? blocks_.room() : mine.size();
+            auto const most = Model::at_once || blocks_.is_stage() ? Model::template pass<>::places_for(blocks_.samples)
+                                                                   : mine.size();
             for (auto begin = mine.begin; begin < mine.end; begin += together * most) {
                 auto const samples_of = [&](std::size_t micro_batch) {
                     auto const first = std::min(begin + micro_batch * most, mine.end);

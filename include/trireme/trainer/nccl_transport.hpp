@@ -36,14 +36,14 @@ public:
     using stream = typename Device::stream;
 
     /// What a rank needs to receive in.
-    static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, std::size_t elements,
+    static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, arena_extent const& arena,
                                          std::size_t element_bytes) {
         if (l.replicas == 1) return 0;
         if (l.reproducible()) {
-            auto const tree = tree_of(l, elements, element_bytes);
+            auto const tree = tree_of(l, arena.elements, element_bytes);
             return tree.staging(rank) + tree.table();
         }
-        return staging_of(l, rank, elements, element_bytes);
+        return staging_of(l, rank, arena.elements, element_bytes);
     }
 
     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes) {
@@ -64,8 +64,10 @@ public:
     int device_of(int local) const noexcept { return group_->device_of(local); }
     bool captures() const noexcept { return local_ranks() == 1; }
 
-    void prepare(std::vector<T*> const& gradients, std::size_t elements, std::vector<layer_sum<T>> const& sums = {}) {
+    void prepare(int, std::vector<T*> const& gradients, arena_extent const& arena,
+                 std::vector<layer_sum<T>> const& sums = {}) {
         if (layout_.replicas == 1) return;
+        auto const elements = arena.elements;
         auto const in_place = [](std::vector<T*> const& numbers, std::size_t begin) {
             std::vector<stream_buffers<T>> buffers;
             for (auto* const n : numbers) buffers.push_back({n + begin, n + begin});
@@ -114,7 +116,7 @@ public:
         }
     }
 
-    void enqueue(std::size_t reduction, std::span<stream* const> streams) {
+    void enqueue(int, std::size_t reduction, std::span<stream* const> streams) {
         if (reduction < made_.size()) made_[reduction]->enqueue(streams);
     }
     void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {

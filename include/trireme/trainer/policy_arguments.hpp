@@ -51,7 +51,7 @@ inline constexpr bool joins_hosts = false;
 
 /// True for a transport over which the stages of a pipeline run, `void` for threads.
 template<class W>
-inline constexpr bool stages_run_over = std::same_as<W, void>;
+inline constexpr bool stages_run_over = std::same_as<W, void> || std::same_as<W, peer>;
 
 /// True for a transport with an all-reduce of its own, the strategy `native`.
 template<class W>

@@ -20,7 +20,7 @@ namespace trireme {
 /// How the ranks of a trainer on accelerators add their gradients: `stream_transport<Way, Device>::type<T>`. One thread
 /// drives all ranks of its process and hands everything over to their streams, at construction into a graph.
 ///
-///     static constexpr bytes_t table_bytes(parallel_layout const&, int rank, std::size_t arena_elements,
+///     static constexpr bytes_t table_bytes(parallel_layout const&, int rank, arena_extent const&,
 ///                                          std::size_t element_bytes);            // device memory, for the plan
 ///     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes);
 ///     type(parallel_layout const&, run_options const&);
@@ -28,12 +28,12 @@ namespace trireme {
 ///     int local_ranks() const;
 ///     int device_of(int local) const;
 ///     bool captures() const;          // whether a step may be a graph
-///     void prepare(std::vector<T*> const& gradients, std::size_t arena_elements,   // of the local ranks
-///                  std::vector<layer_sum<T>> const&);
-///     void enqueue(std::size_t reduction, std::span<stream* const>);               // one stream per local rank
+///     void prepare(int role, std::vector<T*> const& gradients, arena_extent const&,  // of the local ranks of a role
+///                  std::vector<layer_sum<T>> const&);                              // role by role
+///     void enqueue(int role, std::size_t reduction, std::span<stream* const>);     // one stream per local rank
 ///     void enqueue_sum(std::size_t sum, std::span<stream* const>);
 ///     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
-///     traffic moved(int local) const;                                              // per step
+///     traffic moved(int local) const;                                              // by collectives, per step
 ///     void check();                   // while somebody waits: throws what has gone wrong
 ///     void abandon() noexcept;        // the wait is over, and lost
 // clang-format on
@@ -53,14 +53,14 @@ class peer_transport {
 public:
     using stream = typename Device::stream;
 
-    static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, std::size_t elements,
+    static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, arena_extent const& arena,
                                          std::size_t element_bytes) {
         if (l.replicas == 1) return 0;
         if (l.reproducible()) return tree_table_bytes(l.replicas, l.shards(), static_cast<std::size_t>(l.replicas));
         bytes_t sum = 0;
         for (std::size_t i = 0; i < l.reductions(); ++i) {
-            auto const s = l.reduction(i, elements, element_bytes);
-            sum += move_table::bytes(s, {l.reduced_by(i, elements).size(), element_bytes, s.chunks}, rank);
+            auto const s = l.reduction(i, arena, element_bytes);
+            sum += move_table::bytes(s, {l.reduced_by(i, arena).size(), element_bytes, s.chunks}, l.replica_of(rank));
         }
         return sum;
     }
@@ -72,7 +72,7 @@ public:
     }
 
     peer_transport(parallel_layout const& l, auto const& r)
-        : layout_(l), group_(std::make_unique<peer_group<Device>>(l.replicas, r.share_devices.value, r.deadline)) {
+        : layout_(l), group_(std::make_unique<peer_group<Device>>(l.devices(), r.share_devices.value, r.deadline)) {
         detail::check_no_strategy_of_a_transport(l);
         if (r.processes.value.count != 1)
             throw usage_error("transport<peer> stays within one process, and " +
@@ -84,26 +84,33 @@ public:
     int device_of(int local) const noexcept { return group_->device_of(local); }
     bool captures() const noexcept { return true; }
 
-    void prepare(std::vector<T*> const& gradients, std::size_t elements, std::vector<layer_sum<T>> const& sums = {}) {
+    void prepare(int role, std::vector<T*> const& gradients, arena_extent const& arena,
+                 std::vector<layer_sum<T>> const& sums = {}) {
+        auto const mesh = layout_.mesh();
+        auto const ranks = mesh_group{{mesh.find("dp")}}.members(mesh, role);
+        replicas_.push_back(std::make_unique<peer_group<Device>>(*group_, ranks));
+        auto const& group = *replicas_.back();
+        auto& made = made_.emplace_back();
         if (layout_.replicas == 1) return;
         auto const add = [&](std::vector<std::unique_ptr<collective_type>>& to, schedule const& s,
                              std::vector<T*> const& numbers, range part) {
             std::vector<stream_buffers<T>> buffers;
             for (auto* const n : numbers) buffers.push_back({n + part.begin, n + part.begin});
             to.push_back(
-                std::make_unique<collective_type>(*group_, s, buffer_cut{part.size(), sizeof(T), s.chunks}, buffers));
+                std::make_unique<collective_type>(group, s, buffer_cut{part.size(), sizeof(T), s.chunks}, buffers));
         };
         for (auto const& sum : sums) add(sums_, direct::all_reduce(layout_.replicas), sum.numbers, {0, sum.count});
         if (layout_.reproducible()) {
-            made_.push_back(std::make_unique<collective_type>(*group_, layout_.shards(), elements, gradients));
+            made.push_back(std::make_unique<collective_type>(group, layout_.shards(), arena.elements, gradients));
             return;
         }
         for (std::size_t i = 0; i < layout_.reductions(); ++i)
-            add(made_, layout_.reduction(i, elements, sizeof(T)), gradients, layout_.reduced_by(i, elements));
+            add(made, layout_.reduction(i, arena, sizeof(T)), gradients, layout_.reduced_by(i, arena));
     }
 
-    void enqueue(std::size_t reduction, std::span<stream* const> streams) {
-        if (reduction < made_.size()) made_[reduction]->enqueue(streams);
+    void enqueue(int role, std::size_t reduction, std::span<stream* const> streams) {
+        auto const& made = made_[static_cast<std::size_t>(role)];
+        if (reduction < made.size()) made[reduction]->enqueue(streams);
     }
     void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {
         if (sum < sums_.size()) sums_[sum]->enqueue(streams);
@@ -112,8 +119,8 @@ public:
 
     traffic moved(int local) const noexcept {
         traffic sum;
-        for (auto const* all : {&made_, &sums_})
-            for (auto const& m : *all) sum += m->moved(local);
+        for (auto const* all : {&made_[static_cast<std::size_t>(layout_.role_of(local))], &sums_})
+            for (auto const& m : *all) sum += m->moved(layout_.replica_of(local));
         return sum;
     }
 
@@ -125,7 +132,9 @@ private:
 
     parallel_layout layout_;
     std::unique_ptr<peer_group<Device>> group_;
-    std::vector<std::unique_ptr<collective_type>> made_, sums_;
+    std::vector<std::unique_ptr<peer_group<Device>>> replicas_;       ///< by role
+    std::vector<std::vector<std::unique_ptr<collective_type>>> made_; ///< likewise
+    std::vector<std::unique_ptr<collective_type>> sums_;
 };
 
 template<accelerator Device>

@@ -251,11 +251,9 @@ public:
         run_.state().options = changed;
     }
 
-    /// What device `rank`, one of this process, does in a step: what runs, not a description of it. On devices of the
-    /// host. table_of(t.program(0)) shows it.
-    auto const& program(int rank) const
-        requires requires(run_type const& r) { r.program(0); }
-    {
+    /// The program of device `rank`, one of this process: what it does in a step, not a description of it.
+    /// table_of(t.program(0)) shows it.
+    step_program const& program(int rank) const {
         check_ready();
         return run_.program(checked_rank(rank));
     }

@@ -98,8 +98,9 @@ struct transport_strategy_rule {
 template<class... Where>
 struct pipeline_device_rule {
     static_assert(rule_holds<Where...>,
-                  "TRI0091: pipelines run on devices of the host that are threads, or processes of "
-                  "transport<shared_windows>: leave out the axis pp, or the policy that takes other devices");
+                  "TRI0091: the stages of a pipeline read one another's memory: threads do, processes of "
+                  "transport<shared_windows>, and accelerators of one process. Leave out the axis pp, or the policy "
+                  "that names another transport");
 };
 template<class... Where>
 struct pipeline_shards_rule {
@@ -249,7 +250,7 @@ constexpr auto broken_common_rule() {
         return pack<shared_weights_rule<gets<typename answers::reduction>>>{};
     else if constexpr (shards > 0 && answers::replicas > shards)
         return pack<logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::replicas)>>, gets_shards>>{};
-    else if constexpr (answers::has_stages && !(answers::on_host && stages_run_over<typename answers::transport>))
+    else if constexpr (answers::has_stages && !stages_run_over<typename answers::transport>)
         return pack<pipeline_device_rule<gets<typename answers::mesh>, gets<transport<typename answers::transport>>>>{};
     else if constexpr (answers::has_stages && shards > 0 && answers::replicas > 0 && answers::micro_batches > 0 &&
                        answers::replicas * answers::micro_batches != shards)

@@ -138,7 +138,7 @@ public:
             auto const part = chunk_range(elements, r, group.size(), sizeof(T)).size() * sizeof(T);
             auto& sum = moved_[static_cast<std::size_t>(r)];
             for (int q = 0; q < group.size(); ++q)
-                if (q != r && part != 0) {
+                if (q != r) {
                     sum.messages += 2; // read from, written to
                     sum.bytes += (tree_leaves_of(q, group.size(), shards) + 1) * part;
                 }

@@ -36,13 +36,24 @@ struct stage_times {
 };
 
 /// Plays a proved program, each role doing its next task as soon as it can: `times(kind, stage)` is how long one takes,
-/// moves nothing; `done(role, task, begin, end)` is told of each. Returns when the last one ends.
+/// moves nothing; `done(role, task, begin, end)` is told of each. What has been sent from a frame or a slot stays there
+/// until its receiver gets to it. Returns when the last one ends.
 template<class Times, class Done>
 constexpr double play_step(step_program const& p, Times const& times, Done&& done) {
     auto const roles = static_cast<std::size_t>(p.shape.roles), stages = static_cast<std::size_t>(p.stage_count()),
                micro_batches = static_cast<std::size_t>(p.shape.micro_batches);
-    detail::scratch<double> there(2 * stages * micro_batches, -1.0), now(roles, 0.0); // there: when it can be received
-    detail::scratch<std::size_t> next(roles);
+    std::size_t frames = 0, slots = 0;
+    for (std::size_t r = 0; r < roles; ++r) {
+        frames = std::max<std::size_t>(frames, p.frames[r]);
+        slots = std::max<std::size_t>(slots, p.slots[r]);
+    }
+    auto const number = [&](stage_transfer const& m) { return m.way() * micro_batches + m.micro_batch; };
+    detail::scratch<double> sent(2 * stages * micro_batches, -1.0), taken(2 * stages * micro_batches, -1.0),
+        now(roles, 0.0);
+    detail::scratch<std::size_t> next(roles), left(roles * (frames + slots) + 1, npos); // the last message from a place
+    auto const place = [&](std::size_t role, bool slot, std::size_t i) -> std::size_t& {
+        return left[role * (frames + slots) + (slot ? frames : 0) + i];
+    };
     double end = 0;
     for (bool moved = true; moved;) {
         moved = false;
@@ -50,17 +61,36 @@ constexpr double play_step(step_program const& p, Times const& times, Done&& don
             auto const list = p.list(static_cast<int>(r));
             for (; next[r] < list.size(); ++next[r], moved = true) {
                 auto const& t = list[next[r]];
+                auto const stage = p.stage(static_cast<int>(r), t.chunk);
                 bool waits = false;
+                auto const wait_for = [&](double when) {
+                    if (when < 0) waits = true;
+                    now[r] = std::max(now[r], when);
+                };
+                auto const wait_until_free = [&](bool slot, std::size_t i) {
+                    if (auto const message = place(r, slot, i); message != npos) wait_for(taken[message]);
+                };
+                for (int k = 0; k < t.transfers; ++k)
+                    if (auto const& m = t.moves[k]; m.sends && sent[number(m)] < 0) {
+                        sent[number(m)] = now[r];
+                        place(r, m.gradient, m.place) = number(m);
+                        moved = true;
+                    }
                 for (int k = 0; k < t.transfers; ++k) {
                     auto const& m = t.moves[k];
-                    auto& at = there[m.way() * micro_batches + m.micro_batch];
-                    if (m.sends && at < 0) at = now[r], moved = true;
-                    if (!m.sends && at < 0) waits = true;
-                    if (!m.sends && at > now[r]) now[r] = at;
+                    if (m.sends || taken[number(m)] >= 0) continue;
+                    if (!m.gradient) wait_until_free(false, m.place);
+                    wait_for(sent[number(m)]);
+                    if (waits) break;
+                    taken[number(m)] = now[r];
+                    moved = true;
                 }
+                if (t.computes() && stage == 0 && (goes_forward(t.kind) || t.kind == task_kind::evaluate))
+                    wait_until_free(false, t.frame);
+                if (t.computes() && stage > 0 && gives_input(t.kind)) wait_until_free(true, t.slot);
                 if (waits) break;
                 auto const begin = now[r];
-                if (t.computes()) now[r] += times(t.kind, p.stage(static_cast<int>(r), t.chunk));
+                if (t.computes()) now[r] += times(t.kind, stage);
                 done(static_cast<int>(r), next[r], begin, now[r]);
                 end = std::max(end, now[r]);
             }

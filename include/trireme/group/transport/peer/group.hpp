@@ -32,6 +32,11 @@ public:
             }
     }
 
+    /// The part of a group that these ranks are.
+    peer_group(peer_group const& whole, std::vector<int> const& members) : wait_limit_(whole.wait_limit_) {
+        for (int const r : members) device_.push_back(whole.device_of(r));
+    }
+
     int size() const noexcept { return static_cast<int>(device_.size()); }
     int device_of(int rank) const noexcept { return device_[static_cast<std::size_t>(rank)]; }
 

@@ -10,9 +10,8 @@
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/plan.hpp>
-#include <trireme/schedule/collective/direct.hpp>
 #include <trireme/trainer/host_run.hpp>
-#include <trireme/trainer/stream_machine.hpp>
+#include <trireme/trainer/stream_executor.hpp>
 #include <trireme/trainer/training_state.hpp>
 
 #include <algorithm>
@@ -32,30 +31,30 @@ namespace trireme {
 /// ranks of the process, captured when the trainer is made and launched once per step; while it runs, the host gathers
 /// the samples of the next one, and their copy goes on beside the computation.
 template<class Model, class Options, class Initialiser, class Faults, class Device, class Transport>
-class stream_run {
+class accelerator_run {
+    using executor = stream_executor<Model, Device, Options, Transport>;
+    using rank_type = typename executor::rank_type;
+
 public:
     using T = typename Model::value_type;
     using state_type = training_state<typename Model::network, Options>;
 
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
-        return machine::memory(l, batch, rank);
+        return executor::memory(l, batch, rank);
     }
     /// What a rank reads from others in a step.
-    static constexpr traffic moves(parallel_layout const& l, std::size_t, int rank) {
-        auto sum = l.traffic_of_rank(rank, Model::arena_elements, sizeof(T));
-        for (auto const& e : Model::network::exchanges)
-            if (l.replicas > 1) sum += traffic_of(direct::all_reduce(l.replicas), rank, e.elements, sizeof(T));
-        return sum;
+    static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
+        return traffic_of_step<Model, typename rank_type::context>(l, batch, rank);
     }
 
-    stream_run(Options const& o, auto const& r, parallel_layout const& layout)
-        : work_(o, layout), m_(new machine(work_.layout, o, r)), deadline_(r.deadline),
-          eager_(r.eager.value || !m_->transport.captures()) {
+    accelerator_run(Options const& o, auto const& r, parallel_layout const& layout)
+        : work_(o, layout), executor_(new executor(work_.layout, o, r)), deadline_(r.deadline),
+          eager_(r.eager.value || !executor_->transport.captures()) {
         try {
             guarded([&] {
-                m_->prepare();
+                executor_->prepare();
                 warm_up();
-                if (!eager_) m_->capture();
+                if (!eager_) executor_->capture();
                 begin_weights();
             });
         } catch (...) {
@@ -64,13 +63,13 @@ public:
         }
     }
 
-    stream_run(stream_run const&) = delete;
-    stream_run& operator=(stream_run const&) = delete;
-    ~stream_run() { settle(); }
+    accelerator_run(accelerator_run const&) = delete;
+    accelerator_run& operator=(accelerator_run const&) = delete;
+    ~accelerator_run() { settle(); }
 
     state_type& state() noexcept { return work_; }
     state_type const& state() const noexcept { return work_; }
-    int first_rank() const noexcept { return m_->transport.first_rank(); } ///< of this process
+    int first_rank() const noexcept { return executor_->transport.first_rank(); } ///< of this process
     bool stopped() const noexcept { return stopped_; }
 
     step_report step() {
@@ -112,20 +111,18 @@ public:
     void evaluate() {
         guarded([&] {
             work_.number_all();
-            for (auto& r : m_->replicas) {
-                r->begin_step();
-                r->join();
-            }
+            executor_->spread();
+            executor_->begin();
+            auto const together = executor_->evaluated_together();
             for (std::size_t k = 0; k < most_shards(); ++k)
-                for_granules_of(k, work_.all(), [&](replica& r, int slot, auto some, std::size_t) {
-                    stage(r, slot, some, T{0});
-                    r.enqueue_evaluation(slot, 0, k);
+                for_granules_of(k, work_.all(), together, [&](std::size_t q, int slot, auto some, std::size_t) {
+                    for (int role = 0; role < work_.layout.stages; ++role)
+                        stage(executor_->rank_at(q, role), slot, some, T{0}, {}, together);
+                    executor_->enqueue_evaluation(q, slot, k);
                 });
-            m_->transport.enqueue_scores(m_->words, 2 * work_.layout.shards(), m_->compute);
-            for (auto& r : m_->replicas) {
-                r->enqueue_results(0, r->compute);
-                r->compute.record(r->used[0]);
-            }
+            executor_->enqueue_results(0);
+            executor_->gather();
+            for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
             for_results(0, [&](std::size_t shard, sample_score const& s) {
                 work_.set_score(shard, s.loss, static_cast<std::size_t>(s.correct));
             });
@@ -137,27 +134,41 @@ public:
     step_times const& times() const noexcept { return times_; }
 
     std::vector<T> gathered(std::span<T const> held_numbers<T>::* numbers) const {
-        auto const values = held(first_rank()).*numbers;
-        return {values.begin(), values.end()};
+        std::vector<T> all;
+        for (int role = 0; role < work_.layout.stages; ++role) {
+            auto const values = held(first_rank() + role).*numbers;
+            all.insert(all.end(), values.begin(), values.end());
+        }
+        return all;
     }
     held_numbers<T> held(int rank) const {
-        auto const all = stored(rank);
-        return {{0, Model::network::depth},
-                all.first(Model::network::parameters),
-                all.subspan(Model::first_buffer, Model::network::buffers)};
+        auto& r = *executor_->ranks[static_cast<std::size_t>(local(rank))];
+        auto* const self = const_cast<accelerator_run*>(this);
+        self->guarded([&] { self->store(r); });
+        auto const& n = r.own();
+        return {n.rows, {r.mirror(), n.parameters}, {r.mirror() + n.buffers_lie, n.buffers}};
     }
-    void load_parameters(std::span<T const> values) { replace(values, 0); }
-    void load_buffers(std::span<T const> values) { replace(values, Model::first_buffer); }
+    void load_parameters(std::span<T const> values) {
+        replace([&](rank_type& r) {
+            std::ranges::copy(values.subspan(r.own().first_parameter, r.own().parameters), r.mirror());
+        });
+    }
+    void load_buffers(std::span<T const> values) {
+        replace([&](rank_type& r) {
+            std::ranges::copy(values.subspan(r.own().first_buffer, r.own().buffers), r.mirror() + r.own().buffers_lie);
+        });
+    }
+    step_program const& program(int rank) const { return executor_->program(local(rank)); }
     /// Of all steps so far.
     traffic wire(int rank) const {
-        auto const t = m_->transport.moved(local(rank));
+        auto const t = executor_->moved(local(rank));
         return {t.messages * steps_, t.bytes * steps_};
     }
 
     /// Deviations of the kernels of this process's ranks from what they were asked, each once.
     std::vector<std::string> notes() const {
         std::vector<std::string> all;
-        for (auto const& r : m_->replicas)
+        for (auto const& r : executor_->ranks)
             for (auto& note : r->notes())
                 if (std::find(all.begin(), all.end(), note) == all.end()) all.push_back(std::move(note));
         return all;
@@ -165,8 +176,6 @@ public:
 
 private:
     using clock = std::chrono::steady_clock;
-    using machine = stream_machine<Model, Device, Options, Transport>;
-    using replica = typename machine::replica;
     using event = typename Device::event;
 
     static double seconds(clock::time_point a, clock::time_point b) {
@@ -177,58 +186,55 @@ private:
     /// needed, and before any rank waits for another in a collective.
     void warm_up() {
         for (int slot : {0, 1}) {
-            for (auto& r : m_->replicas) {
+            for (auto& r : executor_->ranks) {
                 for (std::size_t k = 0; k < r->shards().size(); ++k) r->set_samples(slot, k, {}, {}, T{0});
                 r->enqueue_samples(slot, r->shards().size());
             }
-            m_->enqueue_step(slot);
-            for (auto& r : m_->replicas) {
-                r->enqueue_evaluation(slot, 0, 0);
-                r->compute.record(r->used[slot]);
-            }
+            executor_->enqueue_step(slot);
+            executor_->spread();
+            executor_->begin();
+            for (std::size_t q = 0; q < executor_->replicas(); ++q) executor_->enqueue_evaluation(q, slot, 0);
+            executor_->enqueue_results(slot);
+            executor_->gather();
+            for (auto& r : executor_->ranks) r->compute.record(r->used[slot]);
             for_results(slot, [](std::size_t, sample_score const&) {});
         }
     }
 
     void begin_weights() {
-        for (auto& r : m_->replicas) {
-            with_default_floats(
-                [&] { initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed); });
-            std::fill(r->mirror() + Model::network::parameters, r->mirror() + Model::arena_elements, T{0});
-            initialise_buffers<typename Model::network>(r->mirror() + Model::first_buffer);
+        for (auto& r : executor_->ranks) {
+            auto const& n = r->own();
+            std::fill(r->mirror(), r->mirror() + n.elements, T{0});
+            with_default_floats([&] {
+                initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed, n.rows);
+            });
+            initialise_buffers<typename Model::network>(r->mirror() + n.buffers_lie, n.rows);
             r->enqueue_clear();
         }
         load();
     }
-    /// A rank's parameters and buffers, as they are now.
-    std::span<T const> stored(int rank) const {
-        auto& r = *m_->replicas[static_cast<std::size_t>(local(rank))];
-        return const_cast<stream_run*>(this)->guarded([&]() -> std::span<T const> {
-            const_cast<stream_run*>(this)->store(r);
-            return {r.mirror(), Model::arena_elements};
-        });
-    }
-    void store(replica& r) {
+    void store(rank_type& r) {
         r.enqueue_store();
         r.compute.record(r.used[0]);
         wait_for(r, r.used[0], "reading the weights");
     }
-    /// Writes to all ranks' parameters or buffers; those of the two that are not asked for stay as they are.
-    void replace(std::span<T const> values, std::size_t first) {
+    /// Writes to all ranks' numbers what `change` does to their mirrors; the others stay as they are.
+    template<class Change>
+    void replace(Change const& change) {
         guarded([&] {
-            for (auto& r : m_->replicas) {
-                if constexpr (Model::network::buffers != 0) store(*r);
-                std::copy(values.begin(), values.end(), r->mirror() + first);
+            for (auto& r : executor_->ranks) {
+                store(*r); // the numbers that do not change
+                change(*r);
             }
             load();
         });
     }
     void load() {
-        for (auto& r : m_->replicas) {
+        for (auto& r : executor_->ranks) {
             r->enqueue_load();
             r->compute.record(r->used[0]);
         }
-        for (auto& r : m_->replicas) wait_for(*r, r->used[0], "writing the weights");
+        for (auto& r : executor_->ranks) wait_for(*r, r->used[0], "writing the weights");
     }
 
     // ---- one step ----
@@ -241,7 +247,7 @@ private:
         int const slot = static_cast<int>(number % 2);
         visit_faults(number);
         auto const start = clock::now();
-        for (auto& r : m_->replicas) {
+        for (auto& r : executor_->ranks) {
             wait_for(*r, r->staged[slot], "copying samples"); // of the step before the last, from the same memory
             r->set_numbers(slot, work_.options);
             for (std::size_t k = 0; k < r->shards().size(); ++k) {
@@ -251,46 +257,39 @@ private:
             }
             r->enqueue_samples(slot, r->shards().size());
         }
-        if (number > 1 && m_->replicas[0]->used[1 - slot].reached()) times_.data += seconds(start, clock::now());
-        if (eager_) {
-            m_->enqueue_step(slot);
-        } else {
-            m_->gather();
-            m_->launch(slot);
-            m_->spread();
-        }
-        for (auto& r : m_->replicas) r->compute.record(r->used[slot]);
+        if (number > 1 && executor_->ranks[0]->used[1 - slot].reached()) times_.data += seconds(start, clock::now());
+        if (eager_)
+            executor_->enqueue_step(slot);
+        else
+            executor_->launch(slot);
+        for (auto& r : executor_->ranks) r->compute.record(r->used[slot]);
     }
 
     /// A step on more samples than a batch: granule by granule, without a graph.
     void begin_large(std::uint64_t number, std::span<std::uint32_t const> indices) {
         visit_faults(number);
-        for (auto& r : m_->replicas) r->begin_step();
+        executor_->spread();
+        executor_->begin();
         for (std::size_t k = 0; k < most_shards(); ++k) {
-            for (auto& r : m_->replicas)
-                if (k < r->shards().size()) r->begin_shard();
-            for_granules_of(k, indices, [&](replica& r, int slot, auto some, std::size_t first) {
+            for (auto& r : executor_->ranks)
+                if (k < r->shards().size()) executor_->begin_shard(*r);
+            for_granules_of(k, indices, 1, [&](std::size_t q, int slot, auto some, std::size_t first) {
+                auto& r = executor_->rank_at(q, 0);
                 stage(r, slot, some, weight_of(indices.size()), about(r, k, number, first, indices.size()));
-                r.enqueue_granule(slot, 0, k);
-                r.join();
+                executor_->enqueue_granule(r, slot, k);
             });
-            for (auto& r : m_->replicas) {
-                if (k >= r->shards().size()) continue;
-                r->beside.record(r->scored); // a shard without samples has had no granule to do it
-                r->join();
-                r->end_shard(k);
-            }
+            for (auto& r : executor_->ranks)
+                if (k < r->shards().size()) executor_->end_shard(*r, k);
         }
         int const slot = static_cast<int>(number % 2); // where results are looked for; its numbers are these
-        for (auto& r : m_->replicas) stage(*r, slot, {}, T{0});
-        m_->gradients_complete();
-        m_->enqueue_reductions();
-        m_->enqueue_end(slot);
-        for (auto& r : m_->replicas) r->compute.record(r->used[slot]);
+        for (auto& r : executor_->ranks) stage(*r, slot, {}, T{0});
+        executor_->end_step(slot);
+        executor_->gather();
+        for (auto& r : executor_->ranks) r->compute.record(r->used[slot]);
     }
 
     /// What kernels need to know of a rank's k-th shard, in a step on `samples`.
-    staged_shard about(replica const& r, std::size_t k, std::uint64_t number, std::size_t first,
+    staged_shard about(rank_type const& r, std::size_t k, std::uint64_t number, std::size_t first,
                        std::size_t samples) const {
         auto const shard = r.shards().begin + k;
         auto const mine = part(samples, shard, work_.layout.shards());
@@ -300,36 +299,42 @@ private:
                 samples};
     }
 
-    /// Stages one granule of one rank, in the first place of a slot.
-    void stage(replica& r, int slot, std::span<std::uint32_t const> indices, T weight, staged_shard const& about = {}) {
+    /// Stages samples of a rank in the first granules of a slot, one after the other; what is left are empty ones.
+    void stage(rank_type& r, int slot, std::span<std::uint32_t const> indices, T weight, staged_shard const& about = {},
+               std::size_t granules = 1) {
         wait_for(r, r.staged[slot], "copying samples");
         r.set_numbers(slot, work_.options);
-        r.set_samples(slot, 0, work_.images(), indices, weight, about);
-        r.enqueue_samples(slot, 1);
+        for (std::size_t k = 0; k < granules; ++k) {
+            auto const begin = std::min(k * r.samples(), indices.size());
+            r.set_samples(slot, k, work_.images(),
+                          indices.subspan(begin, std::min(r.samples(), indices.size() - begin)), weight, about);
+        }
+        r.enqueue_samples(slot, granules);
     }
 
     /// The most shards that a rank of this process has.
     std::size_t most_shards() const noexcept {
         std::size_t most = 0;
-        for (auto const& r : m_->replicas) most = std::max(most, r->shards().size());
+        for (auto const& r : executor_->ranks) most = std::max(most, r->shards().size());
         return most;
     }
 
-    /// f(replica, slot, indices, first) for the granules of every rank's k-th shard of `indices`, all ranks' first ones
-    /// first; the slots take turns. `first`: samples of the shard before the granule's.
+    /// f(replica, slot, indices, first) for the granules of every replica's k-th shard of `indices`, as many
+    /// `together`, all replicas' first ones first; the slots take turns. `first`: samples of the shard before the
+    /// granule's.
     template<class F>
-    void for_granules_of(std::size_t k, std::span<std::uint32_t const> indices, F&& f) {
+    void for_granules_of(std::size_t k, std::span<std::uint32_t const> indices, std::size_t together, F&& f) {
         bool some = true;
         for (std::size_t g = 0; some; ++g) {
             int const slot = static_cast<int>((k + g) % 2);
             some = false;
-            for (auto& r : m_->replicas) {
-                if (k >= r->shards().size()) continue;
-                auto const mine = part(indices.size(), r->shards().begin + k, work_.layout.shards());
-                auto const begin = mine.begin + g * r->samples();
+            for (std::size_t q = 0; q < executor_->replicas(); ++q) {
+                auto const& r = executor_->rank_at(q, 0);
+                if (k >= r.shards().size()) continue;
+                auto const mine = part(indices.size(), r.shards().begin + k, work_.layout.shards());
+                auto const most = together * r.samples(), begin = mine.begin + g * most;
                 if (begin >= mine.end) continue;
-                f(*r, slot, indices.subspan(begin, std::min(r->samples(), mine.end - begin)), begin - mine.begin);
-                r->compute.record(r->used[slot]);
+                f(q, slot, indices.subspan(begin, std::min(most, mine.end - begin)), begin - mine.begin);
                 some = true;
             }
         }
@@ -344,9 +349,10 @@ private:
     /// f(shard, score) for the shards that are known here: those of this process, or all if the transport shares them.
     template<class F>
     void for_results(int slot, F&& f) {
-        for (auto& r : m_->replicas) wait_for(*r, r->used[slot], "a step");
-        bool const shared = m_->transport.local_ranks() != work_.layout.replicas;
-        for (auto& r : m_->replicas) {
+        for (auto& r : executor_->ranks) wait_for(*r, r->used[slot], "a step");
+        bool const shared = executor_->transport.local_ranks() != work_.layout.devices();
+        for (auto& r : executor_->ranks) {
+            if (!r->is_last()) continue;
             auto const results = r->results(slot);
             auto const known = shared ? range{0, results.size()} : r->shards();
             for (auto s = known.begin; s < known.end; ++s) f(s, results[s]);
@@ -359,11 +365,11 @@ private:
     /// Memory may be freed when nothing is under way any more; else it is left behind, for freeing it would wait for a
     /// device that does not answer.
     void settle() noexcept {
-        if (m_ != nullptr && !idle()) leave_behind(std::move(m_));
+        if (executor_ != nullptr && !idle()) leave_behind(std::move(executor_));
     }
     bool idle() const noexcept {
         bool all = !stalled_;
-        for (auto& r : m_->replicas)
+        for (auto& r : executor_->ranks)
             for (auto* const s : {&r->copies, &r->compute, &r->beside, &r->exchange}) try {
                     event done(s->device());
                     s->record(done);
@@ -373,33 +379,34 @@ private:
         return all;
     }
 
-    void wait_for(replica& r, event& e, char const* what) {
-        m_->at_rank = m_->rank_of(r);
+    void wait_for(rank_type& r, event& e, char const* what) {
+        executor_->at_rank = executor_->number_of(r);
         auto const limit = deadline::in(deadline_);
         while (!await(
             e, deadline::in(std::min<std::chrono::duration<double>>(limit.left(), std::chrono::milliseconds(20))))) {
-            m_->transport.check();
+            executor_->transport.check();
             if (limit.passed()) late(r, what);
         }
     }
 
-    [[noreturn]] TRIREME_COLD void late(replica& r, char const* what) {
-        m_->transport.abandon();
-        int const rank = m_->rank_of(r);
-        throw deadline_error(rank, "device " + std::to_string(rank) + " (" + Device::name + " " +
-                                       std::to_string(m_->transport.device_of(rank - m_->transport.first_rank())) +
-                                       ") did not finish within the deadline of " + seconds_text(deadline_) +
-                                       " s: " + what + ", training step " + std::to_string(steps_) +
-                                       "; if it is only slow, raise the option `deadline`");
+    [[noreturn]] TRIREME_COLD void late(rank_type& r, char const* what) {
+        executor_->transport.abandon();
+        int const rank = executor_->number_of(r);
+        throw deadline_error(
+            rank, "device " + std::to_string(rank) + " (" + Device::name + " " +
+                      std::to_string(executor_->transport.device_of(rank - executor_->transport.first_rank())) +
+                      ") did not finish within the deadline of " + seconds_text(deadline_) + " s: " + what +
+                      ", training step " + std::to_string(steps_) +
+                      "; if it is only slow, raise the option `deadline`");
     }
 
     void visit_faults(std::uint64_t number) {
         for (auto const point : {fault_point::forward, fault_point::backward, fault_point::reduce, fault_point::update})
-            for (int i = 0; i < m_->transport.local_ranks(); ++i) {
-                m_->at_rank = m_->transport.first_rank() + i;
-                Faults::at(point, m_->at_rank, number);
+            for (int i = 0; i < executor_->transport.local_ranks(); ++i) {
+                executor_->at_rank = executor_->transport.first_rank() + i;
+                Faults::at(point, executor_->at_rank, number);
             }
-        m_->at_rank = m_->transport.first_rank();
+        executor_->at_rank = executor_->transport.first_rank();
     }
 
     /// Runs `f`; what it throws stops the trainer, and reaches the caller with the device's name.
@@ -416,10 +423,10 @@ private:
         } catch (usage_error const&) { // of what the caller asked for, unless it comes out of a step
             if (steps_ == 0) throw;
             stopped_ = true;
-            throw device_error(m_->at_rank, std::current_exception(), message_of(std::current_exception()));
+            throw device_error(executor_->at_rank, std::current_exception(), message_of(std::current_exception()));
         } catch (...) {
             stopped_ = true;
-            throw device_error(m_->at_rank, std::current_exception(), message_of(std::current_exception()));
+            throw device_error(executor_->at_rank, std::current_exception(), message_of(std::current_exception()));
         }
     }
     TRIREME_COLD static std::string message_of(std::exception_ptr e) {
@@ -433,13 +440,13 @@ private:
     }
 
     int local(int rank) const {
-        int const i = rank - m_->transport.first_rank();
-        if (i >= 0 && i < m_->transport.local_ranks()) return i;
+        int const i = rank - executor_->transport.first_rank();
+        if (i >= 0 && i < executor_->transport.local_ranks()) return i;
         throw usage_error("device " + std::to_string(rank) + " belongs to another process: ask there");
     }
 
     state_type work_;
-    std::unique_ptr<machine> m_;
+    std::unique_ptr<executor> executor_;
     std::chrono::duration<double> deadline_;
     std::uint64_t steps_ = 0;
     step_times times_;
@@ -451,8 +458,9 @@ private:
 template<accelerator Device>
 struct run_on<Device> {
     template<class Model, class Options, class Initialiser, class Faults, class Transport>
-    using type = stream_run<Model, Options, Initialiser, Faults, Device,
-                            typename stream_transport<Transport, Device>::template type<typename Model::value_type>>;
+    using type =
+        accelerator_run<Model, Options, Initialiser, Faults, Device,
+                        typename stream_transport<Transport, Device>::template type<typename Model::value_type>>;
 };
 
 } // namespace trireme

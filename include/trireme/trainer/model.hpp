@@ -9,6 +9,8 @@
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/step.hpp>
+#include <trireme/schedule/collective/direct.hpp>
+#include <trireme/schedule/cost.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -54,13 +56,13 @@ struct model {
 };
 
 /// The activation arena of a device: frames, what lasts within a task, outgoing slots; offsets are in elements. A
-/// device with the whole network has one frame, with what layers keep of a shard.
-template<class Model>
+/// device with the whole network has one frame, with what layers keep of a shard. `Pass`: the way of samples through
+/// the rows on this kind of device.
+template<class Model, class Pass = typename Model::template pass<>>
 struct stage_activations {
     using network = typename Model::network;
     using stored_type = typename Model::stored_type;
-    using pass = typename Model::template pass<>;
-    using pass_of_one = typename Model::template pass<1>;
+    using pass = Pass;
 
     range rows = {0, network::depth};
     std::size_t samples = 0; ///< the most of a micro-batch
@@ -74,8 +76,7 @@ struct stage_activations {
     /// The same for who knows the frames from the program.
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank, rank_frames const& known)
         : samples(most), places(known) {
-        bool const few = one_by_one<typename Model::kernels, typename Model::value_type> != 0;
-        if constexpr (Model::whole_shard)
+        if constexpr (pass::whole_shard)
             plan = pass::plan(samples);
         else
             plan = pass::one;
@@ -84,14 +85,16 @@ struct stage_activations {
                 rows = l.cut(l.stages, l.role_of(rank));
                 plan = pass::plan(samples, rows);
             }
-        frame = statistics = pass::frame_elements(plan, rows);
+        frame = statistics = detail::frame_elements<network, typename Model::value_type, stored_type>(plan, rows);
         if (is_stage()) {
             auto const buffers = network::row(rows.end).first_buffer - network::row(rows.begin).first_buffer;
             frame += round_up(buffers * sizeof(typename Model::value_type), cache_line) / sizeof(stored_type);
         }
         task = pass::task_elements(plan);
-        if (few && !Model::whole_shard)
+        if constexpr (one_by_one<typename Model::kernels, typename Model::value_type> != 0 && !pass::whole_shard) {
+            using pass_of_one = typename Model::template pass<1>;
             task = std::max(task, pass_of_one::task_elements(is_stage() ? plan : pass_of_one::one));
+        }
         slot = plan.elements - plan.sent;
         if (l.stages == 1) places.frames = 1;
     }
@@ -118,31 +121,34 @@ struct stage_activations {
         return places.frames * frame + task + slot_index * slot;
     }
 
-    /// Samples of a micro-batch that have places at once, and those that some of them take.
-    constexpr std::size_t room() const noexcept {
-        return Model::at_once ? samples : pass::granules(samples) * pass::lanes;
-    }
-    static constexpr std::size_t places_of(std::size_t count) noexcept {
-        if constexpr (Model::at_once) {
-            return count;
-        } else if constexpr (Model::whole_shard) {
-            return pass::granules(count) * pass::lanes;
-        } else {
-            std::size_t taken = 0;
-            for_granules<typename Model::kernels, typename Model::value_type>(
-                range{0, count}, [&]<std::size_t N>(lane_count<N>, range const& some) { taken = some.begin + N; });
-            return taken;
-        }
-    }
-    /// Bytes that come with a micro-batch from the stage before, and from the one behind.
+    /// Bytes that come with a micro-batch of `count` samples from the stage before, and from the one behind.
     constexpr bytes_t input_bytes(std::size_t count) const noexcept {
-        return places_of(count) * detail::sizes_of_slots<network>.of[rows.begin] * sizeof(stored_type);
+        return pass::places_of(count) * detail::sizes_of_slots<network>.of[rows.begin] * sizeof(stored_type);
     }
     constexpr bytes_t output_gradient_bytes(std::size_t count) const noexcept {
         if (rows.end <= network::first_trainable) return 0; // nobody wants it
-        return places_of(count) * detail::sizes_of_slots<network>.of[rows.end] * sizeof(stored_type);
+        return pass::places_of(count) * detail::sizes_of_slots<network>.of[rows.end] * sizeof(stored_type);
     }
 };
+
+/// The traffic that a rank reads from others in a step on a full batch.
+template<class Model, class Pass>
+constexpr traffic traffic_of_step(parallel_layout const& l, std::size_t batch, int rank) {
+    using network = typename Model::network;
+    using T = typename Model::value_type;
+    auto sum = l.traffic_of_rank(rank, numbers_of_rank<network, T>(l, rank).extent(), sizeof(T));
+    for (auto const& e : network::exchanges)
+        if (l.replicas > 1) sum += traffic_of(direct::all_reduce(l.replicas), rank, e.elements, sizeof(T));
+    if (l.stages == 1) return sum;
+    auto const shards = l.shards_of_device(rank);
+    stage_activations<Model, Pass> const here(l, l.most_shard_samples(batch), rank);
+    for (auto s = shards.begin; s < shards.end; ++s) {
+        auto const samples = Pass::moves_all_places ? here.samples : part(batch, s, l.shards()).size();
+        if (l.role_of(rank) > 0) sum += traffic{1, here.input_bytes(samples)};
+        if (l.role_of(rank) + 1 < l.stages) sum += traffic{1, here.output_gradient_bytes(samples)};
+    }
+    return sum;
+}
 
 } // namespace trireme::inline TRIREME_ISA
 

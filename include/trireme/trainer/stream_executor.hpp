@@ -1,0 +1,435 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/stage_moves.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/data/dataset.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/device/stream_order.hpp>
+#include <trireme/layer/stage_pass.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/step.hpp>
+#include <trireme/schedule/pipeline/span.hpp>
+#include <trireme/trainer/stream_rank.hpp>
+#include <trireme/trainer/stream_transport.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace trireme {
+
+/// The ranks of a process on accelerators, and their step programs, handed over to streams in an order in which they
+/// can be done. Waits between streams follow from what tasks read and write. All of it may be noted as a graph. What a
+/// device that does not answer may still be using is here; nothing here waits.
+template<class Model, accelerator Device, class Options, class Transport>
+class stream_executor {
+public:
+    using T = typename Model::value_type;
+    using network = typename Model::network;
+    using rank_type = stream_rank<Model, Device, Options>;
+    using stream = typename Device::stream;
+    using event = typename Device::event;
+
+    stream_executor(parallel_layout const& l, Options const& o, auto const& where) : transport(l, where), layout(l) {
+        Device::use(transport.device_of(0));
+        std::vector<stream*> streams;
+        for (int i = 0; i < transport.local_ranks(); ++i) {
+            int const rank = transport.first_rank() + i, device = transport.device_of(i);
+            ranks.push_back(std::make_unique<rank_type>(device, l, rank, o.batch.samples));
+            fork_.emplace_back(device);
+            for (auto* const s : ranks.back()->streams()) streams.push_back(s);
+            if (l.role_of(rank) == 0) replicas_.push_back(std::make_unique<replica>(l, rank));
+        }
+        std::size_t places = 0;
+        for (std::size_t i = 0; i < ranks.size(); ++i)
+            places += ranks[i]->number(rank_type::ordered * i, places, l.reductions());
+        order_ = std::make_unique<stream_order<stream>>(streams, places, l.reductions() + 8);
+        for (auto const& r : ranks) compute_.push_back(&r->compute);
+        by_role_.resize(static_cast<std::size_t>(l.stages));
+        for (std::size_t i = 0; i < ranks.size(); ++i)
+            by_role_[i % by_role_.size()].push_back(&ranks[i]->exchange);
+        for (auto const& r : ranks)
+            if (r->is_last()) words_.push_back(r->score_words());
+        team_.reserve(ranks.size());
+        tasks_.reserve(ranks.size());
+    }
+
+    /// What is where in the memory of a rank.
+    static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
+        auto m = rank_type::memory_of(l, batch, rank);
+        m.tables.bytes = Transport::table_bytes(l, rank, numbers_of_rank<network, T>(l, rank).extent(), sizeof(T));
+        for (auto const& e : network::exchanges)
+            m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
+        return m;
+    }
+
+    /// Collectives learn where what they add lies.
+    void prepare() {
+        std::vector<layer_sum<T>> sums;
+        for (auto const& e : network::exchanges) {
+            sums.push_back({{}, e.elements});
+            for (auto const& r : ranks) sums.back().numbers.push_back(r->kept() + e.first);
+        }
+        for (std::size_t role = 0; role < by_role_.size(); ++role) {
+            std::vector<T*> gradients;
+            for (auto i = role; i < ranks.size(); i += by_role_.size()) gradients.push_back(ranks[i]->gradient_slot(0));
+            transport.prepare(static_cast<int>(role), gradients, ranks[role]->own().extent(), sums);
+        }
+    }
+
+    // ---- a step ----
+
+    /// The whole step on the samples of a slot, over all ranks; begins and ends on the first rank's stream.
+    void enqueue_step(int slot) {
+        spread();
+        begin();
+        enqueue_gradients(slot);
+        end_step(slot);
+        gather();
+    }
+    void capture() {
+        for (int slot : {0, 1}) {
+            compute_[0]->begin_capture();
+            try {
+                enqueue_step(slot);
+            } catch (...) { // as long as a capture goes on, nothing can be freed
+                compute_[0]->abandon_capture();
+                throw;
+            }
+            graphs_[slot] = compute_[0]->end_capture();
+        }
+    }
+    /// The step that has been noted.
+    void launch(int slot) {
+        gather();
+        compute_[0]->launch(graphs_[slot]);
+        spread();
+    }
+
+    // ---- a step or an evaluation in pieces ----
+
+    void begin() {
+        for (auto& r : ranks) {
+            at(*r);
+            order_->restart(r->everything().stream, r->all_places());
+            r->begin_step();
+            if constexpr (rank_type::narrow::exist) hand_over(r->narrowing(), [&] { r->enqueue_narrow_copy(); });
+            if (r->is_last()) hand_over(r->clearing_scores(), [&] { r->clear_scores(); });
+        }
+    }
+    /// The gradients of a rank's k-th shard begin; they come granule by granule; and they end.
+    void begin_shard(rank_type& r) {
+        hand_over(r.clearing_gradients(), [&] { r.clear_gradients(); });
+    }
+    void enqueue_granule(rank_type& r, int slot, std::size_t shard) {
+        step_task t;
+        t.kind = task_kind::train;
+        t.micro_batch = static_cast<std::uint16_t>(shard);
+        alone({&r, &t, slot, 0});
+        go_forward();
+        go_back();
+        leave(r, slot);
+    }
+    void end_shard(rank_type& r, std::size_t k) {
+        if (layout.reproducible()) hand_over(r.merging(), [&] { r.end_shard(k); });
+    }
+    /// Evaluates the granules that are staged in the first places of a slot, over all ranks of the k-th replica of this
+    /// process. They belong to its `shard`-th shard.
+    void enqueue_evaluation(std::size_t k, int slot, std::size_t shard) {
+        for (auto const& next : replicas_[k]->of_evaluation) evaluate(k, next, slot, shard);
+        for (int role = 0; role < layout.stages; ++role) leave(rank_at(k, role), slot);
+    }
+
+    /// What comes after all gradients: reductions, updates; beside them the losses are shared.
+    void end_step(int slot) {
+        for (int role = 0; role < layout.stages; ++role) {
+            auto const& p = replicas_[0]->programs.step();
+            auto const list = p.list(role);
+            if (layout.reproducible() && layout.replicas == 1) {
+                auto& r = rank_at(0, role);
+                hand_over(r.merging(), [&] { r.end_shards(); });
+            }
+            for (std::size_t i = p.tail[role]; i < list.size(); ++i) {
+                auto const& t = list[i];
+                if (t.kind == task_kind::update)
+                    for_role(role, [&](rank_type& r) { hand_over(r.updating(slot), [&] { r.enqueue_update(slot); }); });
+                else
+                    for (std::size_t k = t.first; k < t.end; ++k) reduce(role, k);
+            }
+        }
+        enqueue_results(slot);
+    }
+    void enqueue_results(int slot) {
+        int const last = layout.stages - 1;
+        for_role(last, [&](rank_type& r) { order_->begin(r.sharing_scores()); });
+        transport.enqueue_scores(words_, 2 * layout.shards(), by_role_[static_cast<std::size_t>(last)]);
+        for_role(last, [&](rank_type& r) {
+            r.enqueue_results(slot);
+            order_->end(r.sharing_scores());
+        });
+        for (auto& r : ranks) order_->begin(r->everything());
+    }
+
+    /// All ranks' streams go on where the first rank's is, and the other way round.
+    void spread() {
+        compute_[0]->record(fork_[0]);
+        for (std::size_t i = 1; i < compute_.size(); ++i) compute_[i]->wait(fork_[0]);
+    }
+    void gather() {
+        for (std::size_t i = 1; i < compute_.size(); ++i) {
+            compute_[i]->record(fork_[i]);
+            compute_[0]->wait(fork_[i]);
+        }
+    }
+
+    /// Granules of a replica that are evaluated together.
+    std::size_t evaluated_together() const noexcept {
+        return static_cast<std::size_t>(replicas_[0]->programs.evaluation().shape.micro_batches);
+    }
+    step_program const& program(int local) const noexcept {
+        return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.step();
+    }
+    /// What a rank reads from others in a step.
+    traffic moved(int local) const noexcept {
+        auto sum = transport.moved(local);
+        auto const& r = *ranks[static_cast<std::size_t>(local)];
+        for (auto const& t : program(local).list(layout.role_of(local)))
+            for (int k = 0; k < t.transfers; ++k)
+                if (!t.moves[k].sends) sum += traffic{1, bytes_of(r, t.moves[k])};
+        return sum;
+    }
+    std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process
+    rank_type& rank_at(std::size_t k, int role) noexcept {
+        return *ranks[k * by_role_.size() + static_cast<std::size_t>(role)];
+    }
+
+    int number_of(rank_type const& r) const noexcept {
+        for (std::size_t i = 0; i < ranks.size(); ++i)
+            if (ranks[i].get() == &r) return transport.first_rank() + static_cast<int>(i);
+        return transport.first_rank();
+    }
+
+    Transport transport;
+    parallel_layout layout;
+    std::vector<std::unique_ptr<rank_type>> ranks; ///< of this process
+    int at_rank = 0;                               ///< whose work is being handed over, for messages
+
+private:
+    using context = typename rank_type::context;
+
+    struct task_of_role {
+        int role;
+        step_task const* task;
+    };
+    /// The programs of a replica, in an order in which they can be handed over.
+    struct replica {
+        rank_programs programs;
+        sent_places sent_in_step, sent_in_evaluation;
+        std::vector<task_of_role> of_step, of_evaluation; ///< but for the tail
+
+        replica(parallel_layout const& l, int rank)
+            : programs(l, rank), sent_in_step(programs.step()), sent_in_evaluation(programs.evaluation()) {
+            if (l.stages > 1) programs.prove(l);
+            list(programs.step(), of_step);
+            list(programs.evaluation(), of_evaluation);
+        }
+        static void list(step_program const& p, std::vector<task_of_role>& to) {
+            play_step(p, [](task_kind, int) { return 1.0; },
+                      [&](int role, std::size_t i, double, double) {
+                          if (i < p.tail[role]) to.push_back({role, &p.list(role)[i]});
+                      });
+        }
+    };
+
+    /// A task of a rank, and where its samples are staged.
+    struct placed_task {
+        rank_type* rank;
+        step_task const* task;
+        int slot;
+        std::size_t granule;
+    };
+
+    void at(rank_type const& r) noexcept { at_rank = number_of(r); }
+    template<class F>
+    void for_role(int role, F&& f) {
+        for (std::size_t k = 0; k < replicas_.size(); ++k) {
+            auto& r = rank_at(k, role);
+            at(r);
+            f(r);
+        }
+    }
+    template<class F>
+    void hand_over(stream_work const& w, F&& f) {
+        order_->begin(w);
+        f();
+        order_->end(w);
+    }
+
+    /// The gradients of all replicas, each in the order of its program. Where layers exchange numbers in the middle of
+    /// a row, replicas go through the rows together: then they have one program.
+    void enqueue_gradients(int slot) {
+        bool some = true;
+        for (std::size_t i = 0; some; ++i) {
+            some = false;
+            tasks_.clear();
+            for (std::size_t k = 0; k < replicas_.size(); ++k) {
+                auto const& list = replicas_[k]->of_step;
+                if (i >= list.size()) continue;
+                some = true;
+                auto const& t = *list[i].task;
+                auto& r = rank_at(k, list[i].role);
+                if (t.kind == task_kind::move) {
+                    take(k, r, t, replicas_[k]->sent_in_step);
+                    continue;
+                }
+                tasks_.push_back({&r, &t, slot, t.micro_batch});
+                if (!network::whole_batch) train(), tasks_.clear();
+            }
+            if (!tasks_.empty()) train();
+        }
+    }
+    void alone(placed_task const& t) {
+        tasks_.clear();
+        tasks_.push_back(t);
+    }
+
+    /// Tasks of one kind that compute.
+    void train() {
+        auto const kind = tasks_[0].task->kind;
+        for (auto const& t : tasks_)
+            if (gives_weights(kind) && (layout.reproducible() || t.task->micro_batch == 0))
+                begin_shard(*t.rank);
+        if (goes_forward(kind)) go_forward();
+        if (gives_weights(kind)) go_back();
+        for (auto const& t : tasks_)
+            if (gives_weights(kind)) end_shard(*t.rank, t.task->micro_batch);
+    }
+
+    void begin_team() {
+        team_.clear();
+        for (auto const& t : tasks_) {
+            at(*t.rank);
+            team_.push_back(t.rank->context_of(t.slot, t.granule, *t.task));
+        }
+    }
+    auto exchanging() {
+        return [this](std::size_t i) { transport.enqueue_sum(i, compute_); };
+    }
+    range rows() const noexcept { return tasks_[0].rank->own().rows; }
+
+    void go_forward() {
+        begin_team();
+        for (std::size_t i = 0; i < tasks_.size(); ++i) {
+            auto const& t = tasks_[i];
+            order_->begin(t.rank->going_forward(t.slot, *t.task));
+            t.rank->enqueue_input(team_[i], t.slot, t.granule, *t.task);
+        }
+        ranks_of_process<context> const team{team_};
+        stage_pass(team, rows()).forward(nothing_beside{}, nothing_beside{}, exchanging());
+        for (auto const& t : tasks_) order_->end(t.rank->going_forward(t.slot, *t.task));
+    }
+
+    /// Loss, and backward.
+    void go_back() {
+        begin_team();
+        for (std::size_t i = 0; i < tasks_.size(); ++i) {
+            auto const& t = tasks_[i];
+            auto& r = *t.rank;
+            if (r.is_last()) {
+                hand_over(r.losing(t.slot, *t.task), [&] { r.enqueue_loss(team_[i], t.slot, t.granule); });
+                hand_over(r.scoring(t.slot), [&] { r.enqueue_score(team_[i], t.task->micro_batch); });
+            }
+            order_->begin(r.going_back(t.slot, *t.task));
+            order_->begin(r.clearing_gradients()); // what it reads, it waits for row by row
+            r.enqueue_waiting_statistics(team_[i], *t.task);
+        }
+        ranks_of_process<context> const team{team_};
+        stage_pass(team, rows()).backward(nothing_beside{}, [this](std::size_t row) { gradients_of(row); }, exchanging());
+        for (auto const& t : tasks_) {
+            if (!overlaps()) order_->end(t.rank->adding_gradients(t.slot, *t.task));
+            order_->end(t.rank->going_back(t.slot, *t.task, overlaps()));
+        }
+    }
+
+    /// Reductions begin while backward goes on, where nothing is added to a rank's gradients after it. Where layers add
+    /// numbers over all devices as well, reductions come after them: ranks need one order of their collectives.
+    bool overlaps() const noexcept {
+        return layout.replicas > 1 && !layout.reproducible() && network::parameters != 0 && !network::whole_batch &&
+               layout.stages == 1;
+    }
+    /// A row of the tasks' ranks has its gradients: so have all reductions that begin with one of its parameters.
+    void gradients_of(std::size_t row) {
+        if (!overlaps()) return;
+        auto const begin = network::row(row).first_parameter;
+        auto const end = begin + network::row(row).description.parameter_elements();
+        for (std::size_t k = 0; k < layout.reductions(); ++k) {
+            auto const first = layout.reduced_by(k, Model::arena_elements).begin;
+            if (first < begin || first >= end) continue;
+            for (auto const& t : tasks_) order_->end(t.rank->adding_gradients(t.slot, *t.task, k));
+        }
+    }
+
+    void reduce(int role, std::size_t k) {
+        bool const all = layout.reproducible();
+        for_role(role, [&](rank_type& r) { order_->begin(r.reducing(k, all)); });
+        transport.enqueue(role, k, by_role_[static_cast<std::size_t>(role)]);
+        for_role(role, [&](rank_type& r) { order_->end(r.reducing(k, all)); });
+    }
+
+    /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
+    static bytes_t bytes_of(rank_type const& r, stage_transfer const& m) noexcept {
+        auto const& here = r.activations();
+        return m.gradient ? here.output_gradient_bytes(r.samples()) : here.input_bytes(r.samples());
+    }
+    /// The moves to a rank of the k-th replica from those beside it.
+    void take(std::size_t k, rank_type& r, step_task const& t, sent_places const& sent) {
+        at(r);
+        for (int i = 0; i < t.transfers; ++i) {
+            auto const& m = t.moves[i];
+            auto const bytes = bytes_of(r, m);
+            if (m.sends || bytes == 0) continue;
+            auto& from = rank_at(k, m.role);
+            auto const left = sent.of(m);
+            hand_over(r.taking(m.gradient ? from.slot_place(left) : from.frame_place(left), m.place), [&] {
+                auto const &here = r.activations(), &there = from.activations();
+                r.exchange.copy(r.values() + (m.gradient ? here.output_gradient(m.place) : here.input(m.place)),
+                                from.values() + (m.gradient ? there.outgoing(left) : there.output(left)), bytes);
+            });
+        }
+    }
+
+    void evaluate(std::size_t k, task_of_role const& next, int slot, std::size_t shard) {
+        auto& r = rank_at(k, next.role);
+        auto const& t = *next.task;
+        at(r);
+        if (t.kind == task_kind::move) return take(k, r, t, replicas_[k]->sent_in_evaluation);
+        hand_over(r.evaluating(slot, t), [&] {
+            alone({&r, &t, slot, t.micro_batch});
+            begin_team();
+            r.enqueue_input(team_[0], slot, t.micro_batch, t);
+            ranks_of_process<context> const team{team_};
+            stage_pass(team, rows()).evaluate();
+            if (r.is_last()) r.enqueue_evaluation(team_[0], slot, t.micro_batch, shard);
+        });
+    }
+    /// The slot's samples may be replaced when all is done that `compute` has got until now.
+    void leave(rank_type& r, int slot) {
+        order_->begin(r.leaving(slot));
+        r.compute.record(r.used[slot]);
+    }
+
+    std::vector<std::unique_ptr<replica>> replicas_;
+    std::unique_ptr<stream_order<stream>> order_;
+    std::vector<stream*> compute_;
+    std::vector<std::vector<stream*>> by_role_; ///< exchange
+    std::vector<std::uint64_t*> words_;
+    std::vector<event> fork_;
+    std::vector<placed_task> tasks_;
+    std::vector<context> team_;
+    typename Device::graph graphs_[2]; ///< gone before all that they use
+};
+
+} // namespace trireme

@@ -1,0 +1,433 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/units.hpp>
+#include <trireme/data/dataset.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/device/blocks/samples.hpp>
+#include <trireme/device/stream_order.hpp>
+#include <trireme/layer/stream_context.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/memory_map.hpp>
+#include <trireme/schedule/fixed_tree.hpp>
+#include <trireme/trainer/model.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+/// The samples that a rank computes at once, as they are staged: what they are (staged_shard), labels and weights in
+/// the loss for the last stage, pixels for the first; each begins on a cache line.
+template<class Model>
+struct staged_granule {
+    using T = typename Model::value_type;
+    static constexpr std::size_t values = Model::network::input_extents::size;
+
+    std::size_t samples;
+    bool first = true, last = true;
+
+    constexpr staged_granule(parallel_layout const& l, std::size_t most, int rank)
+        : samples(most), first(l.role_of(rank) == 0), last(l.role_of(rank) + 1 == l.stages) {}
+
+    constexpr std::size_t labels() const noexcept { return cache_line; }
+    constexpr std::size_t weights() const noexcept {
+        return labels() + scored() * round_up(samples * sizeof(int), cache_line);
+    }
+    constexpr std::size_t pixels() const noexcept {
+        return weights() + scored() * round_up(samples * sizeof(T), cache_line);
+    }
+    constexpr std::size_t bytes() const noexcept {
+        return pixels() + (first ? round_up(samples * values, cache_line) : 0);
+    }
+
+    /// What kernels leave of each sample, beside the staged: its loss, and whether it was right.
+    constexpr std::size_t correct() const noexcept { return round_up(samples * sizeof(T), cache_line); }
+    constexpr std::size_t loss_bytes() const noexcept {
+        return scored() * (correct() + round_up(samples * sizeof(int), cache_line));
+    }
+
+private:
+    constexpr std::size_t scored() const noexcept { return last ? 1 : 0; }
+};
+
+/// One rank on an accelerator: its memory, its streams, and the work that each kind of task is, with what it reads and
+/// writes. Nothing here waits, and nothing orders: see stream_executor.
+///
+/// Four streams: `compute` for the line from samples to gradients, `beside` for the gradients by the parameters,
+/// `copies` for samples on their way in, `exchange` for what goes between ranks. Samples are staged in two slots, which
+/// take turns.
+template<class Model, accelerator Device, class Options>
+class stream_rank {
+public:
+    using T = typename Model::value_type;
+    using kernels = typename Model::kernels;
+    using stream = typename Device::stream;
+    using event = typename Device::event;
+    using memory = typename Device::memory;
+    using network = typename Model::network;
+    using numbers = decltype(Model::optimizer::template numbers<T>(std::declval<Options const&>()));
+    static_assert(sizeof(numbers) <= cache_line && sizeof(staged_shard) <= cache_line);
+
+    using context = stream_context<network, kernels, T>;
+    using narrow = narrow_parameters<network, kernels, T>;
+    using stage = stage_activations<Model, context>;
+    using stored_type = typename context::stored_type;
+
+    /// Of each of the two streams with kernels: what the kernels ask for the layer that needs most, if they say.
+    static constexpr std::size_t workspace_bytes() noexcept {
+        if constexpr (requires { kernels::workspace_bytes(shape{}); }) {
+            std::size_t most = 0;
+            for (std::size_t row = 0; row < network::depth; ++row)
+                most = std::max(most, kernels::workspace_bytes(network::row(row).description.parameters[0].shape));
+            return most;
+        } else {
+            return Device::workspace_bytes;
+        }
+    }
+
+    /// Granules that are staged at once: all micro-batches of a step; of an evaluation in stages, two.
+    static constexpr std::size_t granules(parallel_layout const& l, int rank) noexcept {
+        return std::max<std::size_t>(l.shards_of_device(rank).size(), l.stages == 1 ? 1 : 2);
+    }
+
+    /// What is where in the memory of a rank, but for what its collectives need.
+    static constexpr memory_map memory_of(parallel_layout const& l, std::size_t batch, int rank) {
+        auto m = memory_of_model<Model>(l, rank);
+        auto const samples = l.most_shard_samples(batch);
+        staged_granule<Model> const granule(l, samples, rank);
+        stage const here(l, samples, rank);
+        m.activations.bytes = here.elements() * sizeof(stored_type);
+        m.narrow_parameters.bytes = narrow::bytes(here.rows);
+        m.workspace = {workspace_bytes(), 2};
+        m.samples = {cache_line + granules(l, rank) * granule.bytes(), 2};
+        m.losses.bytes = granule.loss_bytes();
+        m.scores.bytes = granule.last ? round_up<bytes_t>(l.shards() * sizeof(sample_score), cache_line) : 0;
+        return m;
+    }
+
+    /// `batch`: the most samples of a step that is staged at once.
+    stream_rank(int device, parallel_layout const& l, int rank, std::size_t batch)
+        : stream_rank(device, l, rank, l.most_shard_samples(batch), memory_of(l, batch, rank)) {}
+
+    // ---- on the host: what the next step is about; the slot's last copy must be done ----
+
+    void set_numbers(int slot, Options const& o) {
+        auto const n = Model::optimizer::template numbers<T>(o);
+        std::memcpy(pinned_[slot].data(), &n, sizeof n);
+    }
+
+    /// The samples of the granule in place `k` of a slot, and what they are, but for their number. Fewer than there is
+    /// room for: the others weigh nothing.
+    void set_samples(int slot, std::size_t k, labelled_images const& images, std::span<std::uint32_t const> indices,
+                     T weight, staged_shard about = {}) {
+        auto* const to = granule_at(pinned_[slot].data(), k);
+        about.count = static_cast<std::uint32_t>(indices.size());
+        std::memcpy(to, &about, sizeof about);
+        for (std::size_t i = 0; granule_.first && i < indices.size(); ++i)
+            std::memcpy(to + granule_.pixels() + i * granule_.values, images.image(indices[i]).data(), granule_.values);
+        if (!granule_.last) return;
+        auto* const labels = reinterpret_cast<int*>(to + granule_.labels());
+        auto* const weights = reinterpret_cast<T*>(to + granule_.weights());
+        for (std::size_t i = 0; i < indices.size(); ++i) labels[i] = images.label(indices[i]);
+        std::fill_n(weights, indices.size(), weight);
+        std::fill_n(weights + indices.size(), granule_.samples - indices.size(), T{0});
+    }
+
+    /// Hands over the copy of the slot's numbers and first granules, after its last use; `compute` waits for it.
+    void enqueue_samples(int slot, std::size_t granules) {
+        copies.wait(used[slot]);
+        copies.copy(stages_[slot].data(), pinned_[slot].data(), cache_line + granules * granule_.bytes());
+        copies.record(staged[slot]);
+        compute.wait(staged[slot]);
+    }
+
+    // ---- the places of its memory, and what works on them ----
+
+    /// Gives its streams and places numbers, the streams' from `stream` on and the places' from `place` on, and returns
+    /// how many places there are. `reductions`: parts of the gradients that are added one by one.
+    std::size_t number(std::size_t stream_number, std::size_t place, std::size_t reductions) {
+        on_compute_ = stream_number;
+        on_beside_ = stream_number + 1;
+        on_exchange_ = stream_number + 2;
+        auto const take = [&next = place](std::size_t n) {
+            auto const first = next;
+            return range{first, next += n};
+        };
+        places_.all.begin = place;
+        places_.parameters = take(1);
+        places_.samples = take(2);
+        places_.losses = take(1);
+        places_.scores = take(1);
+        places_.task = take(1);
+        places_.frames = take(stage_.places.frames);
+        places_.slots = take(stage_.places.slots);
+        places_.parts = take(reductions);
+        places_.sums = take(slots_ - 1);
+        places_.all.end = place;
+        return places_.all.size();
+    }
+    static constexpr std::size_t ordered = 3; ///< streams
+    std::vector<stream*> streams() { return {&compute, &beside, &exchange}; }
+
+    range all_places() const noexcept { return places_.all; }
+    range frame_place(std::size_t f) const noexcept { return one(places_.frames, f); }
+    range slot_place(std::size_t s) const noexcept { return one(places_.slots, s); }
+    range samples_place(int slot) const noexcept { return one(places_.samples, static_cast<std::size_t>(slot)); }
+
+    stream_work everything() const { return {on_compute_, {}, {{places_.all}}}; }
+    stream_work narrowing() const { return {on_compute_, {}, {{places_.parameters}}}; }
+    stream_work clearing_scores() const { return {on_beside_, {}, {{places_.scores}}}; }
+    stream_work clearing_gradients() const { return {on_beside_, {}, {{gradients_now()}}}; }
+    stream_work going_forward(int slot, step_task const& t) const {
+        return {on_compute_,
+                {{places_.parameters, samples_place(slot)}},
+                {{frame_place(t.frame), places_.task, added_on_compute(t)}}};
+    }
+    stream_work losing(int slot, step_task const& t) const {
+        return {on_compute_, {{samples_place(slot)}}, {{frame_place(t.frame), places_.task, places_.losses}}};
+    }
+    stream_work scoring(int slot) const {
+        return {on_beside_, {{places_.losses, samples_place(slot)}}, {{places_.scores}}};
+    }
+    /// `parts`: whether those of the gradients are told one by one.
+    stream_work going_back(int slot, step_task const& t, bool parts = false) const {
+        return {on_compute_,
+                {{places_.parameters, samples_place(slot)}},
+                {{frame_place(t.frame), places_.task, parts ? range{} : added_on_compute(t),
+                  stage_.places.slots == 0 ? range{} : slot_place(t.slot)}}};
+    }
+    /// Beside going_back; up to the gradients of a reduction, or to all of them.
+    stream_work adding_gradients(int slot, step_task const& t, std::size_t reduction = npos) const {
+        return {on_beside_,
+                {{places_.parameters, samples_place(slot), frame_place(t.frame), places_.task}},
+                {{reduction == npos ? gradients_now() : one(places_.parts, reduction)}}};
+    }
+    stream_work merging() const { return {on_compute_, {}, {{places_.parts, places_.sums}}}; }
+    /// A reduction of a part, or of all that a fixed tree adds.
+    stream_work reducing(std::size_t reduction, bool all) const {
+        return {
+            on_exchange_, {}, {{all ? places_.parts : one(places_.parts, reduction), all ? places_.sums : range{}}}};
+    }
+    stream_work updating(int slot) const {
+        return {on_compute_, {{places_.parts, samples_place(slot)}}, {{places_.parameters}}};
+    }
+    stream_work evaluating(int slot, step_task const& t) const {
+        return {on_compute_,
+                {{places_.parameters, samples_place(slot)}},
+                {{frame_place(t.frame), places_.task, places_.losses, places_.scores}}};
+    }
+    stream_work sharing_scores() const { return {on_exchange_, {}, {{places_.scores}}}; }
+    /// A move from other ranks' memory to a frame.
+    stream_work taking(range from, std::size_t frame) const { return {on_exchange_, {{from}}, {{frame_place(frame)}}}; }
+    /// The samples of a slot have been used.
+    stream_work leaving(int slot) const { return {on_compute_, {}, {{samples_place(slot)}}}; }
+
+    // ---- the work of tasks; the order is the caller's ----
+
+    void begin_step() noexcept { tree_ = {}; }
+    void enqueue_narrow_copy() {
+        narrow::copy(kernels_on(compute, 0), stage_.rows, static_cast<T const*>(parameters()), narrow_copy());
+    }
+    void clear_scores() { beside.zero(scores_.data(), scores_.bytes()); }
+    void clear_gradients() { beside.zero(gradients(), arena_bytes()); }
+
+    /// The context of the granule in place `k` of a slot.
+    context context_of(int slot, std::size_t k, step_task const& t) {
+        auto* const granule = granule_at(stages_[slot].data(), k);
+        detail::model_numbers<T> n{parameters(),
+                                   gradients(),
+                                   parameters() + numbers_.buffers_lie,
+                                   gradients() + numbers_.buffers_lie,
+                                   numbers_.first_parameter,
+                                   numbers_.first_buffer,
+                                   numbers_.first_kept};
+        if (t.kind == task_kind::forward) n.statistics = waiting(t.frame);
+        if (t.kind == task_kind::evaluate) n.gradients = n.statistics = nullptr;
+        return {stage_.plan,
+                stage_.memory(values(), t.frame, t.slot),
+                n,
+                kernels_on(compute, 0, granule),
+                kernels_on(beside, 1, granule),
+                ready_,
+                stage_.rows,
+                narrow_copy()};
+    }
+
+    /// The pixels of a first stage; and statistics that wait in a frame for backward begin at zero.
+    void enqueue_input(context const& c, int slot, std::size_t k, step_task const& t) {
+        if (t.kind == task_kind::forward && numbers_.buffers != 0)
+            compute.zero(waiting(t.frame), numbers_.buffers * sizeof(T));
+        if (granule_.first)
+            convert_pixels(
+                c.kernels(),
+                reinterpret_cast<std::uint8_t const*>(granule_at(stages_[slot].data(), k) + granule_.pixels()),
+                pixel_scale, c.value(0), granule_.values, narrow::input_order(granule_.samples));
+    }
+    void enqueue_loss(context const& c, int slot, std::size_t k) {
+        auto* const granule = granule_at(stages_[slot].data(), k);
+        Model::loss::template gradient<typename Model::output, 1>(
+            c.kernels(), static_cast<stored_type const*>(c.value(network::depth)),
+            reinterpret_cast<int const*>(granule + granule_.labels()),
+            reinterpret_cast<T const*>(granule + granule_.weights()), c.gradient(network::depth), losses());
+    }
+    void enqueue_score(context const& c, std::size_t shard) {
+        add_scores(c.beside(), losses(), static_cast<int const*>(nullptr), &c.beside().shard()->count, score_of(shard));
+    }
+    /// Losses and right answers of a granule that has come through a last stage; no gradient.
+    void enqueue_evaluation(context const& c, int slot, std::size_t k, std::size_t shard) {
+        auto* const correct = reinterpret_cast<int*>(static_cast<std::byte*>(losses_.data()) + granule_.correct());
+        Model::loss::template evaluate<typename Model::output, 1>(
+            c.kernels(), static_cast<stored_type const*>(c.value(network::depth)),
+            reinterpret_cast<int const*>(granule_at(stages_[slot].data(), k) + granule_.labels()), losses(), correct);
+        add_scores(c.kernels(), losses(), static_cast<int const*>(correct), &c.kernels().shard()->count,
+                   score_of(shard));
+    }
+    /// The statistics that forward has left in a frame are added where backward's gradients are.
+    void enqueue_waiting_statistics(context const& c, step_task const& t) {
+        if (t.kind == task_kind::backward && numbers_.buffers != 0)
+            add_into(c.kernels(), gradients() + numbers_.buffers_lie, static_cast<T const*>(waiting(t.frame)),
+                     numbers_.buffers);
+    }
+
+    /// Adds a shard's gradients to those before it, as the fixed tree of the shards says.
+    void end_shard(std::size_t shard) {
+        auto const at = shards_.begin + shard;
+        tree_.push({at, at + 1}, [this](std::size_t i, std::size_t j) { merge(i, j); });
+    }
+    /// The same for what is left, where no other rank has a part of the tree.
+    void end_shards() {
+        tree_.finish([this](std::size_t i, std::size_t j) { merge(i, j); });
+    }
+
+    void enqueue_update(int slot) {
+        auto const k = kernels_on(compute, 0);
+        auto* const sums = gradient_slot(0);
+        Model::optimizer::update(k, parameters(), sums, static_cast<T*>(state_.data()), numbers_.buffers_lie,
+                                 reinterpret_cast<numbers const*>(stages_[slot].data()));
+        if (numbers_.buffers != 0)
+            update_running(k, parameters() + numbers_.buffers_lie, static_cast<T const*>(sums + numbers_.buffers_lie),
+                           static_cast<T>(statistics_momentum), numbers_.buffers);
+    }
+
+    void enqueue_results(int slot) { exchange.copy(results_[slot].data(), scores_.data(), scores_.bytes()); }
+
+    /// Of all shards; those of other ranks are zero unless the transport has shared them.
+    std::span<sample_score const> results(int slot) const noexcept {
+        return {static_cast<sample_score const*>(results_[slot].data()), all_shards_};
+    }
+    std::uint64_t* score_words() const noexcept { return static_cast<std::uint64_t*>(scores_.data()); }
+
+    // ---- weights ----
+
+    /// Memory of the host as large as parameters and buffers, and the copies between the two, on `compute`.
+    T* mirror() const noexcept { return static_cast<T*>(mirror_.data()); }
+    void enqueue_store() { compute.copy(mirror(), parameters_.data(), arena_bytes()); }
+    void enqueue_load() { compute.copy(parameters_.data(), mirror(), arena_bytes()); }
+    void enqueue_clear() { compute.zero(state_.data(), state_.bytes()); }
+
+    T* gradient_slot(std::size_t i) const noexcept {
+        return static_cast<T*>(gradients_.data()) + i * numbers_.elements;
+    }
+    /// Where layers keep what they add over all devices.
+    T* kept() const noexcept { return reinterpret_cast<T*>(values() + stage_.plan.kept); }
+    stored_type* values() const noexcept { return static_cast<stored_type*>(activations_.data()); }
+    row_numbers const& own() const noexcept { return numbers_; }
+    stage const& activations() const noexcept { return stage_; }
+    range shards() const noexcept { return shards_; }
+    std::size_t samples() const noexcept { return granule_.samples; }
+    bool is_last() const noexcept { return granule_.last; }
+    std::vector<std::string> notes() const { return libraries_.notes(); }
+
+    stream compute, exchange, copies, beside;
+    event staged[2]; ///< the slot's samples are there
+    event used[2];   ///< and `compute` has done with them
+
+private:
+    using pinned = typename Device::pinned_memory;
+    static constexpr T pixel_scale = T{1} / T{255};
+
+    stream_rank(int device, parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
+        : compute(device), exchange(device), copies(device), beside(device), staged{event(device), event(device)},
+          used{event(device), event(device)}, granule_(l, samples, rank), stage_(l, samples, rank),
+          numbers_(numbers_of_rank<network, T>(l, rank)), shards_(l.shards_of_device(rank)), all_shards_(l.shards()),
+          slots_(map.gradients.parts), in_tree_(l.reproducible()), libraries_(device),
+          parameters_(device, map.parameters.total(), "parameters"),
+          gradients_(device, map.gradients.total(), "gradients"),
+          state_(device, map.optimizer_state.total(), "optimizer's state"),
+          activations_(device, map.activations.total(), "activations"),
+          narrow_(device, map.narrow_parameters.total(), "parameters in bf16"),
+          losses_(device, map.losses.total(), "losses"), scores_(device, map.scores.total(), "losses of the shards"),
+          stages_{memory(device, map.samples.bytes, "samples"), memory(device, map.samples.bytes, "samples")},
+          scratch_{memory(device, map.workspace.bytes, "workspace"), memory(device, map.workspace.bytes, "workspace")},
+          pinned_{pinned(map.samples.bytes), pinned(map.samples.bytes)},
+          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, mirror_(arena_bytes()), ready_(device) {}
+
+    static range one(range const& of, std::size_t i) noexcept { return {of.begin + i, of.begin + i + 1}; }
+
+    std::size_t arena_bytes() const noexcept { return numbers_.elements * sizeof(T); }
+    std::byte* granule_at(void* staged_samples, std::size_t k) const noexcept {
+        return static_cast<std::byte*>(staged_samples) + cache_line + k * granule_.bytes();
+    }
+
+    /// `granule`: what to work on.
+    kernels kernels_on(stream& s, int scratch, std::byte const* granule = nullptr) {
+        kernels k(s, granule_.samples, workspace{scratch_[scratch].data(), scratch_[scratch].bytes()}, libraries_);
+        k.set_shard(reinterpret_cast<staged_shard const*>(granule));
+        return k;
+    }
+
+    stored_type* narrow_copy() const noexcept { return static_cast<stored_type*>(narrow_.data()); }
+    T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
+    T* waiting(std::size_t frame) const noexcept {
+        return reinterpret_cast<T*>(values() + frame * stage_.frame + stage_.statistics);
+    }
+    T* losses() const noexcept { return static_cast<T*>(losses_.data()); }
+    sample_score* score_of(std::size_t shard) const noexcept {
+        return static_cast<sample_score*>(scores_.data()) + shards_.begin + shard;
+    }
+
+    // The gradients that are being added to: all micro-batches' in one slot, or, where a tree adds them, one of their
+    // own.
+    std::size_t slot_now() const noexcept { return in_tree_ ? tree_.depth() : 0; }
+    T* gradients() const noexcept { return gradient_slot(slot_now()); }
+    range gradients_now() const noexcept { return slot_now() == 0 ? places_.parts : one(places_.sums, slot_now() - 1); }
+    /// Layers that agree on something add their gradients on `compute`, and their statistics.
+    range added_on_compute(step_task const& t) const noexcept {
+        bool const adds = (network::whole_shard || network::buffers != 0) && gives_weights(t.kind);
+        return adds ? gradients_now() : range{};
+    }
+
+    void merge(std::size_t i, std::size_t j) {
+        add_into(kernels_on(compute, 0), gradient_slot(i), static_cast<T const*>(gradient_slot(j)), numbers_.elements);
+    }
+
+    staged_granule<Model> granule_;
+    stage stage_;
+    row_numbers numbers_;
+    range shards_;
+    std::size_t all_shards_, slots_;
+    bool in_tree_;
+    typename Device::libraries libraries_;
+    memory parameters_, gradients_, state_, activations_, narrow_, losses_, scores_;
+    memory stages_[2], scratch_[2];
+    pinned pinned_[2], results_[2], mirror_;
+    event ready_;
+    fixed_tree::stack tree_;
+
+    std::size_t on_compute_ = 0, on_beside_ = 0, on_exchange_ = 0;
+    /// Places that work waits for, by number. `parts` are those of the first slot of gradients, `sums` the other slots.
+    struct {
+        range all, parameters, samples, losses, scores, task, frames, slots, parts, sums;
+    } places_;
+};
+
+} // namespace trireme

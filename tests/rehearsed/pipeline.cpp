@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Pipelines whose stages are accelerators, rehearsed on the host.
+
+#include <doctest/doctest.h>
+#include <rehearsed/trainings.hpp>
+#include <support/networks.hpp>
+#include <trainer/pipelines.hpp>
+
+#include <trireme/rehearsal.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace rehearsed_pipeline_test {
+using namespace trireme;
+using namespace rehearsed;
+using test_pipelines::any_pipeline;
+using test_pipelines::train;
+
+namespace {
+
+/// Few layers of every kind.
+using shard_norm = batch_norm<per_shard>;
+using mixed = network<input<1, 28, 28>, avg_pool2d<14>, conv2d<3, kernel<1>>, shard_norm, relu, flatten, linear<6>,
+                      hyperbolic_tangent, residual<sequential<linear<6>, relu, linear<6>>>, dropout<percent<20>>,
+                      linear<5>, sigmoid, linear<10>>;
+using of_mixed = any_pipeline<rehearsal, mixed>;
+
+of_mixed::options const training{.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8};
+
+} // namespace
+
+TEST_SUITE("rehearsed/pipeline") {
+    TEST_CASE("stages have the bits of one device, however late, early or shuffled their work is done") {
+        auto const wanted = [] {
+            on_stage const as_usual;
+            of_mixed one(training, {.devices = 1, .stages = 1});
+            return train(one);
+        }();
+        struct order {
+            timing when;
+            std::uint64_t seed;
+            bool eager;
+        };
+        for (int stages = 2; stages <= 3; ++stages)
+            for (int const devices : {1, 3})
+                for (schedule_choice const& schedule : {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{})})
+                    for (auto const& how : {order{timing::late, 0, false},
+                                            {timing::shuffled, 1, false},
+                                            {timing::shuffled, 2, true},
+                                            {timing::eager, 0, true}}) {
+                        CAPTURE(stages);
+                        CAPTURE(devices);
+                        CAPTURE(schedule.name);
+                        CAPTURE(how.seed);
+                        CAPTURE(how.eager);
+                        on_stage const as_told(how.when, how.seed);
+                        memory_taken const taken;
+                        of_mixed t(training, {.devices = devices,
+                                              .stages = stages,
+                                              .schedule = schedule,
+                                              .share_devices = true,
+                                              .eager = how.eager});
+                        taken.is_planned(t);
+                        CHECK(train(t) == wanted);
+                    }
+    }
+
+    TEST_CASE("what a plan says of a step in stages, each rank has read") {
+        on_stage const as_usual;
+        for (int const devices : {1, 2}) {
+            of_mixed t(training, {.devices = devices, .stages = 3, .share_devices = true});
+            t.step(test_networks::made_up(50));
+            for (int rank = 0; rank < t.devices(); ++rank) {
+                CAPTURE(rank);
+                auto const planned = t.plan().wire(rank), moved = t.wire(rank);
+                CHECK(moved.messages == planned.messages);
+                CHECK(moved.bytes == planned.bytes);
+            }
+        }
+    }
+
+    TEST_CASE("every wait between stages is needed") {
+        // Spare: before the first move of a step, for what was before is done anyway; before the first stage's last way
+        // back, whose kernels write nothing but gradients; and the last stage's for the move from it, for which the
+        // first one waits, too.
+        constexpr std::uint64_t slots = 2;
+        using perceptrons = network<input<1, 28, 28>, flatten, linear<5>, hyperbolic_tangent, linear<4>,
+                                    sigmoid, linear<10>>;
+        every_wait_is_needed(slots * 3, [] {
+            any_pipeline<rehearsal, perceptrons> t({.learning_rate = 0.1f, .batch = 8, .seed = 6},
+                                                   {.devices = 1, .stages = 2, .micro_batches = 4});
+            return epoch_of(t, 20);
+        });
+    }
+}
+
+} // namespace rehearsed_pipeline_test

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/trireme.hpp>
+
+#include <doctest/doctest.h>
+#include <support/networks.hpp>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+// Trainings in stages, and what they must be equal to.
+namespace test_pipelines {
+using namespace trireme;
+using test_networks::made_up;
+
+using dense = network<input<1, 28, 28>, flatten, linear<24>, repeat<8, relu, linear<24>>, relu, linear<10>>;
+
+/// A trainer of any number of replicas and stages.
+template<class Device, class Network, class... Policies>
+using any_pipeline = trainer<Network, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
+                             reproducible<fixed_tree, dynamic>, Policies...>;
+
+/// What is left of a short training with full, short and very short batches, tests, and an epoch.
+struct result {
+    std::vector<double> told;
+    std::vector<double> numbers;
+    bool operator==(result const&) const = default;
+};
+template<class Trainer>
+result train(Trainer& t) {
+    result r;
+    for (std::size_t const n : {50u, 37u, 5u, 50u}) r.told.push_back(t.step(made_up(n, n)).loss);
+    for (std::size_t const n : {1u, 16u, 333u}) {
+        auto const e = t.evaluate(made_up(n, 9));
+        r.told.insert(r.told.end(), {e.loss, e.accuracy});
+    }
+    for (auto const& epoch : t.fit({made_up(130), made_up(53, 9)}, {.epochs = 1}))
+        r.told.insert(r.told.end(), {epoch.loss, epoch.test.loss, epoch.test.accuracy});
+    for (auto const& some : {t.gather_parameters(), t.gather_buffers()})
+        r.numbers.insert(r.numbers.end(), some.begin(), some.end());
+    for (double const x : r.told) CHECK(std::isfinite(x));
+    return r;
+}
+
+/// Schedule: like one_f_one_b, but the first role is one micro-batch further ahead.
+struct eager {
+    static constexpr char const* name = "eager";
+    static constexpr int chunks = 1;
+    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+        return one_f_one_b::write(roles + (role == 0 ? 1 : 0), micro_batches, role, out);
+    }
+};
+
+template<class Device, class Network, class... Policies>
+void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
+    using trainer_t = any_pipeline<Device, Network, Policies...>;
+    typename trainer_t::options const training{.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8};
+    trainer_t one(training, {.devices = 1, .stages = 1});
+    auto const wanted = train(one);
+    for (int stages = 2; stages <= most_stages; ++stages)
+        for (int const devices : replicas)
+            for (schedule_choice const& schedule :
+                 {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(eager{})}) {
+                CAPTURE(stages);
+                CAPTURE(devices);
+                CAPTURE(std::string(schedule.name));
+                trainer_t t(training, {.devices = devices, .stages = stages, .schedule = schedule});
+                CHECK(t.devices() == devices * stages);
+                CHECK(train(t) == wanted);
+            }
+}
+
+} // namespace test_pipelines
