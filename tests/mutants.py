@@ -43,6 +43,7 @@ LEAST = 80         # mutations
 LEAST_NOTICED = 95 # of a hundred
 COMPILE_LIMIT = 1200 # seconds; machines may be shared
 RUN_LIMIT = 120      # seconds: a program that takes longer hangs
+SUPPORT = ('support/golden', 'support/allocation_hook') # linked to tests that include their headers
 PROVED = re.compile(r'static assertion|constant expression|constexpr|overflow') # what a compiler finds wrong in C++
 
 
@@ -215,10 +216,11 @@ class Workshop:
         for entry in commands: # the first is that for this machine
             source = (pathlib.Path(entry['directory']) / entry['file']).resolve()
             self.commands.setdefault(source.relative_to(self.tree.resolve()).as_posix(), shlex.split(entry['command']))
-        self.main, self.golden = (self.compiled(name, base, None) for name in ('main', 'support/golden'))
-        if None in (self.main, self.golden):
-            raise Wrong('tests/main.cpp or tests/support/golden.cpp does not compile:\n'
-                        + self.log(base / 'main.log') + self.log(base / 'support-golden.log'))
+        self.main, *support = (self.compiled(name, base, None) for name in ('main', *SUPPORT))
+        self.support = dict(zip(SUPPORT, support))
+        for name, made in {'main': self.main, **self.support}.items():
+            if made is None:
+                raise Wrong(f'tests/{name}.cpp does not compile:\n' + self.log(base / f'{name.replace("/", "-")}.log'))
         self.running = threading.Lock() # one program at a time: many have more threads than there are processors
         self.fit, self.locks = {}, collections.defaultdict(threading.Lock)
 
@@ -255,8 +257,8 @@ class Workshop:
             return f'the compiler: {first[:100]}'
         program = folder / name
         needed = ['-ldnnl'] if test.startswith('onednn/') else []
-        if 'support/golden.hpp' in (self.tree / 'tests' / f'{test}.cpp').read_text(encoding='ascii'):
-            needed.append(self.golden) # behind the test's object, whose functions have the mistake
+        text = (self.tree / 'tests' / f'{test}.cpp').read_text(encoding='ascii')
+        needed += [made for name, made in self.support.items() if f'{name}.hpp' in text] # the test's functions go first
         checked([*shlex.split(os.environ['CXX']), made, self.main, '-o', program, *needed, '-pthread', '-lz', '-ldl'],
                 folder, folder / f'{name}.link', 'linking ' + test)
         made.unlink()

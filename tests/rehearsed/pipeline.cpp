@@ -88,8 +88,8 @@ TEST_SUITE("rehearsed/pipeline") {
         // back, whose kernels write nothing but gradients; and the last stage's for the move from it, for which the
         // first one waits, too.
         constexpr std::uint64_t slots = 2;
-        using perceptrons = network<input<1, 28, 28>, flatten, linear<5>, hyperbolic_tangent, linear<4>,
-                                    sigmoid, linear<10>>;
+        using perceptrons =
+            network<input<1, 28, 28>, flatten, linear<5>, hyperbolic_tangent, linear<4>, sigmoid, linear<10>>;
         every_wait_is_needed(slots * 3, [] {
             any_pipeline<rehearsal, perceptrons> t({.learning_rate = 0.1f, .batch = 8, .seed = 6},
                                                    {.devices = 1, .stages = 2, .micro_batches = 4});

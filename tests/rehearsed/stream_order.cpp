@@ -101,7 +101,7 @@ TEST_SUITE("rehearsed/stream_order") {
         CHECK(waits_of([&] { b.work(1, 2, 1); }) == 1);                  // reads what stream 2 has written
         CHECK(waits_of([&] { b.work(3, 1, 3); }) == 1);                  // after stream 1, which comes after 2
         CHECK(waits_of([&] { b.work(3, 2, 3); }) == 0);
-        CHECK(waits_of([&] { b.work(0, 0, 2); }) == 1);                  // 3 has read it, and comes after all others
+        CHECK(waits_of([&] { b.work(0, 0, 2); }) == 1); // 3 has read it, and comes after all others
         CHECK(waits_of([&] { b.order.begin({0, {}, {{{0, 4}}}}); }) == 0);
         b.all[0].end_capture();
     }

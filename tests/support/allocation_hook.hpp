@@ -4,44 +4,12 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
-#include <new>
 
-// Replaces the global operators new and delete of a test program and counts. Include it in one file of the program.
+// Who reads these counts has the global operators new and delete of its program replaced by some that count.
 namespace allocation_hook {
 
-inline std::atomic<std::size_t> allocations{0};     ///< calls of any operator new
-inline std::atomic<std::size_t> aligned_to_line{0}; ///< bytes asked for with the alignment of a cache line
-inline std::atomic<std::size_t> aligned_beyond{0};  ///< bytes asked for with a larger alignment
-
-inline void* plain(std::size_t bytes) {
-    ++allocations;
-    if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
-    throw std::bad_alloc();
-}
-inline void* aligned(std::size_t bytes, std::size_t alignment) {
-    ++allocations;
-    if (alignment == 64) aligned_to_line += bytes;
-    if (alignment > 64) aligned_beyond += bytes;
-    if (void* p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)) return p;
-    throw std::bad_alloc();
-}
+extern std::atomic<std::size_t> allocations;     ///< calls of any operator new
+extern std::atomic<std::size_t> aligned_to_line; ///< bytes asked for with the alignment of a cache line
+extern std::atomic<std::size_t> aligned_beyond;  ///< bytes asked for with a larger alignment
 
 } // namespace allocation_hook
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) { return allocation_hook::plain(bytes); }
-[[gnu::noinline]] void* operator new[](std::size_t bytes) { return allocation_hook::plain(bytes); }
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t a) {
-    return allocation_hook::aligned(bytes, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t a) {
-    return allocation_hook::aligned(bytes, static_cast<std::size_t>(a));
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }

@@ -89,7 +89,7 @@ public:
 private:
     struct stream_lane {
         Stream* stream;
-        std::uint64_t count; ///< of its pieces of work
+        std::uint64_t count;              ///< of its pieces of work
         std::vector<std::uint64_t> known; ///< by stream: the last piece of work that this one comes after
         std::vector<typename Stream::event> events;
         std::vector<std::vector<std::uint64_t>> knew; ///< `known` at each event

@@ -49,8 +49,7 @@ public:
         order_ = std::make_unique<stream_order<stream>>(streams, places, l.reductions() + 8);
         for (auto const& r : ranks) compute_.push_back(&r->compute);
         by_role_.resize(static_cast<std::size_t>(l.stages));
-        for (std::size_t i = 0; i < ranks.size(); ++i)
-            by_role_[i % by_role_.size()].push_back(&ranks[i]->exchange);
+        for (std::size_t i = 0; i < ranks.size(); ++i) by_role_[i % by_role_.size()].push_back(&ranks[i]->exchange);
         for (auto const& r : ranks)
             if (r->is_last()) words_.push_back(r->score_words());
         team_.reserve(ranks.size());
@@ -237,10 +236,11 @@ private:
             list(programs.evaluation(), of_evaluation);
         }
         static void list(step_program const& p, std::vector<task_of_role>& to) {
-            play_step(p, [](task_kind, int) { return 1.0; },
-                      [&](int role, std::size_t i, double, double) {
-                          if (i < p.tail[role]) to.push_back({role, &p.list(role)[i]});
-                      });
+            play_step(
+                p, [](task_kind, int) { return 1.0; },
+                [&](int role, std::size_t i, double, double) {
+                    if (i < p.tail[role]) to.push_back({role, &p.list(role)[i]});
+                });
         }
     };
 
@@ -300,8 +300,7 @@ private:
     void train() {
         auto const kind = tasks_[0].task->kind;
         for (auto const& t : tasks_)
-            if (gives_weights(kind) && (layout.reproducible() || t.task->micro_batch == 0))
-                begin_shard(*t.rank);
+            if (gives_weights(kind) && (layout.reproducible() || t.task->micro_batch == 0)) begin_shard(*t.rank);
         if (goes_forward(kind)) go_forward();
         if (gives_weights(kind)) go_back();
         for (auto const& t : tasks_)
@@ -347,7 +346,8 @@ private:
             r.enqueue_waiting_statistics(team_[i], *t.task);
         }
         ranks_of_process<context> const team{team_};
-        stage_pass(team, rows()).backward(nothing_beside{}, [this](std::size_t row) { gradients_of(row); }, exchanging());
+        stage_pass(team, rows())
+            .backward(nothing_beside{}, [this](std::size_t row) { gradients_of(row); }, exchanging());
         for (auto const& t : tasks_) {
             if (!overlaps()) order_->end(t.rank->adding_gradients(t.slot, *t.task));
             order_->end(t.rank->going_back(t.slot, *t.task, overlaps()));

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <support/allocation_hook.hpp>
+
+#include <cstdlib>
+#include <new>
+
+namespace allocation_hook {
+
+std::atomic<std::size_t> allocations{0}, aligned_to_line{0}, aligned_beyond{0};
+
+namespace {
+
+void* plain(std::size_t bytes) {
+    ++allocations;
+    if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+    throw std::bad_alloc();
+}
+void* aligned(std::size_t bytes, std::size_t alignment) {
+    ++allocations;
+    if (alignment == 64) aligned_to_line += bytes;
+    if (alignment > 64) aligned_beyond += bytes;
+    if (void* p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)) return p;
+    throw std::bad_alloc();
+}
+
+} // namespace
+} // namespace allocation_hook
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) { return allocation_hook::plain(bytes); }
+[[gnu::noinline]] void* operator new[](std::size_t bytes) { return allocation_hook::plain(bytes); }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t a) {
+    return allocation_hook::aligned(bytes, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::align_val_t a) {
+    return allocation_hook::aligned(bytes, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
