@@ -31,7 +31,7 @@ template<accelerator_stream Stream>
 class stream_order {
 public:
     /// `places` of memory. Of each stream the last `remembered` pieces of work can be waited for one by one; who waits
-    /// for an older one waits for the oldest of these.
+    /// for an older one waits for one of these.
     stream_order(std::span<Stream* const> streams, std::size_t places, std::size_t remembered)
         : remembered_(remembered), needed_(streams.size()), read_(places * streams.size()),
           written_(places * streams.size()) {
@@ -95,11 +95,8 @@ private:
         std::vector<std::vector<std::uint64_t>> knew; ///< `known` at each event
     };
 
-    /// The event that is waited for where a piece of work of stream `s` is needed.
-    std::size_t index(std::size_t s) const noexcept {
-        auto const count = lanes_[s].count, oldest = count < remembered_ ? 1 : count - remembered_ + 1;
-        return static_cast<std::size_t>(std::max(needed_[s], oldest) % remembered_);
-    }
+    /// The event that is waited for where a piece of work of stream `s` is needed: its own, or one behind it.
+    std::size_t index(std::size_t s) const noexcept { return static_cast<std::size_t>(needed_[s] % remembered_); }
     /// The stream, of those that are needed, that comes after most of the others; npos if none is needed.
     std::size_t widest() const noexcept {
         std::size_t found = npos, most = 0;
