@@ -48,8 +48,6 @@ int run(lenet_flags const& flags) {
                                            "start it without a launcher");
         return run_lenet<lenet_trainer<mesh<host, dp<dynamic>, pp<dynamic>>>>(flags);
     }
-    if (!flags.trace.empty())
-        throw usage_error("--trace: the tasks of GPUs are not written down; leave out --device " + flags.device);
     if (run_lenet_on_gpu != nullptr) return run_lenet_on_gpu(flags);
     throw usage_error("--device gpu: this program was built without CUDA; build it where nvcc, Meson 1.4 or newer and "
                       "cuDNN are, with -Dcuda=enabled");

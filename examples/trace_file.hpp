@@ -39,8 +39,7 @@ private:
 template<class Trainer, class F>
 void traced_into(result_file* file, Trainer const& trainer, F&& f) {
     auto const write = [&] {
-        if constexpr (requires { trainer.traced(); })
-            if (file != nullptr && file->wanted()) file->write(trireme::trace_json(trainer.traced()));
+        if (file != nullptr && file->wanted()) file->write(trireme::trace_json(trainer.traced()));
     };
     try {
         f();

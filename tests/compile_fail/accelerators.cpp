@@ -127,14 +127,3 @@ my_trainer<on<mesh<host, dp<2>>>, reduce_by<telepathy>> t;
 my_trainer<on<mesh<rehearsal, dp<2>>>, reduce_by<ring>> t;
 #endif
 } // namespace tri0059
-
-namespace tri0098 {
-// What is handed over to streams is done beside one another.
-#if defined(TRACE_OF_AN_ACCELERATOR)
-// TRACE_OF_AN_ACCELERATOR: TRI0098 | devices of the host
-// errors <= 1
-my_trainer<on<mesh<rehearsal, dp<2>>>>::run_options given{.trace = true};
-#else
-my_trainer<on<mesh<host, dp<2>>>>::run_options given{.trace = true};
-#endif
-} // namespace tri0098

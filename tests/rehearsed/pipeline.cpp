@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <rehearsed/trainings.hpp>
+#include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <trainer/pipelines.hpp>
 
@@ -81,6 +82,22 @@ TEST_SUITE("rehearsed/pipeline") {
                 CHECK(moved.bytes == planned.bytes);
             }
         }
+    }
+
+    TEST_CASE("the trace of a run is the program, as a graph and without one") {
+        for (bool const eager : {false, true})
+            for (int const stages : {1, 3}) {
+                CAPTURE(eager);
+                CAPTURE(stages);
+                on_stage const as_told(timing::shuffled, 4);
+                of_mixed t(training,
+                           {.devices = 2, .stages = stages, .trace = true, .share_devices = true, .eager = eager});
+                for (int k = 0; k < 3; ++k) t.step(test_networks::made_up(50));
+                t.evaluate(test_networks::made_up(20));
+                CHECK(test_pipelines::trace_is_program(t, stages, 3) == t.traced().size());
+                auto const json = trace_json(t.traced());
+                CHECK(test_support::has(json, R"("name": "rank 1, moves")"));
+            }
     }
 
     TEST_CASE("every wait between stages is needed") {

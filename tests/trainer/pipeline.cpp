@@ -205,30 +205,14 @@ TEST_SUITE("trainer/pipeline") {
                 any_pipeline<small> t({.batch = 64, .logical_shards = 5},
                                       {.devices = devices, .stages = stages, .trace = true});
                 for (int k = 0; k < 3; ++k) t.step(made_up(64));
+                CHECK(trace_is_program(t, stages, 3) == t.traced().size());
                 t.evaluate(made_up(100));
                 auto const all = t.traced();
-                std::size_t next = 0;
-                for (int rank = 0; rank < t.devices(); ++rank) {
-                    double before = 0;
-                    for (std::uint64_t step = 1; step <= 3; ++step)
-                        for (auto const& planned : t.program(rank).list(rank % stages)) {
-                            REQUIRE(next < all.size());
-                            auto const& done = all[next++];
-                            bool const right = done.rank == rank && done.step == step && done.kind == planned.kind &&
-                                               done.stage == rank % stages;
-                            CHECK(right);
-                            if (planned.computes()) CHECK(done.micro_batch == planned.micro_batch);
-                            CHECK((before <= done.begin && done.begin <= done.end));
-                            before = done.end;
-                        }
-                    std::size_t evaluated = 0;
-                    for (; next < all.size() && all[next].rank == rank; ++next) {
-                        CHECK(all[next].step == 0);
-                        evaluated += all[next].kind == task_kind::evaluate ? 1 : 0;
-                    }
-                    CHECK(evaluated >= 2);
-                }
-                CHECK(next == all.size());
+                std::vector<int> evaluated(static_cast<std::size_t>(t.devices()));
+                for (auto const& task : all)
+                    if (task.step == 0 && task.kind == task_kind::evaluate)
+                        ++evaluated[static_cast<std::size_t>(task.rank)];
+                for (int const times : evaluated) CHECK(times >= 2);
                 auto const json = trace_json(all);
                 CHECK(has(json, R"("name": "train")") == (stages == 1));
                 CHECK(has(json, R"("name": "move")") == (stages > 1));

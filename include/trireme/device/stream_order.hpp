@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/pack.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
 

@@ -10,6 +10,7 @@
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/schedule/pipeline/trace.hpp>
 #include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/stream_executor.hpp>
 #include <trireme/trainer/training_state.hpp>
@@ -50,9 +51,11 @@ public:
     accelerator_run(Options const& o, auto const& r, parallel_layout const& layout)
         : work_(o, layout), executor_(new executor(work_.layout, o, r)), deadline_(r.deadline),
           eager_(r.eager.value || !executor_->transport.captures()) {
+        if (r.trace.value)
+            for (std::size_t i = 0; i < executor_->ranks.size(); ++i) logs_.push_back(std::make_unique<task_log>());
         try {
             guarded([&] {
-                executor_->prepare();
+                executor_->prepare(r.trace.value);
                 warm_up();
                 if (!eager_) executor_->capture();
                 begin_weights();
@@ -157,6 +160,14 @@ public:
         replace([&](rank_type& r) {
             std::ranges::copy(values.subspan(r.own().first_buffer, r.own().buffers), r.mirror() + r.own().buffers_lie);
         });
+    }
+    /// The tasks of the steps that have been collected, if they are traced, but for steps on more samples than a batch.
+    /// Times are counted from the first of them.
+    std::vector<timed_task> traced() const {
+        std::vector<timed_task> all;
+        for (auto const& log : logs_)
+            for (auto const& t : log->read()) all.push_back(t);
+        return all;
     }
     step_program const& program(int rank) const { return executor_->program(local(rank)); }
     /// Of all steps so far.
@@ -268,6 +279,7 @@ private:
     /// A step on more samples than a batch: granule by granule, without a graph.
     void begin_large(std::uint64_t number, std::span<std::uint32_t const> indices) {
         visit_faults(number);
+        large_step_ = number;
         executor_->spread();
         executor_->begin();
         for (std::size_t k = 0; k < most_shards(); ++k) {
@@ -344,6 +356,23 @@ private:
     void collect(std::uint64_t number) {
         for_results(static_cast<int>(number % 2),
                     [&](std::size_t shard, sample_score const& s) { work_.set_loss(number, shard, s.loss); });
+        if (!logs_.empty() && number != large_step_) log_tasks(number);
+    }
+    void log_tasks(std::uint64_t number) {
+        int const slot = static_cast<int>(number % 2), stages = work_.layout.stages;
+        auto const seconds_of = [&](std::uint64_t time) { return 1e-9 * static_cast<double>(time - origin_); };
+        for (auto const& r : executor_->ranks) // all clocks begin with the first task
+            executor_->for_times(*r, slot, [&](step_task const&, std::uint64_t begin, std::uint64_t, bool) {
+                if (!has_origin_) origin_ = std::min(origin_, begin);
+            });
+        has_origin_ = true;
+        for (std::size_t i = 0; i < logs_.size(); ++i)
+            executor_->for_times(*executor_->ranks[i], slot,
+                                 [&](step_task const& t, std::uint64_t begin, std::uint64_t end, bool beside) {
+                                     int const rank = first_rank() + static_cast<int>(i);
+                                     logs_[i]->add({rank, number, t.kind, rank % stages, counted_by(t),
+                                                    seconds_of(begin), seconds_of(end), beside ? 1 : 0});
+                                 });
     }
 
     /// f(shard, score) for the shards that are known here: those of this process, or all if the transport shares them.
@@ -450,6 +479,10 @@ private:
     std::chrono::duration<double> deadline_;
     std::uint64_t steps_ = 0;
     step_times times_;
+    std::vector<std::unique_ptr<task_log>> logs_; ///< by local rank, if tasks are traced
+    std::uint64_t origin_ = ~std::uint64_t{0};    ///< of their times
+    std::uint64_t large_step_ = 0;                ///< the last one that was handed over without its program
+    bool has_origin_ = false;
     bool eager_;
     bool stopped_ = false;
     bool stalled_ = false;

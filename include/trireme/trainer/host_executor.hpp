@@ -226,9 +226,7 @@ private:
     public:
         traced(host_executor& by, step_task const& t, std::uint64_t step) noexcept : log_(by.log_) {
             if (log_ == nullptr) return;
-            bool const slices = t.kind == task_kind::collective || t.kind == task_kind::update;
-            auto const micro_batch = t.kind == task_kind::move ? t.moves[0].micro_batch : t.micro_batch;
-            task_ = {by.comm_.rank(), step, t.kind, by.role(), slices ? t.first : micro_batch, 0, 0};
+            task_ = {by.comm_.rank(), step, t.kind, by.role(), counted_by(t), 0, 0};
             origin_ = by.origin_;
             task_.begin = seconds(origin_, clock::now());
         }

@@ -76,17 +76,6 @@ struct no_pipeline_option {
     }
 };
 
-/// The field of a trace, for trainers on accelerators.
-struct no_trace_option {
-    static constexpr bool value = false;
-    constexpr no_trace_option() = default;
-    template<class X>
-    constexpr no_trace_option(X const&) {
-        static_assert(detail::fixed_by_type<X>, "TRI0098: trace is an option of trainers on devices of the host, whose "
-                                                "tasks are done one after the other: leave it out on accelerators");
-    }
-};
-
 /// A field that takes any value of its type.
 template<class Value>
 struct chosen_option {
@@ -167,8 +156,6 @@ struct option_fields {
     using other_braces = option_of_other_braces;
     using accelerator =
         std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option, chosen_option<bool>>;
-    using trace =
-        std::conditional_t<std::is_same_v<typename Policies::device, host>, chosen_option<bool>, no_trace_option>;
     using processes = typename processes_option<typename Policies::transport>::type;
     using devices =
         std::conditional_t<Policies::replicas == dynamic, chosen_devices, fixed_devices<Policies::replicas>>;
@@ -194,7 +181,7 @@ struct run_options {
     typename Choices::schedule schedule = {};           ///< of the stages
     typename Choices::strategy strategy = {};
     std::chrono::duration<double> deadline = std::chrono::seconds(30); ///< of every wait for another device
-    typename Choices::trace trace = {};               ///< keep the times of the last tasks of each device: `traced()`
+    chosen_option<bool> trace = {};                   ///< keep the times of the last tasks of each device: `traced()`
     typename Choices::accelerator share_devices = {}; ///< ranks may share an accelerator, if there are too few
     typename Choices::accelerator eager = {};         ///< hand over kernel by kernel, not the step as a graph
     typename Choices::processes processes = {};       ///< that the devices are spread over

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace trireme {
@@ -65,8 +66,10 @@ public:
         return m;
     }
 
-    /// Collectives learn where what they add lies.
-    void prepare() {
+    /// Collectives learn where what they add lies. `traced`: whether the times of tasks are noted.
+    void prepare(bool traced = false) {
+        for (auto& r : ranks)
+            if (traced) r->trace(list_of(*r).size());
         std::vector<layer_sum<T>> sums;
         for (auto const& e : network::exchanges) {
             sums.push_back({{}, e.elements});
@@ -85,8 +88,10 @@ public:
     void enqueue_step(int slot) {
         spread();
         begin();
+        stamping_ = ranks[0]->is_traced();
         enqueue_gradients(slot);
         end_step(slot);
+        stamping_ = false;
         gather();
     }
     void capture() {
@@ -145,19 +150,16 @@ public:
     /// What comes after all gradients: reductions, updates; beside them the losses are shared.
     void end_step(int slot) {
         for (int role = 0; role < layout.stages; ++role) {
-            auto const& p = replicas_[0]->programs.step();
-            auto const list = p.list(role);
             if (layout.reproducible() && layout.replicas == 1) {
                 auto& r = rank_at(0, role);
                 hand_over(r.merging(), [&] { r.end_shards(); });
             }
-            for (std::size_t i = p.tail[role]; i < list.size(); ++i) {
-                auto const& t = list[i];
-                if (t.kind == task_kind::update)
-                    for_role(role, [&](rank_type& r) { hand_over(r.updating(slot), [&] { r.enqueue_update(slot); }); });
+            auto const tail = tail_of(rank_at(0, role));
+            for (std::size_t i = 0; i < tail.size(); ++i)
+                if (tail[i].kind == task_kind::update)
+                    update(role, i, slot);
                 else
-                    for (std::size_t k = t.first; k < t.end; ++k) reduce(role, k);
-            }
+                    reduce(role, i, slot);
         }
         enqueue_results(slot);
     }
@@ -187,6 +189,17 @@ public:
     /// Granules of a replica that are evaluated together.
     std::size_t evaluated_together() const noexcept {
         return static_cast<std::size_t>(replicas_[0]->programs.evaluation().shape.micro_batches);
+    }
+    /// The tasks of a rank in the step that was staged in a slot: f(task, begin, end, whether it was beside what
+    /// computes). Times are in nanoseconds.
+    template<class F>
+    void for_times(rank_type const& r, int slot, F&& f) const {
+        auto const list = list_of(r);
+        for (std::size_t i = 0; i < list.size(); ++i) {
+            bool beside = list[i].kind == task_kind::collective;
+            for (int k = 0; k < list[i].transfers; ++k) beside = beside || takes(r, list[i].moves[k]);
+            f(list[i], r.times(slot)[2 * i], r.times(slot)[2 * i + 1], beside);
+        }
     }
     step_program const& program(int local) const noexcept {
         return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.step();
@@ -252,6 +265,19 @@ private:
         std::size_t granule;
     };
 
+    /// The tasks of a rank, and those behind all micro-batches: as many for each replica.
+    std::span<step_task const> list_of(rank_type const& r) const noexcept {
+        int const local = number_of(r) - transport.first_rank();
+        return program(local).list(layout.role_of(local));
+    }
+    std::span<step_task const> tail_of(rank_type const& r) const noexcept {
+        int const local = number_of(r) - transport.first_rank();
+        return list_of(r).subspan(program(local).tail[layout.role_of(local)]);
+    }
+    /// A task of a rank begins or ends on a stream, in a step that is traced.
+    void stamp(rank_type& r, step_task const& t, int slot, bool end, stream& on) {
+        if (stamping_) r.stamp(slot, static_cast<std::size_t>(&t - list_of(r).data()), end, on);
+    }
     void at(rank_type const& r) noexcept { at_rank = number_of(r); }
     template<class F>
     void for_role(int role, F&& f) {
@@ -282,7 +308,7 @@ private:
                 auto const& t = *list[i].task;
                 auto& r = rank_at(k, list[i].role);
                 if (t.kind == task_kind::move) {
-                    take(k, r, t, replicas_[k]->sent_in_step);
+                    take(k, r, t, replicas_[k]->sent_in_step, slot);
                     continue;
                 }
                 tasks_.push_back({&r, &t, slot, t.micro_batch});
@@ -324,11 +350,15 @@ private:
         for (std::size_t i = 0; i < tasks_.size(); ++i) {
             auto const& t = tasks_[i];
             order_->begin(t.rank->going_forward(t.slot, *t.task));
+            stamp(*t.rank, *t.task, t.slot, false, t.rank->compute);
             t.rank->enqueue_input(team_[i], t.slot, t.granule, *t.task);
         }
         ranks_of_process<context> const team{team_};
         stage_pass(team, rows()).forward(nothing_beside{}, nothing_beside{}, exchanging());
-        for (auto const& t : tasks_) order_->end(t.rank->going_forward(t.slot, *t.task));
+        for (auto const& t : tasks_) {
+            if (!gives_weights(t.task->kind)) stamp(*t.rank, *t.task, t.slot, true, t.rank->compute);
+            order_->end(t.rank->going_forward(t.slot, *t.task));
+        }
     }
 
     /// Loss, and backward.
@@ -337,6 +367,10 @@ private:
         for (std::size_t i = 0; i < tasks_.size(); ++i) {
             auto const& t = tasks_[i];
             auto& r = *t.rank;
+            if (!goes_forward(t.task->kind)) {
+                order_->begin(r.going_back(t.slot, *t.task));
+                stamp(r, *t.task, t.slot, false, r.compute);
+            }
             if (r.is_last()) {
                 hand_over(r.losing(t.slot, *t.task), [&] { r.enqueue_loss(team_[i], t.slot, t.granule); });
                 hand_over(r.scoring(t.slot), [&] { r.enqueue_score(team_[i], t.task->micro_batch); });
@@ -350,6 +384,7 @@ private:
             .backward(nothing_beside{}, [this](std::size_t row) { gradients_of(row); }, exchanging());
         for (auto const& t : tasks_) {
             if (!overlaps()) order_->end(t.rank->adding_gradients(t.slot, *t.task));
+            stamp(*t.rank, *t.task, t.slot, true, t.rank->compute);
             order_->end(t.rank->going_back(t.slot, *t.task, overlaps()));
         }
     }
@@ -372,11 +407,30 @@ private:
         }
     }
 
-    void reduce(int role, std::size_t k) {
+    /// The i-th task of a role's tail, on all replicas.
+    void reduce(int role, std::size_t i, int slot) {
+        auto const slices = tail_of(rank_at(0, role))[i];
         bool const all = layout.reproducible();
-        for_role(role, [&](rank_type& r) { order_->begin(r.reducing(k, all)); });
-        transport.enqueue(role, k, by_role_[static_cast<std::size_t>(role)]);
-        for_role(role, [&](rank_type& r) { order_->end(r.reducing(k, all)); });
+        for (std::size_t k = slices.first; k < slices.end; ++k) {
+            for_role(role, [&](rank_type& r) {
+                order_->begin(r.reducing(k, all));
+                if (k == slices.first) stamp(r, tail_of(r)[i], slot, false, r.exchange);
+            });
+            transport.enqueue(role, k, by_role_[static_cast<std::size_t>(role)]);
+            for_role(role, [&](rank_type& r) {
+                if (k + 1 == slices.end) stamp(r, tail_of(r)[i], slot, true, r.exchange);
+                order_->end(r.reducing(k, all));
+            });
+        }
+    }
+    void update(int role, std::size_t i, int slot) {
+        for_role(role, [&](rank_type& r) {
+            hand_over(r.updating(slot), [&] {
+                stamp(r, tail_of(r)[i], slot, false, r.compute);
+                r.enqueue_update(slot);
+                stamp(r, tail_of(r)[i], slot, true, r.compute);
+            });
+        });
     }
 
     /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
@@ -384,28 +438,36 @@ private:
         auto const& here = r.activations();
         return m.gradient ? here.output_gradient_bytes(r.samples()) : here.input_bytes(r.samples());
     }
+    static bool takes(rank_type const& r, stage_transfer const& m) noexcept { return !m.sends && bytes_of(r, m) != 0; }
     /// The moves to a rank of the k-th replica from those beside it.
-    void take(std::size_t k, rank_type& r, step_task const& t, sent_places const& sent) {
+    void take(std::size_t k, rank_type& r, step_task const& t, sent_places const& sent, int slot) {
         at(r);
-        for (int i = 0; i < t.transfers; ++i) {
-            auto const& m = t.moves[i];
-            auto const bytes = bytes_of(r, m);
-            if (m.sends || bytes == 0) continue;
+        stage_transfer const* taken[max_transfers];
+        int count = 0;
+        for (int i = 0; i < t.transfers; ++i)
+            if (takes(r, t.moves[i])) taken[count++] = &t.moves[i];
+        for (int i = 0; i < count; ++i) {
+            auto const& m = *taken[i];
             auto& from = rank_at(k, m.role);
             auto const left = sent.of(m);
             hand_over(r.taking(m.gradient ? from.slot_place(left) : from.frame_place(left), m.place), [&] {
                 auto const &here = r.activations(), &there = from.activations();
+                if (i == 0) stamp(r, t, slot, false, r.exchange);
                 r.exchange.copy(r.values() + (m.gradient ? here.output_gradient(m.place) : here.input(m.place)),
-                                from.values() + (m.gradient ? there.outgoing(left) : there.output(left)), bytes);
+                                from.values() + (m.gradient ? there.outgoing(left) : there.output(left)),
+                                bytes_of(r, m));
+                if (i + 1 == count) stamp(r, t, slot, true, r.exchange);
             });
         }
+        for (bool const end : {false, true})
+            if (count == 0) stamp(r, t, slot, end, r.compute); // it only sends: others take it
     }
 
     void evaluate(std::size_t k, task_of_role const& next, int slot, std::size_t shard) {
         auto& r = rank_at(k, next.role);
         auto const& t = *next.task;
         at(r);
-        if (t.kind == task_kind::move) return take(k, r, t, replicas_[k]->sent_in_evaluation);
+        if (t.kind == task_kind::move) return take(k, r, t, replicas_[k]->sent_in_evaluation, slot);
         hand_over(r.evaluating(slot, t), [&] {
             alone({&r, &t, slot, t.micro_batch});
             begin_team();
@@ -428,6 +490,7 @@ private:
     std::vector<std::uint64_t*> words_;
     std::vector<event> fork_;
     std::vector<placed_task> tasks_;
+    bool stamping_ = false; ///< the times of tasks are noted
     std::vector<context> team_;
     typename Device::graph graphs_[2]; ///< gone before all that they use
 };

@@ -5,6 +5,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/device/blocks/clock.hpp>
 #include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/blocks/samples.hpp>
 #include <trireme/device/stream_order.hpp>
@@ -148,6 +149,22 @@ public:
         copies.copy(stages_[slot].data(), pinned_[slot].data(), cache_line + granules * granule_.bytes());
         copies.record(staged[slot]);
         compute.wait(staged[slot]);
+    }
+
+    // ---- the times of tasks ----
+
+    /// Keeps the times of so many tasks of a step from now on.
+    void trace(std::size_t tasks) {
+        for (auto& t : stamps_) t = pinned(2 * tasks * sizeof(std::uint64_t));
+    }
+    bool is_traced() const noexcept { return stamps_[0].data() != nullptr; }
+    /// Hands over the noting of the time: the k-th task of the step in a slot begins, or ends.
+    void stamp(int slot, std::size_t k, bool end, stream& on) {
+        stamp_time(on, static_cast<std::uint64_t*>(stamps_[slot].data()) + 2 * k + (end ? 1 : 0));
+    }
+    /// Nanoseconds, of each task's begin and end.
+    std::uint64_t const* times(int slot) const noexcept {
+        return static_cast<std::uint64_t const*>(stamps_[slot].data());
     }
 
     // ---- the places of its memory, and what works on them ----
@@ -419,7 +436,7 @@ private:
     typename Device::libraries libraries_;
     memory parameters_, gradients_, state_, activations_, narrow_, losses_, scores_;
     memory stages_[2], scratch_[2];
-    pinned pinned_[2], results_[2], mirror_;
+    pinned pinned_[2], results_[2], mirror_, stamps_[2];
     event ready_;
     fixed_tree::stack tree_;
 

@@ -21,8 +21,8 @@ struct drawn_tasks {
 };
 
 /// A step as an SVG picture: parts one above the other, for instance what was predicted and what was measured, on one
-/// axis of time; in each part a lane per rank. A box is a task with its micro-batch: forward is blue, backward green, a
-/// move grey, what follows the micro-batches brown. Each part begins at its first task.
+/// axis of time; in each part a lane per rank and queue. A box is a task with its micro-batch: forward is blue,
+/// backward green, a move grey, what follows the micro-batches brown. Each part begins at its first task.
 ///
 /// Cost: a hundred bytes of text per task.
 inline std::string step_svg(std::string const& title, std::span<drawn_tasks const> parts) {
@@ -31,18 +31,13 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
         for (auto const& t : p.tasks) begin = std::min(begin, t.begin);
         return begin;
     };
-    auto const ranks_of = [](drawn_tasks const& p) {
-        int ranks = 0;
-        for (auto const& t : p.tasks) ranks = std::max(ranks, t.rank + 1);
-        return ranks;
-    };
-    int const left = 76, width = 1000, lane = 26, box = 20;
+    int const left = 112, width = 1000, lane = 26, box = 20;
     double longest = 1e-9;
     int height = 56;
     for (auto const& p : parts) {
         auto const begin = begin_of(p);
         for (auto const& t : p.tasks) longest = std::max(longest, t.end - begin);
-        height += 34 + ranks_of(p) * lane;
+        height += 34 + task_lanes(p.tasks).count() * lane;
     }
     auto const colour = [](task_kind k) {
         switch (k) {
@@ -80,23 +75,24 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
         y += 20;
         svg += "<text class=\"p\" x=\"12\" y=\"" + std::to_string(y) + "\">" + detail::svg_text(p.name) + "</text>\n";
         y += 8;
-        int const ranks = ranks_of(p);
-        for (int r = 0; r < ranks; ++r) {
-            add("<text x=\"12\" y=\"%d\">rank %d</text>\n", y + r * lane + box - 5, r);
+        task_lanes const lanes(p.tasks);
+        lanes.for_each([&](int rank, int queue) {
+            int const top = y + lanes.of(rank, queue) * lane;
+            add("<text x=\"12\" y=\"%d\">%s</text>\n", top + box - 5, task_lanes::name(rank, queue).c_str());
             add("<line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\" stroke=\"#e2e2e2\"/>\n", left, left + width,
-                y + r * lane + box / 2, y + r * lane + box / 2);
-        }
+                top + box / 2, top + box / 2);
+        });
         for (auto const& t : p.tasks) {
+            int const top = y + lanes.of(t.rank, t.queue) * lane;
             auto const from = x(t.begin - begin), wide = x(t.end - begin) - from;
             add("<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\" stroke=\"white\" "
                 "stroke-width=\"0.5\"><title>%s %d, stage %d: %.3f ms</title></rect>\n",
-                from, y + t.rank * lane, std::max(wide, 0.2), box, colour(t.kind), name_of(t.kind), t.micro_batch,
-                t.stage, 1e3 * (t.end - t.begin));
+                from, top, std::max(wide, 0.2), box, colour(t.kind), name_of(t.kind), t.micro_batch, t.stage,
+                1e3 * (t.end - t.begin));
             if (wide > 14 && t.kind != task_kind::move)
-                add("<text class=\"n\" x=\"%.2f\" y=\"%d\">%d</text>\n", from + wide / 2, y + t.rank * lane + box - 6,
-                    t.micro_batch);
+                add("<text class=\"n\" x=\"%.2f\" y=\"%d\">%d</text>\n", from + wide / 2, top + box - 6, t.micro_batch);
         }
-        y += ranks * lane + 6;
+        y += lanes.count() * lane + 6;
     }
     for (int tick = 0; tick <= 4; ++tick) {
         add("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"46\" y2=\"%d\" stroke=\"#ddd\" stroke-dasharray=\"2 3\"/>\n",

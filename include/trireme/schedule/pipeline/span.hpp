@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/pack.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/proof.hpp>
 

@@ -25,7 +25,46 @@ struct timed_task {
     int micro_batch = 0; ///< of a collective or an update: its first slice
     double begin = 0;
     double end = 0;
+    int queue = 0; ///< 1: on a stream of its own, beside what computes
 };
+
+/// The lanes of tasks: ranks, and where there are tasks beside what computes, their queues, in the order of ranks.
+class task_lanes {
+public:
+    explicit task_lanes(std::span<timed_task const> tasks) {
+        for (auto const& t : tasks) {
+            auto const n = static_cast<std::size_t>(t.rank);
+            if (queues_.size() <= n) queues_.resize(n + 1, 1);
+            queues_[n] = std::max(queues_[n], t.queue + 1);
+        }
+    }
+    int ranks() const noexcept { return static_cast<int>(queues_.size()); }
+    int queues(int rank) const noexcept { return queues_[static_cast<std::size_t>(rank)]; }
+    int of(int rank, int queue) const noexcept {
+        int lane = queue;
+        for (int r = 0; r < rank; ++r) lane += queues(r);
+        return lane;
+    }
+    int count() const noexcept { return of(ranks(), 0); }
+    static std::string name(int rank, int queue) {
+        return "rank " + std::to_string(rank) + (queue == 0 ? "" : ", moves");
+    }
+    /// f(rank, queue) for all lanes.
+    template<class F>
+    void for_each(F&& f) const {
+        for (int r = 0; r < ranks(); ++r)
+            for (int q = 0; q < queues(r); ++q) f(r, q);
+    }
+
+private:
+    std::vector<int> queues_; ///< by rank
+};
+
+/// What a task is told by: its micro-batch, or its first slice.
+constexpr int counted_by(step_task const& t) noexcept {
+    bool const slices = t.kind == task_kind::collective || t.kind == task_kind::update;
+    return slices ? t.first : t.kind == task_kind::move ? t.moves[0].micro_batch : t.micro_batch;
+}
 
 /// The last tasks of a rank, which writes them down. Others may read when the rank has stopped, or hangs: what was
 /// complete then.
@@ -54,11 +93,10 @@ private:
     std::atomic<std::size_t> count_{0};
 };
 
-/// Tasks in the format of Chrome's and Perfetto's traces: open the file in ui.perfetto.dev. A lane per rank.
+/// Tasks in the format of Chrome's and Perfetto's traces: open the file in ui.perfetto.dev. A lane per rank and queue.
 inline std::string trace_json(std::span<timed_task const> tasks) {
     std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
-    int ranks = 0;
-    for (auto const& t : tasks) ranks = std::max(ranks, t.rank + 1);
+    task_lanes const lanes(tasks);
     bool first = true;
     auto const add = [&](char const* line) {
         text += first ? "" : ",\n";
@@ -66,17 +104,18 @@ inline std::string trace_json(std::span<timed_task const> tasks) {
         first = false;
     };
     char line[320];
-    for (int r = 0; r < ranks; ++r) {
+    lanes.for_each([&](int rank, int queue) {
         std::snprintf(line, sizeof line,
-                      R"({"name": "thread_name", "ph": "M", "pid": 0, "tid": %d, "args": {"name": "rank %d"}})", r, r);
+                      R"({"name": "thread_name", "ph": "M", "pid": 0, "tid": %d, "args": {"name": "%s"}})",
+                      lanes.of(rank, queue), task_lanes::name(rank, queue).c_str());
         add(line);
-    }
+    });
     for (auto const& t : tasks) {
         bool const slices = t.kind == task_kind::collective || t.kind == task_kind::update;
         std::snprintf(line, sizeof line,
                       R"({"name": "%s", "ph": "X", "pid": 0, "tid": %d, "ts": %.3f, "dur": %.3f, )"
                       R"("args": {"step": %llu, "stage": %d, "%s": %d}})",
-                      name_of(t.kind), t.rank, 1e6 * t.begin, 1e6 * (t.end - t.begin),
+                      name_of(t.kind), lanes.of(t.rank, t.queue), 1e6 * t.begin, 1e6 * (t.end - t.begin),
                       static_cast<unsigned long long>(t.step), t.stage, slices ? "slice" : "micro_batch",
                       t.micro_batch);
         add(line);
