@@ -106,7 +106,7 @@ public:
 
     role_writer(role_writer const&) = delete;
     role_writer& operator=(role_writer const&) = delete;
-    constexpr ~role_writer() {} // nvcc does not see that the implicit one is constexpr
+    constexpr ~role_writer() = default; // nvcc does not see that the implicit one is constexpr
 
     TRIREME_COLD constexpr void add(scheduled_work const& c) {
         auto const stage = program_.stage(role_, c.chunk), last = program_.stage_count() - 1;
