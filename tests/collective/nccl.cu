@@ -107,7 +107,7 @@ public:
           words_(transport_.device_of(0), 64 * sizeof(std::uint64_t), "words of a test"),
           host_(std::max(elements * slots * sizeof(float), 64 * sizeof(std::uint64_t))),
           done_(transport_.device_of(0)) {
-        transport_.prepare({static_cast<float*>(data_.data())}, elements);
+        transport_.prepare(0, {static_cast<float*>(data_.data())}, elements);
     }
 
     int rank() const { return transport_.first_rank(); }
@@ -127,7 +127,7 @@ public:
 
     void enqueue() {
         gpu::stream* const streams[] = {&queue_};
-        for (std::size_t i = 0; i < layout_.reductions(); ++i) transport_.enqueue(i, streams);
+        for (std::size_t i = 0; i < layout_.reductions(); ++i) transport_.enqueue(0, i, streams);
     }
     void capture() {
         queue_.begin_capture();
