@@ -84,6 +84,26 @@ TEST_SUITE("rehearsed/pipeline") {
         }
     }
 
+    TEST_CASE("so have stages that keep bf16 between the layers, and stages whose gradients are added as they come") {
+        on_stage const as_told(timing::shuffled, 7);
+        using in_bf16 = any_pipeline<rehearsal, mixed, precision<bf16>>;
+        auto const trained = [](int devices, int stages) {
+            in_bf16 t({.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8},
+                      {.devices = devices, .stages = stages, .share_devices = true});
+            return train(t);
+        };
+        CHECK(trained(2, 3) == trained(1, 1));
+
+        auto const unordered = [](int stages, std::size_t micro_batches) {
+            of_mixed t({.learning_rate = 0.05f, .batch = 50, .seed = 3},
+                       {.devices = 1, .stages = stages, .micro_batches = micro_batches});
+            std::vector<double> losses;
+            for (int k = 0; k < 3; ++k) losses.push_back(t.step(test_networks::made_up(50)).loss);
+            return losses;
+        };
+        CHECK(unordered(3, 4) == unordered(2, 4)); // they add the same numbers in the same order
+    }
+
     TEST_CASE("the trace of a run is the program, as a graph and without one") {
         for (bool const eager : {false, true})
             for (int const stages : {1, 3}) {
