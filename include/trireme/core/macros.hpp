@@ -23,8 +23,8 @@
 #define TRIREME_NOINLINE [[gnu::noinline]]
 #define TRIREME_RESTRICT __restrict__
 
-/// What errors need, and what is done once, before the first step: compiled for size, which takes half the time, and
-/// out of the way of the rest.
+/// Functions that errors need, or that run once, before the first step, are compiled for size, which takes half the
+/// time, and lie out of the way of the rest.
 #define TRIREME_COLD [[gnu::cold, gnu::noinline]]
 
 /// The reproducible policies need IEEE arithmetic: no reassociation by the compiler. (clang tells of -ffast-math only;

@@ -27,7 +27,7 @@ struct stream_work {
 /// it reads is done, and all that has read or written what it writes. A stream that comes after another's work anyway
 /// does not wait for it. Allocates nothing after construction.
 ///
-/// Who hands work over does so in an order in which it can be done: what work waits for has been handed over before it.
+/// The caller hands work over in an order in which it can be done: what work waits for has been handed over before it.
 template<accelerator_stream Stream>
 class stream_order {
 public:

@@ -114,7 +114,6 @@ public:
     void evaluate() {
         guarded([&] {
             work_.number_all();
-            executor_->spread();
             executor_->begin();
             auto const together = executor_->evaluated_together();
             for (std::size_t k = 0; k < most_shards(); ++k)
@@ -124,7 +123,6 @@ public:
                     executor_->enqueue_evaluation(q, slot, k);
                 });
             executor_->enqueue_results(0);
-            executor_->gather();
             for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
             for_results(0, [&](std::size_t shard, sample_score const& s) {
                 work_.set_score(shard, s.loss, static_cast<std::size_t>(s.correct));
@@ -202,11 +200,9 @@ private:
                 r->enqueue_samples(slot, r->shards().size());
             }
             executor_->enqueue_step(slot);
-            executor_->spread();
             executor_->begin();
             for (std::size_t q = 0; q < executor_->replicas(); ++q) executor_->enqueue_evaluation(q, slot, 0);
             executor_->enqueue_results(slot);
-            executor_->gather();
             for (auto& r : executor_->ranks) r->compute.record(r->used[slot]);
             for_results(slot, [](std::size_t, sample_score const&) {});
         }
@@ -280,7 +276,6 @@ private:
     void begin_large(std::uint64_t number, std::span<std::uint32_t const> indices) {
         visit_faults(number);
         large_step_ = number;
-        executor_->spread();
         executor_->begin();
         for (std::size_t k = 0; k < most_shards(); ++k) {
             for (auto& r : executor_->ranks)
@@ -296,7 +291,6 @@ private:
         int const slot = static_cast<int>(number % 2); // where results are looked for; its numbers are these
         for (auto& r : executor_->ranks) stage(*r, slot, {}, T{0});
         executor_->end_step(slot);
-        executor_->gather();
         for (auto& r : executor_->ranks) r->compute.record(r->used[slot]);
     }
 
@@ -361,10 +355,12 @@ private:
     void log_tasks(std::uint64_t number) {
         int const slot = static_cast<int>(number % 2), stages = work_.layout.stages;
         auto const seconds_of = [&](std::uint64_t time) { return 1e-9 * static_cast<double>(time - origin_); };
-        for (auto const& r : executor_->ranks) // all clocks begin with the first task
+        for (auto const& r : executor_->ranks) { // all clocks begin with the first task
+            if (has_origin_) break;
             executor_->for_times(*r, slot, [&](step_task const&, std::uint64_t begin, std::uint64_t, bool) {
-                if (!has_origin_) origin_ = std::min(origin_, begin);
+                origin_ = std::min(origin_, begin);
             });
+        }
         has_origin_ = true;
         for (std::size_t i = 0; i < logs_.size(); ++i)
             executor_->for_times(*executor_->ranks[i], slot,
@@ -409,7 +405,7 @@ private:
     }
 
     void wait_for(rank_type& r, event& e, char const* what) {
-        executor_->at_rank = executor_->number_of(r);
+        executor_->at_rank = r.number;
         auto const limit = deadline::in(deadline_);
         while (!await(
             e, deadline::in(std::min<std::chrono::duration<double>>(limit.left(), std::chrono::milliseconds(20))))) {
@@ -420,7 +416,7 @@ private:
 
     [[noreturn]] TRIREME_COLD void late(rank_type& r, char const* what) {
         executor_->transport.abandon();
-        int const rank = executor_->number_of(r);
+        int const rank = r.number;
         throw deadline_error(
             rank, "device " + std::to_string(rank) + " (" + Device::name + " " +
                       std::to_string(executor_->transport.device_of(rank - executor_->transport.first_rank())) +

@@ -73,7 +73,7 @@ struct stage_activations {
 
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
         : stage_activations(l, most, rank, frames_of_rank(l, rank)) {}
-    /// The same for who knows the frames from the program.
+    /// `known`: the frames, where the caller has the program.
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank, rank_frames const& known)
         : samples(most), places(known) {
         if constexpr (pass::whole_shard)

@@ -46,7 +46,7 @@ public:
         }
         std::size_t places = 0;
         for (std::size_t i = 0; i < ranks.size(); ++i)
-            places += ranks[i]->number(rank_type::ordered * i, places, l.reductions());
+            places += ranks[i]->give_numbers(rank_type::ordered * i, places, l.reductions());
         order_ = std::make_unique<stream_order<stream>>(streams, places, l.reductions() + 8);
         for (auto const& r : ranks) compute_.push_back(&r->compute);
         by_role_.resize(static_cast<std::size_t>(l.stages));
@@ -57,7 +57,7 @@ public:
         tasks_.reserve(ranks.size());
     }
 
-    /// What is where in the memory of a rank.
+    /// The map of a rank's memory.
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = rank_type::memory_of(l, batch, rank);
         m.tables.bytes = Transport::table_bytes(l, rank, numbers_of_rank<network, T>(l, rank).extent(), sizeof(T));
@@ -86,13 +86,11 @@ public:
 
     /// The whole step on the samples of a slot, over all ranks; begins and ends on the first rank's stream.
     void enqueue_step(int slot) {
-        spread();
         begin();
         stamping_ = ranks[0]->is_traced();
         enqueue_gradients(slot);
         end_step(slot);
         stamping_ = false;
-        gather();
     }
     void capture() {
         for (int slot : {0, 1}) {
@@ -115,7 +113,9 @@ public:
 
     // ---- a step or an evaluation in pieces ----
 
+    /// All ranks go on where the first one is; at the end, with its results, it goes on where they all are.
     void begin() {
+        spread();
         for (auto& r : ranks) {
             at(*r);
             order_->restart(r->everything().stream, r->all_places());
@@ -147,7 +147,7 @@ public:
         for (int role = 0; role < layout.stages; ++role) leave(rank_at(k, role), slot);
     }
 
-    /// What comes after all gradients: reductions, updates; beside them the losses are shared.
+    /// Reductions and updates come after all gradients; beside them the losses are shared.
     void end_step(int slot) {
         for (int role = 0; role < layout.stages; ++role) {
             if (layout.reproducible() && layout.replicas == 1) {
@@ -172,18 +172,7 @@ public:
             order_->end(r.sharing_scores());
         });
         for (auto& r : ranks) order_->begin(r->everything());
-    }
-
-    /// All ranks' streams go on where the first rank's is, and the other way round.
-    void spread() {
-        compute_[0]->record(fork_[0]);
-        for (std::size_t i = 1; i < compute_.size(); ++i) compute_[i]->wait(fork_[0]);
-    }
-    void gather() {
-        for (std::size_t i = 1; i < compute_.size(); ++i) {
-            compute_[i]->record(fork_[i]);
-            compute_[0]->wait(fork_[i]);
-        }
+        gather();
     }
 
     /// Granules of a replica that are evaluated together.
@@ -204,7 +193,7 @@ public:
     step_program const& program(int local) const noexcept {
         return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.step();
     }
-    /// What a rank reads from others in a step.
+    /// The traffic that a rank reads from others in a step.
     traffic moved(int local) const noexcept {
         auto sum = transport.moved(local);
         auto const& r = *ranks[static_cast<std::size_t>(local)];
@@ -216,12 +205,6 @@ public:
     std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process
     rank_type& rank_at(std::size_t k, int role) noexcept {
         return *ranks[k * by_role_.size() + static_cast<std::size_t>(role)];
-    }
-
-    int number_of(rank_type const& r) const noexcept {
-        for (std::size_t i = 0; i < ranks.size(); ++i)
-            if (ranks[i].get() == &r) return transport.first_rank() + static_cast<int>(i);
-        return transport.first_rank();
     }
 
     Transport transport;
@@ -265,20 +248,30 @@ private:
         std::size_t granule;
     };
 
+    /// Streams of all ranks go on where the first rank's is, and the other way round.
+    void spread() {
+        compute_[0]->record(fork_[0]);
+        for (std::size_t i = 1; i < compute_.size(); ++i) compute_[i]->wait(fork_[0]);
+    }
+    void gather() {
+        for (std::size_t i = 1; i < compute_.size(); ++i) {
+            compute_[i]->record(fork_[i]);
+            compute_[0]->wait(fork_[i]);
+        }
+    }
+
     /// The tasks of a rank, and those behind all micro-batches: as many for each replica.
     std::span<step_task const> list_of(rank_type const& r) const noexcept {
-        int const local = number_of(r) - transport.first_rank();
-        return program(local).list(layout.role_of(local));
+        return program(r.number - transport.first_rank()).list(layout.role_of(r.number));
     }
     std::span<step_task const> tail_of(rank_type const& r) const noexcept {
-        int const local = number_of(r) - transport.first_rank();
-        return list_of(r).subspan(program(local).tail[layout.role_of(local)]);
+        return list_of(r).subspan(program(r.number - transport.first_rank()).tail[layout.role_of(r.number)]);
     }
     /// A task of a rank begins or ends on a stream, in a step that is traced.
     void stamp(rank_type& r, step_task const& t, int slot, bool end, stream& on) {
         if (stamping_) r.stamp(slot, static_cast<std::size_t>(&t - list_of(r).data()), end, on);
     }
-    void at(rank_type const& r) noexcept { at_rank = number_of(r); }
+    void at(rank_type const& r) noexcept { at_rank = r.number; }
     template<class F>
     void for_role(int role, F&& f) {
         for (std::size_t k = 0; k < replicas_.size(); ++k) {
@@ -459,8 +452,8 @@ private:
                 if (i + 1 == count) stamp(r, t, slot, true, r.exchange);
             });
         }
-        for (bool const end : {false, true})
-            if (count == 0) stamp(r, t, slot, end, r.compute); // it only sends: others take it
+        if (count == 0) // it only sends: others take it
+            for (bool const end : {false, true}) stamp(r, t, slot, end, r.compute);
     }
 
     void evaluate(std::size_t k, task_of_role const& next, int slot, std::size_t shard) {

@@ -50,7 +50,7 @@ struct staged_granule {
         return pixels() + (first ? round_up(samples * values, cache_line) : 0);
     }
 
-    /// What kernels leave of each sample, beside the staged: its loss, and whether it was right.
+    /// Kernels leave of each sample, beside the staged, its loss, and whether it was right.
     constexpr std::size_t correct() const noexcept { return round_up(samples * sizeof(T), cache_line); }
     constexpr std::size_t loss_bytes() const noexcept {
         return scored() * (correct() + round_up(samples * sizeof(int), cache_line));
@@ -100,7 +100,7 @@ public:
         return std::max<std::size_t>(l.shards_of_device(rank).size(), l.stages == 1 ? 1 : 2);
     }
 
-    /// What is where in the memory of a rank, but for what its collectives need.
+    /// The map of a rank's memory, but for what its collectives need.
     static constexpr memory_map memory_of(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = memory_of_model<Model>(l, rank);
         auto const samples = l.most_shard_samples(batch);
@@ -171,7 +171,7 @@ public:
 
     /// Gives its streams and places numbers, the streams' from `stream` on and the places' from `place` on, and returns
     /// how many places there are. `reductions`: parts of the gradients that are added one by one.
-    std::size_t number(std::size_t stream_number, std::size_t place, std::size_t reductions) {
+    std::size_t give_numbers(std::size_t stream_number, std::size_t place, std::size_t reductions) {
         on_compute_ = stream_number;
         on_beside_ = stream_number + 1;
         on_exchange_ = stream_number + 2;
@@ -320,7 +320,7 @@ public:
         auto const at = shards_.begin + shard;
         tree_.push({at, at + 1}, [this](std::size_t i, std::size_t j) { merge(i, j); });
     }
-    /// The same for what is left, where no other rank has a part of the tree.
+    /// Adds what is left, where no other rank has a part of the tree.
     void end_shards() {
         tree_.finish([this](std::size_t i, std::size_t j) { merge(i, j); });
     }
@@ -354,7 +354,7 @@ public:
     T* gradient_slot(std::size_t i) const noexcept {
         return static_cast<T*>(gradients_.data()) + i * numbers_.elements;
     }
-    /// Where layers keep what they add over all devices.
+    /// The numbers that layers keep, and add over all devices.
     T* kept() const noexcept { return reinterpret_cast<T*>(values() + stage_.plan.kept); }
     stored_type* values() const noexcept { return static_cast<stored_type*>(activations_.data()); }
     row_numbers const& own() const noexcept { return numbers_; }
@@ -364,6 +364,7 @@ public:
     bool is_last() const noexcept { return granule_.last; }
     std::vector<std::string> notes() const { return libraries_.notes(); }
 
+    int const number; ///< the rank
     stream compute, exchange, copies, beside;
     event staged[2]; ///< the slot's samples are there
     event used[2];   ///< and `compute` has done with them
@@ -373,10 +374,10 @@ private:
     static constexpr T pixel_scale = T{1} / T{255};
 
     stream_rank(int device, parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
-        : compute(device), exchange(device), copies(device), beside(device), staged{event(device), event(device)},
-          used{event(device), event(device)}, granule_(l, samples, rank), stage_(l, samples, rank),
-          numbers_(numbers_of_rank<network, T>(l, rank)), shards_(l.shards_of_device(rank)), all_shards_(l.shards()),
-          slots_(map.gradients.parts), in_tree_(l.reproducible()), libraries_(device),
+        : number(rank), compute(device), exchange(device), copies(device), beside(device),
+          staged{event(device), event(device)}, used{event(device), event(device)}, granule_(l, samples, rank),
+          stage_(l, samples, rank), numbers_(numbers_of_rank<network, T>(l, rank)), shards_(l.shards_of_device(rank)),
+          all_shards_(l.shards()), slots_(map.gradients.parts), in_tree_(l.reproducible()), libraries_(device),
           parameters_(device, map.parameters.total(), "parameters"),
           gradients_(device, map.gradients.total(), "gradients"),
           state_(device, map.optimizer_state.total(), "optimizer's state"),

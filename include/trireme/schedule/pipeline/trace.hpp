@@ -60,7 +60,7 @@ private:
     std::vector<int> queues_; ///< by rank
 };
 
-/// What a task is told by: its micro-batch, or its first slice.
+/// The number that a task is told by: that of its micro-batch, or of its first slice.
 constexpr int counted_by(step_task const& t) noexcept {
     bool const slices = t.kind == task_kind::collective || t.kind == task_kind::update;
     return slices ? t.first : t.kind == task_kind::move ? t.moves[0].micro_batch : t.micro_batch;
