@@ -141,8 +141,11 @@ void all_else(card& m) {
     auto* const count = reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(small.data()) + 512);
     auto const all_samples = static_cast<std::uint32_t>(m.samples);
     m.queue.copy(count, &all_samples, sizeof all_samples);
-    beside_nothing(m, "convert_pixels", [&](auto const& k) {
-        convert_pixels(k, static_cast<std::uint8_t const*>(bytes.data()), 1.0f / 255, pixels.data(), 784);
+    auto* const about = reinterpret_cast<staged_shard*>(static_cast<std::byte*>(small.data()) + 768);
+    staged_shard const of_bytes{.scale = 1.0 / 255, .bytes = true};
+    m.queue.copy(about, &of_bytes, sizeof of_bytes);
+    beside_nothing(m, "convert_inputs", [&](auto const& k) {
+        convert_inputs<float>(k, about, static_cast<std::byte const*>(bytes.data()), pixels.data(), 784);
     });
     beside_nothing(m, "softmax_cross_entropy", [&](auto const& k) {
         softmax_cross_entropy<10, 1>(k, logits.read(), static_cast<int const*>(labels.data()), sample_weights.read(),

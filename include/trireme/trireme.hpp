@@ -26,7 +26,9 @@
 #include <trireme/core/version.hpp>
 #include <trireme/data/fashion_mnist.hpp>
 #include <trireme/data/gather.hpp>
+#include <trireme/data/sample_source.hpp>
 #include <trireme/data/sampler.hpp>
+#include <trireme/data/samples_in_memory.hpp>
 #include <trireme/device/host/device.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/kernels/portable/activation.hpp>
@@ -52,6 +54,7 @@
 #include <trireme/layer/gradient_check.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/layer/linear.hpp>
+#include <trireme/layer/loss.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/layer/pool2d.hpp>
 #include <trireme/layer/summary.hpp>

@@ -25,7 +25,8 @@ void samples_come_and_scores_go() {
     for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 31);
     on_gpu::array<std::uint8_t> const bytes(r, pixels);
     on_gpu::array<T> const x(r, std::vector<T>(pixels.size(), T(-1)));
-    convert_pixels(k, static_cast<std::uint8_t const*>(bytes.data()), T(1) / T(255), x.data(), values);
+    on_gpu::array<staged_shard> const about(r, {staged_shard{.scale = 1.0 / 255, .bytes = true}});
+    convert_inputs<T>(k, about.data(), reinterpret_cast<std::byte const*>(bytes.data()), x.data(), values);
     auto const converted = x.read();
     bool right = true;
     for (std::size_t i = 0; i < pixels.size(); ++i)

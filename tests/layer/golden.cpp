@@ -146,8 +146,9 @@ TEST_SUITE("layer/golden") {
                 weight[lane] = lane < n ? 1.0 / 3.0 : 0.0;
                 for (std::size_t i = 0; i < 10; ++i) logits[i * lanes + lane] = x[s * 10 + i];
             }
-            cross_entropy::gradient<extents<10>, lanes>(TestType{}, logits.data(), labels.data(), weight.data(),
-                                                        gradient.data(), loss.data());
+            using io_t = loss_io<double, double, cross_entropy, extents<10>, lanes, TestType>;
+            cross_entropy::backward(io_t{
+                {logits.data()}, {labels.data()}, {gradient.data()}, weight.data(), loss.data(), nullptr, TestType{}});
             for (std::size_t lane = 0; lane < n; ++lane) {
                 mean += loss[lane] / 3;
                 for (std::size_t i = 0; i < 10; ++i)

@@ -12,6 +12,7 @@
 #include <group/watchdog.hpp>
 #include <processes/forked.hpp>
 #include <support/networks.hpp>
+#include <support/regression.hpp>
 
 #include <array>
 #include <chrono>
@@ -97,6 +98,59 @@ TEST_SUITE("processes/pipeline") {
         }
     }
 
+    TEST_CASE("a first stage needs no targets, a last one no inputs, and ranks of a stage need the same part") {
+        watchdog const guard("parts of samples");
+        using test_regression::made_up_table;
+        using over_these = trainer<test_regression::curve, test_regression::squared_error, sgd,
+                                   on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>>;
+        using over_others = trainer<test_regression::curve, test_regression::squared_error, sgd,
+                                    on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
+                                    transport<shared_windows>>;
+        over_these one({.batch = 48, .seed = 3, .logical_shards = 6});
+        double const wanted = (one.step(made_up_table<float>(48)), one.step(made_up_table<float>(48)).loss);
+
+        /// What the ranks of a stage read of a table.
+        struct part {
+            made_up_table<float> const& all;
+            bool has_inputs, has_targets;
+            std::size_t size() const { return all.size(); }
+            sample_rows inputs() const { return has_inputs ? all.samples().inputs() : sample_rows{}; }
+            sample_rows targets() const { return has_targets ? all.samples().targets() : sample_rows{}; }
+        };
+        for (auto const& layout : {std::pair{1, 2}, {2, 2}, {1, 3}}) {
+            int const devices = layout.first, stages = layout.second, ranks = devices * stages;
+            CAPTURE(devices);
+            CAPTURE(stages);
+            auto const place = meeting_place::create(ranks);
+            shared_value<std::array<double, 8>> found;
+            forked_ranks all(ranks, [&](int rank) {
+                over_others t({.batch = 48, .seed = 3, .logical_shards = 6},
+                              {.devices = devices, .stages = stages, .deadline = 60s, .processes = seat{place, rank}});
+                made_up_table<float> const table(48), other(48, 2);
+                bool const first = rank % stages == 0, last = rank % stages == stages - 1;
+                t.step(part{table, first, last});
+                try { // a stage's own rank cannot do without, and finds out alone
+                    if (rank == 0) t.step(part{table, false, last});
+                } catch (usage_error const&) {}
+                (*found)[static_cast<std::size_t>(rank)] = t.step(part{table, first, last}).loss;
+                if (devices == 1) return;
+                try {
+                    t.step(part{rank == ranks - 1 ? other : table, first, last});
+                } catch (mismatch_error const&) {
+                    (*found)[static_cast<std::size_t>(rank)] += 1000;
+                } catch (device_error const&) { // whom the others have told
+                    (*found)[static_cast<std::size_t>(rank)] += 1000;
+                }
+            });
+            for (auto const& o : all.wait(100s)) {
+                CAPTURE(o.said);
+                CHECK(o.code == 0);
+            }
+            for (int r = 0; r < ranks; ++r)
+                CHECK((*found)[static_cast<std::size_t>(r)] == wanted + (devices == 1 ? 0 : 1000));
+        }
+    }
+
     TEST_CASE("weights go through files from one number of stages to another") {
         watchdog const guard("weights of processes");
         files::folder const folder;
@@ -130,9 +184,8 @@ TEST_SUITE("processes/pipeline") {
             auto const place = meeting_place::create(4);
             forked_ranks all(4, [&](int rank) {
                 faulty t({.batch = 24}, {.devices = 2, .stages = 2, .deadline = 60s, .processes = seat{place, rank}});
-                t.step(made_up(24));
                 try {
-                    t.step(made_up(24));
+                    for (int step = 0; step < 2; ++step) t.step(made_up(24)); // who is late hears of it in the first
                 } catch (peer_lost_error const& e) {
                     bool const says = std::string(e.what()).find("in training step 2") != std::string::npos;
                     if (e.device() != lost || !says) throw;

@@ -7,6 +7,7 @@
 #include <rehearsed/trainings.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <support/regression.hpp>
 #include <trainer/pipelines.hpp>
 
 #include <trireme/rehearsal.hpp>
@@ -68,6 +69,41 @@ TEST_SUITE("rehearsed/pipeline") {
                         taken.is_planned(t);
                         CHECK(train(t) == wanted);
                     }
+    }
+
+    TEST_CASE("values as targets, and numbers that are no bytes, train as on one device, in stages, too") {
+        using test_regression::made_up_table;
+        using t = trainer<test_regression::curve, test_regression::squared_error, sgd_momentum,
+                          on<mesh<rehearsal, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>>;
+        t::options const options{.learning_rate = 0.05f, .batch = 96, .seed = 5, .logical_shards = 6};
+        auto const wanted = [&] {
+            on_stage const as_usual;
+            t one(options);
+            return test_regression::train(one);
+        }();
+        CHECK(wanted[2] < wanted[0]);
+        for (int stages = 1; stages <= 3; ++stages)
+            for (int const devices : {1, 3})
+                for (timing const when : {timing::late, timing::shuffled}) {
+                    CAPTURE(stages);
+                    CAPTURE(devices);
+                    on_stage const as_told(when, 3);
+                    memory_taken const taken;
+                    t many(options, {.devices = devices, .stages = stages, .share_devices = true});
+                    taken.is_planned(many);
+                    CHECK(test_regression::train(many) == wanted);
+                }
+        auto const after_a_step = [&](sample_set const& samples) {
+            on_stage const as_usual;
+            t one(options);
+            one.step(samples);
+            one.step(made_up_table<float>(19)); // the next one may be of another kind
+            return one.gather_parameters();
+        };
+        auto const of_values = after_a_step(made_up_table<float>(40));
+        CHECK(after_a_step(made_up_table<std::uint8_t>(40)) == of_values);
+        CHECK(after_a_step(made_up_table<std::int64_t>(40)) == of_values);
+        CHECK(after_a_step(made_up_table<double>(40)) == of_values);
     }
 
     TEST_CASE("what a plan says of a step in stages, each rank has read") {

@@ -4,12 +4,25 @@
 
 #include <trireme/core/errors.hpp>
 
+#include <doctest/doctest.h>
+
+#include <initializer_list>
 #include <string>
 
 // What tests look for in messages.
 namespace test_support {
 
 inline bool has(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+/// True if a message has all of these parts; tells the one that is missing.
+inline bool says(std::string const& message, std::initializer_list<char const*> parts) {
+    for (char const* p : parts)
+        if (message.find(p) == std::string::npos) {
+            MESSAGE("missing: ", p, " in: ", message);
+            return false;
+        }
+    return true;
+}
 
 /// The message of the usage_error that `f` throws; empty if it throws none.
 template<class F>

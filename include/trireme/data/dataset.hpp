@@ -4,6 +4,7 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/data/sample_source.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -84,6 +85,19 @@ public:
         if (size_ == 0) return {};
         return {storage_->labels.data() + first_, size_};
     }
+
+    // What makes it a sample_source.
+    sample_rows inputs() const noexcept {
+        auto rows = rows_of(pixels().data(), make_shape(channels(), height_, width_));
+        rows.scale = 1.0 / 255;
+        return rows;
+    }
+    sample_rows targets() const noexcept {
+        auto rows = rows_of(labels().data(), make_shape(1));
+        rows.classes = classes_;
+        return rows;
+    }
+    std::shared_ptr<void const> holder() const noexcept { return storage_; }
 
     /// True if these are the very same images as `other`; compares no pixel.
     bool same_storage(labelled_images const& other) const noexcept {

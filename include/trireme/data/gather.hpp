@@ -3,7 +3,8 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
-#include <trireme/data/dataset.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/data/sample_source.hpp>
 #include <trireme/device/host/isa.hpp>
 
 #include <algorithm>
@@ -40,80 +41,109 @@ template<std::size_t Rows>
     for (std::size_t i = 0; i < Rows; ++i) rows[i] = next[i];
 }
 
-} // namespace trireme::detail::inline TRIREME_ISA
+/// to[i * step] = scale * number first + i of a sample, `count` of them.
+template<class T, class Stored>
+TRIREME_NOINLINE void scatter_numbers(sample_rows const& rows, std::size_t sample, range some, Stored* to,
+                                      std::size_t step) noexcept {
+    auto const scale = static_cast<T>(rows.scale);
+    with_number_of(rows.kind, [&]<class N>(N) {
+        auto const* const from = reinterpret_cast<N const*>(rows.of(sample)) + some.begin;
+        for (std::size_t i = 0; i < some.size(); ++i)
+            to[i * step] = static_cast<Stored>(static_cast<T>(from[i]) * scale);
+    });
+}
 
-namespace trireme::inline TRIREME_ISA {
-
-/// Fills one granule, lanes innermost: out[i * Lanes + lane] = scale * pixel i of image indices[lane], and
-/// labels[lane] = its label. Lanes beyond indices.size() repeat the last image, so that kernels meet ordinary numbers
-/// there; give them weight 0.
-///
-/// Shapes: `out` [values_per_image][Lanes], `labels` [Lanes]. 1 <= indices.size() <= Lanes, each index < images.size().
-/// Cost: a transpose of bytes in registers. 16 lanes of 28 x 28 to float, g++ 12 -O3, AVX-512: 1.8 us from the
-/// cache, 3.2 us from shuffled places in memory; a plain double loop takes about three times as long.
-template<std::size_t Lanes, class T, class Label>
-void gather_images(labelled_images const& images, std::span<std::uint32_t const> indices, T scale,
-                   T* TRIREME_RESTRICT out, Label* TRIREME_RESTRICT labels) noexcept {
-    std::uint8_t const* source[Lanes];
-    for (std::size_t lane = 0; lane < Lanes; ++lane) {
-        auto const image = indices[std::min(lane, indices.size() - 1)];
-        source[lane] = images.image(image).data();
-        labels[lane] = static_cast<Label>(images.label(image));
-    }
-    auto const values = images.values_per_image();
-    // Shuffled images are far apart, and the processor's own prefetcher starts late in each: tell it, 3 lines ahead.
+/// Bytes of many samples, 32 values of every one per tile; returns how many values it has done.
+template<std::size_t Lanes, class T>
+std::size_t gather_tiles(std::uint8_t const* const (&source)[Lanes], std::size_t values, T scale,
+                         T* TRIREME_RESTRICT out) noexcept {
+    // Shuffled samples are far apart, and the processor's own prefetcher starts late in each: tell it, 3 lines ahead.
     constexpr std::size_t line = 64, ahead = 3 * line;
     for (std::size_t at = 0; at < std::min(ahead, values); at += line) {
         for (std::size_t lane = 0; lane < Lanes; ++lane) __builtin_prefetch(source[lane] + at);
     }
     std::size_t i = 0;
     if constexpr (Lanes > 1 && Lanes <= 16 && std::has_single_bit(Lanes)) {
-        constexpr std::size_t pixels = sizeof(detail::byte_vector); // of every image per tile
-        std::uint8_t tile[pixels * Lanes];
-        for (; i + pixels <= values; i += pixels) {
+        constexpr std::size_t of_tile = sizeof(byte_vector);
+        std::uint8_t tile[of_tile * Lanes];
+        for (; i + of_tile <= values; i += of_tile) {
             if (i % line == 0 && i + ahead < values) {
                 for (std::size_t lane = 0; lane < Lanes; ++lane) __builtin_prefetch(source[lane] + i + ahead);
             }
-            detail::byte_vector rows[Lanes];
+            byte_vector rows[Lanes];
 #pragma GCC unroll 16
-            for (std::size_t lane = 0; lane < Lanes; ++lane) std::memcpy(&rows[lane], source[lane] + i, pixels);
+            for (std::size_t lane = 0; lane < Lanes; ++lane) std::memcpy(&rows[lane], source[lane] + i, of_tile);
 #pragma GCC unroll 4
-            for (std::size_t round = 1; round < Lanes; round *= 2) detail::shuffle_rows(rows);
-            constexpr std::size_t half = pixels / 2;
+            for (std::size_t round = 1; round < Lanes; round *= 2) shuffle_rows(rows);
+            constexpr std::size_t half = of_tile / 2;
 #pragma GCC unroll 16
             for (std::size_t lane = 0; lane < Lanes; ++lane) {
-                std::uint8_t both[pixels];
-                std::memcpy(both, &rows[lane], pixels);
+                std::uint8_t both[of_tile];
+                std::memcpy(both, &rows[lane], of_tile);
                 std::memcpy(tile + lane * half, both, half);
                 std::memcpy(tile + (Lanes + lane) * half, both + half, half);
             }
             auto* const to = out + i * Lanes;
-            for (std::size_t k = 0; k < pixels * Lanes; ++k) to[k] = static_cast<T>(tile[k]) * scale;
+            for (std::size_t k = 0; k < of_tile * Lanes; ++k) to[k] = static_cast<T>(tile[k]) * scale;
         }
     }
-    for (; i < values; ++i) {
-        for (std::size_t lane = 0; lane < Lanes; ++lane) {
-            out[i * Lanes + lane] = static_cast<T>(source[lane][i]) * scale;
-        }
-    }
+    return i;
 }
 
-/// Brings images near while something else is computed: one with every call, so that the requests never wait for each
-/// other. `gather_images` then finds them in the cache. Cost of a call: one instruction per cache line.
-class image_prefetch {
+} // namespace trireme::detail::inline TRIREME_ISA
+
+namespace trireme::inline TRIREME_ISA {
+
+/// Fills one granule, lanes innermost: out[i * Lanes + lane] = scale * number i of sample indices[lane]. Lanes beyond
+/// indices.size() repeat the last sample, so that kernels meet ordinary numbers there; give them weight 0.
+///
+/// Shape: `out` [rows.size()][Lanes]. 1 <= indices.size() <= Lanes, each index below the number of samples.
+/// Cost: of bytes, a transpose in registers. 16 lanes of 28 x 28 to float, g++ 12 -O3, AVX-512: 1.8 us from the cache,
+/// 3.2 us from shuffled places in memory; a plain double loop, as for other numbers, takes about three times as long.
+template<std::size_t Lanes, class T>
+void gather_samples(sample_rows const& rows, std::span<std::uint32_t const> indices, T* TRIREME_RESTRICT out) noexcept {
+    auto const sample_of = [&](std::size_t lane) { return indices[std::min(lane, indices.size() - 1)]; };
+    auto const values = rows.size();
+    if (rows.kind != number_kind::u8 || values < sizeof(detail::byte_vector)) {
+        for (std::size_t lane = 0; lane < Lanes; ++lane)
+            detail::scatter_numbers<T>(rows, sample_of(lane), {0, values}, out + lane, Lanes);
+        return;
+    }
+    std::uint8_t const* source[Lanes];
+    for (std::size_t lane = 0; lane < Lanes; ++lane)
+        source[lane] = reinterpret_cast<std::uint8_t const*>(rows.of(sample_of(lane)));
+    auto const scale = static_cast<T>(rows.scale);
+    for (auto i = detail::gather_tiles<Lanes>(source, values, scale, out); i < values; ++i)
+        for (std::size_t lane = 0; lane < Lanes; ++lane)
+            out[i * Lanes + lane] = static_cast<T>(source[lane][i]) * scale;
+}
+
+/// One sample for kernels that take images channels last: out[p * channels + c] = scale * value p of channel c. Lists
+/// have one channel.
+template<class T, class Stored>
+void gather_channels_last(sample_rows const& rows, std::size_t sample, std::size_t channels, Stored* out) noexcept {
+    auto const positions = rows.size() / channels;
+    for (std::size_t c = 0; c < channels; ++c)
+        detail::scatter_numbers<T>(rows, sample, {c * positions, (c + 1) * positions}, out + c, channels);
+}
+
+/// Brings samples near while something else is computed: one with every call, so that the requests never wait for each
+/// other. `gather_samples` then finds them in the cache. Cost of a call: one instruction per cache line.
+class sample_prefetch {
 public:
-    image_prefetch(labelled_images const& images, std::span<std::uint32_t const> indices) noexcept
-        : images_(&images), indices_(indices) {}
+    sample_prefetch(sample_rows const& rows, std::span<std::uint32_t const> indices) noexcept
+        : rows_(&rows), bytes_(rows.bytes()), indices_(indices) {}
 
     void operator()() noexcept {
         if (indices_.empty()) return;
-        auto const image = images_->image(indices_.front());
+        auto const* const sample = rows_->of(indices_.front());
         indices_ = indices_.subspan(1);
-        for (std::size_t at = 0; at < image.size(); at += 64) __builtin_prefetch(image.data() + at);
+        for (std::size_t at = 0; at < bytes_; at += 64) __builtin_prefetch(sample + at);
     }
 
 private:
-    labelled_images const* images_;
+    sample_rows const* rows_;
+    std::size_t bytes_;
     std::span<std::uint32_t const> indices_;
 };
 

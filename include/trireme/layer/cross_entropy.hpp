@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/layer/layer.hpp>
+#include <trireme/layer/loss.hpp>
 
-#include <concepts>
 #include <cstddef>
+#include <type_traits>
 
 namespace trireme {
 
@@ -27,33 +27,23 @@ void softmax_cross_entropy_loss() = delete;
 /// The gradient by the logits is (softmax - one_hot) / batch. Computed as log(sum exp(x - max)), so that it does not
 /// overflow.
 struct cross_entropy {
-    static constexpr bool accepts(shape logits) noexcept { return logits.rank == 1; }
-
     /// FLOPs per sample: maximum, subtraction, exponential, sum, division and scaling of every class.
-    static constexpr flops_t flops(shape logits) noexcept { return 6 * logits.size(); }
-
-    /// Losses of a granule's samples, and `weight` times their gradients.
-    template<class Logits, std::size_t Lanes, class Kernels, class A, class T>
-    static void gradient(Kernels const& policy, A const* logits, int const* labels, T const* weight, A* dlogits,
-                         T* loss) {
-        softmax_cross_entropy<Logits::size, Lanes>(policy, logits, labels, weight, dlogits, loss);
+    static constexpr loss_description describe(shape logits) noexcept {
+        return {.flops = 6 * logits.size(), .classes = logits.size(), .accepts = logits.rank == 1};
     }
-
-    /// Losses only, and whether the largest logit is the label's.
-    template<class Logits, std::size_t Lanes, class Kernels, class A, class T>
-    static void evaluate(Kernels const& policy, A const* logits, int const* labels, T* loss, int* correct) {
-        softmax_cross_entropy_loss<Logits::size, Lanes>(policy, logits, labels, loss, correct);
+    static void forward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        softmax_cross_entropy_loss<io_t::input::size, io_t::lanes>(io.policy, io.x.data, io.target.data, io.loss,
+                                                                   io.correct);
+    }
+    static void backward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        softmax_cross_entropy<io_t::input::size, io_t::lanes>(io.policy, io.x.data, io.target.data, io.weight,
+                                                              io.dx.data, io.loss);
     }
 
     template<class Out>
     using refusal = cross_entropy_rule<wants<rank<1>>, gets<rank<Out::rank>>>;
-};
-
-/// A loss is a type that accepts an output shape, counts its FLOPs, and gives gradients and scores of a granule.
-template<class L>
-concept loss = requires(shape s) {
-    { L::accepts(s) } -> std::convertible_to<bool>;
-    { L::flops(s) } -> std::convertible_to<flops_t>;
 };
 
 } // namespace trireme

@@ -7,6 +7,7 @@
 #include <trireme/device/host/all_samples.hpp>
 #include <trireme/layer/activation_plan.hpp>
 #include <trireme/layer/for_units.hpp>
+#include <trireme/layer/loss.hpp>
 #include <trireme/layer/row_context.hpp>
 #include <trireme/layer/stage_pass.hpp>
 
@@ -43,10 +44,32 @@ constexpr auto scratch_policy() {
 template<class Network, class Kernels, class T, std::size_t Lanes>
 using with_scratch_t = typename only<decltype(scratch_policy<Network, Kernels, T, Lanes>())>::type;
 
+/// The loss of a stage's samples: their targets, and what it finds.
+template<class T, class Target>
+struct host_loss {
+    Target* targets = nullptr; ///< of a granule, with its lanes; where kernels take all samples at once, one by one
+    T weight = 0;              ///< of each sample
+    double* sum = nullptr;     ///< to be added to: the losses
+    std::size_t* correct = nullptr; ///< likewise, outside of training
+};
+
+template<class Network, class Loss, class T>
+struct host_loss_of {
+    using type = host_loss<T, target_t<Loss, typename Network::output_extents, T>>;
+    static constexpr std::size_t targets = target_extents<Loss, typename Network::output_extents>::size;
+};
+template<class Network, class T>
+struct host_loss_of<Network, void, T> {
+    using type = nothing_kept;
+    static constexpr std::size_t targets = 0;
+};
+
 /// One granule, and the kernels for it.
-template<class Network, class Kernels, class T, std::size_t Lanes>
+template<class Network, class Kernels, class T, std::size_t Lanes, class Loss>
 struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     using base = row_context<Network, T, stored_t<Kernels, T>, Lanes>;
+    using loss = Loss;
+    using losses_type = typename host_loss_of<Network, Loss, T>::type;
     template<bool AsValues>
     using parameter_type = T;
     static constexpr fusion way = requires {
@@ -54,6 +77,7 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     } ? fusion::behind_agreements : fusion::nothing;
 
     [[no_unique_address]] Kernels policy;
+    losses_type const* losses = nullptr;
 
     /// For a row's layer, where they want to know it; with a function, if it is not void.
     template<class Function>
@@ -77,6 +101,50 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     template<class P, class At, class F>
     void add_gradients(std::size_t row, At const& at, F const& add) const {
         add(applying<void>(row), at);
+    }
+
+    /// The loss, and the gradient of the output if it goes back from there. Kernels that take all samples at once leave
+    /// it to others, sample by sample.
+    template<bool Backward>
+    void lose() const {
+        using out = typename Network::output_extents;
+        auto const* const x = this->value(Network::depth);
+        auto* const dx = this->gradient(Network::depth);
+        double sum = 0;
+        if constexpr (takes_all_samples<Kernels>) {
+            for (std::size_t i = 0; i < this->granule.count; ++i) {
+                T said[out::size], by[out::size];
+                for (std::size_t k = 0; k < out::size; ++k) said[k] = static_cast<T>(x[i * out::size + k]);
+                lose_some<Backward, 1>(typename Kernels::sample_kernels{}, said, by,
+                                       losses->targets + i * host_loss_of<Network, Loss, T>::targets, 1, sum);
+                for (std::size_t k = 0; Backward && k < out::size; ++k)
+                    dx[i * out::size + k] = static_cast<stored_t<Kernels, T>>(by[k]);
+            }
+        } else {
+            lose_some<Backward, Lanes>(policy, x, dx, losses->targets, this->granule.count, sum);
+        }
+        if (Backward) *losses->sum += sum;
+    }
+
+private:
+    /// Lanes from `count` on weigh nothing. Training adds the losses of a granule before it adds them to the others'.
+    template<bool Backward, std::size_t N, class K, class Target>
+    void lose_some(K const& k, T const* x, T* dx, Target* targets, std::size_t count, double& sum) const {
+        constexpr bool classes = targets_of<Loss, typename Network::output_extents>::description.classes != 0;
+        T weight[N], loss_of[N];
+        int correct[N];
+        for (std::size_t lane = 0; lane < N; ++lane) weight[lane] = lane < count ? losses->weight : T{0};
+        apply_loss<Backward, Loss, typename Network::output_extents, N>(
+            k, x, dx, loss_operands<T, Target>{targets, weight, loss_of, classes ? correct : nullptr});
+        for (std::size_t lane = 0; lane < count; ++lane) {
+            auto const each = static_cast<double>(loss_of[lane]);
+            if constexpr (Backward) {
+                sum += each;
+            } else {
+                *losses->sum += each;
+                if (classes) *losses->correct += static_cast<std::size_t>(correct[lane]);
+            }
+        }
     }
 };
 
@@ -116,11 +184,11 @@ void for_granules(range samples, F&& f) {
 ///
 /// One granule at a time needs an arena for one (`one`); all at once, each with its own place in every block, need one
 /// for all (`plan`), which networks must have whose layers need a whole shard. Nothing is allocated, and nothing is
-/// looked up but a row's functions.
-template<class Network, class Kernels, class T, std::size_t Lanes = Kernels::template lanes<T>>
+/// looked up but a row's functions. `Loss`: the row behind the last, or void.
+template<class Network, class Kernels, class T, std::size_t Lanes = Kernels::template lanes<T>, class Loss = void>
 class host_pass {
     using kernels = detail::with_scratch_t<Network, Kernels, T, Lanes>;
-    using context = detail::host_context<Network, kernels, T, Lanes>;
+    using context = detail::host_context<Network, kernels, T, Lanes, Loss>;
 
 public:
     static constexpr std::size_t lanes = Lanes;
@@ -132,6 +200,7 @@ public:
     using stored_type = stored_t<Kernels, T>; ///< as what lies in the slots is kept
 
     using memory_type = detail::activation_memory<stored_type>;
+    using losses_type = typename context::losses_type;
 
     /// Plans for one granule after the other, and for all of `samples`.
     static constexpr plan_type one = plan_activations<Network>(Lanes, sizeof(stored_type));
@@ -148,6 +217,12 @@ public:
     /// Elements of what lasts within a task: its blocks, and the kernels' scratch.
     static constexpr std::size_t task_elements(plan_type const& p) noexcept {
         return p.sent - p.kept + scratch_elements;
+    }
+    /// Elements of what the targets take of samples that the loss takes at once.
+    static constexpr std::size_t target_elements(std::size_t samples) noexcept {
+        if constexpr (std::is_void_v<Loss>) return 0;
+        auto const targets = (at_once ? samples : Lanes) * detail::host_loss_of<Network, Loss, T>::targets;
+        return round_up(targets * std::max(sizeof(T), sizeof(int)), cache_line) / sizeof(stored_type);
     }
     /// Elements of an arena with one frame and one outgoing slot.
     static constexpr std::size_t elements(plan_type const& p) noexcept {
@@ -173,11 +248,12 @@ public:
     }
 
     /// `shard`: the samples that are there, with their place in it; as many as `places` has room for, behind `before`
-    /// others. `rows`: those of a stage.
+    /// others. `rows`: those of a stage. `losses`: if the loss comes behind them.
     host_pass(plan_type const& places, memory_type const& memory, numbers const& model, granule_place const& shard,
-              Kernels policy = {}, range rows = {0, Network::depth}, std::size_t before = 0) noexcept
-        : places_(places), memory_(memory), model_(model), shard_(shard), rows_(rows), before_(before),
-          policy_(policy) {}
+              Kernels policy = {}, range rows = {0, Network::depth}, std::size_t before = 0,
+              losses_type const* losses = nullptr) noexcept
+        : places_(places), memory_(memory), model_(model), shard_(shard), rows_(rows), before_(before), policy_(policy),
+          losses_(losses) {}
     host_pass(plan_type const& places, stored_type* arena, numbers const& model, granule_place const& shard,
               Kernels policy = {}) noexcept
         : host_pass(places, memory_in(arena, places), model, shard, policy) {}
@@ -196,11 +272,11 @@ public:
     }
     template<class... Hooks>
     void evaluate(Hooks&&... hooks) const {
-        stage_pass(*this, rows_).evaluate(hooks...);
+        stage_pass(*this, with_loss()).evaluate(hooks...);
     }
     template<class... Hooks>
     void backward(Hooks&&... hooks) const {
-        stage_pass(*this, rows_).backward(hooks...);
+        stage_pass(*this, with_loss()).backward(hooks...);
     }
 
     std::size_t size() const noexcept { return granules(shard_.count); }
@@ -208,7 +284,7 @@ public:
         auto place = shard_;
         place.first += granule * Lanes;
         if constexpr (!at_once) place.count = std::min(Lanes, place.count - std::min(place.count, granule * Lanes));
-        return {context{{&places_, memory_, model_, place, before_ + granule * Lanes}, policy()}};
+        return {context{{&places_, memory_, model_, place, before_ + granule * Lanes}, policy(), losses_}};
     }
     T* kept() const noexcept { return (*this)[0][0].kept(); }
 
@@ -225,6 +301,8 @@ private:
             return {policy_, memory_.scratch + (places_.sent - places_.kept)};
     }
 
+    range with_loss() const noexcept { return {rows_.begin, rows_.end + (losses_ != nullptr ? 1 : 0)}; }
+
     plan_type const& places_;
     memory_type memory_;
     numbers const& model_;
@@ -232,6 +310,7 @@ private:
     range rows_;
     std::size_t before_;
     [[no_unique_address]] Kernels policy_;
+    losses_type const* losses_;
 };
 
 } // namespace TRIREME_ISA

@@ -288,13 +288,28 @@ struct unit_calls<Context, row_form<repeat<N, Block...>, In, Out, Applies, Throu
     }
 };
 
-/// The functions of all rows of a context's network.
+/// The functions of all rows of a context's network, and of the loss, which is the row behind the last, if the context
+/// has one: then lose<Backward>() calls it.
 template<class Context>
 struct row_table {
     using network = typename Context::network;
     row_calls<Context> of[network::depth + 1] = {};
-    constexpr row_table() { write_calls<Context, network, true>(of, std::make_index_sequence<network::units>{}); }
+    constexpr row_table() {
+        write_calls<Context, network, true>(of, std::make_index_sequence<network::units>{});
+        if constexpr (!std::is_void_v<typename Context::loss>) {
+            auto& last = of[network::depth].of;
+            for (auto& call : last) call = [](Context const&, std::size_t, int) {};
+            last[static_cast<std::size_t>(row_call::evaluate)] = &lose<false>;
+            last[static_cast<std::size_t>(row_call::backward_input)] = &lose<true>;
+        }
+    }
     constexpr row_calls<Context> const& operator[](std::size_t row) const noexcept { return of[row]; }
+
+private:
+    template<bool Backward>
+    static void lose(Context const& c, std::size_t, int) {
+        c.template lose<Backward>();
+    }
 };
 template<class Context>
 inline constexpr row_table<Context> rows_of_context{};

@@ -8,6 +8,7 @@
 #include <trireme/device/kernel_policy.hpp>
 #include <trireme/layer/activation_plan.hpp>
 #include <trireme/layer/channels_last.hpp>
+#include <trireme/layer/loss.hpp>
 #include <trireme/layer/row_context.hpp>
 
 #include <cstddef>
@@ -108,14 +109,16 @@ private:
 /// streams. A function beside a layer is applied by the layer's kernel, so that its values are not read and written
 /// once more. Gradients by parameters are computed on a second stream, beside backward; the caller joins the two.
 ///
-/// A team of them are the ranks of a process. Numbers of the step are not in it: kernels find them in the accelerator's
-/// memory.
-template<class Network, accelerator_kernels Kernels, class T>
+/// `Loss`: the row behind the last. A team of them are the ranks of a process. Numbers of the step are not in it:
+/// kernels find them in the accelerator's memory.
+template<class Network, accelerator_kernels Kernels, class T, class Loss>
 class stream_context : public detail::row_context<Network, T, stored_t<Kernels, T>, 1> {
     using base = detail::row_context<Network, T, stored_t<Kernels, T>, 1>;
     using narrow = narrow_parameters<Network, Kernels, T>;
 
 public:
+    using loss = Loss;
+    using losses_type = loss_operands<T, target_t<Loss, typename Network::output_extents, T>>;
     using event = typename Kernels::stream::event;
     using plan_type = activation_plan<Network::depth>;
     using stored_type = stored_t<Kernels, T>;
@@ -135,13 +138,15 @@ public:
         return plan_activations<Network>(samples, sizeof(stored_type), true, way_of_samples::together, rows, samples);
     }
     static constexpr std::size_t task_elements(plan_type const& p) noexcept { return p.sent - p.kept; }
+    static constexpr std::size_t target_elements(std::size_t) noexcept { return 0; } ///< they are staged
 
     /// `kernels` and `beside` on the two streams; `ready`: an event for the second to wait by. `rows`: those that the
-    /// numbers are of. `copy`: of their parameters, if they exist narrow.
+    /// numbers are of. `copy`: of their parameters, if they exist narrow. `losses`: of a last stage.
     stream_context(plan_type const& places, detail::activation_memory<stored_type> const& arena,
                    detail::model_numbers<T> const& numbers, Kernels const& kernels, Kernels const& beside, event& ready,
-                   range rows, stored_type* copy)
-        : base{&places, arena, numbers}, kernels_(kernels), beside_(beside), ready_(&ready), rows_(rows), copy_(copy) {}
+                   range rows, stored_type* copy, losses_type const& losses)
+        : base{&places, arena, numbers}, kernels_(kernels), beside_(beside), ready_(&ready), rows_(rows), copy_(copy),
+          losses_(losses) {}
 
     Kernels const& kernels() const noexcept { return kernels_; }
     Kernels const& beside() const noexcept { return beside_; }
@@ -185,6 +190,13 @@ public:
         }
     }
 
+    template<bool Backward>
+    void lose() const {
+        stored_type const* const x = this->value(Network::depth);
+        detail::apply_loss<Backward, Loss, typename Network::output_extents, 1>(
+            kernels_, x, this->gradient(Network::depth), losses_);
+    }
+
 private:
     template<class P>
     P const* parameters(std::size_t row) const noexcept {
@@ -211,6 +223,7 @@ private:
     event* ready_;
     range rows_;
     stored_type* copy_;
+    losses_type losses_;
 };
 
 } // namespace trireme

@@ -38,7 +38,7 @@ class accelerator_run {
 
 public:
     using T = typename Model::value_type;
-    using state_type = training_state<typename Model::network, Options>;
+    using state_type = training_state<typename Model::network, typename Model::loss, Options>;
 
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         return executor::memory(l, batch, rank);
@@ -259,7 +259,7 @@ private:
             r->set_numbers(slot, work_.options);
             for (std::size_t k = 0; k < r->shards().size(); ++k) {
                 auto const mine = part(indices.size(), r->shards().begin + k, work_.layout.shards());
-                r->set_samples(slot, k, work_.images(), indices.subspan(mine.begin, mine.size()),
+                r->set_samples(slot, k, work_.samples(), indices.subspan(mine.begin, mine.size()),
                                weight_of(indices.size()), about(*r, k, number, 0, indices.size()));
             }
             r->enqueue_samples(slot, r->shards().size());
@@ -312,7 +312,7 @@ private:
         r.set_numbers(slot, work_.options);
         for (std::size_t k = 0; k < granules; ++k) {
             auto const begin = std::min(k * r.samples(), indices.size());
-            r.set_samples(slot, k, work_.images(),
+            r.set_samples(slot, k, work_.samples(),
                           indices.subspan(begin, std::min(r.samples(), indices.size() - begin)), weight, about);
         }
         r.enqueue_samples(slot, granules);

@@ -19,12 +19,19 @@ struct no_observer {
     void operator()(progress_report const&) const noexcept {}
 };
 
+/// What a network learns from, and what it is judged by: like `dataset`, of any sources.
+template<class D>
+concept training_data = requires(D const& d) {
+    { d.train } -> sample_source;
+    { d.test } -> sample_source;
+};
+
 /// The epochs of a training run, trained one by one as they are reached: an input range of epoch_report. The trainer
 /// must outlive it. Leaving the loop early leaves the trainer as it was after the last epoch.
-template<class Trainer, class Observer>
+template<class Trainer, class Observer, training_data Data>
 class epoch_range {
 public:
-    epoch_range(Trainer& t, dataset data, fit_options const& o, Observer observe)
+    epoch_range(Trainer& t, Data data, fit_options const& o, Observer observe)
         : trainer_(&t), data_(std::move(data)), epochs_(o.epochs), observe_(std::move(observe)) {}
 
     class iterator {
@@ -65,7 +72,7 @@ private:
     }
 
     Trainer* trainer_;
-    dataset data_;
+    Data data_;
     int epochs_;
     Observer observe_;
     int done_ = 0;

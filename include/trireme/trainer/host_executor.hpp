@@ -8,9 +8,8 @@
 #include <trireme/core/fault_points.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
-#include <trireme/data/dataset.hpp>
 #include <trireme/data/gather.hpp>
-#include <trireme/data/gather_channels_last.hpp>
+#include <trireme/data/sample_source.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/pieces.hpp>
@@ -39,10 +38,10 @@ struct step_times {
     double data = 0;            ///< gathering samples
 };
 
-/// What devices work on: images, and the order in which they come. Each shard's sum of losses goes to losses[shard],
+/// What devices work on: samples, and the order in which they come. Each shard's sum of losses goes to losses[shard],
 /// and of an evaluation the number of right answers to correct[shard].
 struct sample_batch {
-    labelled_images const* images = nullptr;
+    sample_set const* samples = nullptr;
     std::span<std::uint32_t const> indices = {};
     double* losses = nullptr;
     std::size_t* correct = nullptr;
@@ -100,10 +99,10 @@ public:
         take(all, numbers_.first_buffer, numbers_.buffers, numbers_.buffers_lie);
     }
 
-    /// The data that the next collectives work for, in all groups of this device.
-    void works_on(collective_subject const& s) {
-        comm_.works_on(s);
-        if (layout_.stages > 1) beside_.replicas().works_on(s);
+    /// The data that the next collectives work for, in the group of all devices, and in that of a stage.
+    void works_on(collective_subject const& everywhere, collective_subject const& in_stage) {
+        comm_.works_on(everywhere);
+        if (layout_.stages > 1) beside_.replicas().works_on(in_stage);
     }
 
     /// Writes down from now on which tasks are done, and when, in seconds since `origin`.
@@ -195,7 +194,7 @@ public:
 private:
     using clock = std::chrono::steady_clock;
     using stage = stage_activations<Model>;
-    static constexpr T pixel_scale = T{1} / T{255};
+    using losses_type = typename Model::template pass<>::losses_type;
 
     TRIREME_COLD host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch,
                                memory_map const& map)
@@ -214,6 +213,7 @@ private:
         for (std::size_t i = 0; i < layout.reductions(); ++i)
             reductions_.push_back(
                 {layout.reduced_by(i, numbers_.extent()), layout.reduction(i, numbers_.extent(), sizeof(T))});
+        losses_.targets = reinterpret_cast<typename Model::target*>(arena_of_activations() + blocks_.first_target());
         if constexpr (Model::at_once) prepare(batch);
     }
 
@@ -277,30 +277,36 @@ private:
     /// A task that computes, on the samples `mine` of the batch.
     template<class Faults>
     void compute(step_task const& t, range mine, std::size_t shard) {
-        bool const trains = gives_weights(t.kind);
+        bool const trains = gives_weights(t.kind), evaluates = t.kind == task_kind::evaluate;
         auto const numbers = numbers_for(t);
         granule_place place{
             seed_, steps_, static_cast<std::uint32_t>(shard), 0, mine.size(), mine.size(), batch_.indices.size()};
-        bool const evaluates = t.kind == task_kind::evaluate;
+        losses_.weight = static_cast<T>(1.0 / static_cast<double>(batch_.indices.size()));
         double loss = evaluates && is_last() ? batch_.losses[shard] : 0; // of a shard that comes in parts
+        losses_.sum = &loss;
+        if (evaluates && is_last()) losses_.correct = &batch_.correct[shard];
         for_passes(t.kind, mine.size(), [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
             auto const here = batch_.indices.subspan(mine.begin + some.begin, some.size());
             place.first = some.begin;
             place.count = some.size();
-            auto const pass = this->template pass<Lanes>(numbers, place, t, some.begin);
+            auto const pass = this->template pass<Lanes>(numbers, place, t, some.begin, is_last() ? &losses_ : nullptr);
             auto const granule = [&](std::size_t team) {
                 return Model::at_once ? here : here.subspan(team * Lanes, std::min(Lanes, here.size() - team * Lanes));
             };
-            image_prefetch fetch(*batch_.images, next_to_gather<Lanes>(mine, some));
+            sample_prefetch fetch(batch_.samples->inputs(), next_to_gather<Lanes>(mine, some));
             auto const fetch_next = [&fetch](std::size_t) { fetch(); };
             auto const exchange = [&](std::size_t i) { add_over_devices(pass.kept(), i); };
             auto const gather = [&](std::size_t team) {
                 comm_.check_stopped();
-                if (numbers_.rows.begin == 0) gather_samples<Lanes>(granule(team), pass.input(team));
+                if (numbers_.rows.begin == 0) gather_inputs<Lanes>(granule(team), pass.input(team));
+            };
+            auto const gather_for_loss = [&](std::size_t team) {
+                if (is_last()) gather_targets<Lanes>(granule(team));
             };
             if (evaluates) {
-                pass.evaluate(gather, [&](std::size_t team) {
-                    if (is_last()) score<Lanes>(pass.output(team), granule(team), loss, batch_.correct[shard]);
+                pass.evaluate([&](std::size_t team) {
+                    gather(team);
+                    gather_for_loss(team);
                 });
                 return;
             }
@@ -313,7 +319,7 @@ private:
             pass.backward(
                 [&](std::size_t team) {
                     comm_.check_stopped();
-                    if (is_last()) loss += loss_of<Lanes>(pass.output(team), granule(team), pass.output_gradient(team));
+                    gather_for_loss(team);
                 },
                 fetch_next, exchange);
         });
@@ -373,14 +379,15 @@ private:
     /// The way of samples through this device's rows. `before`: those of the micro-batch that come before them.
     template<std::size_t Lanes>
     auto pass(detail::model_numbers<T> const& numbers, granule_place const& samples, step_task const& t,
-              std::size_t before) noexcept {
+              std::size_t before, losses_type const* losses = nullptr) noexcept {
         using pass_type = typename Model::template pass<Lanes>;
         auto const& here = blocks_;
         auto const memory = here.memory(arena_of_activations(), t.frame, t.slot);
         if constexpr (!Model::whole_shard)
-            if (!here.is_stage()) return pass_type(pass_type::one, memory, numbers, samples, kernels_.policy());
+            if (!here.is_stage())
+                return pass_type(pass_type::one, memory, numbers, samples, kernels_.policy(), here.rows, 0, losses);
         return pass_type(here.plan, memory, numbers, samples, kernels_.policy(), here.rows,
-                         here.is_stage() ? before : 0);
+                         here.is_stage() ? before : 0, losses);
     }
 
     /// Samples of the micro-batch behind `some`, which are brought near meanwhile.
@@ -391,85 +398,27 @@ private:
         return batch_.indices.subspan(at, std::min(Lanes, mine.end - at));
     }
     template<std::size_t Lanes>
-    void gather_samples(std::span<std::uint32_t const> samples, stored* to) {
+    void gather_inputs(std::span<std::uint32_t const> samples, stored* to) {
         auto const start = clock::now();
+        auto const& rows = batch_.samples->inputs();
         if constexpr (Model::at_once) {
             constexpr auto in = network::input_extents::shape;
             for (std::size_t i = 0; i < samples.size(); ++i)
-                gather_channels_last<in.rank == 3 ? in.extent[0] : 1>(*batch_.images, samples[i], pixel_scale,
-                                                                      to + i * in.size());
+                gather_channels_last<T>(rows, samples[i], in.rank == 3 ? in.extent[0] : 1, to + i * in.size());
         } else {
-            int labels[Lanes];
-            gather_images<Lanes>(*batch_.images, samples, pixel_scale, to, labels);
+            trireme::gather_samples<Lanes>(rows, samples, to);
         }
         times_.data += seconds(start, clock::now());
     }
-
-    // ---- the loss ----
-
-    /// What the network says of a sample, as numbers that the loss reckons with.
-    struct numbers_of_sample {
-        T at[Model::output::size];
-
-        numbers_of_sample() = default;
-        explicit numbers_of_sample(stored const* from) noexcept {
-            for (std::size_t i = 0; i < Model::output::size; ++i) at[i] = static_cast<T>(from[i]);
-        }
-        void store(stored* to) const noexcept {
-            for (std::size_t i = 0; i < Model::output::size; ++i) to[i] = static_cast<stored>(at[i]);
-        }
-    };
-
-    /// f(lane_count<N>, outputs, labels, samples that count, where their gradients go) for all outputs of a granule;
-    /// kernels that take all samples at once leave them one behind the other. `gradient` may be null.
-    template<std::size_t Lanes, class F>
-    void for_outputs(stored const* output, std::span<std::uint32_t const> samples, stored* gradient, F const& f) const {
-        auto const label = [&](std::size_t i) { return static_cast<int>(batch_.images->label(samples[i])); };
-        if constexpr (Model::at_once) {
-            for (std::size_t i = 0; i < samples.size(); ++i) {
-                int const labels[1] = {label(i)};
-                numbers_of_sample const said(output + i * Model::output::size);
-                numbers_of_sample by;
-                f(lane_count<1>{}, said.at, labels, 1, by.at);
-                if (gradient != nullptr) by.store(gradient + i * Model::output::size);
-            }
-        } else {
-            int labels[Lanes];
-            for (std::size_t lane = 0; lane < Lanes; ++lane) labels[lane] = label(std::min(lane, samples.size() - 1));
-            f(lane_count<Lanes>{}, output, labels, samples.size(), gradient);
-        }
-    }
-
-    /// Writes the gradients of a granule's outputs; returns the sum of the losses that count.
+    /// The targets of the samples that the loss takes next.
     template<std::size_t Lanes>
-    double loss_of(stored const* output, std::span<std::uint32_t const> samples, stored* gradient) const {
-        double sum = 0;
-        auto const each = static_cast<T>(1.0 / static_cast<double>(batch_.indices.size()));
-        for_outputs<Lanes>(
-            output, samples, gradient,
-            [&]<std::size_t N>(lane_count<N>, T const* said, int const* labels, std::size_t count, T* by) {
-                T weight[N], loss[N];
-                for (std::size_t lane = 0; lane < N; ++lane) weight[lane] = lane < count ? each : T{0};
-                Model::loss::template gradient<typename Model::output, N>(typename Model::sample_kernels{}, said,
-                                                                          labels, weight, by, loss);
-                for (std::size_t lane = 0; lane < count; ++lane) sum += static_cast<double>(loss[lane]);
-            });
-        return sum;
-    }
-    /// Adds the losses of a granule, and its right answers.
-    template<std::size_t Lanes>
-    void score(stored const* output, std::span<std::uint32_t const> samples, double& loss, std::size_t& right) const {
-        for_outputs<Lanes>(output, samples, nullptr,
-                           [&]<std::size_t N>(lane_count<N>, T const* said, int const* labels, std::size_t count, T*) {
-                               T losses[N];
-                               int correct[N];
-                               Model::loss::template evaluate<typename Model::output, N>(
-                                   typename Model::sample_kernels{}, said, labels, losses, correct);
-                               for (std::size_t lane = 0; lane < count; ++lane) {
-                                   loss += static_cast<double>(losses[lane]);
-                                   right += static_cast<std::size_t>(correct[lane]);
-                               }
-                           });
+    void gather_targets(std::span<std::uint32_t const> samples) {
+        auto const& rows = batch_.samples->targets();
+        if constexpr (Model::at_once)
+            for (std::size_t i = 0; i < samples.size(); ++i)
+                trireme::gather_samples<1>(rows, samples.subspan(i, 1), losses_.targets + i * Model::targets);
+        else
+            trireme::gather_samples<Lanes>(rows, samples, losses_.targets);
     }
 
     // ---- between devices ----
@@ -568,6 +517,7 @@ private:
 
     // of the step that is being done
     sample_batch batch_;
+    losses_type losses_; ///< of the last stage
     std::uint64_t seed_ = 0;
     fixed_tree::stack tree_;
     double updating_ = 0; ///< seconds

@@ -101,7 +101,7 @@ class host_run {
 
 public:
     using T = typename Model::value_type;
-    using state_type = training_state<network, Options>;
+    using state_type = training_state<network, typename Model::loss, Options>;
 
     /// The map of a rank's memory.
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
@@ -117,6 +117,10 @@ public:
     TRIREME_COLD host_run(Options const& o, auto const& r, parallel_layout const& layout)
         : ranks_(r, layout, [&] { return agreement<Model, Initialiser>(o, layout); }),
           shared_(std::make_shared<shared>(o, near_ones(layout))) {
+        if constexpr (!of_one_process) {
+            shared_->reads_inputs = layout.role_of(first_rank()) == 0;
+            shared_->reads_targets = layout.role_of(first_rank()) + 1 == layout.stages;
+        }
         if (r.trace.value)
             for (int k = 0; k < (of_one_process ? layout.devices() : 1); ++k)
                 shared_->logs.push_back(std::make_unique<task_log>());
@@ -127,23 +131,23 @@ public:
     int first_rank() const noexcept { return ranks_.first(); } ///< of this process
     bool stopped() const noexcept { return ranks_.stopped(); }
 
-    /// One step on all images in use.
+    /// One step on all samples in use.
     step_report step() {
         auto& s = *shared_;
         s.number_all();
-        work_on_images();
+        work_on_samples();
         on_every_device([](shared& all, communicator& c) { all.step(c, all.all()); });
         auto const number = own().steps();
-        return {number, s.mean_loss(number, s.images().size()), s.images().size()};
+        return {number, s.mean_loss(number, s.samples().size()), s.samples().size()};
     }
     void epoch() {
         own().reset_times();
-        work_on_images();
+        work_on_samples();
         on_every_device([](shared& s, communicator& c) { s.epoch(c); });
     }
     void evaluate() {
         shared_->number_all();
-        work_on_images();
+        work_on_samples();
         on_every_device([](shared& s, communicator& c) { s.evaluate(c); });
     }
     /// Of the first device of this process, in the last epoch.
@@ -231,14 +235,14 @@ private:
     /// What the devices of one trainer share, all of them or the one of this process. Devices hold it alive, so that
     /// one which is stuck never reads freed memory.
     struct shared : state_type {
-        using state_type::images;
         using state_type::layout;
         using state_type::options;
+        using state_type::samples;
 
         std::vector<std::unique_ptr<executor>> executors; ///< by rank
         std::vector<std::unique_ptr<task_log>> logs;      ///< of the ranks of this process, if they are traced
         std::chrono::steady_clock::time_point const origin = std::chrono::steady_clock::now();
-        image_digests digests;
+        sample_digests digests;
         arena scores;
         traffic beside; ///< of what is no step, in a process
         std::span<T const> parameters, buffers;
@@ -262,11 +266,11 @@ private:
             }
         }
 
-        /// One step on `samples` of the images in use; every device calls it. Returns its number.
-        std::uint64_t step(communicator& c, std::span<std::uint32_t const> samples) {
+        /// One step on some of the samples in use; every device calls it. Returns its number.
+        std::uint64_t step(communicator& c, std::span<std::uint32_t const> indices) {
             auto& e = at(c.rank());
             auto const number = e.steps() + 1;
-            e.template step<Faults>({&images(), samples, this->losses_of(number), nullptr}, options);
+            e.template step<Faults>({&samples(), indices, this->losses_of(number), nullptr}, options);
             if constexpr (!of_one_process) share(c, std::span(this->losses_of(number), layout.shards()), {});
             return number;
         }
@@ -276,16 +280,16 @@ private:
         void epoch(communicator& c) {
             auto const batches = this->order.batches(options.batch.samples);
             for (std::size_t b = 0; b < batches; ++b) {
-                auto const samples = this->order.batch(b, options.batch.samples);
-                auto const number = step(c, samples);
+                auto const indices = this->order.batch(b, options.batch.samples);
+                auto const number = step(c, indices);
                 if (!of_one_process || c.rank() == 0)
-                    this->tell(b, samples.size(), this->mean_loss(number, samples.size()), c.rank() == 0);
+                    this->tell(b, indices.size(), this->mean_loss(number, indices.size()), c.rank() == 0);
             }
         }
 
         void evaluate(communicator& c) {
             at(c.rank()).template evaluate<Faults>(
-                {&images(), this->all(), this->losses_.data(), this->correct_.data()});
+                {&samples(), this->all(), this->losses_.data(), this->correct_.data()});
             if constexpr (!of_one_process) share(c, std::span(this->losses_).first(layout.shards()), this->correct_);
         }
 
@@ -344,12 +348,17 @@ private:
     executor& at(int rank) const noexcept { return shared_->at(of_one_process ? rank : first_rank()); }
     executor& own() const noexcept { return at(first_rank()); }
 
-    /// The images in use and the learning rate become what all ranks must have in common in the next collectives.
-    void work_on_images() {
+    /// The samples in use and the learning rate become what all ranks must have in common in the next collectives; of
+    /// stages whose ranks have but a part of the samples, that part is what those of one stage have in common.
+    void work_on_samples() {
         if constexpr (!of_one_process) {
             auto& s = *shared_;
-            if (s.layout.devices() == 1) return; // no other rank compares, so that no image is read
-            own().works_on({"samples", s.images().size(), s.digests.of(s.images()), s.options.learning_rate});
+            if (s.layout.devices() == 1) return; // no other rank compares, so that no sample is read
+            collective_subject const here = {"samples", s.samples().size(), s.digests.of(s.samples()),
+                                             s.options.learning_rate};
+            auto everywhere = here;
+            if (s.layout.stages > 1 && !s.samples().has_both()) everywhere.digest = 0;
+            own().works_on(everywhere, here);
         }
     }
 
@@ -358,8 +367,11 @@ private:
         s.parameters = parameters;
         s.buffers = buffers;
         auto const values = parameters.empty() ? buffers : parameters;
-        if constexpr (!of_one_process)
-            own().works_on({"values", values.size(), digest_of(std::as_bytes(values)), s.options.learning_rate});
+        if constexpr (!of_one_process) {
+            collective_subject const read = {"values", values.size(), digest_of(std::as_bytes(values)),
+                                             s.options.learning_rate};
+            own().works_on(read, read);
+        }
         on_every_device([](shared& all, communicator& c) { all.take(c); });
     }
 

@@ -7,6 +7,7 @@
 #include <trireme/group/communicator.hpp>
 #include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/host_pass.hpp>
+#include <trireme/layer/loss.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/collective/direct.hpp>
@@ -30,8 +31,9 @@ struct model {
     using stored_type = stored_t<Kernels, T>; ///< of activations
 
     template<std::size_t Lanes = Kernels::template lanes<T>>
-    using pass = host_pass<Network, Kernels, T, Lanes>;
-    using output = typename Network::output_extents;
+    using pass = host_pass<Network, Kernels, T, Lanes, Loss>;
+    using target = target_t<Loss, typename Network::output_extents, T>; ///< a class, or a value
+    static constexpr std::size_t targets = target_extents<Loss, typename Network::output_extents>::size;
 
     /// The kernels for the loss and the optimizer.
     using sample_kernels = typename sample_kernels_of<Kernels>::type;
@@ -69,6 +71,7 @@ struct stage_activations {
     rank_frames places = {};
     typename pass::plan_type plan = {};
     std::size_t frame = 0, task = 0, slot = 0; ///< elements of each
+    std::size_t targets = 0;                   ///< likewise: those of the samples that the loss takes at once
     std::size_t statistics = 0; ///< at this element of a frame: what forward adds to buffers, till backward takes it
 
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
@@ -96,13 +99,15 @@ struct stage_activations {
             task = std::max(task, pass_of_one::task_elements(is_stage() ? plan : pass_of_one::one));
         }
         slot = plan.elements - plan.sent;
+        if (rows.end == network::depth) targets = pass::target_elements(samples);
         if (l.stages == 1) places.frames = 1;
     }
 
     /// True if micro-batches go through other stages, too.
     constexpr bool is_stage() const noexcept { return Model::staged && rows.size() != network::depth; }
 
-    constexpr std::size_t elements() const noexcept { return places.frames * frame + task + places.slots * slot; }
+    constexpr std::size_t elements() const noexcept { return first_target() + targets; }
+    constexpr std::size_t first_target() const noexcept { return places.frames * frame + task + places.slots * slot; }
     detail::activation_memory<stored_type> memory(stored_type* arena, std::size_t frame_index,
                                                   std::size_t slot_index) const noexcept {
         auto* const tasks = arena + places.frames * frame;

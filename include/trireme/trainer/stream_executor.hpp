@@ -4,7 +4,6 @@
 
 #include <trireme/collective/stage_moves.hpp>
 #include <trireme/core/units.hpp>
-#include <trireme/data/dataset.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/stream_order.hpp>
 #include <trireme/layer/stage_pass.hpp>
@@ -337,6 +336,7 @@ private:
         return [this](std::size_t i) { transport.enqueue_sum(i, compute_); };
     }
     range rows() const noexcept { return tasks_[0].rank->own().rows; }
+    range rows_and_loss() const noexcept { return {rows().begin, rows().end + (tasks_[0].rank->is_last() ? 1 : 0)}; }
 
     void go_forward() {
         begin_team();
@@ -364,21 +364,36 @@ private:
                 order_->begin(r.going_back(t.slot, *t.task));
                 stamp(r, *t.task, t.slot, false, r.compute);
             }
-            if (r.is_last()) {
-                hand_over(r.losing(t.slot, *t.task), [&] { r.enqueue_loss(team_[i], t.slot, t.granule); });
-                hand_over(r.scoring(t.slot), [&] { r.enqueue_score(team_[i], t.task->micro_batch); });
-            }
+            if (r.is_last()) order_->begin(r.losing(t.slot, *t.task));
             order_->begin(r.going_back(t.slot, *t.task));
             order_->begin(r.clearing_gradients()); // what it reads, it waits for row by row
             r.enqueue_waiting_statistics(team_[i], *t.task);
         }
         ranks_of_process<context> const team{team_};
-        stage_pass(team, rows())
-            .backward(nothing_beside{}, [this](std::size_t row) { gradients_of(row); }, exchanging());
+        stage_pass(team, rows_and_loss())
+            .backward(
+                nothing_beside{},
+                [this](std::size_t row) {
+                    if (row == network::depth)
+                        score();
+                    else
+                        gradients_of(row);
+                },
+                exchanging());
         for (auto const& t : tasks_) {
             if (!overlaps()) order_->end(t.rank->adding_gradients(t.slot, *t.task));
             stamp(*t.rank, *t.task, t.slot, true, t.rank->compute);
             order_->end(t.rank->going_back(t.slot, *t.task, overlaps()));
+        }
+    }
+
+    /// The losses of the tasks' samples are there.
+    void score() {
+        for (std::size_t i = 0; i < tasks_.size(); ++i) {
+            auto const& t = tasks_[i];
+            order_->end(t.rank->losing(t.slot, *t.task));
+            hand_over(t.rank->scoring(t.slot),
+                      [&] { t.rank->enqueue_score(team_[i].beside(), t.task->micro_batch, true); });
         }
     }
 
@@ -466,8 +481,8 @@ private:
             begin_team();
             r.enqueue_input(team_[0], slot, t.micro_batch, t);
             ranks_of_process<context> const team{team_};
-            stage_pass(team, rows()).evaluate();
-            if (r.is_last()) r.enqueue_evaluation(team_[0], slot, t.micro_batch, shard);
+            stage_pass(team, rows_and_loss()).evaluate();
+            if (r.is_last()) r.enqueue_score(team_[0].kernels(), shard, false);
         });
     }
     /// The slot's samples may be replaced when all is done that `compute` has got until now.

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
-#include <trireme/data/dataset.hpp>
+#include <trireme/data/gather.hpp>
+#include <trireme/data/sample_source.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/blocks/clock.hpp>
 #include <trireme/device/blocks/kernels.hpp>
@@ -21,16 +22,19 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace trireme {
 
-/// The samples that a rank computes at once, as they are staged: what they are (staged_shard), labels and weights in
-/// the loss for the last stage, pixels for the first; each begins on a cache line.
+/// The samples that a rank computes at once, as they are staged: what they are (staged_shard), targets and weights in
+/// the loss for the last stage, inputs for the first; each begins on a cache line. Inputs are bytes, or as wide as
+/// parameters: there is room for these, and what is copied is what is there.
 template<class Model>
 struct staged_granule {
     using T = typename Model::value_type;
+    using target = typename Model::target;
     static constexpr std::size_t values = Model::network::input_extents::size;
 
     std::size_t samples;
@@ -39,15 +43,17 @@ struct staged_granule {
     constexpr staged_granule(parallel_layout const& l, std::size_t most, int rank)
         : samples(most), first(l.role_of(rank) == 0), last(l.role_of(rank) + 1 == l.stages) {}
 
-    constexpr std::size_t labels() const noexcept { return cache_line; }
+    constexpr std::size_t targets() const noexcept { return cache_line; }
     constexpr std::size_t weights() const noexcept {
-        return labels() + scored() * round_up(samples * sizeof(int), cache_line);
+        return targets() + scored() * round_up(samples * Model::targets * sizeof(target), cache_line);
     }
-    constexpr std::size_t pixels() const noexcept {
+    constexpr std::size_t inputs() const noexcept {
         return weights() + scored() * round_up(samples * sizeof(T), cache_line);
     }
-    constexpr std::size_t bytes() const noexcept {
-        return pixels() + (first ? round_up(samples * values, cache_line) : 0);
+    constexpr std::size_t bytes() const noexcept { return inputs() + (first ? input_bytes(sizeof(T)) : 0); }
+    /// Of inputs, each number so wide.
+    constexpr std::size_t input_bytes(std::size_t of_number) const noexcept {
+        return round_up(samples * values * of_number, cache_line);
     }
 
     /// Kernels leave of each sample, beside the staged, its loss, and whether it was right.
@@ -78,7 +84,7 @@ public:
     using numbers = decltype(Model::optimizer::template numbers<T>(std::declval<Options const&>()));
     static_assert(sizeof(numbers) <= cache_line && sizeof(staged_shard) <= cache_line);
 
-    using context = stream_context<network, kernels, T>;
+    using context = stream_context<network, kernels, T, typename Model::loss>;
     using narrow = narrow_parameters<network, kernels, T>;
     using stage = stage_activations<Model, context>;
     using stored_type = typename context::stored_type;
@@ -126,19 +132,29 @@ public:
         std::memcpy(pinned_[slot].data(), &n, sizeof n);
     }
 
-    /// The samples of the granule in place `k` of a slot, and what they are, but for their number. Fewer than there is
-    /// room for: the others weigh nothing.
-    void set_samples(int slot, std::size_t k, labelled_images const& images, std::span<std::uint32_t const> indices,
+    /// The samples of the granule in place `k` of a slot, and what they are, but for their number and kind. Fewer than
+    /// there is room for: the others weigh nothing.
+    void set_samples(int slot, std::size_t k, sample_set const& samples, std::span<std::uint32_t const> indices,
                      T weight, staged_shard about = {}) {
         auto* const to = granule_at(pinned_[slot].data(), k);
+        auto const& inputs = samples.inputs();
         about.count = static_cast<std::uint32_t>(indices.size());
+        about.scale = inputs.scale;
+        about.bytes = inputs.kind == number_kind::u8;
         std::memcpy(to, &about, sizeof about);
-        for (std::size_t i = 0; granule_.first && i < indices.size(); ++i)
-            std::memcpy(to + granule_.pixels() + i * granule_.values, images.image(indices[i]).data(), granule_.values);
+        copied_[slot] = granule_.inputs() + (granule_.first ? granule_.input_bytes(about.bytes ? 1 : sizeof(T)) : 0);
+        for (std::size_t i = 0; granule_.first && i < indices.size(); ++i) {
+            if (about.bytes)
+                std::memcpy(to + granule_.inputs() + i * granule_.values, inputs.of(indices[i]), granule_.values);
+            else
+                gather_samples<1>(inputs, indices.subspan(i, 1),
+                                  reinterpret_cast<T*>(to + granule_.inputs()) + i * granule_.values);
+        }
         if (!granule_.last) return;
-        auto* const labels = reinterpret_cast<int*>(to + granule_.labels());
+        auto* const targets = reinterpret_cast<typename Model::target*>(to + granule_.targets());
         auto* const weights = reinterpret_cast<T*>(to + granule_.weights());
-        for (std::size_t i = 0; i < indices.size(); ++i) labels[i] = images.label(indices[i]);
+        for (std::size_t i = 0; i < indices.size(); ++i)
+            gather_samples<1>(samples.targets(), indices.subspan(i, 1), targets + i * Model::targets);
         std::fill_n(weights, indices.size(), weight);
         std::fill_n(weights + indices.size(), granule_.samples - indices.size(), T{0});
     }
@@ -146,7 +162,17 @@ public:
     /// Hands over the copy of the slot's numbers and first granules, after its last use; `compute` waits for it.
     void enqueue_samples(int slot, std::size_t granules) {
         copies.wait(used[slot]);
-        copies.copy(stages_[slot].data(), pinned_[slot].data(), cache_line + granules * granule_.bytes());
+        auto const copy = [&](std::size_t begin, std::size_t end) {
+            copies.copy(static_cast<std::byte*>(stages_[slot].data()) + begin,
+                        static_cast<std::byte const*>(pinned_[slot].data()) + begin, end - begin);
+        };
+        std::size_t begin = 0; // of a stretch without gaps
+        for (std::size_t k = 0; k < granules; ++k) {
+            auto const first = cache_line + k * granule_.bytes();
+            if (copied_[slot] == granule_.bytes() && k + 1 < granules) continue;
+            copy(begin, first + copied_[slot]);
+            begin = first + granule_.bytes();
+        }
         copies.record(staged[slot]);
         compute.wait(staged[slot]);
     }
@@ -268,7 +294,12 @@ public:
                                    numbers_.first_buffer,
                                    numbers_.first_kept};
         if (t.kind == task_kind::forward) n.statistics = waiting(t.frame);
-        if (t.kind == task_kind::evaluate) n.gradients = n.statistics = nullptr;
+        bool const evaluates = t.kind == task_kind::evaluate;
+        if (evaluates) n.gradients = n.statistics = nullptr;
+        using target = typename Model::target;
+        typename context::losses_type const of_loss{reinterpret_cast<target*>(granule + granule_.targets()),
+                                                    reinterpret_cast<T const*>(granule + granule_.weights()), losses(),
+                                                    correct()};
         return {stage_.plan,
                 stage_.memory(values(), t.frame, t.slot),
                 n,
@@ -276,37 +307,21 @@ public:
                 kernels_on(beside, 1, granule),
                 ready_,
                 stage_.rows,
-                narrow_copy()};
+                narrow_copy(),
+                of_loss};
     }
 
-    /// The pixels of a first stage; and statistics that wait in a frame for backward begin at zero.
+    /// The inputs of a first stage; and statistics that wait in a frame for backward begin at zero.
     void enqueue_input(context const& c, int slot, std::size_t k, step_task const& t) {
         if (t.kind == task_kind::forward && numbers_.buffers != 0)
             compute.zero(waiting(t.frame), numbers_.buffers * sizeof(T));
         if (granule_.first)
-            convert_pixels(
-                c.kernels(),
-                reinterpret_cast<std::uint8_t const*>(granule_at(stages_[slot].data(), k) + granule_.pixels()),
-                pixel_scale, c.value(0), granule_.values, narrow::input_order(granule_.samples));
+            convert_inputs<T>(c.kernels(), c.kernels().shard(), granule_at(stages_[slot].data(), k) + granule_.inputs(),
+                              c.value(0), granule_.values, narrow::input_order(granule_.samples));
     }
-    void enqueue_loss(context const& c, int slot, std::size_t k) {
-        auto* const granule = granule_at(stages_[slot].data(), k);
-        Model::loss::template gradient<typename Model::output, 1>(
-            c.kernels(), static_cast<stored_type const*>(c.value(network::depth)),
-            reinterpret_cast<int const*>(granule + granule_.labels()),
-            reinterpret_cast<T const*>(granule + granule_.weights()), c.gradient(network::depth), losses());
-    }
-    void enqueue_score(context const& c, std::size_t shard) {
-        add_scores(c.beside(), losses(), static_cast<int const*>(nullptr), &c.beside().shard()->count, score_of(shard));
-    }
-    /// Losses and right answers of a granule that has come through a last stage; no gradient.
-    void enqueue_evaluation(context const& c, int slot, std::size_t k, std::size_t shard) {
-        auto* const correct = reinterpret_cast<int*>(static_cast<std::byte*>(losses_.data()) + granule_.correct());
-        Model::loss::template evaluate<typename Model::output, 1>(
-            c.kernels(), static_cast<stored_type const*>(c.value(network::depth)),
-            reinterpret_cast<int const*>(granule_at(stages_[slot].data(), k) + granule_.labels()), losses(), correct);
-        add_scores(c.kernels(), losses(), static_cast<int const*>(correct), &c.kernels().shard()->count,
-                   score_of(shard));
+    /// Adds the losses of a granule that has come through a last stage, and outside of training its right answers.
+    void enqueue_score(kernels const& k, std::size_t shard, bool trains) {
+        add_scores(k, losses(), trains ? nullptr : correct(), &k.shard()->count, score_of(shard));
     }
     /// The statistics that forward has left in a frame are added where backward's gradients are.
     void enqueue_waiting_statistics(context const& c, step_task const& t) {
@@ -371,8 +386,6 @@ public:
 
 private:
     using pinned = typename Device::pinned_memory;
-    static constexpr T pixel_scale = T{1} / T{255};
-
     stream_rank(int device, parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
         : number(rank), compute(device), exchange(device), copies(device), beside(device),
           staged{event(device), event(device)}, used{event(device), event(device)}, granule_(l, samples, rank),
@@ -409,6 +422,11 @@ private:
         return reinterpret_cast<T*>(values() + frame * stage_.frame + stage_.statistics);
     }
     T* losses() const noexcept { return static_cast<T*>(losses_.data()); }
+    /// Null where targets are no classes.
+    int* correct() const noexcept {
+        if (!std::is_same_v<typename Model::target, int>) return nullptr;
+        return reinterpret_cast<int*>(static_cast<std::byte*>(losses_.data()) + granule_.correct());
+    }
     sample_score* score_of(std::size_t shard) const noexcept {
         return static_cast<sample_score*>(scores_.data()) + shards_.begin + shard;
     }
@@ -438,6 +456,7 @@ private:
     memory parameters_, gradients_, state_, activations_, narrow_, losses_, scores_;
     memory stages_[2], scratch_[2];
     pinned pinned_[2], results_[2], mirror_, stamps_[2];
+    std::size_t copied_[2] = {}; ///< bytes of each granule in a slot
     event ready_;
     fixed_tree::stack tree_;
 

@@ -88,7 +88,8 @@ public:
         p.arena_elements = model_type::arena_elements;
         p.element_bytes = sizeof(value_type);
         p.forward_flops = network_type::forward_flops;
-        p.training_flops = network_type::training_flops + loss_type::flops(network_type::output_extents::shape);
+        p.training_flops =
+            network_type::training_flops + loss_type::describe(network_type::output_extents::shape).flops;
         p.batch = b;
         p.layout = layout;
         p.buffers = network_type::buffers;
@@ -106,8 +107,8 @@ public:
     /// The first of the devices that this process drives: 0 unless there are several processes.
     int rank() const noexcept { return run_.first_rank(); }
 
-    /// One step on all of `samples`, however many (at least one): mean gradient, one update.
-    step_report step(labelled_images const& samples) {
+    /// One step on all of `samples`, of any source and however many (at least one): mean gradient, one update.
+    step_report step(sample_set const& samples) {
         job const running(*this);
         auto& e = run_.state();
         e.use(samples);
@@ -122,7 +123,7 @@ public:
     }
 
     /// Mean loss and accuracy on all of `samples`; the weights stay as they are.
-    evaluation evaluate(labelled_images const& samples) {
+    evaluation evaluate(sample_set const& samples) {
         job const running(*this);
         auto& e = run_.state();
         e.use(samples);
@@ -136,18 +137,18 @@ public:
     /// thread; it is copied (pass std::ref of one that keeps state), must not use the trainer, and ends the fit as a
     /// device_error of device 0 if it throws. Throws usage_error for a negative number of epochs, and for a test set
     /// that the network cannot take.
-    template<class Observer = no_observer>
+    template<class Observer = no_observer, training_data Data = dataset>
     [[nodiscard("fit trains while its result is iterated: write for (auto const& epoch : t.fit(data, {.epochs = 10})), "
-                "or t.train(data, {.epochs = 10}) for all epochs at once")]] epoch_range<trainer, Observer>
-    fit(dataset data, fit_options const& o, Observer observe = {}) {
+                "or t.train(data, {.epochs = 10}) for all epochs at once")]] epoch_range<trainer, Observer, Data>
+    fit(Data data, fit_options const& o, Observer observe = {}) {
         if (o.epochs < 0) throw usage_error("epochs = " + std::to_string(o.epochs) + ": it must not be negative");
         if (data.test.size() != 0) ready().check(data.test);
         return {*this, std::move(data), o, std::move(observe)};
     }
 
     /// Trains all epochs of `fit` and returns the report of the last; of 0 epochs an empty one.
-    template<class Observer = no_observer>
-    epoch_report train(dataset data, fit_options const& o, Observer observe = {}) {
+    template<class Observer = no_observer, training_data Data = dataset>
+    epoch_report train(Data data, fit_options const& o, Observer observe = {}) {
         epoch_report last;
         for (auto const& epoch : fit(std::move(data), o, std::move(observe))) last = epoch;
         return last;
@@ -156,7 +157,7 @@ public:
     /// Trains one epoch, the `epoch`-th of `epochs` of this fit. What `fit` calls. The order of samples follows from
     /// the seed and from how many epochs this trainer has trained before, so that two fits in a row are one longer fit.
     template<class Observer>
-    epoch_report train_epoch(labelled_images const& samples, int epoch, int epochs, Observer& observe) {
+    epoch_report train_epoch(sample_set const& samples, int epoch, int epochs, Observer& observe) {
         using clock = std::chrono::steady_clock;
         job const running(*this);
         auto& e = run_.state();

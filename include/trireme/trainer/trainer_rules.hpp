@@ -170,7 +170,7 @@ constexpr auto broken_trainer_rule() {
         return pack<trainer_network_rule<gets<Network>, gets<Loss>, gets<Optimizer>>>{};
     else if constexpr (!Network::valid)
         return pack<typename Network::rule>{};
-    else if constexpr (!Loss::accepts(Network::output_extents::shape))
+    else if constexpr (!Loss::describe(Network::output_extents::shape).accepts)
         return pack<typename Loss::template refusal<typename Network::output_extents>>{};
     else if constexpr (!std::is_same_v<broken_policy_rule_t<Policies...>, no_rule>)
         return pack<broken_policy_rule_t<Policies...>>{};

@@ -4,9 +4,12 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/extents.hpp>
-#include <trireme/data/dataset.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/data/sample_source.hpp>
 #include <trireme/data/sampler.hpp>
 #include <trireme/device/host/floats.hpp>
+#include <trireme/layer/loss.hpp>
+#include <trireme/layer/summary.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/trainer/report.hpp>
@@ -20,56 +23,35 @@
 
 namespace trireme {
 
-/// What a trainer works on, whatever its devices: options, layout, the images in use and their order, the losses and
+/// What a trainer works on, whatever its devices: options, layout, the samples in use and their order, the losses and
 /// right answers of every shard.
-template<class Network, class Options>
+template<class Network, class Loss, class Options>
 class training_state {
 public:
     training_state(Options const& o, parallel_layout const& l)
         : options(o), layout(l), losses_(2 * l.shards()), correct_(l.shards()) {}
 
-    /// Throws usage_error for images that the network cannot take.
-    static void check(labelled_images const& images) {
-        constexpr auto in = Network::input_extents::shape;
-        auto const number = [](std::size_t n) { return std::to_string(n); };
-        if (images.size() == 0) throw usage_error("the data set is empty: a step needs at least one sample");
-        bool const fits = in.rank == 3 ? in == make_shape(images.channels(), images.height(), images.width())
-                                       : in.size() == images.values_per_image();
-        if (!fits && in.rank == 3 && in.extent[0] != images.channels() && in.extent[1] == images.height() &&
-            in.extent[2] == images.width())
-            throw usage_error("the network's input has " + number(in.extent[0]) + " channels of " +
-                              number(in.extent[1]) + " x " + number(in.extent[2]) +
-                              ", and labelled_images are grey, of one channel: write input<1, " + number(in.extent[1]) +
-                              ", " + number(in.extent[2]) + ">; there are no colour images yet");
-        if (!fits && in.size() == images.values_per_image())
-            throw usage_error("the images are " + number(images.channels()) + " x " + number(images.height()) + " x " +
-                              number(images.width()) +
-                              ", the network's input is not, though it has as many values: write "
-                              "the input<...> of the network in the shape of the images");
-        if (!fits)
-            throw usage_error("the images have " + number(images.values_per_image()) +
-                              " values each, the network's input " + number(in.size()) +
-                              ": the input<...> of the network must be the shape of the images");
-        if (images.classes() > outputs)
-            throw usage_error("the data set has " + number(images.classes()) + " classes, the network " +
-                              number(outputs) + " outputs: end the network with linear<" + number(images.classes()) +
-                              ">");
+    /// Throws usage_error for samples that the network or the loss cannot take.
+    void check(sample_set const& samples) const {
+        if (samples.size() == 0) throw usage_error("the data set is empty: a step needs at least one sample");
+        check_inputs(samples.inputs());
+        check_targets(samples.targets());
     }
-    /// The samples of the next job. Throws usage_error for images that the network cannot take.
-    void use(labelled_images const& images) {
-        check(images);
-        images_ = images;
+    /// The samples of the next job. Throws usage_error for samples that the network or the loss cannot take.
+    void use(sample_set const& samples) {
+        check(samples);
+        samples_ = samples;
     }
 
-    /// All images in use, in their order, as one batch: what `step` of the trainer trains on. Allocates only for more
-    /// images than ever before, and then for a batch of the options, too.
+    /// All samples in use, in their order, as one batch: what `step` of the trainer trains on. Allocates only for more
+    /// samples than ever before, and then for a batch of the options, too.
     void number_all() {
-        if (all_.capacity() < images_.size()) all_.reserve(std::max(images_.size(), options.batch.samples));
-        while (all_.size() < images_.size()) all_.push_back(static_cast<std::uint32_t>(all_.size()));
+        if (all_.capacity() < samples_.size()) all_.reserve(std::max(samples_.size(), options.batch.samples));
+        while (all_.size() < samples_.size()) all_.push_back(static_cast<std::uint32_t>(all_.size()));
     }
-    std::span<std::uint32_t const> all() const noexcept { return std::span(all_).first(images_.size()); }
+    std::span<std::uint32_t const> all() const noexcept { return std::span(all_).first(samples_.size()); }
 
-    labelled_images const& images() const noexcept { return images_; }
+    sample_set const& samples() const noexcept { return samples_; }
 
     /// The mean loss of step `number` over `samples`, once its losses are there and before those of step number + 2.
     /// Shards are added in their fixed tree, so that the figure is as reproducible as the weights.
@@ -83,9 +65,9 @@ public:
         std::size_t correct = 0;
         for (auto const n : correct_) correct += n;
         return with_default_floats([&]() -> evaluation {
-            auto const n = static_cast<double>(images_.size());
+            auto const n = static_cast<double>(samples_.size());
             return {in_fixed_tree([&](std::size_t s) { return losses_[s]; }) / n, static_cast<double>(correct) / n,
-                    images_.size()};
+                    samples_.size()};
         });
     }
 
@@ -109,10 +91,9 @@ public:
     double loss_sum = 0;      ///< over the samples of the current epoch
     void (*observer)(void* state, std::size_t batch, double loss) = nullptr;
     void* observer_state = nullptr;
+    bool reads_inputs = true, reads_targets = true; ///< whether any rank of this process does: of a first, a last stage
 
 protected:
-    static constexpr std::size_t outputs = Network::output_extents::size;
-
     /// A place per shard. Losses of two steps are kept: a device may be one step ahead of who reads them, never two.
     double* losses_of(std::uint64_t number) noexcept { return losses_.data() + (number % 2) * layout.shards(); }
 
@@ -120,6 +101,54 @@ protected:
     std::vector<std::size_t> correct_;
 
 private:
+    static std::string number(std::size_t n) { return std::to_string(n); }
+
+    TRIREME_COLD void check_inputs(sample_rows const& rows) const {
+        constexpr auto in = Network::input_extents::shape;
+        if (rows.data == nullptr) {
+            if (!reads_inputs) return;
+            throw usage_error("the samples have no inputs, and the network's first layers are in this process: give "
+                              "it a source whose inputs() are there");
+        }
+        if (in.rank == 3 ? in == rows.shape : in.size() == rows.size()) return;
+        auto const samples_are = "the samples are " + detail::to_string(rows.shape);
+        if (in.rank == 3 && rows.shape.rank == 3 && in.extent[1] == rows.shape.extent[1] &&
+            in.extent[2] == rows.shape.extent[2])
+            throw usage_error("the network's input has " + number(in.extent[0]) + " channels of " +
+                              number(in.extent[1]) + " x " + number(in.extent[2]) + ", and the samples have " +
+                              number(rows.shape.extent[0]) + ": write input<" + number(rows.shape.extent[0]) + ", " +
+                              number(in.extent[1]) + ", " + number(in.extent[2]) + ">");
+        if (in.size() == rows.size())
+            throw usage_error(samples_are + ", the network's input is " + detail::to_string(in) +
+                              ", though it has as many values: write the input<...> of the network in the shape of "
+                              "the samples");
+        throw usage_error(samples_are + ", " + number(rows.size()) + " values each, the network's input has " +
+                          number(in.size()) + ": the input<...> of the network must be the shape of the samples");
+    }
+    TRIREME_COLD void check_targets(sample_rows const& rows) const {
+        constexpr auto wants = Loss::describe(Network::output_extents::shape);
+        auto const of_loss = [] { return detail::type_name<Loss>(); };
+        if (rows.data == nullptr) {
+            if (!reads_targets) return;
+            throw usage_error("the samples have no targets, and " + of_loss() +
+                              " is in this process: give it a source whose targets() are there");
+        }
+        if (wants.classes != 0 && rows.classes == 0)
+            throw usage_error("the targets of the samples are values, and " + of_loss() +
+                              " wants classes: pass labels and the number of classes, or take a loss for values");
+        if (wants.classes == 0 && rows.classes != 0)
+            throw usage_error("the targets of the samples are classes, and " + of_loss() +
+                              " wants values: pass values, or take a loss for classes");
+        if (rows.classes > wants.classes)
+            throw usage_error("the data set has " + number(rows.classes) + " classes, the network " +
+                              number(wants.classes) + " outputs: end the network with linear<" + number(rows.classes) +
+                              ">");
+        if (rows.size() != wants.targets.size())
+            throw usage_error("each sample has " + number(rows.size()) + " targets, and " + of_loss() + " wants " +
+                              number(wants.targets.size()) + " for a network whose output is " +
+                              detail::to_string(Network::output_extents::shape));
+    }
+
     template<class Value>
     double in_fixed_tree(Value&& value) const {
         double sums[fixed_tree::max_depth] = {};
@@ -134,7 +163,7 @@ private:
     }
 
     std::vector<std::uint32_t> all_; ///< 0, 1, 2, ...
-    labelled_images images_;
+    sample_set samples_;
 };
 
 } // namespace trireme

@@ -211,8 +211,10 @@ TEST_SUITE("device/blocks/channels_last") {
 
         std::vector<std::uint8_t> pixels(images * channels * positions);
         for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(2 * i);
+        staged_shard const about{.scale = 0.5, .bytes = true};
         auto const x = left_by(images, unset<float>(pixels.size()), [&](rehearsal_kernels const& k, float* to) {
-            convert_pixels(k, pixels.data(), 0.5f, to, channels * positions, order);
+            convert_inputs<float>(k, &about, reinterpret_cast<std::byte const*>(pixels.data()), to,
+                                  channels * positions, order);
         });
         for (std::size_t i = 0; i < pixels.size(); ++i)
             CHECK(x[i] == 0.5f * static_cast<float>(last(pixels, images, channels, positions)[i]));

@@ -17,16 +17,25 @@ using namespace blocks_test;
 
 namespace {
 
-template<class T>
-void pixels_are_scaled() {
+/// Inputs of parameter type T that the network keeps as A.
+template<class T, class A>
+void inputs_become_numbers() {
     std::vector<std::uint8_t> pixels(3 * 100);
     for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i);
-    auto const scale = static_cast<T>(1.0f / 255);
-    auto x = unset<T>(pixels.size());
-    CHECK(same_in_every_order(
-        3, 0, x, [&](rehearsal_kernels const& k) { convert_pixels(k, pixels.data(), scale, x.data(), 100); }));
-    for (std::size_t i = 0; i < x.size(); ++i)
-        CHECK(x[i] == static_cast<T>(static_cast<accumulate_t<T>>(pixels[i]) * static_cast<accumulate_t<T>>(scale)));
+    auto const values = uniform<T>(0, pixels.size());
+    auto const converted = [&](staged_shard const& about, void const* numbers) {
+        auto x = unset<A>(pixels.size());
+        CHECK(same_in_every_order(3, 0, x, [&](rehearsal_kernels const& k) {
+            convert_inputs<T>(k, &about, static_cast<std::byte const*>(numbers), x.data(), 100);
+        }));
+        return x;
+    };
+    auto const of_bytes = converted({.scale = 1.0 / 255, .bytes = true}, pixels.data());
+    auto const of_values = converted({.scale = 1.0 / 255, .bytes = false}, values.data()); // they are as they are
+    for (std::size_t i = 0; i < pixels.size(); ++i) {
+        CHECK(of_bytes[i] == static_cast<A>(static_cast<T>(pixels[i]) * (T(1) / T(255))));
+        CHECK(of_values[i] == static_cast<A>(values[i]));
+    }
 }
 
 template<class T>
@@ -56,10 +65,10 @@ void scores_are_added(std::uint32_t count) {
 } // namespace
 
 TEST_SUITE("device/blocks/samples") {
-    TEST_CASE("pixels become numbers") {
-        pixels_are_scaled<float>();
-        pixels_are_scaled<double>();
-        pixels_are_scaled<bf16>();
+    TEST_CASE("bytes and values become numbers") {
+        inputs_become_numbers<float, float>();
+        inputs_become_numbers<double, double>();
+        inputs_become_numbers<float, bf16>();
     }
 
     TEST_CASE("the scores of the first samples are added to what is there, to the same bits in every order") {

@@ -216,9 +216,10 @@ TEST_SUITE("device/cuda channels last") {
         std::vector<std::uint8_t> pixels(all);
         for (std::size_t i = 0; i < all; ++i) pixels[i] = static_cast<std::uint8_t>(i);
         array<std::uint8_t> const at_pixels(s.r, pixels);
+        array<staged_shard> const about(s.r, {staged_shard{.bytes = true}});
         auto const x = s.left_by(before, [&](float* to) {
-            convert_pixels(s.k, static_cast<std::uint8_t const*>(at_pixels.data()), 1.0f, to, channels * positions,
-                           order);
+            convert_inputs<float>(s.k, about.data(), reinterpret_cast<std::byte const*>(at_pixels.data()), to,
+                                  channels * positions, order);
         });
         auto const moved_pixels = last(pixels, images, channels, positions);
         for (std::size_t i = 0; i < all; ++i) CHECK(x[i] == static_cast<float>(moved_pixels[i]));

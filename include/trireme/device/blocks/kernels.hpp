@@ -29,6 +29,8 @@ struct staged_shard {
     std::uint64_t step = 0;
     double share = 0;        ///< the shard's part of the batch
     std::uint64_t batch = 0; ///< samples of the step, over all shards
+    double scale = 1;        ///< of their numbers, if these are bytes
+    bool bytes = false;      ///< else as wide as parameters, and as they are computed with
 };
 
 /// The kernel policy of accelerators: our own block programs, specialised on the known shapes, for any accelerator.

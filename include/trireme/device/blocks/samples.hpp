@@ -39,14 +39,19 @@ struct sample_score {
 
 namespace trireme::blocks {
 
-template<class T, class Order>
-struct pixel_value {
-    std::uint8_t const* pixels;
-    T* x;
-    accumulate_t<T> scale;
+template<class T, class A, class Order>
+struct input_value {
+    std::byte const* numbers;
+    staged_shard const* about;
+    A* x;
     Order order;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        x[order.place(i)] = static_cast<T>(static_cast<accumulate_t<T>>(pixels[i]) * scale);
+        T value;
+        if (about->bytes)
+            value = static_cast<T>(reinterpret_cast<std::uint8_t const*>(numbers)[i]) * static_cast<T>(about->scale);
+        else
+            value = reinterpret_cast<T const*>(numbers)[i];
+        x[order.place(i)] = static_cast<A>(value);
     }
 };
 
@@ -121,11 +126,11 @@ struct score_sum {
 
 namespace trireme {
 
-/// x = scale * pixel, n values per sample; x in the order given.
-template<class Stream, class T, class A, class Order = order_as_it_is>
-void convert_pixels(block_kernels<Stream> const& k, std::uint8_t const* pixels, T scale, A* x, std::size_t n,
-                    Order order = {}) {
-    k.each(n * k.samples(), blocks::pixel_value<A, Order>{pixels, x, static_cast<accumulate_t<A>>(scale), order});
+/// x = the samples' numbers, n of each, which are bytes or values of type T, as `about` says; x in the order given.
+template<class T, class Stream, class A, class Order = order_as_it_is>
+void convert_inputs(block_kernels<Stream> const& k, staged_shard const* about, std::byte const* numbers, A* x,
+                    std::size_t n, Order order = {}) {
+    k.each(n * k.samples(), blocks::input_value<T, A, Order>{numbers, about, x, order});
 }
 
 /// Adds the scores of the first *count samples to *sum, in double and in an order that *count alone decides. `correct`

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/extents.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace trireme {
+
+/// Types of the numbers that samples consist of.
+enum class number_kind : std::uint8_t { u8, u16, i8, i16, i32, i64, f32, f64 };
+
+/// A type that samples' numbers may have.
+template<class N>
+concept sample_number =
+    std::same_as<N, float> || std::same_as<N, double> ||
+    (std::integral<N> && !std::same_as<N, bool> && (std::signed_integral<N> ? sizeof(N) <= 8 : sizeof(N) <= 2));
+
+template<sample_number N>
+constexpr number_kind kind_of() noexcept {
+    if constexpr (std::floating_point<N>)
+        return sizeof(N) == 4 ? number_kind::f32 : number_kind::f64;
+    else if constexpr (std::unsigned_integral<N>)
+        return sizeof(N) == 1 ? number_kind::u8 : number_kind::u16;
+    else
+        return sizeof(N) == 1   ? number_kind::i8
+               : sizeof(N) == 2 ? number_kind::i16
+               : sizeof(N) == 4 ? number_kind::i32
+                                : number_kind::i64;
+}
+
+/// f(N{}) for the type N of a kind.
+template<class F>
+constexpr decltype(auto) with_number_of(number_kind k, F&& f) {
+    switch (k) {
+    case number_kind::u8: return f(std::uint8_t{});
+    case number_kind::u16: return f(std::uint16_t{});
+    case number_kind::i8: return f(std::int8_t{});
+    case number_kind::i16: return f(std::int16_t{});
+    case number_kind::i32: return f(std::int32_t{});
+    case number_kind::i64: return f(std::int64_t{});
+    case number_kind::f32: return f(float{});
+    default: return f(double{});
+    }
+}
+
+/// Inputs or targets of samples, a view: the numbers of sample i begin at of(i), side by side.
+struct sample_rows {
+    std::byte const* data = nullptr; ///< null: there are none here
+    number_kind kind = number_kind::u8;
+    trireme::shape shape = {};   ///< of one sample's
+    std::size_t stride = 0;      ///< bytes from one sample's to the next one's
+    double scale = 1;            ///< what is computed with is the number times this
+    std::size_t classes = 0;     ///< if not 0, each number is a class in [0, classes), else a value
+
+    constexpr std::size_t size() const noexcept { return shape.size(); } ///< numbers of one sample
+    constexpr std::size_t bytes() const noexcept {
+        return size() * with_number_of(kind, [](auto n) { return sizeof n; });
+    }
+    std::byte const* of(std::size_t sample) const noexcept { return data + sample * stride; }
+};
+
+/// Numbers in memory as samples of one shape, one behind the other.
+template<sample_number N>
+sample_rows rows_of(N const* numbers, shape const& of_sample) noexcept {
+    return {reinterpret_cast<std::byte const*>(numbers), kind_of<N>(), of_sample, of_sample.size() * sizeof(N)};
+}
+
+/// A source gives samples as rows of inputs and rows of targets, which stay where they are while a trainer works on
+/// them. Classes lie below the number that the targets tell. In a trainer of several processes with stages, either all
+/// of them have both, or the first stage has inputs alone, the last one targets alone, and those between neither.
+///
+///     std::size_t size() const;             // samples
+///     sample_rows inputs() const;
+///     sample_rows targets() const;
+///     std::shared_ptr<void const> holder(); // if it has one: keeps the rows where they are, and as they are
+template<class S>
+concept sample_source = requires(S const& s) {
+    { s.size() } -> std::convertible_to<std::size_t>;
+    { s.inputs() } -> std::convertible_to<sample_rows>;
+    { s.targets() } -> std::convertible_to<sample_rows>;
+};
+
+/// Samples as a trainer sees them: those of any source. Copies nothing; holds what the source's holder holds.
+class sample_set {
+public:
+    sample_set() = default;
+    template<sample_source Source>
+        requires(!std::same_as<Source, sample_set>)
+    sample_set(Source const& s) : size_(s.size()), inputs_(s.inputs()), targets_(s.targets()) {
+        if constexpr (requires { std::shared_ptr<void const>(s.holder()); }) holder_ = s.holder();
+    }
+
+    std::size_t size() const noexcept { return size_; }
+    sample_rows const& inputs() const noexcept { return inputs_; }
+    sample_rows const& targets() const noexcept { return targets_; }
+    bool has_both() const noexcept { return inputs_.data != nullptr && targets_.data != nullptr; }
+
+    /// True if these are known to be the very same samples; compares no number.
+    bool same_as(sample_set const& other) const noexcept {
+        return holder_ != nullptr && holder_ == other.holder_ && size_ == other.size_ &&
+               inputs_.data == other.inputs_.data && targets_.data == other.targets_.data;
+    }
+
+private:
+    std::size_t size_ = 0;
+    sample_rows inputs_, targets_;
+    std::shared_ptr<void const> holder_;
+};
+
+} // namespace trireme

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/extents.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/device/kernel_policy.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+namespace trireme {
+
+/// What a loss answers when it is shown the shape of a network's output.
+struct loss_description {
+    flops_t flops = 0;                 ///< per sample
+    shape targets = make_shape(1);     ///< of one sample's
+    std::size_t classes = 0;           ///< if not 0, a target is a class below it, an int; else a value
+    bool accepts = true;               ///< false: the loss's `refusal` says why
+};
+
+/// A loss is a type with
+///
+///     static constexpr loss_description describe(shape output);
+///     static void forward(auto const& io);  // loss_io: reads x and target, writes loss and correct
+///     static void backward(auto const& io); // reads x and target, writes loss and dx
+///
+/// It is the row behind a network's last, and stores nothing, as layers do. If `describe` refuses some outputs, it has
+/// a rule that says so: `template<class Out> using refusal`.
+template<class L>
+concept loss = requires(shape s) {
+    { L::describe(s) } -> std::same_as<loss_description>;
+};
+
+namespace detail {
+
+template<class Loss, class Out>
+struct targets_of {
+    static constexpr loss_description description = Loss::describe(Out::shape);
+    static constexpr auto const& of = description.targets.extent;
+    using extents = to_extents<description.targets.rank, of[0], of[1], of[2], of[3]>;
+};
+
+} // namespace detail
+
+/// The shape of a sample's targets, and what each is: a class, or a value.
+template<class Loss, class Out>
+using target_extents = typename detail::targets_of<Loss, Out>::extents;
+template<class Loss, class Out, class T>
+using target_t = std::conditional_t<detail::targets_of<Loss, Out>::description.classes != 0, int, T>;
+
+/// Where the losses of samples go, and what they come from but for the network's output. On the host, of a granule, and
+/// `targets` with its lanes; on accelerators, of all samples.
+template<class T, class Target>
+struct loss_operands {
+    Target* targets = nullptr;
+    T const* weight = nullptr; ///< null where there is no backward
+    T* loss = nullptr;
+    int* correct = nullptr; ///< null where targets are no classes
+};
+
+inline namespace TRIREME_ISA {
+
+/// What a loss works on: views of one granule, and one number per sample. x: what the network says; `target`; dx: the
+/// gradient by x times the sample's weight, to be written. `weight`: of the sample, the same for both. `loss`: to be
+/// written, not weighted. `correct`: to be written by forward where targets are classes, 1 if x says the target's, else
+/// 0. `policy`: the kernels.
+template<class T, class Stored, class Loss, class Out, std::size_t Lanes, class Kernels>
+struct loss_io {
+    using value_type = T;
+    using stored_type = Stored; ///< of x and dx
+    using kernels = Kernels;
+    using input = Out;
+    static constexpr std::size_t lanes = Lanes;
+
+    view_of<Stored const, Out, Lanes, Kernels> x;
+    view_of<target_t<Loss, Out, T> const, target_extents<Loss, Out>, Lanes, Kernels> target;
+    view_of<Stored, Out, Lanes, Kernels> dx;
+    T const* weight;
+    T* loss;
+    int* correct;
+    [[no_unique_address]] called_t<Kernels> policy;
+};
+
+} // namespace TRIREME_ISA
+
+namespace detail::inline TRIREME_ISA {
+
+/// Calls a loss on samples that lie as `Kernels` has them; without Backward, `dx` is not looked at.
+template<bool Backward, class Loss, class Out, std::size_t Lanes, class Kernels, class T, class Stored, class Target>
+void apply_loss(Kernels const& k, Stored const* x, Stored* dx, loss_operands<T, Target> const& at) {
+    loss_io<T, Stored, Loss, Out, Lanes, Kernels> const io{{x}, {at.targets}, {dx}, at.weight, at.loss, at.correct, k};
+    if constexpr (Backward)
+        Loss::backward(io);
+    else
+        Loss::forward(io);
+}
+
+} // namespace detail::inline TRIREME_ISA
+} // namespace trireme

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/data/dataset.hpp>
+#include <trireme/data/samples_in_memory.hpp>
+
+#include <doctest/doctest.h>
+#include <support/messages.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace data_samples_in_memory_test {
+using namespace trireme;
+using test_support::refusal;
+using test_support::says;
+
+static_assert(sample_source<samples_in_memory> && sample_source<sample_set> && sample_source<labelled_images>);
+static_assert(sample_number<char> && sample_number<long> && sample_number<long long> && sample_number<float>);
+static_assert(!sample_number<bool> && !sample_number<long double> && !sample_number<unsigned>);
+// Numbers that nobody holds would be gone at once.
+static_assert(
+    !std::is_constructible_v<samples_in_memory, std::vector<float>, shape, std::vector<int> const&, std::size_t>);
+
+TEST_SUITE("data/samples_in_memory") {
+    TEST_CASE("rows are where the numbers are") {
+        std::vector<double> const x(12, 1.0);
+        std::vector<std::uint8_t> const y{0, 1, 2};
+        samples_in_memory const s(x, make_shape(2, 2), y, 3);
+        CHECK(s.size() == 3);
+        CHECK(s.inputs().kind == number_kind::f64);
+        CHECK(s.inputs().of(2) == reinterpret_cast<std::byte const*>(&x[8]));
+        CHECK(s.inputs().shape == make_shape(2, 2));
+        CHECK(s.inputs().bytes() == 32);
+        CHECK(s.targets().of(1) == reinterpret_cast<std::byte const*>(&y[1]));
+        CHECK(s.targets().classes == 3);
+        CHECK(s.scaled(0.5).inputs().scale == 0.5);
+        CHECK(samples_in_memory(std::span(x).first(8), make_shape(4), std::span(y).first(2), 3).size() == 2);
+    }
+
+    TEST_CASE("what does not fit together is refused with the sizes") {
+        std::vector<float> const x(12);
+        std::vector<int> const labels{0, 1, 3}, negative{0, -1, 2}, two{0, 1};
+        CHECK(says(refusal([&] { samples_in_memory(x, make_shape(5), labels, 4); }), {"12 numbers", "inputs", "5 each"}));
+        CHECK(says(refusal([&] { samples_in_memory(x, make_shape(4), two, 4); }), {"inputs of 3", "targets of 2"}));
+        CHECK(says(refusal([&] { samples_in_memory(x, make_shape(4), labels, 3); }), {"label 2 is 3", "[0, 3)"}));
+        CHECK(says(refusal([&] { samples_in_memory(x, make_shape(4), negative, 3); }), {"label 1 is -1", "[0, 3)"}));
+        CHECK(says(refusal([&] { samples_in_memory(x, make_shape(4), x, make_shape(5)); }), {"12 numbers", "targets"}));
+        std::vector<float> const none;
+        CHECK(says(refusal([&] { samples_in_memory(none, make_shape(4), two, 2); }), {"0 numbers", "inputs"}));
+        CHECK(says(refusal([&] { samples_in_memory(x, shape{1, {0}}, two, 2); }), {"12 numbers", "0 each"}));
+    }
+
+    TEST_CASE("a set is known again by its holder alone") {
+        std::vector<float> const x(4), y(4);
+        samples_in_memory const unheld(x, make_shape(1), y, make_shape(1));
+        CHECK_FALSE(sample_set(unheld).same_as(unheld)); // its memory may have changed
+        labelled_images const images({1, 2, 3, 4}, {0, 1}, 1, 2, 2), others({1, 2, 3, 4}, {0, 1}, 1, 2, 2);
+        CHECK(sample_set(images).same_as(images));
+        CHECK_FALSE(sample_set(images).same_as(others));
+        CHECK_FALSE(sample_set(images).same_as(images.take(0, 1)));
+        CHECK_FALSE(sample_set().same_as(sample_set()));
+    }
+}
+
+} // namespace data_samples_in_memory_test

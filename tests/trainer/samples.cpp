@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Trainings on samples that are no images, with losses that are no cross_entropy.
+
+#include <trireme/reference.hpp>
+
+#include <doctest/doctest.h>
+#include <support/compare.hpp>
+#include <support/messages.hpp>
+#include <support/networks.hpp>
+#include <support/regression.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace trainer_samples_test {
+using namespace trireme;
+using namespace test_regression;
+using test_support::refusal;
+using test_support::says;
+using test_networks::weights;
+using test_support::same_bits;
+
+namespace {
+
+template<class Network, class Loss, class... Policies>
+using any = trainer<Network, Loss, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
+                    Policies...>;
+
+} // namespace
+
+TEST_SUITE("trainer/samples") {
+    TEST_CASE_TEMPLATE("a step on several targets is the one that is done by hand", Kernels, portable, reference) {
+        using plane = any<network<input<6>, linear<3>>, squared_error, kernels<Kernels>, precision<f64>>;
+        made_up_table<std::int16_t> const table(21);
+        for (int const devices : {1, 2}) {
+            CAPTURE(devices);
+            plane t({.learning_rate = 0.25f, .batch = 21}, {.devices = devices});
+            auto expected = weights(t); // [3][6], then [3]
+            auto const before = expected;
+            double loss = 0;
+            for (std::size_t s = 0; s < table.size(); ++s)
+                for (std::size_t o = 0; o < 3; ++o) {
+                    double y = before[18 + o];
+                    auto const x = [&](std::size_t i) { return table.inputs[6 * s + i] * 0.01; };
+                    for (std::size_t i = 0; i < 6; ++i) y += before[6 * o + i] * x(i);
+                    double const off = y - static_cast<double>(table.targets[3 * s + o]), by = 0.25 * 2 * off / 21;
+                    loss += off * off / 21;
+                    for (std::size_t i = 0; i < 6; ++i) expected[6 * o + i] -= by * x(i);
+                    expected[18 + o] -= by;
+                }
+            CHECK(t.evaluate(table).loss == doctest::Approx(loss).epsilon(1e-12));
+            CHECK(t.evaluate(table).accuracy == 0); // values are not right or wrong
+            CHECK(t.step(table).loss == doctest::Approx(loss).epsilon(1e-12));
+            auto const after = weights(t);
+            for (std::size_t i = 0; i < after.size(); ++i)
+                CHECK(after[i] == doctest::Approx(expected[i]).epsilon(1e-12).scale(1.0));
+        }
+    }
+
+    TEST_CASE("numbers of every kind train alike, and so do rows that do not lie side by side") {
+        using t = any<curve, squared_error>;
+        auto const after_a_step = [](sample_set const& samples) {
+            t one({.batch = 40});
+            one.step(samples);
+            return weights(one);
+        };
+        auto const of = [&]<class N>(N) { return after_a_step(made_up_table<N>(40)); };
+        auto const wanted = of(float{});
+        CHECK(same_bits(of(std::uint8_t{}), wanted));
+        CHECK(same_bits(of(std::int8_t{}), wanted));
+        CHECK(same_bits(of(std::uint16_t{}), wanted));
+        CHECK(same_bits(of(std::int64_t{}), wanted));
+        CHECK(same_bits(of(double{}), wanted));
+
+        /// A table whose rows have the targets behind the inputs.
+        struct one_table {
+            made_up_table<float> const parts{40};
+            std::vector<float> all;
+
+            one_table() {
+                for (std::size_t i = 0; i < parts.size(); ++i) {
+                    all.insert(all.end(), &parts.inputs[6 * i], &parts.inputs[6 * i] + 6);
+                    all.insert(all.end(), &parts.targets[3 * i], &parts.targets[3 * i] + 3);
+                }
+            }
+            std::size_t size() const { return parts.size(); }
+            sample_rows inputs() const {
+                auto rows = rows_of(all.data(), make_shape(6));
+                rows.stride = 9 * sizeof(float);
+                rows.scale = 0.01;
+                return rows;
+            }
+            sample_rows targets() const {
+                auto rows = rows_of(all.data() + 6, make_shape(3));
+                rows.stride = 9 * sizeof(float);
+                return rows;
+            }
+        };
+        static_assert(sample_source<one_table> && sample_source<labelled_images> && sample_source<sample_set>);
+        CHECK(same_bits(after_a_step(one_table()), wanted));
+    }
+
+    TEST_CASE("stages have one device's bits with values as with classes, and learn them") {
+        using t = any<curve, squared_error>;
+        t::options const training{.learning_rate = 0.05f, .batch = 96, .seed = 5, .logical_shards = 6};
+        t one(training);
+        auto const wanted = train(one);
+        CHECK(wanted[2] < wanted[0]);
+        for (int stages = 1; stages <= 3; ++stages)
+            for (int const devices : {1, 3}) {
+                CAPTURE(stages);
+                CAPTURE(devices);
+                t many(training, {.devices = devices, .stages = stages});
+                CHECK(train(many) == wanted);
+            }
+    }
+
+    TEST_CASE("labels of any kind are classes") {
+        using flowers = any<network<input<6>, linear<10>, relu, linear<4>>, cross_entropy>;
+        made_up_table<float> const table(40);
+        auto const losses = [&](auto label) {
+            std::vector<decltype(label)> labels;
+            for (std::size_t i = 0; i < table.size(); ++i) labels.push_back(static_cast<decltype(label)>(i % 4));
+            flowers t({.learning_rate = 0.5f, .batch = 16}, {.devices = 2});
+            samples_in_memory const samples(table.inputs, make_shape(6), labels, 4);
+            struct {
+                samples_in_memory train, test;
+            } const data{samples, samples};
+            auto const last = t.train(data, {.epochs = 3});
+            CHECK(last.test.accuracy > 0);
+            return std::vector<double>{last.loss, last.test.loss, last.test.accuracy};
+        };
+        CHECK(losses(std::uint8_t{}) == losses(std::int64_t{}));
+        CHECK(losses(std::uint8_t{}) == losses(int{}));
+    }
+
+    TEST_CASE("samples that a network or a loss cannot take are refused, and the trainer works on") {
+        using values = any<network<input<6>, linear<3>>, squared_error>;
+        using classes = any<network<input<6>, linear<3>>, cross_entropy>;
+        made_up_table<float> const table(8);
+        std::vector<int> const labels(8);
+        samples_in_memory const labelled(table.inputs, make_shape(6), labels, 3);
+        values of_values({.batch = 8});
+        classes of_classes({.batch = 8});
+        CHECK(says(refusal([&] { of_values.step(labelled); }), {"are classes", "squared_error wants values"}));
+        CHECK(says(refusal([&] { of_classes.step(table); }), {"are values", "cross_entropy wants classes"}));
+        samples_in_memory const other_shape(table.inputs, make_shape(4), table.targets, make_shape(2));
+        CHECK(says(refusal([&] { of_values.step(other_shape); }), {"4 values each", "has 6"}));
+        std::vector<float> const fewer(16);
+        CHECK(says(
+            refusal([&] { of_values.step(samples_in_memory(table.inputs, make_shape(6), fewer, make_shape(2))); }),
+            {"has 2 targets", "squared_error wants 3"}));
+        CHECK(says(refusal([&] { of_classes.step(samples_in_memory(table.inputs, make_shape(6), labels, 5)); }),
+                   {"5 classes", "3 outputs", "linear<5>"}));
+
+        /// A source without a part.
+        struct without {
+            samples_in_memory whole;
+            bool has_inputs;
+            std::size_t size() const { return whole.size(); }
+            sample_rows inputs() const { return has_inputs ? whole.inputs() : sample_rows{}; }
+            sample_rows targets() const { return has_inputs ? sample_rows{} : whole.targets(); }
+        };
+        CHECK(says(refusal([&] { of_values.step(without{table.samples(), false}); }), {"no inputs", "first layers"}));
+        CHECK(says(refusal([&] { of_values.step(without{table.samples(), true}); }), {"no targets", "squared_error"}));
+        CHECK(of_values.step(table).samples == 8);
+        CHECK(of_classes.step(labelled).samples == 8);
+    }
+
+    TEST_CASE("a plan counts the targets of a granule") {
+        using values = any<network<input<6>, linear<3>>, squared_error>;
+        using classes = any<network<input<6>, linear<3>>, cross_entropy>;
+        auto const one = [](auto const& t) { return t.plan().memory().activations; };
+        auto const lanes = portable::lanes<float>;
+        auto const room = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+        CHECK(one(values({.batch = 8})) - one(classes({.batch = 8})) ==
+              room(3 * lanes * sizeof(float)) - room(lanes * sizeof(int)));
+    }
+}
+
+} // namespace trainer_samples_test
