@@ -43,7 +43,8 @@ TEST_SUITE("data/samples_in_memory") {
     TEST_CASE("what does not fit together is refused with the sizes") {
         std::vector<float> const x(12);
         std::vector<int> const labels{0, 1, 3}, negative{0, -1, 2}, two{0, 1};
-        CHECK(says(refusal([&] { samples_in_memory(x, make_shape(5), labels, 4); }), {"12 numbers", "inputs", "5 each"}));
+        CHECK(
+            says(refusal([&] { samples_in_memory(x, make_shape(5), labels, 4); }), {"12 numbers", "inputs", "5 each"}));
         CHECK(says(refusal([&] { samples_in_memory(x, make_shape(4), two, 4); }), {"inputs of 3", "targets of 2"}));
         CHECK(says(refusal([&] { samples_in_memory(x, make_shape(4), labels, 3); }), {"label 2 is 3", "[0, 3)"}));
         CHECK(says(refusal([&] { samples_in_memory(x, make_shape(4), negative, 3); }), {"label 1 is -1", "[0, 3)"}));

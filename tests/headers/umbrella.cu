@@ -25,7 +25,7 @@ int main() {
     random_stream const r(1, random_purpose::user);
     std::vector<std::uint8_t> pixels(32 * 784), labels(32);
     for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(r.below(i, 256));
-    auto const loss = t.step({pixels, labels, 28, 28, 10}).loss;
+    auto const loss = t.step(labelled_images(pixels, labels, 28, 28, 10)).loss;
     std::printf("%llu bytes per device, %llu bytes on the wire, loss %.4f\n",
                 static_cast<unsigned long long>(plan.bytes_per_device()),
                 static_cast<unsigned long long>(plan.wire_bytes_per_step()), loss);

@@ -50,8 +50,8 @@ private:
         constexpr auto values = io_t::input::size;
         constexpr bool on_host = !accelerator_kernels<typename io_t::kernels>;
         squared_error_of_sample<typename io_t::value_type, typename io_t::stored_type, Backward> const of_sample{
-            io.x.data, io.target.data,  io.dx.data, io.weight,
-            io.loss,   values,          on_host ? io_t::lanes : 1, on_host ? 1 : values};
+            io.x.data,           io.target.data, io.dx.data, io.weight, io.loss, values, on_host ? io_t::lanes : 1,
+            on_host ? 1 : values};
         if constexpr (on_host)
             for (std::size_t lane = 0; lane < io_t::lanes; ++lane) of_sample(lane);
         else

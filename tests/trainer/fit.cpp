@@ -165,7 +165,7 @@ TEST_SUITE("trainer/fit") {
                 labels.push_back(images.label(i));
             }
             auto const n = labels.size();
-            sum += by_hand.step({pixels, labels, 28, 28, 10}).loss * static_cast<double>(n);
+            sum += by_hand.step(labelled_images(pixels, labels, 28, 28, 10)).loss * static_cast<double>(n);
         }
         for (auto const& e : whole.fit({images, {}}, {.epochs = 1})) CHECK(e.loss == doctest::Approx(sum / 100));
         CHECK(same_bits(weights(whole), weights(by_hand)));

@@ -19,10 +19,10 @@
 namespace trainer_samples_test {
 using namespace trireme;
 using namespace test_regression;
-using test_support::refusal;
-using test_support::says;
 using test_networks::weights;
+using test_support::refusal;
 using test_support::same_bits;
+using test_support::says;
 
 namespace {
 
@@ -151,9 +151,9 @@ TEST_SUITE("trainer/samples") {
         samples_in_memory const other_shape(table.inputs, make_shape(4), table.targets, make_shape(2));
         CHECK(says(refusal([&] { of_values.step(other_shape); }), {"4 values each", "has 6"}));
         std::vector<float> const fewer(16);
-        CHECK(says(
-            refusal([&] { of_values.step(samples_in_memory(table.inputs, make_shape(6), fewer, make_shape(2))); }),
-            {"has 2 targets", "squared_error wants 3"}));
+        CHECK(
+            says(refusal([&] { of_values.step(samples_in_memory(table.inputs, make_shape(6), fewer, make_shape(2))); }),
+                 {"has 2 targets", "squared_error wants 3"}));
         CHECK(says(refusal([&] { of_classes.step(samples_in_memory(table.inputs, make_shape(6), labels, 5)); }),
                    {"5 classes", "3 outputs", "linear<5>"}));
 

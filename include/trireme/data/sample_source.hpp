@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/extents.hpp>
+#include <trireme/core/words.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -37,14 +38,22 @@ constexpr number_kind kind_of() noexcept {
 template<class F>
 constexpr decltype(auto) with_number_of(number_kind k, F&& f) {
     switch (k) {
-    case number_kind::u8: return f(std::uint8_t{});
-    case number_kind::u16: return f(std::uint16_t{});
-    case number_kind::i8: return f(std::int8_t{});
-    case number_kind::i16: return f(std::int16_t{});
-    case number_kind::i32: return f(std::int32_t{});
-    case number_kind::i64: return f(std::int64_t{});
-    case number_kind::f32: return f(float{});
-    default: return f(double{});
+    case number_kind::u8:
+        return f(std::uint8_t{});
+    case number_kind::u16:
+        return f(std::uint16_t{});
+    case number_kind::i8:
+        return f(std::int8_t{});
+    case number_kind::i16:
+        return f(std::int16_t{});
+    case number_kind::i32:
+        return f(std::int32_t{});
+    case number_kind::i64:
+        return f(std::int64_t{});
+    case number_kind::f32:
+        return f(float{});
+    default:
+        return f(double{});
     }
 }
 
@@ -52,10 +61,10 @@ constexpr decltype(auto) with_number_of(number_kind k, F&& f) {
 struct sample_rows {
     std::byte const* data = nullptr; ///< null: there are none here
     number_kind kind = number_kind::u8;
-    trireme::shape shape = {};   ///< of one sample's
-    std::size_t stride = 0;      ///< bytes from one sample's to the next one's
-    double scale = 1;            ///< what is computed with is the number times this
-    std::size_t classes = 0;     ///< if not 0, each number is a class in [0, classes), else a value
+    trireme::shape shape = {}; ///< of one sample's
+    std::size_t stride = 0;    ///< bytes from one sample's to the next one's
+    double scale = 1;          ///< what is computed with is the number times this
+    std::size_t classes = 0;   ///< if not 0, each number is a class in [0, classes), else a value
 
     constexpr std::size_t size() const noexcept { return shape.size(); } ///< numbers of one sample
     constexpr std::size_t bytes() const noexcept {
@@ -83,6 +92,14 @@ concept sample_source = requires(S const& s) {
     { s.size() } -> std::convertible_to<std::size_t>;
     { s.inputs() } -> std::convertible_to<sample_rows>;
     { s.targets() } -> std::convertible_to<sample_rows>;
+};
+
+template<class... Where>
+struct sample_source_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0099: these are no samples: a trainer takes labelled_images, samples_in_memory(numbers, "
+                  "make_shape(...), labels, classes), or a type with size(), inputs() and targets(), which gives both "
+                  "as sample_rows");
 };
 
 /// Samples as a trainer sees them: those of any source. Copies nothing; holds what the source's holder holds.

@@ -18,8 +18,8 @@ namespace detail {
 
 /// A range whose numbers stay where they are: a span, or a vector that has a name.
 template<class R>
-concept numbers_in_memory = std::ranges::contiguous_range<R> && std::ranges::borrowed_range<R> &&
-                            sample_number<std::ranges::range_value_t<R>>;
+concept numbers_in_memory =
+    std::ranges::contiguous_range<R> && std::ranges::borrowed_range<R> && sample_number<std::ranges::range_value_t<R>>;
 
 TRIREME_COLD inline std::size_t samples_in(std::size_t numbers, shape const& of_sample, char const* what) {
     auto const each = of_sample.size();

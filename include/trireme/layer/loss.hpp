@@ -15,10 +15,10 @@ namespace trireme {
 
 /// What a loss answers when it is shown the shape of a network's output.
 struct loss_description {
-    flops_t flops = 0;                 ///< per sample
-    shape targets = make_shape(1);     ///< of one sample's
-    std::size_t classes = 0;           ///< if not 0, a target is a class below it, an int; else a value
-    bool accepts = true;               ///< false: the loss's `refusal` says why
+    flops_t flops = 0;             ///< per sample
+    shape targets = make_shape(1); ///< of one sample's
+    std::size_t classes = 0;       ///< if not 0, a target is a class below it, an int; else a value
+    bool accepts = true;           ///< false: the loss's `refusal` says why
 };
 
 /// A loss is a type with

@@ -354,7 +354,7 @@ private:
         }
     }
 
-    /// Loss, and backward.
+    /// Loss, and backward. `beside` waits for the gradients when it has the losses, for what it reads row by row.
     void go_back() {
         begin_team();
         for (std::size_t i = 0; i < tasks_.size(); ++i) {
@@ -364,9 +364,8 @@ private:
                 order_->begin(r.going_back(t.slot, *t.task));
                 stamp(r, *t.task, t.slot, false, r.compute);
             }
-            if (r.is_last()) order_->begin(r.losing(t.slot, *t.task));
+            order_->begin(r.is_last() ? r.losing(t.slot, *t.task) : r.clearing_gradients());
             order_->begin(r.going_back(t.slot, *t.task));
-            order_->begin(r.clearing_gradients()); // what it reads, it waits for row by row
             r.enqueue_waiting_statistics(team_[i], *t.task);
         }
         ranks_of_process<context> const team{team_};
@@ -394,6 +393,7 @@ private:
             order_->end(t.rank->losing(t.slot, *t.task));
             hand_over(t.rank->scoring(t.slot),
                       [&] { t.rank->enqueue_score(team_[i].beside(), t.task->micro_batch, true); });
+            order_->begin(t.rank->clearing_gradients());
         }
     }
 

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -122,6 +123,12 @@ public:
         return run_.step();
     }
 
+    template<class Other>
+        requires(!std::convertible_to<Other const&, sample_set>)
+    step_report step(Other const&) {
+        return no_samples<Other, step_report>();
+    }
+
     /// Mean loss and accuracy on all of `samples`; the weights stay as they are.
     evaluation evaluate(sample_set const& samples) {
         job const running(*this);
@@ -129,6 +136,12 @@ public:
         e.use(samples);
         run_.evaluate();
         return e.evaluated();
+    }
+
+    template<class Other>
+        requires(!std::convertible_to<Other const&, sample_set>)
+    evaluation evaluate(Other const&) {
+        return no_samples<Other, evaluation>();
     }
 
     /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`.
@@ -294,6 +307,13 @@ public:
     }
 
 private:
+    template<class Other, class Result>
+    static Result no_samples() {
+        static constexpr sample_source_rule<gets<Other>> checked{};
+        static_cast<void>(checked);
+        return {};
+    }
+
     std::vector<value_type> gathered(std::span<value_type const> held_numbers<value_type>::* numbers) const {
         check_ready();
         return run_.gathered(numbers);
