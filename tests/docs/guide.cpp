@@ -42,29 +42,6 @@ static_assert(net::parameters == (6 * 25 + 6) + (1176 * 10 + 10));
 // [/network]
 static_assert(net::row(3).description.execution.view && net::depth == 5);
 
-// [own_loss]
-struct absolute_error {
-    static constexpr loss_description describe(shape output) {
-        return {.flops = 3 * output.size(), .targets = output}; // a target for each value; classes would say how many
-    }
-    static void forward(auto const& io) { // the loss of each sample of a granule
-        using io_t = std::remove_cvref_t<decltype(io)>;
-        for (std::size_t lane = 0; lane < io_t::lanes; ++lane) {
-            io.loss[lane] = 0;
-            for (std::size_t i = 0; i < io_t::input::size; ++i)
-                io.loss[lane] += std::abs(io.x(lane, i) - io.target(lane, i));
-        }
-    }
-    static void backward(auto const& io) { // the same, and its gradient by x, times the sample's weight
-        using io_t = std::remove_cvref_t<decltype(io)>;
-        forward(io);
-        for (std::size_t lane = 0; lane < io_t::lanes; ++lane)
-            for (std::size_t i = 0; i < io_t::input::size; ++i)
-                io.dx(lane, i) = io.x(lane, i) < io.target(lane, i) ? -io.weight[lane] : io.weight[lane];
-    }
-};
-// [/own_loss]
-
 // [own_layer]
 struct gain {
     static constexpr layer_description describe(shape in) {
@@ -406,39 +383,6 @@ TEST_SUITE("docs/guide") {
         CHECK(done[6] == 448);
         CHECK(done[7] == 500);
         CHECK(done[8] == 64);
-    }
-
-    TEST_CASE("numbers of one's own") {
-        // [own_samples]
-        std::vector<float> lengths; // 4 of each flower
-        std::vector<int> species;   // one of 3
-        for (int i = 0; i < 150; ++i) {
-            species.push_back(i % 3);
-            for (int k = 0; k < 4; ++k) lengths.push_back(float(species.back() * k) + float(i % 7) / 7);
-        }
-        samples_in_memory const flowers(lengths, make_shape(4), species, 3);
-        using classifier = network<input<4>, linear<16>, relu, linear<3>>;
-        trainer<classifier, cross_entropy, sgd> t{{.learning_rate = 0.1f, .batch = 30}};
-        for (int i = 0; i < 100; ++i) t.step(flowers);
-        auto const test = t.evaluate(flowers);
-        // [/own_samples]
-        CHECK(test.accuracy == 1);
-
-        // [use_own_loss]
-        std::vector<double> times, heights; // where a stone is that falls for 2 seconds
-        for (int i = 0; i < 200; ++i) {
-            times.push_back(i / 100.0);
-            heights.push_back(20 - 4.9 * times.back() * times.back());
-        }
-        samples_in_memory const stone(times, make_shape(1), heights, make_shape(1));
-        using curve = network<input<1>, linear<32>, hyperbolic_tangent, linear<1>>;
-        trainer<curve, absolute_error, sgd, on<mesh<host, dp<2>>>> fall{{.learning_rate = 0.02f, .batch = 50}};
-        struct {
-            samples_in_memory train, test;
-        } const data{stone, stone};
-        auto const last = fall.train(data, {.epochs = 400});
-        // [/use_own_loss]
-        CHECK(last.test.loss < 1); // metres, of 20
     }
 
     TEST_CASE("two devices do the work of one") {

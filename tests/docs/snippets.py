@@ -6,7 +6,7 @@ snippets.py SOURCE_ROOT
 
 - Each block of C++, CMake, Meson or make of README.md and of the pages of docs (but errors.md, which is written by
   tests/compile_fail/page.py) follows a line `<!-- snippet: NAME -->` and equals, less its indentation, a region of tested
-  code: "// [NAME]" to "// [/NAME]" in tests/docs/guide.cpp or tests/docs/gpu.cu (those of docs/clusters.md: in tests/mpi
+  code: "// [NAME]" to "// [/NAME]" in tests/docs (those of docs/clusters.md: in tests/mpi
   and tests/processes), or, if NAME is the path of an example or of a consumer's project, that file less the comments
   that it begins with. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
@@ -59,7 +59,7 @@ def blocks(path):
 
 def check_snippets(root):
     wanted = {}
-    for source in ('tests/docs/guide.cpp', 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/nccl.cu',
+    for source in ('tests/docs/guide.cpp', 'tests/docs/own_numbers.cpp', 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/nccl.cu',
                    'tests/processes/trainer.cpp'):
         found, faults = regions(root / source)
         yield from faults
