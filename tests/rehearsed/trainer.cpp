@@ -5,6 +5,7 @@
 
 #include <rehearsed/trainings.hpp>
 #include <support/compare.hpp>
+#include <support/fading.hpp>
 #include <support/networks.hpp>
 #include <trainer/promises.hpp>
 
@@ -15,6 +16,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -87,6 +89,20 @@ struct scale {
 };
 
 TEST_SUITE("rehearsed/trainer") {
+    TEST_CASE("updates are counted where the weights are: a step that was captured once goes on counting") {
+        auto const make = []<class Optimizer>(Optimizer, bool eager) {
+            using t = trainer<test_networks::small, cross_entropy, Optimizer, on<mesh<rehearsal, dp<2>>>>;
+            return std::make_unique<t>(typename t::options{.learning_rate = 0.5f, .batch = 24},
+                                       typename t::run_options{.share_devices = true, .eager = eager});
+        };
+        for (bool const eager : {false, true}) {
+            CAPTURE(eager);
+            on_stage const as_told(timing::shuffled, 2);
+            CHECK(test_fading::fades([&] { return make(test_fading::fading_sgd{}, eager); },
+                                     [&] { return make(sgd{}, eager); }, test_networks::made_up(24)));
+        }
+    }
+
     TEST_CASE("LeNet's first 50 losses are the host's") {
         std::vector<std::size_t> const steps(50, 4);
         promises::as_in_the_reference<promises::on_rehearsal<f32>, promises::any_layout, test_networks::lenet>(

@@ -48,7 +48,10 @@ void describe_common_options(auto const& o, auto&& say) {
 ///     template<class T> static auto numbers(auto const& options); // what an update needs of them: a trivial struct
 ///     static void update(auto const& kernels, T* w, T const* gradient, T* state, std::size_t n, auto numbers);
 ///
-/// `update` passes `numbers` on to a kernel: on the host it is the struct, on an accelerator its address there.
+/// `update` passes `numbers` on to a kernel: on the host it is the struct, on an accelerator its address there. With
+/// `static constexpr bool counts_updates = true`, for corrections that fade, it has one argument more, the address of
+/// a std::uint64_t, on an accelerator there: how many updates have been made before this one. It lies beside the state,
+/// so that steps which update nothing do not count, and a graph that was captured once goes on counting.
 /// The options hold, besides the optimizer's own: batch, seed, logical_shards. Where a trainer runs is no concern of
 /// an optimizer (run_options).
 template<class O>
@@ -56,5 +59,28 @@ concept optimizer = requires {
     { O::state_per_parameter } -> std::convertible_to<std::size_t>;
     { O::name } -> std::convertible_to<char const*>;
 };
+
+namespace detail {
+
+/// Whether an optimizer wants to know how many updates have been made.
+template<class O>
+inline constexpr bool counts_updates = [] {
+    if constexpr (requires { O::counts_updates; })
+        return O::counts_updates;
+    else
+        return false;
+}();
+
+/// One update; only optimizers that count get `made`.
+template<optimizer O, class Kernels, class T, class Numbers>
+void apply_update(Kernels const& k, T* w, T const* gradient, T* state, std::size_t n, Numbers numbers,
+                  [[maybe_unused]] std::uint64_t const* made) {
+    if constexpr (counts_updates<O>)
+        O::update(k, w, gradient, state, n, numbers, made);
+    else
+        O::update(k, w, gradient, state, n, numbers);
+}
+
+} // namespace detail
 
 } // namespace trireme

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
+#include <trireme/optimizer/optimizer.hpp>
 #include <trireme/parallel/layout.hpp>
 
 #include <cstddef>
@@ -40,6 +41,7 @@ struct memory_map {
     memory_area parameters;        ///< and behind them the buffers, each padded to whole cache lines
     memory_area gradients;         ///< one part per slot, of the form of `parameters`
     memory_area optimizer_state;   ///< one part per number that the optimizer keeps of a parameter
+    memory_area updates;           ///< their count, for optimizers that want it
     memory_area activations;       ///< frames, what lasts within a task, outgoing slots: see activation_plan
     memory_area narrow_parameters; ///< where values are narrower than parameters: their copy, and a layer's gradients
     memory_area workspace;         ///< one part per stream with kernels
@@ -54,7 +56,7 @@ struct memory_map {
         owned_bytes sum;
         sum.parameters = parameters.total() + narrow_parameters.total();
         sum.gradients = gradients.total();
-        sum.optimizer_state = optimizer_state.total();
+        sum.optimizer_state = optimizer_state.total() + updates.total();
         sum.activations = activations.total();
         sum.control = losses.total() + scores.total() + tables.total() + counters.total() + channels.total();
         sum.staging = samples.total();
@@ -110,6 +112,7 @@ constexpr memory_map memory_of_model(parallel_layout const& l, int rank) {
     m.gradients = {elements * sizeof(T), l.gradient_slots(rank)};
     m.optimizer_state = {l.slice_of_device(rank, elements, sizeof(T)).size() * sizeof(T),
                          Model::optimizer::state_per_parameter};
+    m.updates.bytes = detail::counts_updates<typename Model::optimizer> ? cache_line : 0;
     return m;
 }
 

@@ -145,6 +145,7 @@ public:
             else
                 add_gradients(*t, detail::adder<op::sum>{}, update);
         }
+        if constexpr (detail::counts_updates<typename Model::optimizer>) ++*updates_made();
         auto const end = clock::now();
         times_.synchronisation += seconds(before_reduce, end) - updating_;
         times_.step += seconds(start, end);
@@ -205,7 +206,8 @@ private:
           shards_(layout.shards_of_device(comm.rank())),
           slice_(layout.slice_of_device(comm.rank(), numbers_.elements, sizeof(T))),
           parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
-          state_(comm.allocate(map.optimizer_state.total())), activations_(comm.allocate(map.activations.total())),
+          state_(comm.allocate(map.optimizer_state.total() + map.updates.total())),
+          activations_(comm.allocate(map.activations.total())),
           kernels_(comm, map.workspace, layout.most_shard_samples(batch)),
           beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)) {
         if (layout.shared_weights && !shares_memory(comm))
@@ -250,6 +252,11 @@ private:
         return static_cast<T*>(parameters_.data);
     }
     T* gradient_slot(std::size_t i) const noexcept { return static_cast<T*>(gradients_.data) + i * numbers_.elements; }
+    /// Behind the optimizer's state, if it wants to know.
+    std::uint64_t* updates_made() const noexcept {
+        if constexpr (!detail::counts_updates<typename Model::optimizer>) return nullptr;
+        return reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(state_.data) + state_.bytes - cache_line);
+    }
     stored* arena_of_activations() const noexcept { return static_cast<stored*>(activations_.data); }
     void take(std::span<T const> all, std::size_t first, std::size_t count, std::size_t to) {
         if (parameters_.bytes != 0)
@@ -468,9 +475,10 @@ private:
         T* const w = weights();
         auto const trained = std::min(slice.end, numbers_.parameters);
         if (slice.begin < trained)
-            Model::optimizer::update(typename Model::sample_kernels{}, w + slice.begin, gradient_slot(0) + slice.begin,
-                                     static_cast<T*>(state_.data), trained - slice.begin,
-                                     Model::optimizer::template numbers<T>(options));
+            detail::apply_update<typename Model::optimizer>(
+                typename Model::sample_kernels{}, w + slice.begin, gradient_slot(0) + slice.begin,
+                static_cast<T*>(state_.data), trained - slice.begin, Model::optimizer::template numbers<T>(options),
+                updates_made());
         auto const buffered = std::min(slice.end, numbers_.buffers_lie + numbers_.buffers);
         for (auto i = std::max(slice.begin, numbers_.buffers_lie); i < buffered; ++i)
             w[i] += static_cast<T>(statistics_momentum) * (gradient_slot(0)[i] - w[i]);

@@ -343,8 +343,10 @@ public:
     void enqueue_update(int slot) {
         auto const k = kernels_on(compute, 0);
         auto* const sums = gradient_slot(0);
-        Model::optimizer::update(k, parameters(), sums, static_cast<T*>(state_.data()), numbers_.buffers_lie,
-                                 reinterpret_cast<numbers const*>(stages_[slot].data()));
+        detail::apply_update<typename Model::optimizer>(
+            k, parameters(), static_cast<T const*>(sums), static_cast<T*>(state_.data()), numbers_.buffers_lie,
+            reinterpret_cast<numbers const*>(stages_[slot].data()), updates_made());
+        if constexpr (detail::counts_updates<typename Model::optimizer>) k.each(1, blocks::one_more{updates_made()});
         if (numbers_.buffers != 0)
             update_running(k, parameters() + numbers_.buffers_lie, static_cast<T const*>(sums + numbers_.buffers_lie),
                            static_cast<T>(statistics_momentum), numbers_.buffers);
@@ -393,7 +395,7 @@ private:
           all_shards_(l.shards()), slots_(map.gradients.parts), in_tree_(l.reproducible()), libraries_(device),
           parameters_(device, map.parameters.total(), "parameters"),
           gradients_(device, map.gradients.total(), "gradients"),
-          state_(device, map.optimizer_state.total(), "optimizer's state"),
+          state_(device, map.optimizer_state.total() + map.updates.total(), "optimizer's state"),
           activations_(device, map.activations.total(), "activations"),
           narrow_(device, map.narrow_parameters.total(), "parameters in bf16"),
           losses_(device, map.losses.total(), "losses"), scores_(device, map.scores.total(), "losses of the shards"),
@@ -417,6 +419,11 @@ private:
     }
 
     stored_type* narrow_copy() const noexcept { return static_cast<stored_type*>(narrow_.data()); }
+    /// Behind the optimizer's state, if it wants to know.
+    std::uint64_t* updates_made() const noexcept {
+        if constexpr (!detail::counts_updates<typename Model::optimizer>) return nullptr;
+        return reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(state_.data()) + state_.bytes() - cache_line);
+    }
     T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
     T* waiting(std::size_t frame) const noexcept {
         return reinterpret_cast<T*>(values() + frame * stage_.frame + stage_.statistics);

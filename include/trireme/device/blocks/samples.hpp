@@ -84,6 +84,11 @@ struct running_mean {
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const { running[i] += momentum * (now[i] - running[i]); }
 };
 
+struct one_more {
+    std::uint64_t* count;
+    TRIREME_HOST_DEVICE void operator()(std::size_t) const { ++*count; }
+};
+
 /// One block: every thread adds every 256th sample, and then half of the threads the sums of the other half.
 template<class T>
 struct score_sum {
