@@ -14,7 +14,7 @@
 // With --stages P the network of each device is cut into P stages, a device each: a pipeline.
 //
 // With --device gpu the same program runs on GPUs, if it was built where CUDA is; with --transport mpi its devices are
-// processes: mpirun -n 4 PROGRAM --transport mpi.
+// processes: mpirun -n 4 PROGRAM --transport mpi. There, too, it can be cut into stages.
 //
 // Exit codes: 0; 2 for a wrong flag, missing data or a layout that cannot work; 3 for a failure while it runs; 4 for a
 // launch that does not fit; 5 if the watchdog has ended a process that was stuck in MPI.
@@ -30,10 +30,9 @@
 
 int run(lenet_flags const& flags) {
     bool const pipelined = flags.stages != 1 || flags.micro_batches != 0;
-    if (pipelined && (flags.transport == "mpi" || flags.device != "host"))
-        throw usage_error("--stages and --micro-batches are for devices that are threads of the host: leave out " +
-                          (flags.device == "host" ? "--transport " + flags.transport : "--device " + flags.device) +
-                          ", or these");
+    if (pipelined && flags.device != "host")
+        throw usage_error("--stages and --micro-batches are for devices of the host: leave out --device " +
+                          flags.device + ", or these");
     if (flags.transport == "mpi") {
         if (flags.device != "host")
             throw usage_error("--transport mpi joins devices of the host: leave out --device " + flags.device);

@@ -17,15 +17,18 @@ mpi_job job_of(lenet_flags const& flags) {
 }
 
 using lenet_over_mpi = lenet_trainer<mesh<host, dp<dynamic>>, transport<mpi>>;
+/// For processes of one machine.
+using lenet_in_stages = lenet_trainer<mesh<host, dp<dynamic>, pp<dynamic>>, transport<mpi>>;
 /// Found by run_options_for.
-void choose_processes(lenet_over_mpi::run_options& r, lenet_flags const& flags) { r.processes = job_of(flags); }
+void choose_processes(auto& run_options, lenet_flags const& flags) { run_options.processes = job_of(flags); }
 
 int run_lenet_over_mpi(lenet_flags const& given) {
     auto flags = given;
     auto const by = launch::discover();
     {
-        mpi_group const group(job_of(flags), flags.devices, std::chrono::duration<double>(flags.deadline));
-        flags.devices = group.size();
+        mpi_group const group(job_of(flags), flags.devices * flags.stages,
+                              std::chrono::duration<double>(flags.deadline));
+        flags.devices = group.size() / flags.stages;
         if (group.rank() != 0) {
             if (std::freopen("/dev/null", "w", stdout) == nullptr) return exit_code::failure;
             flags.log.clear();
@@ -35,5 +38,6 @@ int run_lenet_over_mpi(lenet_flags const& given) {
         std::printf("processes         %s\n", group.describe().c_str());
         if (group.size() == 1) std::printf("                  for more: mpirun -n 2 PROGRAM --transport mpi\n");
     }
-    return run_lenet<lenet_over_mpi>(flags);
+    bool const whole = flags.stages == 1 && flags.micro_batches == 0;
+    return whole ? run_lenet<lenet_over_mpi>(flags) : run_lenet<lenet_in_stages>(flags);
 }

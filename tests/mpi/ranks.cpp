@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // One rank of the MPI tests: ranks CASE [automatic|off|required] [RANKS_PER_MACHINE] [ARGUMENT]. run.py starts it by
-// mpirun, and looks at what it says and how it ends. `ranks threads N` trains on threads, to compare with.
+// mpirun, and looks at what it says and how it ends. `ranks threads N` and `ranks threads_in_stages N` train on
+// threads, to compare with.
 
 #include <trireme/mpi.hpp>
 
@@ -98,6 +99,37 @@ void train_all(typename Trainer::run_options r) {
     train<Trainer>(8, by(direct{}), "fixed_tree 8");
     train<Trainer>(0, by(ring{}), "ring");
     train<Trainer>(0, by(double_binary_tree{}), "double_binary_tree");
+}
+
+template<class... P>
+using any_pipeline = trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
+                             reproducible<fixed_tree, dynamic>, P...>;
+
+/// The same in stages, and checks that what a rank has done is its program. `ranks`: those of this process.
+template<class Trainer>
+void train_in_stages(typename Trainer::run_options r, int ranks) {
+    auto const images = made_up(200), test = made_up(50, 9);
+    r.trace = true;
+    Trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 3, .logical_shards = 8}, r);
+    double sum = 0;
+    for (std::size_t const n : {std::size_t{64}, std::size_t{37}, std::size_t{5}})
+        sum += t.step(images.take(0, n)).loss;
+    auto const traced = t.traced();
+    std::size_t next = 0;
+    for (int rank = t.rank(); rank < t.rank() + ranks; ++rank)
+        for (std::uint64_t step = 1; step <= 3; ++step)
+            for (auto const& planned : t.program(rank).list(rank % r.stages.value)) {
+                require(next < traced.size(), "the trace ends before the program does");
+                auto const& done = traced[next++];
+                require(done.rank == rank && done.step == step && done.kind == planned.kind,
+                        "the trace is not the program");
+            }
+    require(next == traced.size(), "more has been traced than there is in the program");
+    auto const score = t.evaluate(test);
+    auto const parameters = t.gather_parameters();
+    if (t.rank() == 0)
+        std::printf("stages: losses %a, test %a %a, weights %016llx\n", sum, score.loss, score.accuracy,
+                    static_cast<unsigned long long>(digest_of(std::as_bytes(std::span(parameters)))));
 }
 
 // ---- the cases ----
@@ -280,6 +312,21 @@ void bits() {
     }
     train_all<mpi_trainer>({.devices = size, .processes = job});
     load_together(size);
+}
+
+/// Two stages, and as many replicas as there are processes for.
+void stages() {
+    int const size = mpi_group(job).size();
+    train_in_stages<any_pipeline<transport<mpi>>>({.devices = size / 2, .stages = 2, .processes = job}, 1);
+}
+
+void stage_is_killed(int rank) {
+    plan = {rank, SIGKILL};
+    int const size = mpi_group(job).size();
+    auto const images = made_up(64);
+    any_pipeline<transport<mpi>, with_faults<planned_faults>> t(
+        {.batch = 64}, {.devices = size / 2, .stages = 2, .deadline = 1500ms, .processes = job});
+    for (int i = 0; i < 5; ++i) t.step(images);
 }
 
 void train_until_fault(int signal, int rank) {
@@ -476,6 +523,8 @@ struct {
 } constexpr cases[] = {
     {"matrix", every_collective},
     {"bits", bits},
+    {"stages", stages},
+    {"kill_stage", [] { stage_is_killed(victim); }},
     {"kill", [] { train_until_fault(SIGKILL, victim); }},
     {"kill_sum", [] { long_sum_without(victim, SIGKILL, 20s); }},
     {"stop_sum", [] { long_sum_without(victim, SIGSTOP, 2s); }},
@@ -514,6 +563,10 @@ int main(int argc, char** argv) {
     std::string_view const name = argc > 1 ? argv[1] : "";
     if (name == "threads") {
         train_all<small_trainer<>>({.devices = std::atoi(argv[2])});
+        return 0;
+    }
+    if (name == "threads_in_stages") {
+        train_in_stages<any_pipeline<>>({.devices = std::atoi(argv[2]), .stages = 2}, 2 * std::atoi(argv[2]));
         return 0;
     }
     std::string_view const windows = argc > 2 ? argv[2] : "automatic";

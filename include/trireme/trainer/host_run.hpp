@@ -386,8 +386,8 @@ private:
 } // namespace TRIREME_ISA
 
 /// Ranks of a trainer on devices of the host that a transport joins; `void`: threads. Headers of transports specialise
-/// it.
-template<class Transport>
+/// it. `Staged`: each may have a part of the network.
+template<class Transport, bool Staged>
 struct host_ranks {
     using type = thread_ranks;
 };
@@ -395,7 +395,7 @@ struct host_ranks {
 template<>
 struct run_on<host> {
     template<class Model, class Options, class Initialiser, class Faults, class Transport>
-    using type = host_run<Model, Options, Initialiser, Faults, typename host_ranks<Transport>::type>;
+    using type = host_run<Model, Options, Initialiser, Faults, typename host_ranks<Transport, Model::staged>::type>;
 };
 
 } // namespace trireme

@@ -4,6 +4,7 @@
 
 #include <trireme/collective/message_run.hpp>
 #include <trireme/group/transport/mpi/group.hpp>
+#include <trireme/group/transport/mpi/machine_group.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/hierarchical.hpp>
 #include <trireme/schedule/collective/native.hpp>
@@ -15,7 +16,8 @@
 namespace trireme {
 
 /// `transport<mpi>`: devices are processes that MPI joins, one each. On one machine they read one another's memory;
-/// between machines schedules go as messages, with the same bits. `reduce_by<native>` leaves the reduction to MPI.
+/// between machines schedules go as messages, with the same bits. `reduce_by<native>` leaves the reduction to MPI. The
+/// stages of a pipeline are processes of one machine.
 struct mpi {};
 template<>
 inline constexpr bool is_transport<mpi> = true;
@@ -32,9 +34,16 @@ template<>
 struct processes_option<mpi> {
     using type = chosen_option<mpi_job>;
 };
+/// On one machine, which the constructor finds out.
 template<>
-struct host_ranks<mpi> {
+inline constexpr bool stages_run_over<mpi> = true;
+template<>
+struct host_ranks<mpi, false> {
     using type = process_ranks<mpi_group>;
+};
+template<>
+struct host_ranks<mpi, true> {
+    using type = process_ranks<mpi_machine_group>;
 };
 
 } // namespace trireme

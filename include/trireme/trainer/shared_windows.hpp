@@ -66,8 +66,8 @@ private:
 
 } // namespace processes
 
-template<>
-struct host_ranks<shared_windows> {
+template<bool Staged>
+struct host_ranks<shared_windows, Staged> {
     using type = process_ranks<processes::trainer_group>;
 };
 

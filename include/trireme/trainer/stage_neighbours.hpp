@@ -43,6 +43,7 @@ public:
     stage_neighbours(Communicator& world, parallel_layout const& l, rank_programs const& programs, arena const& blocks,
                      std::size_t most_samples)
         : world_(world), blocks_(blocks), role_(l.role_of(world.rank())) {
+        detail::check_no_strategy_of_a_transport(l); // a part of a group is joined by memory alone
         if (l.stages == 1) return;
         programs.prove(l);
         pipeline_ = std::make_unique<pipeline>(world, l, programs);
@@ -120,7 +121,7 @@ public:
         if (l.stages != 1)
             throw usage_error("stages = " + std::to_string(l.stages) +
                               ": these devices have no pipelines; use one stage, or devices that are threads, or "
-                              "processes of transport<shared_windows>");
+                              "processes of one machine");
     }
     Communicator& replicas() const noexcept { return world_; }
     traffic pulled() const noexcept { return world_.pulled(); }

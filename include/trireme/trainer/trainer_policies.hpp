@@ -98,9 +98,9 @@ struct transport_strategy_rule {
 template<class... Where>
 struct pipeline_device_rule {
     static_assert(rule_holds<Where...>,
-                  "TRI0091: the stages of a pipeline read one another's memory: threads do, processes of "
-                  "transport<shared_windows>, and accelerators of one process. Leave out the axis pp, or the policy "
-                  "that names another transport");
+                  "TRI0091: the stages of a pipeline read one another's memory: threads do, processes of one "
+                  "machine (transport<shared_windows>, transport<mpi>), and accelerators of one process. Leave out the "
+                  "axis pp, or the policy that names another transport");
 };
 template<class... Where>
 struct pipeline_shards_rule {
@@ -233,7 +233,8 @@ constexpr auto broken_common_rule() {
     else if constexpr (repeats && !one_step &&
                        (answers::tensor_rules::size != 0 || (shards > 0 && !answers::strategy_is_chosen)))
         return pack<contradictory_policy_rule<typename answers::reduction, repeat>>{};
-    else if constexpr (!runs_with<named, typename answers::transport>())
+    else if constexpr (!runs_with<named, typename answers::transport>() ||
+                       (answers::has_stages && requires { named::of_a_transport; }))
         return pack<transport_strategy_rule<gets<named>, gets<typename answers::device>>>{};
     else if constexpr (!answers::kernels_run)
         return pack<
