@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// ResNet-18 on Fashion-MNIST, in minutes and hours.
+// ResNet-18 on Fashion-MNIST, in minutes.
 
 #include "../../examples/resnet18.hpp"
 
@@ -52,16 +52,17 @@ TEST_SUITE("nightly/resnet18") {
         check_losses("resnet18", 7);
     }
 
-    TEST_CASE("above 90 % of the test images after at most 5 epochs") {
+    TEST_CASE("above 80 % of test images after at most 3 epochs of 8,000") {
         auto const data = fashion_mnist::load();
+        dataset const some{data.train.take(0, 8'000), data.test.take(0, 2'000)};
         trainer<resnet18<batch_norm<per_shard>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>> t(
-            {.learning_rate = 0.1f, .batch = 256, .seed = 1}, {.devices = std::clamp(host::processors(), 1, 2)});
+            {.learning_rate = 0.05f, .batch = 64, .seed = 1}, {.devices = std::clamp(host::processors(), 1, 2)});
         double best = 0;
-        for (auto const& epoch : t.fit(data, {.epochs = 5})) {
+        for (auto const& epoch : t.fit(some, {.epochs = 3})) {
             best = std::max(best, epoch.test.accuracy);
             MESSAGE("epoch " << epoch.epoch << ": " << epoch.test.accuracy);
-            if (best > 0.90) break;
+            if (best > 0.80) break;
         }
-        CHECK(best > 0.90);
+        CHECK(best > 0.80);
     }
 }
