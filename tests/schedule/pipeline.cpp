@@ -199,10 +199,18 @@ std::vector<std::uint64_t> expected(step_program const& p, bool evaluates) {
     auto const sums =
         sums_of(static_cast<std::size_t>(p.stage_count()), static_cast<std::size_t>(p.shape.micro_batches), evaluates);
     if (evaluates) return sums;
+    auto const gradient = [&](std::uint64_t sum) { return p.shape.replicas > 1 ? made_of({is_reduced, sum}) : sum; };
+    std::uint64_t norm = 0;
+    for (int r = 0; r < p.shape.roles && p.shape.measures; ++r) {
+        std::uint64_t squares = 0;
+        for (int i = 0; i < p.chunks * p.shape.slices; ++i)
+            squares = made_of({is_measured, squares,
+                               gradient(sums[static_cast<std::size_t>(p.stage(r, i / p.shape.slices))])});
+        norm = made_of({is_norm, norm, squares});
+    }
     std::vector<std::uint64_t> all;
     for (auto const sum : sums)
-        for (int k = 0; k < p.shape.slices; ++k)
-            all.push_back(made_of({is_updated, p.shape.replicas > 1 ? made_of({is_reduced, sum}) : sum}));
+        for (int k = 0; k < p.shape.slices; ++k) all.push_back(made_of({is_updated, norm, gradient(sum)}));
     return all;
 }
 
@@ -238,6 +246,8 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
     std::vector<std::size_t> next(roles, 0);
     std::vector<int> received(roles, 0); // transfers of the next task that are done
     std::vector<bool> posted(roles, false);
+    std::vector<int> came(roles, 0); // to a measure
+    std::vector<std::uint64_t> squares(roles, 0), norm(roles, 0);
     random_stream const random(seed, random_purpose::user, 77);
     std::uint64_t drawn = 0;
 
@@ -276,16 +286,30 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
             compute(t, s, stages, frames[r][t.frame], s > 0 && gives_input(t.kind) ? &slots[r][t.slot] : nullptr,
                     sums[s]);
         } else {
+            auto const measures = t.kind == task_kind::measure;
+            if (measures && !posted[r]) squares[r] = 0;
             for (std::size_t i = t.first; i < t.end; ++i) {
                 auto const s =
                     static_cast<std::size_t>(p.stage(static_cast<int>(r), static_cast<int>(i) / p.shape.slices));
                 auto const k = i % static_cast<std::size_t>(p.shape.slices);
+                auto const now = times_reduced[s][k] != 0 ? reduced[s][k] : sums[s];
+                if (measures) {
+                    if (!posted[r]) squares[r] = made_of({is_measured, squares[r], now});
+                    continue;
+                }
                 if (t.kind == task_kind::collective) {
                     reduced[s][k] = made_of({is_reduced, times_reduced[s][k]++ == 0 ? sums[s] : reduced[s][k]});
                 }
                 if (t.kind == task_kind::update || t.updates)
                     parameters[s][k] = parameters[s][k] * 3 +
-                                       made_of({is_updated, times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
+                                       made_of({is_updated, norm[r], times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
+            }
+            if (measures) {
+                if (!posted[r]) ++came[r];
+                posted[r] = std::any_of(came.begin(), came.end(), [&](int times) { return times < came[r]; });
+                if (posted[r]) return false;
+                norm[r] = 0;
+                for (auto const of_role : squares) norm[r] = made_of({is_norm, norm[r], of_role});
             }
         }
         ++next[r];
@@ -387,7 +411,7 @@ counts mutations(step_program const& p, lowering const& by, bool evaluates) {
             }
             for (auto const kind :
                  {task_kind::forward, task_kind::backward, task_kind::backward_input, task_kind::backward_weights,
-                  task_kind::train, task_kind::evaluate, task_kind::collective, task_kind::update})
+                  task_kind::train, task_kind::evaluate, task_kind::collective, task_kind::measure, task_kind::update})
                 if (is.kind != task_kind::move) changed([&](step_task& t) { t.kind = kind; });
             for (int k = 0; k < original.lists[r][i].transfers; ++k) {
                 auto const moved = [&](auto const& change) { changed([&](step_task& t) { change(t.moves[k], t); }); };
@@ -509,8 +533,31 @@ TEST_SUITE("schedule/pipeline") {
         CHECK(p.slots[0] == 0);
     }
 
+    TEST_CASE("norms are measured when all slices have been added, and before any is updated") {
+        std::vector<step_task> room;
+        auto const p = built<gpipe>({2, 2, 2, 2, false, true}, room);
+        CHECK(verify(p).ok());
+        for (int role = 0; role < 2; ++role) {
+            auto const list = p.list(role);
+            CHECK((list[list.size() - 3].kind == task_kind::collective && list[list.size() - 1].kind == task_kind::update));
+            auto const& t = list[list.size() - 2];
+            CHECK((t.kind == task_kind::measure && t.first == 0 && t.end == 2));
+        }
+        open_program without(p);
+        without.lists[1].erase(without.lists[1].end() - 2);
+        std::vector<step_task> storage;
+        auto const v = verify(without.closed(storage)); // role 1 goes on to its update
+        CHECK(v.fault == program_fault::incomplete);
+        CHECK(v.role == 1);
+    }
+
     TEST_CASE("a program prints as a table") {
         std::vector<step_task> room;
+        CHECK(table_of(built<one_f_one_b>({1, 1, 1, 2, false, true}, room)) ==
+              "role 0: 1 frame\n"
+              "  0   train             micro-batch 0, stage 0, frame 0\n"
+              "  1   measure           slices 0 to 1\n"
+              "  2   update            slices 0 to 1\n");
         CHECK(table_of(built<one_f_one_b>({1, 2, 2, 1}, room)) ==
               "role 0: 1 frame\n"
               "  0   train             micro-batch 0, stage 0, frame 0\n"
@@ -561,6 +608,9 @@ TEST_SUITE("schedule/pipeline") {
             every_mutation_is_refused_or_the_same<one_f_one_b>({3, 4, 2, 1}, by, all);
             every_mutation_is_refused_or_the_same<gpipe>({2, 3, 1, 2}, by, all);
             every_mutation_is_refused_or_the_same<gpipe>({2, 2, 2, 1, true}, by, all);
+            every_mutation_is_refused_or_the_same<one_f_one_b>({1, 2, 2, 2, false, true}, by, all);
+            every_mutation_is_refused_or_the_same<one_f_one_b>({3, 3, 2, 2, false, true}, by, all);
+            every_mutation_is_refused_or_the_same<folded>({2, 2, 1, 2, false, true}, by, all);
             every_mutation_is_refused_or_the_same<eager_weights>({3, 3, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<late_weights>({2, 3, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<folded>({2, 2, 2, 1}, by, all);

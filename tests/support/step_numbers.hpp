@@ -32,6 +32,8 @@ enum name : std::uint64_t {
     is_sum,
     is_reduced,
     is_updated,
+    is_measured,
+    is_norm,
     is_scaled
 };
 

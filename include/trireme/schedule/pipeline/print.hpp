@@ -27,6 +27,8 @@ constexpr char const* name_of(task_kind w) noexcept {
         return "move";
     case task_kind::collective:
         return "collective";
+    case task_kind::measure:
+        return "measure";
     case task_kind::update:
         return "update";
     }

@@ -61,6 +61,7 @@ struct step_shape {
     int replicas = 1;      ///< which add their gradients
     int slices = 1;        ///< of a stage's parameters: each is added by a collective of its own
     bool updates_on_the_way = false;
+    bool measures = false; ///< the norm of the gradients, between adding and updating them
 };
 
 /// A training step as a value: what each role of a replica does, in order. Tasks before `tail` compute gradients, and
@@ -192,7 +193,7 @@ private:
 /// Tasks that a step of this shape has room for.
 constexpr std::size_t step_capacity(schedule_choice const& s, step_shape const& shape) noexcept {
     auto const n = [](int x) { return static_cast<std::size_t>(x); };
-    return n(shape.roles) * (n(6 * s.chunks) * n(shape.micro_batches) + 2 + n(2 * s.chunks * shape.slices));
+    return n(shape.roles) * (n(6 * s.chunks) * n(shape.micro_batches) + 3 + n(2 * s.chunks * shape.slices));
 }
 
 namespace detail {
@@ -256,6 +257,8 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
             add.updates = shape.updates_on_the_way;
             w.add(add);
         }
+        t.kind = task_kind::measure;
+        if (shape.measures) w.add(t);
         t.kind = task_kind::update;
         if (shape.replicas == 1 || !shape.updates_on_the_way) w.add(t);
         detail::keep_role(p, r, w, used);

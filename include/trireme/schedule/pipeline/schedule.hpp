@@ -18,6 +18,7 @@ enum class task_kind : std::uint8_t {
     evaluate,         ///< forward outside of training; its frame is free again when its values have been sent
     move,             ///< values and gradients from stage to stage
     collective,       ///< gradients of some slices are added over the replicas
+    measure,          ///< the norm of all gradients of a replica, for which its roles meet
     update            ///< of some slices of the parameters
 };
 

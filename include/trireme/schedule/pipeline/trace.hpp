@@ -62,7 +62,7 @@ private:
 
 /// The number that a task is told by: that of its micro-batch, or of its first slice.
 constexpr int counted_by(step_task const& t) noexcept {
-    bool const slices = t.kind == task_kind::collective || t.kind == task_kind::update;
+    bool const slices = t.kind >= task_kind::collective;
     return slices ? t.first : t.kind == task_kind::move ? t.moves[0].micro_batch : t.micro_batch;
 }
 
@@ -111,7 +111,7 @@ inline std::string trace_json(std::span<timed_task const> tasks) {
         add(line);
     });
     for (auto const& t : tasks) {
-        bool const slices = t.kind == task_kind::collective || t.kind == task_kind::update;
+        bool const slices = t.kind >= task_kind::collective;
         std::snprintf(line, sizeof line,
                       R"({"name": "%s", "ph": "X", "pid": 0, "tid": %d, "ts": %.3f, "dur": %.3f, )"
                       R"("args": {"step": %llu, "stage": %d, "%s": %d}})",

@@ -24,8 +24,8 @@ enum class program_fault : std::uint8_t {
     mismatch,     ///< two roles do not send and receive the same things in the same order
     deadlock,     ///< a task waits for what cannot come
     scale,        ///< a micro-batch's loss is weighted never, or twice
-    incomplete,   ///< gradients are added over the replicas, or used, before all are there
-    slices        ///< a slice is not added, or not updated, exactly once
+    incomplete,   ///< gradients are added over the replicas, measured or used before all are there
+    slices        ///< a slice is not added, not measured, or not updated, exactly once
 };
 
 struct program_verdict {
@@ -62,7 +62,8 @@ public:
           slices_(static_cast<std::size_t>(p.chunks * p.shape.slices)), next_(roles_), posted_(roles_),
           been_(stages_ * micro_batches_), added_(stages_), most_frames_(most_of(p.frames)),
           most_slots_(most_of(p.slots)), frames_(roles_ * most_frames_), slots_(roles_ * most_slots_),
-          crossings_(2 * stages_ * micro_batches_), reduced_(roles_ * slices_), updated_(roles_ * slices_) {}
+          crossings_(2 * stages_ * micro_batches_), reduced_(roles_ * slices_), updated_(roles_ * slices_),
+          measured_(roles_) {}
 
     constexpr program_verdict run(bool evaluation) {
         for (std::size_t r = 0; r < roles_; ++r)
@@ -187,6 +188,7 @@ private:
 
     constexpr program_fault step(step_task const& t, std::size_t r, bool& waits) {
         if (t.kind == task_kind::move) return move(t, r, waits);
+        if (t.kind == task_kind::measure) return measure(t, r, waits);
         return t.computes() ? compute(t, r, waits) : finish(t, r);
     }
 
@@ -315,6 +317,26 @@ private:
         return crossing_of(m) == is_taken;
     }
 
+    /// The roles of a replica add the squares of their gradients: none goes on before all have come to it.
+    constexpr program_fault measure(step_task const& t, std::size_t r, bool& waits) {
+        if (!posted_[r]) {
+            if (next_[r] < p_.tail[r]) return program_fault::order;
+            if (!p_.shape.measures || measured_[r] || t.first != 0 || t.end != slices_) return program_fault::slices;
+            for (std::size_t s = 0; s < slices_; ++s) {
+                auto const stage =
+                    static_cast<std::size_t>(p_.stage(static_cast<int>(r), static_cast<int>(s) / p_.shape.slices));
+                bool const added = reduced_[r * slices_ + s] || p_.shape.replicas == 1;
+                if (added_[stage] != micro_batches_ || !added) return program_fault::incomplete;
+                if (updated_[r * slices_ + s]) return program_fault::order;
+            }
+            posted_[r] = measured_[r] = true;
+        }
+        for (std::size_t q = 0; q < roles_; ++q)
+            if (!measured_[q]) waits = true;
+        posted_[r] = waits;
+        return program_fault::none;
+    }
+
     constexpr program_fault finish(step_task const& t, std::size_t r) {
         bool const adds = t.kind == task_kind::collective, updates = !adds || t.updates;
         if (next_[r] < p_.tail[r]) return program_fault::order;
@@ -328,6 +350,7 @@ private:
             if (adds) reduced = true;
             if (updates && !reduced && p_.shape.replicas > 1) return program_fault::incomplete;
             if (updates && updated) return program_fault::slices;
+            if (updates && p_.shape.measures && !measured_[r]) return program_fault::incomplete;
             if (updates) updated = true;
         }
         return program_fault::none;
@@ -340,6 +363,7 @@ private:
                     return at(program_fault::missing, r, list(r).size());
             for (std::size_t s = 0; s < slices_; ++s)
                 if (!updated_[r * slices_ + s]) return at(program_fault::slices, r, list(r).size());
+            if (measured_[r] != p_.shape.measures) return at(program_fault::slices, r, list(r).size());
         }
         return {};
     }
@@ -362,7 +386,7 @@ private:
     lowering by_;
     std::size_t roles_, stages_, micro_batches_, slices_;
     scratch<std::size_t> next_;
-    scratch<bool> posted_; ///< the sends of the role's next task, a move
+    scratch<bool> posted_; ///< the sends of the role's next task, a move; or the role has come to a measure
     scratch<visit> been_;
     scratch<std::size_t> added_;           ///< micro-batches whose gradients a stage has added
     std::size_t most_frames_, most_slots_; ///< of a role
@@ -370,6 +394,7 @@ private:
     scratch<sent> slots_;
     scratch<crossing> crossings_;
     scratch<bool> reduced_, updated_;
+    scratch<bool> measured_; ///< by role
 };
 
 } // namespace detail
@@ -415,7 +440,7 @@ constexpr char const* describe(program_fault f) noexcept {
     case program_fault::incomplete:
         return "uses gradients before all of them are there";
     case program_fault::slices:
-        return "does not add and update every part of the parameters exactly once";
+        return "does not add, measure or update every part of the parameters exactly once";
     }
     return "";
 }
