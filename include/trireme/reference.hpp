@@ -11,6 +11,7 @@
 #include <trireme/device/host/kernels/reference/batch_norm.hpp>
 #include <trireme/device/host/kernels/reference/conv2d.hpp>
 #include <trireme/device/host/kernels/reference/dropout.hpp>
+#include <trireme/device/host/kernels/reference/gradient_norm.hpp>
 #include <trireme/device/host/kernels/reference/linear.hpp>
 #include <trireme/device/host/kernels/reference/pool2d.hpp>
 #include <trireme/device/host/kernels/reference/sgd.hpp>

@@ -37,6 +37,7 @@
 #include <trireme/device/host/kernels/portable/conv2d.hpp>
 #include <trireme/device/host/kernels/portable/conv2d_places.hpp>
 #include <trireme/device/host/kernels/portable/dropout.hpp>
+#include <trireme/device/host/kernels/portable/gradient_norm.hpp>
 #include <trireme/device/host/kernels/portable/linear.hpp>
 #include <trireme/device/host/kernels/portable/pool2d.hpp>
 #include <trireme/device/host/kernels/portable/sgd.hpp>
@@ -59,6 +60,7 @@
 #include <trireme/layer/pool2d.hpp>
 #include <trireme/layer/summary.hpp>
 #include <trireme/optimizer/sgd.hpp>
+#include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/tensor_rules.hpp>
 #include <trireme/schedule/collective/best_of.hpp>

@@ -87,6 +87,7 @@ struct parallel_layout {
     strategy_choice strategy = {};
     std::size_t logical_shards = 0; ///< 0: micro-batches, added as the strategy adds; else V of fixed_tree
     bool shared_weights = false;    ///< one copy of the weights; each device updates its slice of them
+    bool clips = false;             ///< the norm of the gradients is measured before they are used
     std::span<reduction_bucket const> buckets = {}; ///< where tensors have strategies of their own; none: all in one
 
     levels groups = {}; ///< which devices are near one another, for strategies that take them; none: as even as it goes

@@ -48,6 +48,7 @@ struct memory_map {
     memory_area samples;           ///< one part per step that is staged
     memory_area losses;            ///< of the samples that are computed at once
     memory_area scores;            ///< of all shards
+    memory_area squares;           ///< sums of the gradients' squares, where their norm is measured
     memory_area tables;            ///< of collectives on streams
     memory_area counters;          ///< of the group
     memory_area channels;          ///< between the stages of a pipeline
@@ -58,7 +59,8 @@ struct memory_map {
         sum.gradients = gradients.total();
         sum.optimizer_state = optimizer_state.total() + updates.total();
         sum.activations = activations.total();
-        sum.control = losses.total() + scores.total() + tables.total() + counters.total() + channels.total();
+        sum.control = losses.total() + scores.total() + tables.total() + counters.total() + channels.total() +
+                      squares.total();
         sum.staging = samples.total();
         sum.workspace = workspace.total();
         return sum;

@@ -41,6 +41,7 @@ std::string agreement(Options const& o, parallel_layout const& l) {
     say("seed " + number(o.seed));
     say(optimizer::name);
     optimizer::describe(o, [&](char const* name, auto value) { say(name + (' ' + number_text(value))); });
+    if constexpr (Model::clips) say("max_norm " + number_text(o.max_norm.value));
     say(detail::type_name<typename Model::loss>());
     say(detail::type_name<Initialiser>());
     say(detail::type_name<typename Model::value_type>());

@@ -12,6 +12,7 @@
 #include <trireme/data/sample_source.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
+#include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/pieces.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/step.hpp>
@@ -22,9 +23,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -66,12 +69,17 @@ public:
         m.workspace.bytes = Model::workspace_bytes(samples);
         m.counters.bytes = Communicator::control_bytes;
         m.channels.bytes = stage_neighbours<Model, Communicator>::channel_bytes(l);
+        if constexpr (Model::clips) m.squares.bytes = pieces * sizeof(double);
         return m;
     }
 
     /// What a device reads from others in a step on a full batch.
     static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
-        return traffic_of_step<Model, typename Model::template pass<>>(l, batch, rank);
+        auto sum = traffic_of_step<Model, typename Model::template pass<>>(l, batch, rank);
+        if constexpr (Model::clips)
+            if (l.stages > 1)
+                sum += traffic_of(direct::all_reduce(l.stages), l.role_of(rank), pieces, sizeof(double));
+        return sum;
     }
 
     host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch)
@@ -140,6 +148,8 @@ public:
             traced const done(*this, *t, steps_);
             if (t->kind == task_kind::update)
                 update(slice_);
+            else if (t->kind == task_kind::measure)
+                measure(options);
             else if (layout_.reproducible())
                 add_gradients(*t, add_in_fixed_tree(layout_.shards(), numbers_.elements), update);
             else
@@ -189,6 +199,9 @@ public:
     /// What this device has read from others in its steps.
     traffic wire() const noexcept { return beside_.pulled() - evaluated_; }
 
+    /// The norm of the last step's gradient, before it was clipped.
+    double gradient_norm() const noexcept { return gradient_norm_; }
+
     step_times const& times() const noexcept { return times_; }
     void reset_times() noexcept { times_ = {}; }
 
@@ -196,6 +209,7 @@ private:
     using clock = std::chrono::steady_clock;
     using stage = stage_activations<Model>;
     using losses_type = typename Model::template pass<>::losses_type;
+    static constexpr std::size_t pieces = gradient_pieces<network>({0, network::depth}).end;
 
     TRIREME_COLD host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch,
                                memory_map const& map)
@@ -207,7 +221,7 @@ private:
           slice_(layout.slice_of_device(comm.rank(), numbers_.elements, sizeof(T))),
           parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
           state_(comm.allocate(map.optimizer_state.total() + map.updates.total())),
-          activations_(comm.allocate(map.activations.total())),
+          activations_(comm.allocate(map.activations.total())), squares_(comm.allocate(map.squares.total())),
           kernels_(comm, map.workspace, layout.most_shard_samples(batch)),
           beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)) {
         if (layout.shared_weights && !shares_memory(comm))
@@ -468,12 +482,39 @@ private:
                 add_then_update<Add, Update>{add, update, t.updates});
     }
 
+    /// The norm of the whole gradient, and the factor that clips it. Stages add their sums to those of the others, which
+    /// are zero where they have their own.
+    template<class Options>
+    void measure([[maybe_unused]] Options const& options) {
+        if constexpr (Model::clips) {
+            std::span const sums(static_cast<double*>(squares_.data), pieces);
+            std::fill(sums.begin(), sums.end(), 0.0);
+            T const* const gradients = gradient_slot(0);
+            for_each_gradient_piece<network>(numbers_.rows, [&](std::size_t piece, std::size_t first, std::size_t n) {
+                sums[piece] = sum_of_squares(typename Model::sample_kernels{},
+                                             gradients + (first - numbers_.first_parameter), n);
+            });
+            if constexpr (Model::staged)
+                if (layout_.stages > 1)
+                    run_schedule<double>(beside_.roles(), collective::all_reduce,
+                                         proved_schedule<direct, collective::all_reduce>(layout_.stages), sums);
+            double sum = 0;
+            for (auto const of_piece : sums) sum += of_piece;
+            gradient_norm_ = std::sqrt(sum);
+            clipping_ = static_cast<T>(clipping_factor(gradient_norm_, static_cast<double>(options.max_norm.value)));
+        }
+    }
+
     template<class Faults, class Options>
     void update(range slice, Options const& options) {
         auto const start = clock::now();
         Faults::at(fault_point::update, comm_.rank(), steps_);
         T* const w = weights();
         auto const trained = std::min(slice.end, numbers_.parameters);
+        if constexpr (Model::clips)
+            if (!(clipping_ == T{1}))
+                scale_values(typename Model::sample_kernels{}, gradient_slot(0) + slice.begin, clipping_,
+                             trained - slice.begin);
         if (slice.begin < trained)
             detail::apply_update<typename Model::optimizer>(
                 typename Model::sample_kernels{}, w + slice.begin, gradient_slot(0) + slice.begin,
@@ -519,7 +560,7 @@ private:
     std::vector<reduction> reductions_; ///< those of one step
     range shards_;
     range slice_; ///< of the arena, updated by this device
-    arena parameters_, gradients_, state_, activations_;
+    arena parameters_, gradients_, state_, activations_, squares_;
     [[no_unique_address]] detail::kernels_of_device<Model, Communicator> kernels_;
     stage_neighbours<Model, Communicator> beside_;
 
@@ -529,6 +570,8 @@ private:
     std::uint64_t seed_ = 0;
     fixed_tree::stack tree_;
     double updating_ = 0; ///< seconds
+    double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
+    T clipping_ = 1; ///< the factor of the gradients
 
     task_log* log_ = nullptr;
     clock::time_point origin_;

@@ -138,7 +138,7 @@ public:
         work_on_samples();
         on_every_device([](shared& all, communicator& c) { all.step(c, all.all()); });
         auto const number = own().steps();
-        return {number, s.mean_loss(number, s.samples().size()), s.samples().size()};
+        return {number, s.mean_loss(number, s.samples().size()), s.samples().size(), own().gradient_norm()};
     }
     void epoch() {
         own().reset_times();

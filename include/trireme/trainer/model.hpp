@@ -19,10 +19,11 @@
 namespace trireme::inline TRIREME_ISA {
 
 /// The types that machine code of a training program is instantiated by; the layout is not among them. `Staged`: its
-/// network may be cut into stages; without it there is no code for what goes between them.
-template<class Network, class Loss, class Optimizer, class Kernels, class T, bool Staged = false>
+/// network may be cut into stages; without it there is no code for what goes between them. `Clips`: gradients are
+/// measured and scaled before they are used.
+template<class Network, class Loss, class Optimizer, class Kernels, class T, bool Staged = false, bool Clips = false>
 struct model {
-    static constexpr bool staged = Staged;
+    static constexpr bool staged = Staged, clips = Clips;
     using network = Network;
     using loss = Loss;
     using optimizer = Optimizer;

@@ -84,6 +84,23 @@ struct chosen_option {
     constexpr chosen_option(Value v) : value(std::move(v)) {}
 };
 
+/// The largest norm of a gradient, of a trainer with the policy clip_norm. Infinity: the norm is told, and no gradient
+/// is clipped.
+struct chosen_max_norm {
+    float value = 1.0f;
+    constexpr chosen_max_norm() = default;
+    constexpr chosen_max_norm(float norm) : value(norm) {}
+};
+struct no_clipping_option {
+    constexpr no_clipping_option() = default;
+    template<class X>
+    constexpr no_clipping_option(X const&) {
+        static_assert(detail::fixed_by_type<X>,
+                      "TRI0101: max_norm is an option of a trainer with the policy clip_norm: add clip_norm behind the "
+                      "optimizer, or leave out the option");
+    }
+};
+
 template<std::size_t V>
 struct fixed_shards {
     static constexpr std::size_t value = V;
@@ -169,6 +186,7 @@ struct option_fields {
     using logical_shards =
         std::conditional_t<Policies::shards == dynamic, chosen_option<std::size_t>,
                            fixed_shards<static_cast<std::size_t>(Policies::shards < 0 ? 0 : Policies::shards)>>;
+    using max_norm = std::conditional_t<Policies::clips, chosen_max_norm, no_clipping_option>;
 };
 
 /// Options of the run, the second braces of a trainer's constructor. Fields that its type fixes cannot be set.
@@ -193,6 +211,15 @@ template<class Choices>
 void check_run_options(run_options<Choices> const& r) {
     if (!(r.deadline.count() > 0))
         throw usage_error("deadline = " + std::to_string(r.deadline.count()) + " s: it must be longer than nothing");
+}
+
+/// Of a trainer that clips.
+template<class Options>
+void check_max_norm(Options const& o) {
+    auto const norm = o.max_norm.value;
+    if (!(norm > 0))
+        throw usage_error("max_norm = " + std::to_string(norm) +
+                          ": it must be above 0, or infinity for a norm that is told and not clipped");
 }
 
 } // namespace detail

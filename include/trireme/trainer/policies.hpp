@@ -211,6 +211,15 @@ struct hold_weights {
     };
 };
 
+/// Policy `clip_norm` scales the gradient of a step down where its norm, over all parameters, is above the option
+/// `max_norm`: each gradient is multiplied by max_norm / (norm + 1e-6). The norm is added piece by piece, in double and
+/// in one order whatever the devices are. step_report::gradient_norm tells it. Cost: the gradients are read once more,
+/// and written once where they are clipped. Source: PyTorch's clip_grad_norm_.
+struct clip_norm {
+    using kind = struct clipping_policy;
+    static constexpr bool fits = true;
+};
+
 /// Policy `with_faults` makes devices fail, for tests: `Faults::at(point, device, step)` is called at every fault
 /// point, and may throw or sleep.
 template<class Faults>

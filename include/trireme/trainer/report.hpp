@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <iosfwd>
+#include <limits>
 #include <string>
 #include <trireme/core/macros.hpp>
 
@@ -17,6 +18,7 @@ struct step_report {
     std::uint64_t step = 0; ///< steps taken by this trainer, this one included
     double loss = 0;        ///< mean over the batch, before the update
     std::size_t samples = 0;
+    double gradient_norm = std::numeric_limits<double>::quiet_NaN(); ///< before it was clipped; with clip_norm only
 };
 
 /// Where an epoch stands, for observers; told after every step, on the caller's thread.

@@ -56,7 +56,7 @@ public:
 
 private:
     using model_type = model<network_type, loss_type, optimizer_type, typename policies::kernel_policy, value_type,
-                             policies::has_stages>;
+                             policies::has_stages, policies::clips>;
     using run_type = typename run_on<typename policies::mesh::device>::template type<
         model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
 
@@ -70,6 +70,7 @@ public:
     static void check(options const& o, run_options const& r = {}) {
         check(layout_of(o, r), o.batch.samples);
         optimizer_type::check(o);
+        if constexpr (policies::clips) detail::check_max_norm(o);
         detail::check_run_options(r);
     }
 
@@ -328,6 +329,7 @@ private:
                           .strategy = strategy,
                           .logical_shards = shards,
                           .shared_weights = policies::shared_weights,
+                          .clips = policies::clips,
                           .buckets = buckets()};
         if constexpr (policies::has_stages) {
             l.stages = policies::stages == dynamic ? stages : policies::stages;

@@ -27,7 +27,7 @@ struct unknown_policy_rule {
         rule_holds<Where...>,
         "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
         "reproducible<fixed_tree, V>, hold_weights<place>, kernels<policy>, initialise<method>, precision<dtype>, "
-        "transport<way>, with_faults<F>");
+        "transport<way>, pipeline<schedule, M>, stages_by<cut>, clip_norm, with_faults<F>");
 };
 template<class... Where>
 struct doubled_policy_rule {
@@ -109,6 +109,12 @@ struct pipeline_shards_rule {
                   "reproducible<fixed_tree, V> is the number of replicas times that of micro-batches");
 };
 template<class... Where>
+struct clipped_weights_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0100: clip_norm needs all gradients before any weight is updated, and hold_weights<once> updates "
+                  "a slice as soon as it is added: leave out one of the two");
+};
+template<class... Where>
 struct fast_math_rule {
     static_assert(rule_holds<Where...>, "TRI0025: reproducible needs IEEE arithmetic: compile without -ffast-math");
 };
@@ -180,6 +186,7 @@ struct trainer_policies {
 
     using initialiser = typename detail::policy_or<initialise<xavier_uniform>, P...>::method;
     using faults = typename detail::policy_or<with_faults<no_faults>, P...>::faults;
+    static constexpr bool clips = detail::find_policy<clip_norm::kind, P...> != npos;
 
     static constexpr bool shared_weights =
         std::is_same_v<typename detail::policy_or<hold_weights<per_device>, P...>::place, once>;
@@ -249,6 +256,8 @@ constexpr auto broken_common_rule() {
                                           gets<typename answers::device>>>{};
     else if constexpr (answers::shared_weights && !one_step)
         return pack<shared_weights_rule<gets<typename answers::reduction>>>{};
+    else if constexpr (answers::shared_weights && answers::clips)
+        return pack<clipped_weights_rule<clip_norm, hold_weights<once>>>{};
     else if constexpr (shards > 0 && answers::replicas > shards)
         return pack<logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::replicas)>>, gets_shards>>{};
     else if constexpr (answers::has_stages && !stages_run_over<typename answers::transport>)
