@@ -45,6 +45,17 @@ using program = my_trainer<reproducible<fixed_tree, dynamic>>;
 program::options const given{.logical_shards = 4};
 } // namespace tri0042
 
+namespace tri0101 {
+#if defined(NORM_WITHOUT_THE_POLICY)
+// NORM_WITHOUT_THE_POLICY: TRI0101 | add clip_norm behind the optimizer
+// errors <= 1
+using program = my_trainer<on<mesh<host, dp<2>>>>;
+#else
+using program = my_trainer<on<mesh<host, dp<2>>>, clip_norm>;
+#endif
+program::options const given{.max_norm = 0.5f};
+} // namespace tri0101
+
 namespace tri0077 {
 // The names that other libraries use are fields that cannot be set, so that the compiler can say this. Of a name that
 // nobody foresaw it [says less](#messages-without-a-code).

@@ -247,6 +247,41 @@ using program = my_trainer<on<mesh<host, dp<2>>>, reproducible<fixed_tree, 8>, h
 auto const cost = program::plan(batch{64});
 } // namespace tri0045
 
+namespace tri0100 {
+// The norm of a gradient is known when all of it has been added; weights that are held once are updated slice by slice,
+// as soon as a slice is.
+#if defined(CLIPPED_ON_THE_WAY)
+// CLIPPED_ON_THE_WAY: TRI0100 | leave out one of the two | clip_norm | hold_weights<
+// errors <= 1
+using program = my_trainer<on<mesh<host, dp<2>>>, hold_weights<once>, clip_norm>;
+#else
+using program = my_trainer<on<mesh<host, dp<2>>>, clip_norm>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0100
+
+namespace tri0102 {
+// The options of a trainer are those of its optimizer: one of your own needs a field for the largest norm, as sgd has
+// it.
+struct without_max_norm : sgd {
+    template<class Choices>
+    struct options {
+        float learning_rate = 0.1f, weight_decay = 0;
+        trireme::batch batch = 32;
+        std::uint64_t seed = 0;
+        typename Choices::logical_shards logical_shards = {};
+    };
+};
+#if defined(OPTIMIZER_WITHOUT_A_NORM)
+// OPTIMIZER_WITHOUT_A_NORM: TRI0102 | typename Choices::max_norm | without_max_norm
+// errors <= 1
+using program = trainer<deep, cross_entropy, without_max_norm, clip_norm>;
+#else
+using program = trainer<deep, cross_entropy, without_max_norm>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0102
+
 namespace all_agree {
 auto const cost =
     my_trainer<reproducible<fixed_tree, 8>, on<mesh<host, dp<2>>>, reduce_by<direct>, hold_weights<once>>::plan(

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 
 #include <algorithm>
@@ -36,12 +35,6 @@ constexpr range gradient_pieces(range rows) {
         all.end = piece + 1;
     });
     return all;
-}
-
-/// The factor of gradients whose norm is to be at most `most`. Source: PyTorch's clip_grad_norm_.
-TRIREME_HOST_DEVICE inline double clipping_factor(double norm, double most) noexcept {
-    double const factor = most / (norm + 1e-6);
-    return factor >= 1 ? 1 : factor; // what is no number stays none
 }
 
 } // namespace trireme

@@ -45,7 +45,10 @@ public:
     }
     /// What a rank reads from others in a step.
     static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
-        return traffic_of_step<Model, typename rank_type::context>(l, batch, rank);
+        auto sum = traffic_of_step<Model, typename rank_type::context>(l, batch, rank);
+        for (int role = 0; Model::clips && role < l.stages; ++role)
+            if (role != l.role_of(rank)) sum += rank_type::traffic_of_squares(l, role);
+        return sum;
     }
 
     accelerator_run(Options const& o, auto const& r, parallel_layout const& layout)
@@ -85,7 +88,8 @@ public:
             else
                 begin_large(number, indices);
             collect(number);
-            return step_report{number, work_.mean_loss(number, indices.size()), indices.size()};
+            return step_report{number, work_.mean_loss(number, indices.size()), indices.size(),
+                               executor_->ranks[0]->gradient_norm(static_cast<int>(number % 2))};
         });
     }
 

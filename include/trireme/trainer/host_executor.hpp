@@ -10,6 +10,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
+#include <trireme/device/clipping.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/gradient_norm.hpp>

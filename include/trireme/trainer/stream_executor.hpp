@@ -153,13 +153,19 @@ public:
                 auto& r = rank_at(0, role);
                 hand_over(r.merging(), [&] { r.end_shards(); });
             }
-            auto const tail = tail_of(rank_at(0, role));
-            for (std::size_t i = 0; i < tail.size(); ++i)
-                if (tail[i].kind == task_kind::update)
+        }
+        std::size_t const tasks = tail_of(rank_at(0, 0)).size(); // as many for each role
+        for (std::size_t i = 0; i < tasks; ++i) {
+            auto const kind = tail_of(rank_at(0, 0))[i].kind;
+            if (kind == task_kind::measure) measure(i, slot);
+            for (int role = 0; role < layout.stages; ++role)
+                if (kind == task_kind::update)
                     update(role, i, slot);
-                else
+                else if (kind == task_kind::collective)
                     reduce(role, i, slot);
         }
+        if constexpr (Model::clips)
+            hand_over(ranks[0]->telling_norm(), [&] { ranks[0]->enqueue_norm_result(slot); });
         enqueue_results(slot);
     }
     void enqueue_results(int slot) {
@@ -199,6 +205,9 @@ public:
         for (auto const& t : program(local).list(layout.role_of(local)))
             for (int k = 0; k < t.transfers; ++k)
                 if (!t.moves[k].sends) sum += traffic{1, bytes_of(r, t.moves[k])};
+        if constexpr (Model::clips)
+            for (int role = 0; role < layout.stages; ++role)
+                if (role != layout.role_of(local)) sum += rank_type::traffic_of_squares(layout, role);
         return sum;
     }
     std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process
@@ -429,6 +438,30 @@ private:
                 if (k + 1 == slices.end) stamp(r, tail_of(r)[i], slot, true, r.exchange);
                 order_->end(r.reducing(k, all));
             });
+        }
+    }
+    /// The norm of each replica's gradients: all of its roles have their squares, and take those of the others.
+    void measure(std::size_t i, int slot) {
+        if constexpr (Model::clips) {
+            for (auto& r : ranks) {
+                at(*r);
+                hand_over(r->squaring(), [&] {
+                    stamp(*r, tail_of(*r)[i], slot, false, r->compute);
+                    r->enqueue_squares();
+                });
+            }
+            for (std::size_t k = 0; k < replicas_.size(); ++k)
+                for (int role = 0; role < layout.stages; ++role) {
+                    auto& r = rank_at(k, role);
+                    at(r);
+                    for (int other = 0; other < layout.stages; ++other)
+                        if (auto& from = rank_at(k, other); other != role)
+                            hand_over(r.taking_squares(from.squares_place()), [&] { r.enqueue_squares_of(from); });
+                    hand_over(r.measuring(slot), [&] {
+                        r.enqueue_norm(slot);
+                        stamp(r, tail_of(r)[i], slot, true, r.compute);
+                    });
+                }
         }
     }
     void update(int role, std::size_t i, int slot) {

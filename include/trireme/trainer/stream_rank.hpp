@@ -7,10 +7,12 @@
 #include <trireme/data/sample_source.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/blocks/clock.hpp>
+#include <trireme/device/blocks/gradient_norm.hpp>
 #include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/blocks/samples.hpp>
 #include <trireme/device/stream_order.hpp>
 #include <trireme/layer/stream_context.hpp>
+#include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
@@ -20,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -82,7 +85,10 @@ public:
     using memory = typename Device::memory;
     using network = typename Model::network;
     using numbers = decltype(Model::optimizer::template numbers<T>(std::declval<Options const&>()));
-    static_assert(sizeof(numbers) <= cache_line && sizeof(staged_shard) <= cache_line);
+    /// The largest norm of a gradient is staged with them.
+    static constexpr std::size_t most_norm_lies = cache_line - sizeof(double);
+    static_assert(sizeof(numbers) <= (Model::clips ? most_norm_lies : cache_line) &&
+                  sizeof(staged_shard) <= cache_line);
 
     using context = stream_context<network, kernels, T, typename Model::loss>;
     using narrow = narrow_parameters<network, kernels, T>;
@@ -117,6 +123,7 @@ public:
         m.workspace = {workspace_bytes(), 2};
         m.samples = {cache_line + granules(l, rank) * granule.bytes(), 2};
         m.losses.bytes = granule.loss_bytes();
+        m.squares.bytes = squares_bytes(here.rows);
         m.scores.bytes = granule.last ? round_up<bytes_t>(l.shards() * sizeof(sample_score), cache_line) : 0;
         return m;
     }
@@ -130,6 +137,10 @@ public:
     void set_numbers(int slot, Options const& o) {
         auto const n = Model::optimizer::template numbers<T>(o);
         std::memcpy(pinned_[slot].data(), &n, sizeof n);
+        if constexpr (Model::clips) {
+            auto const most = static_cast<double>(o.max_norm.value);
+            std::memcpy(static_cast<std::byte*>(pinned_[slot].data()) + most_norm_lies, &most, sizeof most);
+        }
     }
 
     /// The samples of the granule in place `k` of a slot, and what they are, but for their number and kind. Fewer than
@@ -215,6 +226,8 @@ public:
         places_.slots = take(stage_.places.slots);
         places_.parts = take(reductions);
         places_.sums = take(slots_ - 1);
+        places_.squares = take(Model::clips ? 1 : 0);
+        places_.norm = take(Model::clips ? 1 : 0);
         places_.all.end = place;
         return places_.all.size();
     }
@@ -260,7 +273,17 @@ public:
         return {
             on_exchange_, {}, {{all ? places_.parts : one(places_.parts, reduction), all ? places_.sums : range{}}}};
     }
+    /// The squares of this rank's gradients; those of another stage, which lie in `from`; and the norm of all.
+    range squares_place() const noexcept { return places_.squares; }
+    stream_work squaring() const { return {on_compute_, {{places_.parts}}, {{places_.squares}}}; }
+    stream_work taking_squares(range from) const { return {on_exchange_, {{from}}, {{places_.norm}}}; }
+    stream_work measuring(int slot) const {
+        return {on_compute_, {{places_.squares, samples_place(slot)}}, {{places_.norm}}};
+    }
+    stream_work telling_norm() const { return {on_exchange_, {{places_.norm}}, {}}; }
     stream_work updating(int slot) const {
+        if (Model::clips)
+            return {on_compute_, {{samples_place(slot), places_.norm}}, {{places_.parts, places_.parameters}}};
         return {on_compute_, {{places_.parts, samples_place(slot)}}, {{places_.parameters}}};
     }
     stream_work evaluating(int slot, step_task const& t) const {
@@ -340,9 +363,36 @@ public:
         tree_.finish([this](std::size_t i, std::size_t j) { merge(i, j); });
     }
 
+    void enqueue_squares() {
+        sums_of_squares(kernels_on(compute, 0), static_cast<T const*>(gradient_slot(0)), runs(), pieces_.size(),
+                        squares() + pieces_.begin);
+    }
+    /// The squares of another stage of the replica.
+    void enqueue_squares_of(stream_rank const& other) {
+        if (auto const n = other.pieces_.size(); n != 0)
+            exchange.copy(squares() + other.pieces_.begin, other.squares() + other.pieces_.begin, n * sizeof(double));
+    }
+    /// The traffic of that, from a role of the replica.
+    static constexpr traffic traffic_of_squares(parallel_layout const& l, int role) noexcept {
+        auto const n = gradient_pieces<network>(numbers_of_rank<network, T>(l, role).rows).size();
+        return {n == 0 ? 0u : 1u, n * sizeof(double)};
+    }
+    void enqueue_norm(int slot) {
+        auto const* const most = reinterpret_cast<double const*>(static_cast<std::byte const*>(stages_[slot].data()) +
+                                                                 most_norm_lies);
+        norm_of_squares(kernels_on(compute, 0), squares(), all_pieces, most, measured());
+    }
+    void enqueue_norm_result(int slot) { exchange.copy(norms_[slot].data(), measured(), sizeof(measured_norm)); }
+    /// Of the step in a slot, once its results are there.
+    double gradient_norm(int slot) const noexcept {
+        return Model::clips ? static_cast<measured_norm const*>(norms_[slot].data())->norm
+                            : std::numeric_limits<double>::quiet_NaN();
+    }
+
     void enqueue_update(int slot) {
         auto const k = kernels_on(compute, 0);
         auto* const sums = gradient_slot(0);
+        if constexpr (Model::clips) clip_values(k, sums, measured(), numbers_.parameters);
         detail::apply_update<typename Model::optimizer>(
             k, parameters(), static_cast<T const*>(sums), static_cast<T*>(state_.data()), numbers_.buffers_lie,
             reinterpret_cast<numbers const*>(stages_[slot].data()), updates_made());
@@ -402,7 +452,32 @@ private:
           stages_{memory(device, map.samples.bytes, "samples"), memory(device, map.samples.bytes, "samples")},
           scratch_{memory(device, map.workspace.bytes, "workspace"), memory(device, map.workspace.bytes, "workspace")},
           pinned_{pinned(map.samples.bytes), pinned(map.samples.bytes)},
-          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, mirror_(arena_bytes()), ready_(device) {}
+          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, mirror_(arena_bytes()), ready_(device),
+          pieces_(Model::clips ? gradient_pieces<network>(numbers_.rows) : range{}),
+          squares_(device, map.squares.bytes, "squares of the gradients"),
+          norms_{pinned(norm_bytes()), pinned(norm_bytes())}, runs_(pieces_.size() * sizeof(gradient_run)) {
+        if constexpr (Model::clips) {
+            auto* to = static_cast<gradient_run*>(runs_.data());
+            for_each_gradient_piece<network>(numbers_.rows, [&](std::size_t, std::size_t first, std::size_t elements) {
+                *to++ = {static_cast<std::uint32_t>(first - numbers_.first_parameter),
+                         static_cast<std::uint32_t>(elements)};
+            });
+            if (pieces_.size() != 0) compute.copy(runs(), runs_.data(), runs_.bytes());
+        }
+    }
+
+    // Memory of a gradient's norm: the sums of all pieces, what was measured, and the runs of the own pieces.
+    static constexpr std::size_t all_pieces = gradient_pieces<network>({0, network::depth}).end;
+    static constexpr std::size_t norm_bytes() noexcept { return Model::clips ? sizeof(measured_norm) : 0; }
+    static constexpr bytes_t squares_bytes(range rows) noexcept {
+        if (!Model::clips) return 0;
+        return round_up<bytes_t>(all_pieces * sizeof(double) + sizeof(measured_norm) +
+                                     gradient_pieces<network>(rows).size() * sizeof(gradient_run),
+                                 cache_line);
+    }
+    double* squares() const noexcept { return static_cast<double*>(squares_.data()); }
+    measured_norm* measured() const noexcept { return reinterpret_cast<measured_norm*>(squares() + all_pieces); }
+    gradient_run* runs() const noexcept { return reinterpret_cast<gradient_run*>(measured() + 1); }
 
     static range one(range const& of, std::size_t i) noexcept { return {of.begin + i, of.begin + i + 1}; }
 
@@ -465,12 +540,15 @@ private:
     pinned pinned_[2], results_[2], mirror_, stamps_[2];
     std::size_t copied_[2] = {}; ///< bytes of each granule in a slot
     event ready_;
+    range pieces_; ///< of the gradients, where they are measured
+    memory squares_;
+    pinned norms_[2], runs_;
     fixed_tree::stack tree_;
 
     std::size_t on_compute_ = 0, on_beside_ = 0, on_exchange_ = 0;
     /// Places that work waits for, by number. `parts` are those of the first slot of gradients, `sums` the other slots.
     struct {
-        range all, parameters, samples, losses, scores, task, frames, slots, parts, sums;
+        range all, parameters, samples, losses, scores, task, frames, slots, parts, sums, squares, norm;
     } places_;
 };
 

@@ -14,6 +14,7 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/stages.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
+#include <trireme/trainer/options.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 
 #include <cstddef>
@@ -45,6 +46,13 @@ struct flattened_order_rule {
         "TRI0069: these kernels keep images channels last, so that what flatten makes of an image with several "
         "channels is in another order than this layer, or the loss, takes it for: put a linear between, which "
         "knows the order, or global_avg_pool2d instead of flatten, or take other kernels");
+};
+
+template<class... Where>
+struct max_norm_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0102: clip_norm takes the largest norm from the options, which are this optimizer's: give its "
+                  "options a field `typename Choices::max_norm max_norm = {};`, or leave out clip_norm");
 };
 
 template<class... Where>
@@ -163,6 +171,9 @@ constexpr auto broken_stages_rule() {
         return pack<no_rule>{};
 }
 
+template<class Options>
+inline constexpr bool has_max_norm = requires(Options o) { o.max_norm.value; };
+
 /// The first rule that a trainer breaks; the network's own mistakes come first.
 template<class Network, class Loss, class Optimizer, class... Policies>
 constexpr auto broken_trainer_rule() {
@@ -180,6 +191,9 @@ constexpr auto broken_trainer_rule() {
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
         return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                            gets<typename trainer_policies<Policies...>::reproducibility>>>{};
+    else if constexpr (trainer_policies<Policies...>::clips &&
+                       !has_max_norm<typename Optimizer::template options<option_fields<trainer_policies<Policies...>>>>)
+        return pack<max_norm_rule<gets<Optimizer>>>{};
     else if constexpr (trainer_policies<Policies...>::has_stages)
         return broken_stages_rule<Network, trainer_policies<Policies...>>();
     else

@@ -16,9 +16,10 @@ TRIREME_NOINLINE double sum_of_squares(portable, T const* x, std::size_t n) noex
     constexpr std::size_t width = full_register<double>, sums = 4; // additions that are under way at a time
     using wide = lane_vector<double, width>;
     using narrow = lane_vector<T, width>;
+    using wide_register = typename wide::register_type; // nvcc forgets the typename behind the comma below
     wide sum[sums] = {wide::all(0), wide::all(0), wide::all(0), wide::all(0)};
     auto const add = [x](wide& to, std::size_t i, std::size_t count) {
-        wide const value{__builtin_convertvector(narrow::load(x + i, count).value, typename wide::register_type)};
+        wide const value{__builtin_convertvector(narrow::load(x + i, count).value, wide_register)};
         to = multiply_add(value, value, to);
     };
     std::size_t i = 0;
