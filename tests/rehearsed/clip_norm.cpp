@@ -31,7 +31,8 @@ TEST_SUITE("rehearsed/clip_norm") {
         }
     }
 
-    TEST_CASE("the largest norm is no part of a captured step: the norms of a changing gradient are those of the host") {
+    TEST_CASE(
+        "the largest norm is no part of a captured step: the norms of a changing gradient are those of the host") {
         on_stage const as_usual;
         clipped<rehearsal, dense, precision<f64>> t({.learning_rate = 0.5f, .max_norm = 0.02f, .batch = 24, .seed = 5});
         clipped<host, dense, precision<f64>> h({.learning_rate = 0.5f, .max_norm = 0.02f, .batch = 24, .seed = 5});

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <device/numbers.hpp>
+#include <schedule/own_schedules.hpp>
 #include <support/step_numbers.hpp>
 
 #include <algorithm>
@@ -26,121 +27,10 @@
 
 namespace schedule_pipeline_test {
 using namespace trireme;
+using namespace own_schedules;
 using namespace step_numbers;
 
 namespace {
-
-// ---- schedules of a user's own ----
-
-/// The gradients by the weights right behind those by the input, as tasks of their own.
-struct eager_weights {
-    static constexpr char const* name = "eager_weights";
-    static constexpr int chunks = 1;
-    static constexpr int write(int p, int m, int role, scheduled_work* out) {
-        int n = 0, f = 0, b = 0;
-        auto const number = [](int i) { return static_cast<std::uint16_t>(i); };
-        while (f < std::min(p - role, m)) out[n++] = {task_kind::forward, 0, number(f++)};
-        while (b < m) {
-            out[n++] = {task_kind::backward_input, 0, number(b)};
-            out[n++] = {task_kind::backward_weights, 0, number(b++)};
-            if (f < m) out[n++] = {task_kind::forward, 0, number(f++)};
-        }
-        return n;
-    }
-};
-
-/// The gradients by the weights at the end, when nobody waits for anything: their frames are kept till then.
-struct late_weights {
-    static constexpr char const* name = "late_weights";
-    static constexpr int chunks = 1;
-    static constexpr int write(int p, int m, int role, scheduled_work* out) {
-        auto n = one_f_one_b::write(p, m, role, out);
-        for (int i = 0; i < n; ++i)
-            if (out[i].kind == task_kind::backward) out[i].kind = task_kind::backward_input;
-        for (int i = 0; i < m; ++i) out[n++] = {task_kind::backward_weights, 0, static_cast<std::uint16_t>(i)};
-        return n;
-    }
-};
-
-/// Two stages a role, there and back again: the last one is on the first role.
-struct folded {
-    static constexpr char const* name = "folded";
-    static constexpr int chunks = 2;
-    static constexpr int stage(int roles, int role, int chunk) { return chunk == 0 ? role : 2 * roles - 1 - role; }
-    static constexpr int write(int, int m, int, scheduled_work* out) {
-        int n = 0;
-        for (int i = 0; i < m; ++i)
-            for (auto const kind : {task_kind::forward, task_kind::backward})
-                for (int c : {0, 1})
-                    out[n++] = {kind, static_cast<std::uint8_t>(kind == task_kind::forward ? c : 1 - c),
-                                static_cast<std::uint16_t>(i)};
-        return n;
-    }
-};
-
-/// Interleaved stages: each role has `V` of them, in rounds.
-/// Source: Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021.
-template<int V>
-struct interleaved {
-    static constexpr char const* name = "interleaved";
-    static constexpr int chunks = V;
-    static constexpr scheduled_work nth(int p, task_kind kind, int i) {
-        int const group = i / (p * V), in = i % (p * V), c = in / p;
-        return {kind, static_cast<std::uint8_t>(kind == task_kind::forward ? c : V - 1 - c),
-                static_cast<std::uint16_t>(group * p + in % p)};
-    }
-    static constexpr int write(int p, int m, int role, scheduled_work* out) {
-        int n = 0, f = 0, b = 0, all = m * V, ahead = std::min((p - role - 1) * 2 + (V - 1) * p, all);
-        while (f < ahead) out[n++] = nth(p, task_kind::forward, f++);
-        while (f < all) {
-            out[n++] = nth(p, task_kind::forward, f++);
-            out[n++] = nth(p, task_kind::backward, b++);
-        }
-        while (b < all) out[n++] = nth(p, task_kind::backward, b++);
-        return n;
-    }
-};
-
-// ---- and wrong ones ----
-
-/// Its last role goes back before it has gone forward.
-struct too_early {
-    static constexpr char const* name = "too_early";
-    static constexpr int chunks = 1;
-    static constexpr int write(int, int m, int, scheduled_work* out) {
-        for (int i = 0; i < m; ++i) {
-            out[2 * i] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
-            out[2 * i + 1] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
-        }
-        return 2 * m;
-    }
-};
-/// The first role wants its gradient back before it sends what the last one needs for it.
-struct impatient : one_f_one_b {
-    static constexpr int write(int roles, int m, int role, scheduled_work* out) {
-        auto const n = one_f_one_b::write(roles, m, role, out);
-        if (role == 0 && roles > 2) // as if it were the last
-            for (int i = 0; i < m; ++i) {
-                out[2 * i] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
-                out[2 * i + 1] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
-            }
-        return n;
-    }
-};
-struct backwards_in_turn : gpipe { // last in, first out
-    static constexpr int write(int, int m, int, scheduled_work* out) {
-        for (int i = 0; i < m; ++i) {
-            out[i] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
-            out[m + i] = {task_kind::backward, 0, static_cast<std::uint16_t>(m - 1 - i)};
-        }
-        return 2 * m;
-    }
-};
-struct forgets_one : gpipe {
-    static constexpr int write(int roles, int m, int role, scheduled_work* out) {
-        return gpipe::write(roles, m, role, out) - (role == 0 ? 1 : 0);
-    }
-};
 
 template<class S, int P, int M, int R = 1, int Slices = 1>
 constexpr bool proved = verify(static_step<S, P, M, R, Slices>::program).ok();
@@ -204,8 +94,8 @@ std::vector<std::uint64_t> expected(step_program const& p, bool evaluates) {
     for (int r = 0; r < p.shape.roles && p.shape.measures; ++r) {
         std::uint64_t squares = 0;
         for (int i = 0; i < p.chunks * p.shape.slices; ++i)
-            squares = made_of({is_measured, squares,
-                               gradient(sums[static_cast<std::size_t>(p.stage(r, i / p.shape.slices))])});
+            squares = made_of(
+                {is_measured, squares, gradient(sums[static_cast<std::size_t>(p.stage(r, i / p.shape.slices))])});
         norm = made_of({is_norm, norm, squares});
     }
     std::vector<std::uint64_t> all;
@@ -301,8 +191,9 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
                     reduced[s][k] = made_of({is_reduced, times_reduced[s][k]++ == 0 ? sums[s] : reduced[s][k]});
                 }
                 if (t.kind == task_kind::update || t.updates)
-                    parameters[s][k] = parameters[s][k] * 3 +
-                                       made_of({is_updated, norm[r], times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
+                    parameters[s][k] =
+                        parameters[s][k] * 3 +
+                        made_of({is_updated, norm[r], times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
             }
             if (measures) {
                 if (!posted[r]) ++came[r];
@@ -539,7 +430,8 @@ TEST_SUITE("schedule/pipeline") {
         CHECK(verify(p).ok());
         for (int role = 0; role < 2; ++role) {
             auto const list = p.list(role);
-            CHECK((list[list.size() - 3].kind == task_kind::collective && list[list.size() - 1].kind == task_kind::update));
+            CHECK((list[list.size() - 3].kind == task_kind::collective &&
+                   list[list.size() - 1].kind == task_kind::update));
             auto const& t = list[list.size() - 2];
             CHECK((t.kind == task_kind::measure && t.first == 0 && t.end == 2));
         }

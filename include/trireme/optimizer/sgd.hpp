@@ -13,7 +13,7 @@ template<class Choices>
 struct sgd_options {
     float learning_rate = 0.1f;
     typename Choices::other_name lr = {}, momentum = {}, nesterov = {}; ///< refused, with the names of this library
-    float weight_decay = 0.0f; ///< L2: adds weight_decay * w to every gradient, biases included
+    float weight_decay = 0.0f;                ///< L2: adds weight_decay * w to every gradient, biases included
     typename Choices::max_norm max_norm = {}; ///< of the policy clip_norm
     trireme::batch batch = 32; ///< samples per step over all devices; the last batch of an epoch may be smaller
     typename Choices::other_name batch_size = {}, epochs = {}; ///< refused likewise

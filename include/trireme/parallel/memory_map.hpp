@@ -59,8 +59,8 @@ struct memory_map {
         sum.gradients = gradients.total();
         sum.optimizer_state = optimizer_state.total() + updates.total();
         sum.activations = activations.total();
-        sum.control = losses.total() + scores.total() + tables.total() + counters.total() + channels.total() +
-                      squares.total();
+        sum.control =
+            losses.total() + scores.total() + tables.total() + counters.total() + channels.total() + squares.total();
         sum.staging = samples.total();
         sum.workspace = workspace.total();
         return sum;

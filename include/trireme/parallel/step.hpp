@@ -17,7 +17,8 @@ namespace trireme {
 
 /// The shape of the step of a rank's replica: its logical shards are its micro-batches.
 constexpr step_shape shape_of_step(parallel_layout const& l, int rank) noexcept {
-    return {l.stages, static_cast<int>(l.shards_of_device(rank).size()), l.replicas, static_cast<int>(l.reductions()),
+    return {l.stages,         static_cast<int>(l.shards_of_device(rank).size()),
+            l.replicas,       static_cast<int>(l.reductions()),
             l.shared_weights, l.clips};
 }
 

@@ -78,8 +78,7 @@ public:
     static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
         auto sum = traffic_of_step<Model, typename Model::template pass<>>(l, batch, rank);
         if constexpr (Model::clips)
-            if (l.stages > 1)
-                sum += traffic_of(direct::all_reduce(l.stages), l.role_of(rank), pieces, sizeof(double));
+            if (l.stages > 1) sum += traffic_of(direct::all_reduce(l.stages), l.role_of(rank), pieces, sizeof(double));
         return sum;
     }
 
@@ -483,8 +482,8 @@ private:
                 add_then_update<Add, Update>{add, update, t.updates});
     }
 
-    /// The norm of the whole gradient, and the factor that clips it. Stages add their sums to those of the others, which
-    /// are zero where they have their own.
+    /// The norm of the whole gradient, and the factor that clips it. Stages add their sums to those of the others,
+    /// which are zero where they have their own.
     template<class Options>
     void measure([[maybe_unused]] Options const& options) {
         if constexpr (Model::clips) {
@@ -492,8 +491,8 @@ private:
             std::fill(sums.begin(), sums.end(), 0.0);
             T const* const gradients = gradient_slot(0);
             for_each_gradient_piece<network>(numbers_.rows, [&](std::size_t piece, std::size_t first, std::size_t n) {
-                sums[piece] = sum_of_squares(typename Model::sample_kernels{},
-                                             gradients + (first - numbers_.first_parameter), n);
+                sums[piece] =
+                    sum_of_squares(typename Model::sample_kernels{}, gradients + (first - numbers_.first_parameter), n);
             });
             if constexpr (Model::staged)
                 if (layout_.stages > 1)

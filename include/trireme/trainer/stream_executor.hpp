@@ -164,8 +164,7 @@ public:
                 else if (kind == task_kind::collective)
                     reduce(role, i, slot);
         }
-        if constexpr (Model::clips)
-            hand_over(ranks[0]->telling_norm(), [&] { ranks[0]->enqueue_norm_result(slot); });
+        if constexpr (Model::clips) hand_over(ranks[0]->telling_norm(), [&] { ranks[0]->enqueue_norm_result(slot); });
         enqueue_results(slot);
     }
     void enqueue_results(int slot) {

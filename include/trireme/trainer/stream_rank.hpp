@@ -378,8 +378,8 @@ public:
         return {n == 0 ? 0u : 1u, n * sizeof(double)};
     }
     void enqueue_norm(int slot) {
-        auto const* const most = reinterpret_cast<double const*>(static_cast<std::byte const*>(stages_[slot].data()) +
-                                                                 most_norm_lies);
+        auto const* const most =
+            reinterpret_cast<double const*>(static_cast<std::byte const*>(stages_[slot].data()) + most_norm_lies);
         norm_of_squares(kernels_on(compute, 0), squares(), all_pieces, most, measured());
     }
     void enqueue_norm_result(int slot) { exchange.copy(norms_[slot].data(), measured(), sizeof(measured_norm)); }

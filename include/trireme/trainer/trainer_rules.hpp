@@ -192,7 +192,8 @@ constexpr auto broken_trainer_rule() {
         return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                            gets<typename trainer_policies<Policies...>::reproducibility>>>{};
     else if constexpr (trainer_policies<Policies...>::clips &&
-                       !has_max_norm<typename Optimizer::template options<option_fields<trainer_policies<Policies...>>>>)
+                       !has_max_norm<
+                           typename Optimizer::template options<option_fields<trainer_policies<Policies...>>>>)
         return pack<max_norm_rule<gets<Optimizer>>>{};
     else if constexpr (trainer_policies<Policies...>::has_stages)
         return broken_stages_rule<Network, trainer_policies<Policies...>>();

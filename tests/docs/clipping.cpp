@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The code of the guide's chapter on clipping, as guide.cpp has that of the others.
+
+#include <doctest/doctest.h>
+#include <support/networks.hpp>
+#include <trireme/trireme.hpp>
+
+using namespace trireme;
+
+namespace {
+using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, flatten, linear<10>>;
+} // namespace
+
+TEST_SUITE("docs/clipping") {
+    TEST_CASE("clipping the gradient") {
+        auto const images = test_networks::made_up(64);
+        // [clipped]
+        using clipping =
+            trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>, reproducible<fixed_tree, 8>, clip_norm>;
+        clipping t{{.learning_rate = 0.5f, .max_norm = 0.25f, .batch = 64}};
+
+        auto const first = t.step(images); // .gradient_norm: before it was clipped
+        // [/clipped]
+        CHECK(first.gradient_norm > 0.25);
+        auto const list = t.program(0).list(0);
+        CHECK(list[list.size() - 2].kind == task_kind::measure);
+    }
+}
