@@ -7,6 +7,7 @@
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
 #include <trireme/device/host/kernels/reference/activation.hpp>
+#include <trireme/device/host/kernels/reference/adam.hpp>
 #include <trireme/device/host/kernels/reference/add.hpp>
 #include <trireme/device/host/kernels/reference/batch_norm.hpp>
 #include <trireme/device/host/kernels/reference/conv2d.hpp>

@@ -7,6 +7,7 @@
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
 #include <trireme/device/blocks/activation.hpp>
+#include <trireme/device/blocks/adam.hpp>
 #include <trireme/device/blocks/add.hpp>
 #include <trireme/device/blocks/batch_norm.hpp>
 #include <trireme/device/blocks/conv2d.hpp>

@@ -32,6 +32,7 @@
 #include <trireme/device/host/device.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/kernels/portable/activation.hpp>
+#include <trireme/device/host/kernels/portable/adam.hpp>
 #include <trireme/device/host/kernels/portable/add.hpp>
 #include <trireme/device/host/kernels/portable/batch_norm.hpp>
 #include <trireme/device/host/kernels/portable/conv2d.hpp>
@@ -59,6 +60,7 @@
 #include <trireme/layer/network.hpp>
 #include <trireme/layer/pool2d.hpp>
 #include <trireme/layer/summary.hpp>
+#include <trireme/optimizer/adam.hpp>
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/plan.hpp>

@@ -19,6 +19,7 @@ day, and say what the tensors are:
     lenet_*   one training run each: its options, and the loss of every step, taken before that step's update.
     layers    output and gradients of single layers, float64.
     sgd       five updates of a vector of four values for each kind of SGD, float64.
+    adam      the same for Adam and AdamW, and for gradients that are clipped before.
 
 No weights and no data are stored. Both sides make them from splitmix64: element i (row-major, PyTorch's layout) of
 tensor t is
@@ -197,6 +198,31 @@ def sgd_values(options):
     return torch.stack(after)
 
 
+ADAM_KINDS = [
+    ("adam", torch.optim.Adam, dict(weight_decay=0.0)),
+    ("adam_wd", torch.optim.Adam, dict(weight_decay=0.1)),
+    ("adamw", torch.optim.AdamW, dict(weight_decay=0.0)),
+    ("adamw_wd", torch.optim.AdamW, dict(weight_decay=0.1)),
+]
+ADAM_RATES = dict(lr=0.05, betas=(0.8, 0.95), eps=1e-6)
+MOST_NORM = 1.0
+
+
+def adam_values(kind, options, clips):
+    """The vector after each of the updates, and the norm of each gradient, float64."""
+    w = hashed(300, (SGD_LENGTH,)).double().requires_grad_()
+    optimizer = kind([w], **ADAM_RATES, **options)
+    after, norms = [], []
+    for update in range(SGD_UPDATES):
+        w.grad = hashed(301 + update, (SGD_LENGTH,)).double()
+        norms.append(w.grad.norm())
+        if clips:
+            torch.nn.utils.clip_grad_norm_([w], MOST_NORM)
+        optimizer.step()
+        after.append(w.detach().clone())
+    return torch.stack(after), torch.stack(norms)
+
+
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 DTYPES = {"int64": "I64", "float64": "F64", "float32": "F32"}  # in the order of the format's reference implementation
@@ -265,6 +291,22 @@ def write_sgd(path):
     write(path, "make_golden.py", about, tensors)
 
 
+def write_adam(path):
+    about = (
+        f"torch.optim.Adam and AdamW in float64: {SGD_UPDATES} updates of {SGD_LENGTH} values for each kind, on the numbers "
+        "of sgd. w holds the vector after each update, one row per update; clipped.w likewise, of adamw_wd with each gradient "
+        "clipped to max_norm before, and clipped.norms the gradients' norms.")
+    tensors = {"learning_rate": np.float64(ADAM_RATES["lr"]), "beta1": np.float64(ADAM_RATES["betas"][0]),
+               "beta2": np.float64(ADAM_RATES["betas"][1]), "epsilon": np.float64(ADAM_RATES["eps"]),
+               "max_norm": np.float64(MOST_NORM)}
+    for name, kind, options in ADAM_KINDS:
+        tensors[f"{name}.weight_decay"] = np.float64(options["weight_decay"])
+        tensors[f"{name}.w"] = adam_values(kind, options, False)[0].numpy()
+    after, norms = adam_values(*ADAM_KINDS[-1][1:], True)
+    tensors |= {"clipped.w": after.numpy(), "clipped.norms": norms.numpy()}
+    write(path, "make_golden.py", about, tensors)
+
+
 def main():
     parser = argparse.ArgumentParser(description="Makes the golden values of the C++ tests.")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
@@ -276,6 +318,7 @@ def main():
 
     write_layers(options.out / "layers.safetensors")
     write_sgd(options.out / "sgd.safetensors")
+    write_adam(options.out / "adam.safetensors")
     data = load_fashion_mnist(options.data)
     for name, run in RUNS.items():
         loss64, loss32 = train(run, data, torch.float64), train(run, data, torch.float32)

@@ -130,10 +130,11 @@ struct option_of_another_name {
     constexpr option_of_another_name() = default;
     template<class X>
     constexpr option_of_another_name(X const&) {
-        static_assert(detail::fixed_by_type<X>,
-                      "TRI0077: this option has another name: lr is learning_rate, batch_size is batch; momentum is an "
-                      "option of the optimizers sgd_momentum and sgd_nesterov, nesterov is the latter, and epochs goes "
-                      "to fit or train");
+        static_assert(
+            detail::fixed_by_type<X>,
+            "TRI0077: this option has another name: lr is learning_rate, batch_size is batch; momentum is an "
+            "option of the optimizers sgd_momentum and sgd_nesterov, nesterov is the latter, betas are beta1 and "
+            "beta2, eps is epsilon, and epochs goes to fit or train");
     }
 };
 

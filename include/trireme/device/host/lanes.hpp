@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -127,6 +128,46 @@ template<class To, class T, std::size_t N>
     lane_vector<To, N> to;
     std::memcpy(&to.value, &from.value, sizeof to.value);
     return to;
+}
+
+/// The square roots of all lanes, by the instruction itself: as long as errno must be set, compilers make a call of
+/// each.
+template<class T, std::size_t N>
+[[gnu::always_inline]] inline lane_vector<T, N> square_root(lane_vector<T, N> x) noexcept {
+    constexpr std::size_t bytes = N * sizeof(T);
+#if defined(__AVX512F__)
+    constexpr std::size_t most = 64;
+#elif defined(__AVX__)
+    constexpr std::size_t most = 32;
+#elif defined(__SSE2__)
+    constexpr std::size_t most = 16;
+#else
+    constexpr std::size_t most = 0;
+#endif
+    if constexpr (bytes >= 16 && bytes <= most) {
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4)
+            asm("vsqrtps %1, %0" : "=v"(x.value) : "v"(x.value));
+        else
+            asm("vsqrtpd %1, %0" : "=v"(x.value) : "v"(x.value));
+#elif defined(__AVX__)
+        if constexpr (sizeof(T) == 4)
+            asm("vsqrtps %1, %0" : "=x"(x.value) : "x"(x.value));
+        else
+            asm("vsqrtpd %1, %0" : "=x"(x.value) : "x"(x.value));
+#elif defined(__SSE2__)
+        if constexpr (sizeof(T) == 4)
+            asm("sqrtps %1, %0" : "=x"(x.value) : "x"(x.value));
+        else
+            asm("sqrtpd %1, %0" : "=x"(x.value) : "x"(x.value));
+#endif
+        return x;
+    } else {
+        T numbers[N];
+        x.store(numbers);
+        for (auto& number : numbers) number = std::sqrt(number);
+        return lane_vector<T, N>::load(numbers);
+    }
 }
 
 /// Swaps blocks of D numbers across two rows: those of `above` that lie right with those of `below` that lie left.
