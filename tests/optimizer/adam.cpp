@@ -112,7 +112,8 @@ TEST_SUITE("optimizer/adam") {
 
     TEST_CASE("processes agree in all of its options") {
         std::string text;
-        adamw::describe(rates{}, [&](char const* name, auto value) { text += name + (' ' + number_text(value)) + "; "; });
+        adamw::describe(rates{},
+                        [&](char const* name, auto value) { text += name + (' ' + number_text(value)) + "; "; });
         CHECK(text == "learning_rate 0.001; weight_decay 0; beta1 0.9; beta2 0.999; epsilon 1e-08; ");
     }
 }

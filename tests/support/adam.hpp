@@ -30,8 +30,9 @@ void follows_the_paper(double tolerance) {
     using plain = trainer<Network, cross_entropy, sgd, on<mesh<Device, dp<dynamic>>>, precision<f64>>;
     using trainer_t = any_adam<adamw, Device, Network, precision<f64>>;
     plain gradient({.learning_rate = 1.0f, .batch = 24, .seed = 5}, {.devices = 1});
-    trainer_t t({.learning_rate = 0.125f, .beta1 = 0.75f, .beta2 = 0.875f, .weight_decay = 0.5f, .batch = 24, .seed = 5},
-                {.devices = 1, .stages = 1});
+    trainer_t t(
+        {.learning_rate = 0.125f, .beta1 = 0.75f, .beta2 = 0.875f, .weight_decay = 0.5f, .batch = 24, .seed = 5},
+        {.devices = 1, .stages = 1});
     auto w = t.gather_parameters();
     std::vector<double> m(w.size()), v(w.size());
     for (int step = 1; step <= 4; ++step) {

@@ -15,9 +15,9 @@ namespace trireme::inline TRIREME_ISA {
 // As for SGD, a weight's new bits do not depend on its place in the array.
 
 /// m = beta1 * m + (1 - beta1) * d, v = beta2 * v + (1 - beta2) * d * d, w -= rate * m' / (sqrt(v') + epsilon) with the
-/// corrected means m' and v'; n values. Weight decay: where it is decoupled, w -= rate * decay * w before that, and d is
-/// the gradient; else d = g + decay * w. `made`: updates before this one.
-/// Source: Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
+/// corrected means m' and v'; n values. Weight decay: where it is decoupled, w -= rate * decay * w before that, and d
+/// is the gradient; else d = g + decay * w. `made`: updates before this one. Source: Kingma and Ba, "Adam", 2015;
+/// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
 template<bool Decoupled, class T>
 TRIREME_NOINLINE void adam_update(portable, T* w, T* mean, T* square, T const* g, std::size_t n, adam_numbers<T> k,
                                   std::uint64_t made) noexcept {
