@@ -29,7 +29,6 @@ FOREIGN = {
     'Linux and containers': 'memfd MADV_COLLAPSE process_vm_readv eth0 shareProcessNamespace',
     'what a compiler says': 'enclosed initializer',
     'forms of names': 'snake_case PascalCase',
-    'PyTorch': 'clip_grad_norm_',
     "a user's project": 'subprojects/trireme',
 }
 SOURCES = {'.hpp', '.cpp', '.cu', '.py', '.sh', '.build', '.txt', '.cmake', ''}
