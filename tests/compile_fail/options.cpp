@@ -78,6 +78,14 @@ my_trainer<>::options const given{.learning_rate = 0.1f, .batch_size = 64};
 // MOMENTUM_OF_PLAIN_SGD: TRI0077 | sgd_momentum
 // errors <= 1
 void make() { my_trainer<> t{{.learning_rate = 0.1f, .momentum = 0.9f, .batch = 64}}; }
+#elif defined(BETAS_IN_BRACES)
+// BETAS_IN_BRACES: TRI0077 | betas are beta1 and beta2
+// errors <= 1
+void make() { trainer<deep, cross_entropy, adamw> t{{.betas = {0.9, 0.95}}}; }
+#elif defined(EPSILON_OF_ANOTHER_NAME)
+// EPSILON_OF_ANOTHER_NAME: TRI0077 | eps is epsilon
+// errors <= 1
+void make() { trainer<deep, cross_entropy, adam> t{{.eps = 1e-6f}}; }
 #elif defined(EPOCHS_OF_A_TRAINER)
 // EPOCHS_OF_A_TRAINER: TRI0077 | epochs goes to fit or train
 // errors <= 1

@@ -15,30 +15,16 @@
 
 namespace trireme {
 
-/// Options of a trainer with adam; adamw has another weight_decay. Those of sgd, where the names are the same.
-template<class Choices>
+/// Options of a trainer with adam, or, with decoupled decay, adamw. As those of sgd, where the names are the same.
+template<class Choices, bool Decoupled>
 struct adam_options {
     float learning_rate = 0.001f;
     typename Choices::other_name lr = {};
     float beta1 = 0.9f, beta2 = 0.999f; ///< of the means of the gradients, and of their squares
     float epsilon = 1e-8f;
     typename Choices::other_name momentum = {}, nesterov = {}, betas = {}, eps = {};
-    float weight_decay = 0.0f; ///< adds weight_decay * w to every gradient, biases included
-    typename Choices::max_norm max_norm = {};
-    trireme::batch batch = 32;
-    typename Choices::other_name batch_size = {}, epochs = {};
-    std::uint64_t seed = 0;
-    typename Choices::logical_shards logical_shards = {};
-    typename Choices::other_braces devices = {}, stages = {}, strategy = {}, deadline = {};
-};
-template<class Choices>
-struct adamw_options {
-    float learning_rate = 0.001f;
-    typename Choices::other_name lr = {};
-    float beta1 = 0.9f, beta2 = 0.999f;
-    float epsilon = 1e-8f;
-    typename Choices::other_name momentum = {}, nesterov = {}, betas = {}, eps = {};
-    float weight_decay = 0.01f; ///< w -= learning_rate * weight_decay * w in every update, biases included
+    /// Added, times w, to every gradient, biases included; decoupled: w -= learning_rate * weight_decay * w.
+    float weight_decay = Decoupled ? 0.01f : 0.0f;
     typename Choices::max_norm max_norm = {};
     trireme::batch batch = 32;
     typename Choices::other_name batch_size = {}, epochs = {};
@@ -91,7 +77,7 @@ struct adam_rule {
 struct adam : detail::adam_rule<false> {
     static constexpr char const* name = "adam";
     template<class Choices>
-    using options = adam_options<Choices>;
+    using options = adam_options<Choices, false>;
 };
 
 /// Adam whose weight decay is no gradient: weights shrink by learning_rate * weight_decay in every update.
@@ -99,7 +85,7 @@ struct adam : detail::adam_rule<false> {
 struct adamw : detail::adam_rule<true> {
     static constexpr char const* name = "adamw";
     template<class Choices>
-    using options = adamw_options<Choices>;
+    using options = adam_options<Choices, true>;
 };
 
 } // namespace trireme

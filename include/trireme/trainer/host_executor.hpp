@@ -221,7 +221,8 @@ private:
           slice_(layout.slice_of_device(comm.rank(), numbers_.elements, sizeof(T))),
           parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
           state_(comm.allocate(map.optimizer_state.total() + map.updates.total())),
-          activations_(comm.allocate(map.activations.total())), squares_(comm.allocate(map.squares.total())),
+          activations_(comm.allocate(map.activations.total())),
+          squares_(Model::clips ? comm.allocate(map.squares.total()) : arena{}),
           kernels_(comm, map.workspace, layout.most_shard_samples(batch)),
           beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)) {
         if (layout.shared_weights && !shares_memory(comm))
@@ -487,6 +488,7 @@ private:
     template<class Options>
     void measure([[maybe_unused]] Options const& options) {
         if constexpr (Model::clips) {
+            auto const start = clock::now();
             std::span const sums(static_cast<double*>(squares_.data), pieces);
             std::fill(sums.begin(), sums.end(), 0.0);
             T const* const gradients = gradient_slot(0);
@@ -494,6 +496,7 @@ private:
                 sums[piece] =
                     sum_of_squares(typename Model::sample_kernels{}, gradients + (first - numbers_.first_parameter), n);
             });
+            updating_ += seconds(start, clock::now());
             if constexpr (Model::staged)
                 if (layout_.stages > 1)
                     run_schedule<double>(beside_.roles(), collective::all_reduce,
@@ -569,7 +572,7 @@ private:
     losses_type losses_; ///< of the last stage
     std::uint64_t seed_ = 0;
     fixed_tree::stack tree_;
-    double updating_ = 0; ///< seconds
+    double updating_ = 0; ///< seconds, those of measuring included
     double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
     T clipping_ = 1; ///< the factor of the gradients
 

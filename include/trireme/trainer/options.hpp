@@ -136,6 +136,9 @@ struct option_of_another_name {
             "option of the optimizers sgd_momentum and sgd_nesterov, nesterov is the latter, betas are beta1 and "
             "beta2, eps is epsilon, and epochs goes to fit or train");
     }
+    /// Two numbers in braces.
+    template<class X, class Y>
+    constexpr option_of_another_name(X const& x, Y const&) : option_of_another_name(x) {}
 };
 
 /// A field of a trainer's other braces. Setting it is refused.
