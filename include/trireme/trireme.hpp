@@ -61,6 +61,7 @@
 #include <trireme/layer/pool2d.hpp>
 #include <trireme/layer/summary.hpp>
 #include <trireme/optimizer/adam.hpp>
+#include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/plan.hpp>

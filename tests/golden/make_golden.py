@@ -20,6 +20,7 @@ day, and say what the tensors are:
     layers    output and gradients of single layers, float64.
     sgd       five updates of a vector of four values for each kind of SGD, float64.
     adam      the same for Adam and AdamW, and for gradients that are clipped before.
+    rates     learning rates of schedules, step by step, for a first rate of 1, float64.
 
 No weights and no data are stored. Both sides make them from splitmix64: element i (row-major, PyTorch's layout) of
 tensor t is
@@ -307,6 +308,25 @@ def write_adam(path):
     write(path, "make_golden.py", about, tensors)
 
 
+def write_rates(path):
+    about = ("torch.optim.lr_scheduler for a learning rate of 1: step has StepLR(3, 0.5), cosine CosineAnnealingLR(10, 0.1), "
+             "one_cycle OneCycleLR(1, total_steps=12), the others' steps too.")
+    def rates(make, steps=12):
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        schedule, found = make(optimizer), []
+        for step in range(steps):
+            found.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            if step + 1 < steps:
+                schedule.step()
+        return np.array(found, np.float64)
+    schedules = torch.optim.lr_scheduler
+    write(path, "make_golden.py", about, {
+        "step": rates(lambda o: schedules.StepLR(o, 3, 0.5)),
+        "cosine": rates(lambda o: schedules.CosineAnnealingLR(o, 10, 0.1), 11),
+        "one_cycle": rates(lambda o: schedules.OneCycleLR(o, 1.0, total_steps=12, cycle_momentum=False))})
+
+
 def main():
     parser = argparse.ArgumentParser(description="Makes the golden values of the C++ tests.")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
@@ -319,6 +339,7 @@ def main():
     write_layers(options.out / "layers.safetensors")
     write_sgd(options.out / "sgd.safetensors")
     write_adam(options.out / "adam.safetensors")
+    write_rates(options.out / "rates.safetensors")
     data = load_fashion_mnist(options.data)
     for name, run in RUNS.items():
         loss64, loss32 = train(run, data, torch.float64), train(run, data, torch.float32)

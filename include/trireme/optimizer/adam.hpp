@@ -26,6 +26,7 @@ struct adam_options {
     /// Added, times w, to every gradient, biases included; decoupled: w -= learning_rate * weight_decay * w.
     float weight_decay = Decoupled ? 0.01f : 0.0f;
     typename Choices::max_norm max_norm = {};
+    typename Choices::rate rate = {};
     trireme::batch batch = 32;
     typename Choices::other_name batch_size = {}, epochs = {};
     std::uint64_t seed = 0;

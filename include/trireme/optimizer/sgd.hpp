@@ -15,6 +15,7 @@ struct sgd_options {
     typename Choices::other_name lr = {}, momentum = {}, nesterov = {}; ///< refused, with the names of this library
     float weight_decay = 0.0f;                ///< L2: adds weight_decay * w to every gradient, biases included
     typename Choices::max_norm max_norm = {}; ///< of the policy clip_norm
+    typename Choices::rate rate = {};         ///< the learning rate from step to step: cosine_rate and others
     trireme::batch batch = 32; ///< samples per step over all devices; the last batch of an epoch may be smaller
     typename Choices::other_name batch_size = {}, epochs = {}; ///< refused likewise
     std::uint64_t seed = 0;                                    ///< of the initial weights and of the order of samples
@@ -31,6 +32,7 @@ struct sgd_momentum_options {
     typename Choices::other_name nesterov = {};
     float weight_decay = 0.0f;
     typename Choices::max_norm max_norm = {};
+    typename Choices::rate rate = {};
     trireme::batch batch = 32;
     typename Choices::other_name batch_size = {}, epochs = {};
     std::uint64_t seed = 0;

@@ -252,6 +252,11 @@ private:
 
     static T weight_of(std::size_t samples) noexcept { return static_cast<T>(1.0 / static_cast<double>(samples)); }
 
+    /// With the learning rate of the step that was begun last.
+    Options options_now() const {
+        return detail::options_of_step(work_.options, std::max<std::uint64_t>(steps_, 1) - 1);
+    }
+
     /// Stages the samples and hands the step over.
     void begin(std::uint64_t number, std::span<std::uint32_t const> indices) {
         [[maybe_unused]] typename Device::range const named("step");
@@ -260,7 +265,7 @@ private:
         auto const start = clock::now();
         for (auto& r : executor_->ranks) {
             wait_for(*r, r->staged[slot], "copying samples"); // of the step before the last, from the same memory
-            r->set_numbers(slot, work_.options);
+            r->set_numbers(slot, options_now());
             for (std::size_t k = 0; k < r->shards().size(); ++k) {
                 auto const mine = part(indices.size(), r->shards().begin + k, work_.layout.shards());
                 r->set_samples(slot, k, work_.samples(), indices.subspan(mine.begin, mine.size()),
@@ -313,7 +318,7 @@ private:
     void stage(rank_type& r, int slot, std::span<std::uint32_t const> indices, T weight, staged_shard const& about = {},
                std::size_t granules = 1) {
         wait_for(r, r.staged[slot], "copying samples");
-        r.set_numbers(slot, work_.options);
+        r.set_numbers(slot, options_now());
         for (std::size_t k = 0; k < granules; ++k) {
             auto const begin = std::min(k * r.samples(), indices.size());
             r.set_samples(slot, k, work_.samples(),

@@ -7,6 +7,7 @@
 #include <trireme/data/sample_source.hpp>
 #include <trireme/layer/summary.hpp>
 #include <trireme/optimizer/optimizer.hpp>
+#include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/layout.hpp>
 
 #include <array>
@@ -41,6 +42,13 @@ std::string agreement(Options const& o, parallel_layout const& l) {
     say("seed " + number(o.seed));
     say(optimizer::name);
     optimizer::describe(o, [&](char const* name, auto value) { say(name + (' ' + number_text(value))); });
+    if constexpr (detail::has_rate<Options>) {
+        rate_schedule const& r = o.rate.value;
+        if (r != rate_schedule{})
+            say("rate " + number(static_cast<int>(r.is)) + " of " + number(r.steps) + " steps, warm-up " +
+                number(r.warm_up) + ", " + number_text(r.share) + " " + number_text(r.begin) + " " +
+                number_text(r.end));
+    }
     if constexpr (Model::clips) say("max_norm " + number_text(o.max_norm.value));
     say(detail::type_name<typename Model::loss>());
     say(detail::type_name<Initialiser>());

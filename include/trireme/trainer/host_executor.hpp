@@ -13,6 +13,7 @@
 #include <trireme/device/clipping.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/initialise.hpp>
+#include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/pieces.hpp>
 #include <trireme/parallel/plan.hpp>
@@ -129,7 +130,8 @@ public:
         tree_ = {};
         updating_ = 0;
         comm_.at_training_step(++steps_);
-        auto const update = [&](range slice) { this->template update<Faults>(slice, options); };
+        auto const now = detail::options_of_step(options, steps_ - 1);
+        auto const update = [&](range slice) { this->template update<Faults>(slice, now); };
         auto const samples_of = [&](std::size_t micro_batch) {
             return part(batch.indices.size(), shards_.begin + micro_batch, layout_.shards());
         };
@@ -149,7 +151,7 @@ public:
             if (t->kind == task_kind::update)
                 update(slice_);
             else if (t->kind == task_kind::measure)
-                measure(options);
+                measure(now);
             else if (layout_.reproducible())
                 add_gradients(*t, add_in_fixed_tree(layout_.shards(), numbers_.elements), update);
             else

@@ -4,6 +4,7 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
@@ -191,6 +192,7 @@ struct option_fields {
         std::conditional_t<Policies::shards == dynamic, chosen_option<std::size_t>,
                            fixed_shards<static_cast<std::size_t>(Policies::shards < 0 ? 0 : Policies::shards)>>;
     using max_norm = std::conditional_t<Policies::clips, chosen_max_norm, no_clipping_option>;
+    using rate = chosen_by_type<rate_schedule>;
 };
 
 /// Options of the run, the second braces of a trainer's constructor. Fields that its type fixes cannot be set.

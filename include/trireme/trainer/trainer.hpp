@@ -71,6 +71,7 @@ public:
         check(layout_of(o, r), o.batch.samples);
         optimizer_type::check(o);
         if constexpr (policies::clips) detail::check_max_norm(o);
+        if constexpr (detail::has_rate<options>) detail::check_rate_schedule(o.rate.value);
         detail::check_run_options(r);
     }
 

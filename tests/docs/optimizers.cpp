@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The code of the guide's chapter on clipping, as guide.cpp has that of the others.
+// The code of the guide's chapters on optimizers and clipping, as guide.cpp has that of the others.
 
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
@@ -13,7 +13,17 @@ namespace {
 using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, flatten, linear<10>>;
 } // namespace
 
-TEST_SUITE("docs/clipping") {
+TEST_SUITE("docs/optimizers") {
+    TEST_CASE("optimizers") {
+        auto const images = test_networks::made_up(64);
+        // [rates]
+        trainer<net, cross_entropy, adamw, on<mesh<host, dp<2>>>> t{
+            {.learning_rate = 0.002f, .rate = cosine_rate{.steps = 1'000, .warm_up = 20}, .batch = 64}};
+        t.step(images); // at a twentieth of learning_rate
+        // [/rates]
+        CHECK(t.current_options().learning_rate == 0.002f);
+    }
+
     TEST_CASE("clipping the gradient") {
         auto const images = test_networks::made_up(64);
         // [clipped]

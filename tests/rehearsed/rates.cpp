@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <trireme/rehearsal.hpp>
+
+#include <doctest/doctest.h>
+#include <rehearsed/trainings.hpp>
+#include <support/rates.hpp>
+
+TEST_SUITE("rehearsed/rates") {
+    TEST_CASE("no rate is frozen in a captured step") {
+        rehearsed::on_stage const as_usual;
+        for (int const devices : {1, 2}) test_rates::is_the_rate_set_by_hand<trireme::rehearsal, rehearsed::tiny>(devices);
+    }
+}

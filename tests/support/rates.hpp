@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <support/networks.hpp>
+
+#include <trireme/trireme.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+
+// Trainings whose learning rate changes from step to step.
+namespace test_rates {
+using namespace trireme;
+using test_networks::made_up;
+
+/// A schedule in the options is the rate set by hand before each step, in single steps and in epochs.
+template<class Device, class Network>
+void is_the_rate_set_by_hand(int devices) {
+    using trainer_t = trainer<Network, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>>>>;
+    rate_schedule const r = cosine_rate{.steps = 9, .warm_up = 2, .least = 0.125};
+    trainer_t scheduled({.learning_rate = 0.5f, .rate = r, .batch = 24}, {.devices = devices});
+    trainer_t by_hand({.learning_rate = 0.5f, .batch = 24}, {.devices = devices});
+    std::uint64_t step = 0;
+    for (std::size_t const n : {24u, 7u, 60u}) { // the last one is larger than a batch
+        scheduled.step(made_up(n, n));
+        by_hand.set_learning_rate(static_cast<float>(0.5 * r.factor(step++)));
+        by_hand.step(made_up(n, n));
+        CHECK(scheduled.gather_parameters() == by_hand.gather_parameters());
+    }
+    scheduled.evaluate(made_up(24)); // which is no step
+    scheduled.train({made_up(53), {}}, {.epochs = 1});
+    for (std::size_t k = 0; k < 3; ++k) CHECK(r.factor(step + k) > r.factor(step + k + 1));
+    CHECK(scheduled.current_options().learning_rate == 0.5f);
+    trainer_t again({.learning_rate = 0.5f, .rate = r, .batch = 24}, {.devices = devices});
+    for (std::size_t const n : {24u, 7u, 60u}) again.step(made_up(n, n));
+    again.train({made_up(53), {}}, {.epochs = 1});
+    CHECK(again.gather_parameters() == scheduled.gather_parameters());
+
+    // a rate that ends at nothing leaves the weights as they are
+    trainer_t ended({.learning_rate = 0.5f, .rate = cosine_rate{.steps = 2}, .batch = 24}, {.devices = devices});
+    ended.step(made_up(24));
+    ended.step(made_up(24));
+    auto const before = ended.gather_parameters();
+    ended.train({made_up(53), {}}, {.epochs = 1});
+    CHECK(ended.gather_parameters() == before);
+}
+
+} // namespace test_rates

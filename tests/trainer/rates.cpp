@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <doctest/doctest.h>
+#include <support/rates.hpp>
+
+namespace trainer_rates_test {
+using namespace trireme;
+using namespace test_rates;
+
+TEST_SUITE("trainer/rates") {
+    TEST_CASE("a schedule of rates is the rate set by hand before each step") {
+        for (int const devices : {1, 2}) is_the_rate_set_by_hand<host, test_networks::small>(devices);
+    }
+
+    TEST_CASE("a schedule without a rate is refused before anything is made") {
+        using trainer_t = trainer<test_networks::small, cross_entropy, adamw>;
+        CHECK_THROWS_WITH_AS((trainer_t{{.rate = cosine_rate{.steps = 1, .warm_up = 3}}}),
+                             doctest::Contains("more steps than its warm-up of 3"), usage_error);
+    }
+}
+
+} // namespace trainer_rates_test
