@@ -10,6 +10,7 @@
 TEST_SUITE("rehearsed/rates") {
     TEST_CASE("no rate is frozen in a captured step") {
         rehearsed::on_stage const as_usual;
-        for (int const devices : {1, 2}) test_rates::is_the_rate_set_by_hand<trireme::rehearsal, rehearsed::tiny>(devices);
+        for (int const devices : {1, 2})
+            test_rates::is_the_rate_set_by_hand<trireme::rehearsal, rehearsed::tiny>(devices);
     }
 }
