@@ -46,8 +46,7 @@ public:
     /// What a rank reads from others in a step.
     static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
         auto sum = traffic_of_step<Model, typename rank_type::context>(l, batch, rank);
-        for (int role = 0; Model::clips && role < l.stages; ++role)
-            if (role != l.role_of(rank)) sum += rank_type::traffic_of_squares(l, role);
+        sum += rank_type::traffic_of_squares(l, rank);
         return sum;
     }
 
@@ -263,9 +262,10 @@ private:
         int const slot = static_cast<int>(number % 2);
         visit_faults(number);
         auto const start = clock::now();
+        auto const options = options_now();
         for (auto& r : executor_->ranks) {
             wait_for(*r, r->staged[slot], "copying samples"); // of the step before the last, from the same memory
-            r->set_numbers(slot, options_now());
+            r->set_numbers(slot, options);
             for (std::size_t k = 0; k < r->shards().size(); ++k) {
                 auto const mine = part(indices.size(), r->shards().begin + k, work_.layout.shards());
                 r->set_samples(slot, k, work_.samples(), indices.subspan(mine.begin, mine.size()),

@@ -516,15 +516,16 @@ private:
         Faults::at(fault_point::update, comm_.rank(), steps_);
         T* const w = weights();
         auto const trained = std::min(slice.end, numbers_.parameters);
-        if constexpr (Model::clips)
-            if (!(clipping_ == T{1}))
-                scale_values(typename Model::sample_kernels{}, gradient_slot(0) + slice.begin, clipping_,
-                             trained - slice.begin);
-        if (slice.begin < trained)
+        if (slice.begin < trained) {
+            if constexpr (Model::clips)
+                if (!(clipping_ == T{1}))
+                    scale_values(typename Model::sample_kernels{}, gradient_slot(0) + slice.begin, clipping_,
+                                 trained - slice.begin);
             detail::apply_update<typename Model::optimizer>(
                 typename Model::sample_kernels{}, w + slice.begin, gradient_slot(0) + slice.begin,
                 static_cast<T*>(state_.data), trained - slice.begin, Model::optimizer::template numbers<T>(options),
                 updates_made());
+        }
         auto const buffered = std::min(slice.end, numbers_.buffers_lie + numbers_.buffers);
         for (auto i = std::max(slice.begin, numbers_.buffers_lie); i < buffered; ++i)
             w[i] += static_cast<T>(statistics_momentum) * (gradient_slot(0)[i] - w[i]);

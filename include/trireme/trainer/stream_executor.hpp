@@ -204,9 +204,7 @@ public:
         for (auto const& t : program(local).list(layout.role_of(local)))
             for (int k = 0; k < t.transfers; ++k)
                 if (!t.moves[k].sends) sum += traffic{1, bytes_of(r, t.moves[k])};
-        if constexpr (Model::clips)
-            for (int role = 0; role < layout.stages; ++role)
-                if (role != layout.role_of(local)) sum += rank_type::traffic_of_squares(layout, role);
+        sum += rank_type::traffic_of_squares(layout, local);
         return sum;
     }
     std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process

@@ -372,10 +372,15 @@ public:
         if (auto const n = other.pieces_.size(); n != 0)
             exchange.copy(squares() + other.pieces_.begin, other.squares() + other.pieces_.begin, n * sizeof(double));
     }
-    /// The traffic of that, from a role of the replica.
-    static constexpr traffic traffic_of_squares(parallel_layout const& l, int role) noexcept {
-        auto const n = gradient_pieces<network>(numbers_of_rank<network, T>(l, role).rows).size();
-        return {n == 0 ? 0u : 1u, n * sizeof(double)};
+    /// The traffic of a rank that takes those of all other stages.
+    static constexpr traffic traffic_of_squares([[maybe_unused]] parallel_layout const& l, [[maybe_unused]] int rank) {
+        traffic sum;
+        if constexpr (Model::clips)
+            for (int role = 0; role < l.stages; ++role) {
+                auto const n = gradient_pieces<network>(numbers_of_rank<network, T>(l, role).rows).size();
+                if (role != l.role_of(rank) && n != 0) sum += traffic{1, n * sizeof(double)};
+            }
+        return sum;
     }
     void enqueue_norm(int slot) {
         auto const* const most =
@@ -469,11 +474,13 @@ private:
     // Memory of a gradient's norm: the sums of all pieces, what was measured, and the runs of the own pieces.
     static constexpr std::size_t all_pieces = gradient_pieces<network>({0, network::depth}).end;
     static constexpr std::size_t norm_bytes() noexcept { return Model::clips ? sizeof(measured_norm) : 0; }
-    static constexpr bytes_t squares_bytes(range rows) noexcept {
-        if (!Model::clips) return 0;
-        return round_up<bytes_t>(all_pieces * sizeof(double) + sizeof(measured_norm) +
-                                     gradient_pieces<network>(rows).size() * sizeof(gradient_run),
-                                 cache_line);
+    static constexpr bytes_t squares_bytes([[maybe_unused]] range rows) noexcept {
+        if constexpr (Model::clips)
+            return round_up<bytes_t>(all_pieces * sizeof(double) + sizeof(measured_norm) +
+                                         gradient_pieces<network>(rows).size() * sizeof(gradient_run),
+                                     cache_line);
+        else
+            return 0;
     }
     double* squares() const noexcept { return static_cast<double*>(squares_.data()); }
     measured_norm* measured() const noexcept { return reinterpret_cast<measured_norm*>(squares() + all_pieces); }

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 namespace trireme {
 
@@ -28,35 +29,18 @@ struct measured_norm {
 
 namespace trireme::blocks {
 
-/// Threads of a block that add one number each, half of them at a time.
-struct halved_sum {
-    static constexpr u32 threads = 256;
-    static constexpr int halvings = 8;
-    static_assert(1u << halvings == threads);
-    struct shared {
-        double part[threads];
-    };
-
-    /// Phase k = 1, ..., halvings. True for the thread that has the sum.
-    TRIREME_HOST_DEVICE static bool add(int k, block_place at, shared& s) {
-        u32 const half = threads >> k;
-        if (at.thread < half) s.part[at.thread] += s.part[at.thread + half];
-        return half == 1 && at.thread == 0;
-    }
-};
-
 /// One block per run: sums[run] = the sum of its squares, in double.
 template<class T>
 struct squares_program {
-    static constexpr u32 threads = halved_sum::threads;
-    using shared = halved_sum::shared;
+    static constexpr u32 threads = halved_sum<double>::threads;
+    using shared = halved_sum<double>::shared;
     using own = nothing_kept;
 
     T const* gradients;
     gradient_run const* runs;
     double* sums;
 
-    TRIREME_HOST_DEVICE int phases() const { return 1 + halved_sum::halvings; }
+    TRIREME_HOST_DEVICE int phases() const { return 1 + halved_sum<double>::halvings; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
         if (k == 0) {
             auto const run = runs[at.block];
@@ -68,14 +52,14 @@ struct squares_program {
             s.part[at.thread] = sum;
             return;
         }
-        if (halved_sum::add(k, at, s)) sums[at.block] = s.part[0];
+        if (halved_sum<double>::add(k, at, s)) sums[at.block] = s.part[0];
     }
 };
 
 /// One block: the norm of all sums, and the factor for the largest norm.
 struct norm_program {
-    static constexpr u32 threads = halved_sum::threads;
-    using shared = halved_sum::shared;
+    static constexpr u32 threads = halved_sum<double>::threads;
+    using shared = halved_sum<double>::shared;
     using own = nothing_kept;
 
     double const* sums;
@@ -83,7 +67,7 @@ struct norm_program {
     double const* most;
     measured_norm* to;
 
-    TRIREME_HOST_DEVICE int phases() const { return 1 + halved_sum::halvings; }
+    TRIREME_HOST_DEVICE int phases() const { return 1 + halved_sum<double>::halvings; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
         if (k == 0) {
             double sum = 0;
@@ -91,7 +75,7 @@ struct norm_program {
             s.part[at.thread] = sum;
             return;
         }
-        if (!halved_sum::add(k, at, s)) return;
+        if (!halved_sum<double>::add(k, at, s)) return;
         double const norm = std::sqrt(s.part[0]);
         *to = {norm, clipping_factor(norm, *most)};
     }

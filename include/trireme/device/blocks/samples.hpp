@@ -33,6 +33,11 @@ struct order_channels_last {
 struct sample_score {
     double loss;
     std::uint64_t correct;
+
+    TRIREME_HOST_DEVICE void operator+=(sample_score const& other) {
+        loss += other.loss;
+        correct += other.correct;
+    }
 };
 
 } // namespace trireme
@@ -92,12 +97,9 @@ struct one_more {
 /// One block: every thread adds every 256th sample, and then half of the threads the sums of the other half.
 template<class T>
 struct score_sum {
-    static constexpr u32 threads = 256;
-    static constexpr int halvings = 8;
-    static_assert(1u << halvings == threads);
-    struct shared {
-        sample_score part[threads];
-    };
+    using halved = halved_sum<sample_score>;
+    static constexpr u32 threads = halved::threads;
+    using shared = halved::shared;
     using own = nothing_kept;
 
     T const* loss;
@@ -105,7 +107,7 @@ struct score_sum {
     u32 const* count;
     sample_score* sum;
 
-    TRIREME_HOST_DEVICE int phases() const { return 1 + halvings; }
+    TRIREME_HOST_DEVICE int phases() const { return 1 + halved::halvings; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
         if (k == 0) {
             sample_score part{0, 0};
@@ -116,14 +118,7 @@ struct score_sum {
             s.part[at.thread] = part;
             return;
         }
-        u32 const half = threads >> k;
-        if (at.thread >= half) return;
-        s.part[at.thread].loss += s.part[at.thread + half].loss;
-        s.part[at.thread].correct += s.part[at.thread + half].correct;
-        if (half == 1) {
-            sum->loss += s.part[0].loss;
-            sum->correct += s.part[0].correct;
-        }
+        if (halved::add(k, at, s)) *sum += s.part[0];
     }
 };
 

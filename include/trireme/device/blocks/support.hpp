@@ -143,4 +143,22 @@ struct add_partials {
     }
 };
 
+/// Threads of a block that add one number each, half of them at a time.
+template<class Number>
+struct halved_sum {
+    static constexpr u32 threads = 256;
+    static constexpr int halvings = 8;
+    static_assert(1u << halvings == threads);
+    struct shared {
+        Number part[threads];
+    };
+
+    /// Phase k = 1, ..., halvings. True for the thread that has the sum.
+    TRIREME_HOST_DEVICE static bool add(int k, block_place at, shared& s) {
+        u32 const half = threads >> k;
+        if (at.thread < half) s.part[at.thread] += s.part[at.thread + half];
+        return half == 1 && at.thread == 0;
+    }
+};
+
 } // namespace trireme::blocks

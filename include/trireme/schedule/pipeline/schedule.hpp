@@ -30,6 +30,9 @@ constexpr bool gives_weights(task_kind k) noexcept {
     return k == task_kind::backward || k == task_kind::backward_weights || k == task_kind::train;
 }
 
+/// True for a task of the tail, which is told by its slices.
+constexpr bool is_of_slices(task_kind k) noexcept { return k >= task_kind::collective; }
+
 /// One line of a schedule: which micro-batch goes which way through which of the role's stages.
 struct scheduled_work {
     task_kind kind = task_kind::forward;

@@ -62,8 +62,7 @@ private:
 
 /// The number that a task is told by: that of its micro-batch, or of its first slice.
 constexpr int counted_by(step_task const& t) noexcept {
-    bool const slices = t.kind >= task_kind::collective;
-    return slices ? t.first : t.kind == task_kind::move ? t.moves[0].micro_batch : t.micro_batch;
+    return is_of_slices(t.kind) ? t.first : t.kind == task_kind::move ? t.moves[0].micro_batch : t.micro_batch;
 }
 
 /// The last tasks of a rank, which writes them down. Others may read when the rank has stopped, or hangs: what was
@@ -111,7 +110,7 @@ inline std::string trace_json(std::span<timed_task const> tasks) {
         add(line);
     });
     for (auto const& t : tasks) {
-        bool const slices = t.kind >= task_kind::collective;
+        bool const slices = is_of_slices(t.kind);
         std::snprintf(line, sizeof line,
                       R"({"name": "%s", "ph": "X", "pid": 0, "tid": %d, "ts": %.3f, "dur": %.3f, )"
                       R"("args": {"step": %llu, "stage": %d, "%s": %d}})",

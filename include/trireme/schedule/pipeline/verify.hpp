@@ -122,6 +122,9 @@ private:
     constexpr std::size_t stage_of(step_task const& t, std::size_t role) const {
         return static_cast<std::size_t>(p_.stage(static_cast<int>(role), t.chunk));
     }
+    constexpr std::size_t stage_of_slice(std::size_t slice, std::size_t role) const {
+        return static_cast<std::size_t>(p_.stage(static_cast<int>(role), static_cast<int>(slice) / p_.shape.slices));
+    }
     constexpr bool has_stage(std::size_t role, std::size_t stage) const {
         for (int c = 0; c < p_.chunks; ++c)
             if (static_cast<std::size_t>(p_.stage(static_cast<int>(role), c)) == stage) return true;
@@ -323,10 +326,8 @@ private:
             if (next_[r] < p_.tail[r]) return program_fault::order;
             if (!p_.shape.measures || measured_[r] || t.first != 0 || t.end != slices_) return program_fault::slices;
             for (std::size_t s = 0; s < slices_; ++s) {
-                auto const stage =
-                    static_cast<std::size_t>(p_.stage(static_cast<int>(r), static_cast<int>(s) / p_.shape.slices));
                 bool const added = reduced_[r * slices_ + s] || p_.shape.replicas == 1;
-                if (added_[stage] != micro_batches_ || !added) return program_fault::incomplete;
+                if (added_[stage_of_slice(s, r)] != micro_batches_ || !added) return program_fault::incomplete;
                 if (updated_[r * slices_ + s]) return program_fault::order;
             }
             posted_[r] = measured_[r] = true;
@@ -342,9 +343,7 @@ private:
         if (next_[r] < p_.tail[r]) return program_fault::order;
         if (adds && t.updates != p_.shape.updates_on_the_way) return program_fault::slices;
         for (std::size_t s = t.first; s < t.end; ++s) {
-            auto const stage =
-                static_cast<std::size_t>(p_.stage(static_cast<int>(r), static_cast<int>(s) / p_.shape.slices));
-            if (added_[stage] != micro_batches_) return program_fault::incomplete;
+            if (added_[stage_of_slice(s, r)] != micro_batches_) return program_fault::incomplete;
             auto &reduced = reduced_[r * slices_ + s], &updated = updated_[r * slices_ + s];
             if (adds && (reduced || p_.shape.replicas == 1)) return program_fault::slices;
             if (adds) reduced = true;
