@@ -27,7 +27,7 @@ TEST_CASE_TEMPLATE_INVOKE(promise_of_loading, in_bf16, channels_last_in_bf16);
 
 TEST_CASE("channels last, the same network: parameters move alike") {
     // statistics and gradients are added in another order; a value that is then rounded the other way moves a small
-    // tensor by a fifth (0.18 with clang 14 and AVX2, 0.02 with g++ 12), a wrong order of the channels by more than all
+    // tensor by a fifth (0.18 with clang 14 and AVX2, 0.02 with g++ 12)
     using of_first = any_layout<in_bf16, every_layer>;
     using of_last = any_layout<channels_last_in_bf16, every_layer>;
     auto const order = in_bf16::orders().front();
@@ -39,7 +39,7 @@ TEST_CASE("channels last, the same network: parameters move alike") {
         auto const wanted =
             in_bf16::trained<of_first>({{.batch = 64, .logical_shards = shards}, {.devices = 2}}, order, {64});
         CHECK(test_support::apart(is.told, wanted.told) < 0.007);
-        CHECK(moved_apart<every_layer>(before, is.numbers, wanted.numbers) < 0.4);
+        CHECK(moved_apart<every_layer>(before, is.numbers, wanted.numbers) < 0.2);
     }
 }
 

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// The factor of gradients whose norm is to be at most `most`; none that is no number becomes one.
+/// The factor of gradients whose norm is to be at most `most`. A factor that is NaN stays NaN.
 /// Source: PyTorch's clip_grad_norm_.
 TRIREME_HOST_DEVICE constexpr double clipping_factor(double norm, double most) noexcept {
     double const factor = most / (norm + 1e-6);

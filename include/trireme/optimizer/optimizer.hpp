@@ -52,7 +52,8 @@ void describe_common_options(auto const& o, auto&& say) {
 /// `static constexpr bool counts_updates = true`, for corrections that fade, it has one argument more, the address of
 /// a std::uint64_t, on an accelerator there: how many updates have been made before this one. It lies beside the state,
 /// so that steps which update nothing do not count, and a graph that was captured once goes on counting.
-/// The options hold, besides the optimizer's own: batch, seed, logical_shards. Where a trainer runs is no concern of
+/// The options hold, besides the optimizer's own: batch, seed, logical_shards; `rate`, if the learning rate may follow
+/// a rate_schedule, and `max_norm`, if the policy clip_norm is to work with it. Where a trainer runs is no concern of
 /// an optimizer (run_options).
 template<class O>
 concept optimizer = requires {

@@ -85,8 +85,8 @@ struct chosen_option {
     constexpr chosen_option(Value v) : value(std::move(v)) {}
 };
 
-/// The largest norm of a gradient, of a trainer with the policy clip_norm. Infinity: the norm is told, and no gradient
-/// is clipped.
+/// The largest norm of a gradient, of a trainer with the policy clip_norm. Infinity: the norm is told, and no finite
+/// gradient is clipped.
 struct chosen_max_norm {
     float value = 1.0f;
     constexpr chosen_max_norm() = default;

@@ -13,7 +13,7 @@
 
 namespace trireme::blocks {
 
-/// One weight's update. Each thread makes the corrections anew, which hides behind the seven numbers that it moves.
+/// One weight's update. Each thread makes the corrections anew; what that costs has not been measured.
 template<bool Decoupled, class T>
 struct adam_step {
     using number = accumulate_t<T>;
