@@ -6,6 +6,8 @@
 # sh tests/run.sh --quick      one compiler, no sanitizers
 # sh tests/run.sh --nightly    everything, with every compiler found
 # ... --timings                beside any of them: what took longest to compile and to run in each stage
+# ... --only STAGE,...         only these stages, by the labels that a run prints (g++, clang++, clang++-asan+ubsan, tsan, cuda):
+#                              a nightly run in parts, where one sitting is too short for it
 #
 # Installs what is missing (Debian, Ubuntu), after saying what and why. CXX and MESON choose the compiler and Meson.
 # The last line is 'N passed, N failed' (', N skipped'); the exit code is 0 only if none failed, 3 if something is
@@ -15,14 +17,17 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/tests/setup.sh"
 
-mode=push timings=
-for option; do
-    case $option in
+mode=push timings='' only='' unknown=''
+while [ $# -gt 0 ]; do
+    case $1 in
     --quick) mode=quick ;;
     --nightly) mode=nightly ;;
     --timings) timings=yes ;;
-    *) echo "usage: sh tests/run.sh [--quick|--nightly] [--timings]" >&2; exit 2 ;;
+    --only) only=${2-} && [ -n "$only" ] || unknown=yes; [ $# -eq 1 ] || shift ;;
+    *) unknown=yes ;;
     esac
+    [ -z "$unknown" ] || { echo "usage: sh tests/run.sh [--quick|--nightly] [--timings] [--only STAGE,...]" >&2; exit 2; }
+    shift
 done
 
 sanitizes() { # COMPILER: whether it has what its address checks need
@@ -75,6 +80,9 @@ ninja=$(command -v ninja || command -v ninja-build)
 
 finish() {
     wait # for the tests that run beside
+    for label in $(echo "$only" | tr ',' ' '); do
+        case "$stages " in *" $label "*) ;; *) echo "is no stage of this run; these are:$stages" >"$results/$label.broken" ;; esac
+    done
     python3 "$root/tests/summary.py" "$results"
     exit
 }
@@ -163,9 +171,11 @@ END
 }
 
 # Tests run while the next stage is being built, one stage's after another's: many wait more than they compute.
-previous=
+previous='' stages=''
 stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
     label=$1
+    stages="$stages $label"
+    case ",${only:-$label}," in *",$label,"*) ;; *) return 0 ;; esac
     build "$1" "$2" "$3" "$4" || return 0
     shift 4
     { run_tests "$previous" "$label" "$root/build/test-$label" "$@" || true; touch "$results/$label.tested"; } &
