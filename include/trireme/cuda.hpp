@@ -16,7 +16,9 @@
 #include <trireme/device/blocks/pool2d.hpp>
 #include <trireme/device/blocks/samples.hpp>
 #include <trireme/device/blocks/sgd.hpp>
+#include <trireme/device/blocks/soft_cross_entropy.hpp>
 #include <trireme/device/blocks/softmax_cross_entropy.hpp>
+#include <trireme/device/blocks/value_loss.hpp>
 #include <trireme/device/cuda/device.hpp>
 #include <trireme/device/cuda/kernels.hpp>
 #include <trireme/device/cuda/nvtx.hpp>

@@ -16,5 +16,7 @@
 #include <trireme/device/host/kernels/reference/linear.hpp>
 #include <trireme/device/host/kernels/reference/pool2d.hpp>
 #include <trireme/device/host/kernels/reference/sgd.hpp>
+#include <trireme/device/host/kernels/reference/soft_cross_entropy.hpp>
 #include <trireme/device/host/kernels/reference/softmax_cross_entropy.hpp>
+#include <trireme/device/host/kernels/reference/value_loss.hpp>
 #include <trireme/trireme.hpp>

@@ -42,7 +42,9 @@
 #include <trireme/device/host/kernels/portable/linear.hpp>
 #include <trireme/device/host/kernels/portable/pool2d.hpp>
 #include <trireme/device/host/kernels/portable/sgd.hpp>
+#include <trireme/device/host/kernels/portable/soft_cross_entropy.hpp>
 #include <trireme/device/host/kernels/portable/softmax_cross_entropy.hpp>
+#include <trireme/device/host/kernels/portable/value_loss.hpp>
 #include <trireme/group/mesh.hpp>
 #include <trireme/group/transport/threads/group.hpp>
 #include <trireme/layer/activation.hpp>
@@ -50,6 +52,7 @@
 #include <trireme/layer/combinators.hpp>
 #include <trireme/layer/conv2d.hpp>
 #include <trireme/layer/cross_entropy.hpp>
+#include <trireme/layer/cross_entropy_with.hpp>
 #include <trireme/layer/dropout.hpp>
 #include <trireme/layer/flatten.hpp>
 #include <trireme/layer/global_avg_pool2d.hpp>
@@ -60,6 +63,7 @@
 #include <trireme/layer/network.hpp>
 #include <trireme/layer/pool2d.hpp>
 #include <trireme/layer/summary.hpp>
+#include <trireme/layer/value_loss.hpp>
 #include <trireme/optimizer/adam.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/optimizer/sgd.hpp>

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 namespace trireme {
@@ -57,6 +58,9 @@ constexpr decltype(auto) with_number_of(number_kind k, F&& f) {
     }
 }
 
+/// Stands for no label.
+inline constexpr int no_label = std::numeric_limits<int>::min();
+
 /// Inputs or targets of samples, a view: the numbers of sample i begin at of(i), side by side.
 struct sample_rows {
     std::byte const* data = nullptr; ///< null: there are none here
@@ -65,6 +69,7 @@ struct sample_rows {
     std::size_t stride = 0;    ///< bytes from one sample's to the next one's
     double scale = 1;          ///< what is computed with is the number times this
     std::size_t classes = 0;   ///< if not 0, each number is a class in [0, classes), else a value
+    int ignored = no_label;    ///< a number that may stand for a class, of samples that losses are to leave out
 
     constexpr std::size_t size() const noexcept { return shape.size(); } ///< numbers of one sample
     constexpr std::size_t bytes() const noexcept {

@@ -38,20 +38,23 @@ TRIREME_COLD inline std::size_t samples_in(std::size_t numbers, shape const& of_
 ///     samples_in_memory const curves(times, make_shape(1), positions, make_shape(2));   // two values each
 class samples_in_memory {
 public:
-    /// `labels`: a class in [0, classes) for each sample.
-    /// Errors: usage_error if the sizes do not fit together, there is no sample, or a label is not below `classes`.
+    /// `labels`: a class in [0, classes) for each sample, or the label that losses are to ignore.
+    /// Errors: usage_error if the sizes do not fit together, there is no sample, or a label is neither.
     template<detail::numbers_in_memory X, detail::numbers_in_memory Y>
         requires std::integral<std::ranges::range_value_t<Y>>
-    samples_in_memory(X&& inputs, shape const& of_input, Y&& labels, std::size_t classes)
+    samples_in_memory(X&& inputs, shape const& of_input, Y&& labels, std::size_t classes, int ignored = no_label)
         : samples_in_memory(inputs, of_input, labels, make_shape(1)) {
         targets_.classes = classes;
+        targets_.ignored = ignored;
         std::size_t i = 0;
         for (auto const each : labels) {
             auto const label = static_cast<std::int64_t>(each);
-            if (label < 0 || static_cast<std::uint64_t>(label) >= classes)
+            if ((label < 0 || static_cast<std::uint64_t>(label) >= classes) &&
+                (label != ignored || ignored == no_label))
                 throw usage_error("label " + std::to_string(i) + " is " + std::to_string(label) +
-                                  ", and labels lie in [0, " + std::to_string(classes) +
-                                  "); correct it or pass more classes");
+                                  ", and labels lie in [0, " + std::to_string(classes) + ")" +
+                                  (ignored == no_label ? std::string() : ", or are " + std::to_string(ignored)) +
+                                  "; correct it or pass more classes");
             ++i;
         }
     }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/percentage.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/device/blocks/kernels.hpp>
 #include <trireme/layer/layer.hpp>
@@ -18,11 +19,6 @@ struct dropout_rule {
                   "TRI0064: dropout takes a percentage, from percent<0> to percent<99>: write dropout<percent<50>> "
                   "where half of the values are dropped (a probability of 0.5)");
 };
-
-/// A share in hundredths, `percent<50>`: a bare number might as well be a probability.
-enum class percentage : int {};
-template<int N>
-inline constexpr percentage percent = static_cast<percentage>(N);
 
 // A name that the calls below need before a kernel policy overloads it: see cross_entropy.
 template<std::size_t Size>

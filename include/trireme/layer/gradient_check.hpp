@@ -5,6 +5,7 @@
 #include <trireme/core/philox.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/layer/host_pass.hpp>
+#include <trireme/layer/loss.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/layer/row_table.hpp>
 
@@ -235,6 +236,57 @@ gradient_report check_gradients(std::uint64_t seed = 1) {
         return detail::check_network_gradients<Layer, Input, Kernels>(seed);
     else
         return detail::check_layer_gradients<Layer, Input, Kernels>(seed);
+}
+
+/// Compares a loss's gradient with numeric derivatives, likewise: of each sample's loss by what the network says, which
+/// is uniform in (-2, 2). Targets are drawn: classes, or values in (0, 1). `adds_parameter_gradients` says that forward
+/// and backward leave the same losses; `overwrites_input_gradient`, that no sample's gradient depends on what stood
+/// there.
+///
+///     auto const report = check_loss_gradients<my_loss, input<10>>();
+template<loss Loss, class Output, class Kernels = portable>
+gradient_report check_loss_gradients(std::uint64_t seed = 1) {
+    using T = double;
+    using out = typename Output::extents;
+    using target = target_t<Loss, out, T>;
+    constexpr auto described = Loss::describe(out::shape);
+    static_assert(described.accepts, "the loss does not take this output");
+    constexpr std::size_t lanes = Kernels::template lanes<T>;
+    random_stream const random(seed, random_purpose::user);
+    std::uint64_t drawn = 0;
+    std::vector<T> x(out::size * lanes), weight(lanes), loss_of(lanes), forward_loss(lanes);
+    std::vector<target> targets(target_extents<Loss, out>::size * lanes);
+    std::vector<int> correct(lanes);
+    for (auto& value : x) value = 4 * random.uniform(drawn++) - 2;
+    for (auto& value : weight) value = random.uniform(drawn++);
+    for (auto& value : targets) {
+        if constexpr (described.classes != 0)
+            value = static_cast<int>(random.below(drawn++, described.classes));
+        else
+            value = random.uniform(drawn++);
+    }
+    auto const operands = [&](std::vector<T>& losses) {
+        return loss_operands<T, target>{targets.data(), weight.data(), losses.data(),
+                                        described.classes != 0 ? correct.data() : nullptr};
+    };
+    auto const weighted_sum = [&] {
+        detail::apply_loss<false, Loss, out, lanes>(Kernels{}, x.data(), static_cast<T*>(nullptr),
+                                                    operands(forward_loss));
+        T sum = 0;
+        for (std::size_t lane = 0; lane < lanes; ++lane) sum += weight[lane] * forward_loss[lane];
+        return sum;
+    };
+    gradient_report report;
+    std::vector<T> dx(x.size(), 7), dx_again(x.size(), -3);
+    for (auto* to : {&dx, &dx_again})
+        detail::apply_loss<true, Loss, out, lanes>(Kernels{}, x.data(), to->data(), operands(loss_of));
+    report.overwrites_input_gradient = dx == dx_again;
+    weighted_sum();
+    for (std::size_t lane = 0; lane < lanes; ++lane)
+        if (!(std::abs(loss_of[lane] - forward_loss[lane]) <= 1e-9 * std::max(1.0, std::abs(loss_of[lane]))))
+            report.adds_parameter_gradients = false;
+    report.input_error = detail::difference_error(x, dx, weighted_sum, report.derivatives);
+    return report;
 }
 
 } // namespace TRIREME_ISA

@@ -4,6 +4,7 @@
 
 #include <trireme/core/extents.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/data/sample_source.hpp>
 #include <trireme/device/kernel_policy.hpp>
 #include <trireme/layer/layer.hpp>
 
@@ -19,6 +20,7 @@ struct loss_description {
     shape targets = make_shape(1); ///< of one sample's
     std::size_t classes = 0;       ///< if not 0, a target is a class below it, an int; else a value
     bool accepts = true;           ///< false: the loss's `refusal` says why
+    int ignored = no_label;        ///< a label that is no class: its sample counts nothing
 };
 
 /// A loss is a type with
@@ -29,6 +31,14 @@ struct loss_description {
 ///
 /// It is the row behind a network's last, and stores nothing, as layers do. If `describe` refuses some outputs, it has
 /// a rule that says so: `template<class Out> using refusal`.
+///
+/// The loss of a batch is the mean of its samples' losses. Where samples count differently, the loss says by how much,
+///
+///     static double weight(auto const* targets); // of one sample: not negative; 0 leaves it out
+///
+/// and gives each sample's loss times that: the sum of the losses of a batch is divided by the sum of its weights.
+/// These follow from the targets alone, so that every device knows their sum before the step, and no gradient is scaled
+/// twice.
 template<class L>
 concept loss = requires(shape s) {
     { L::describe(s) } -> std::same_as<loss_description>;
@@ -51,6 +61,28 @@ using target_extents = typename detail::targets_of<Loss, Out>::extents;
 template<class Loss, class Out, class T>
 using target_t = std::conditional_t<detail::targets_of<Loss, Out>::description.classes != 0, int, T>;
 
+namespace detail {
+
+/// True for losses that weigh samples by their targets.
+template<class Loss, class Out, class T>
+inline constexpr bool weighs_samples = requires(target_t<Loss, Out, T> const* targets) {
+    { Loss::weight(targets) } -> std::convertible_to<double>;
+};
+template<class Out, class T>
+inline constexpr bool weighs_samples<void, Out, T> = false;
+
+} // namespace detail
+
+/// Weight of the samples of a batch, and how many of them count.
+struct batch_weight {
+    double sum = 0;
+    std::size_t samples = 0;
+
+    /// The factor of the samples' losses in the mean: 0 where none counts.
+    double scale() const noexcept { return sum > 0 ? 1 / sum : 0; }
+    double mean(double losses) const noexcept { return sum > 0 ? losses / sum : 0; }
+};
+
 /// Where the losses of samples go, and what they come from but for the network's output. On the host, of a granule, and
 /// `targets` with its lanes; on accelerators, of all samples.
 template<class T, class Target>
@@ -64,9 +96,9 @@ struct loss_operands {
 inline namespace TRIREME_ISA {
 
 /// What a loss works on: views of one granule, and one number per sample. x: what the network says; `target`; dx: the
-/// gradient by x times the sample's weight, to be written. `weight`: of the sample, the same for both. `loss`: to be
-/// written, not weighted. `correct`: to be written by forward where targets are classes, 1 if x says the target's, else
-/// 0. `policy`: the kernels.
+/// gradient by x times the sample's factor, to be written. `weight`: that factor, one over the weight of the batch, and
+/// 0 for what fills a granule. `loss`: to be written, without it. `correct`: to be written by forward where targets are
+/// classes, 1 if x says the target's, else 0. `policy`: the kernels.
 template<class T, class Stored, class Loss, class Out, std::size_t Lanes, class Kernels>
 struct loss_io {
     using value_type = T;

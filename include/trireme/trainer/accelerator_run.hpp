@@ -38,7 +38,7 @@ class accelerator_run {
 
 public:
     using T = typename Model::value_type;
-    using state_type = training_state<typename Model::network, typename Model::loss, Options>;
+    using state_type = training_state<typename Model::network, typename Model::loss, Options, T>;
 
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         return executor::memory(l, batch, rank);
@@ -82,12 +82,13 @@ public:
             work_.number_all();
             auto const number = ++steps_;
             auto const indices = work_.all();
+            work_.set_weight(number, work_.weigh(indices));
             if (indices.size() <= work_.options.batch.samples)
                 begin(number, indices);
             else
                 begin_large(number, indices);
             collect(number);
-            return step_report{number, work_.mean_loss(number, indices.size()), indices.size(),
+            return step_report{number, work_.mean_loss(number), indices.size(),
                                executor_->ranks[0]->gradient_norm(static_cast<int>(number % 2))};
         });
     }
@@ -101,12 +102,13 @@ public:
             auto const start = clock::now();
             auto const tell = [&](std::size_t b, std::uint64_t number) {
                 collect(number);
-                auto const samples = order.batch(b, size).size();
-                work_.tell(b, samples, work_.mean_loss(number, samples));
+                work_.tell(b, order.batch(b, size).size(), work_.mean_loss(number));
             };
             auto const batches = order.batches(size);
             for (std::size_t b = 0; b < batches; ++b) {
-                begin(++steps_, order.batch(b, size));
+                auto const indices = order.batch(b, size);
+                work_.set_weight(++steps_, work_.weigh(indices));
+                begin(steps_, indices);
                 if (b != 0) tell(b - 1, steps_ - 1);
             }
             if (batches != 0) tell(batches - 1, steps_);
@@ -117,6 +119,7 @@ public:
     void evaluate() {
         guarded([&] {
             work_.number_all();
+            work_.set_weight(work_.weigh(work_.all()));
             executor_->begin();
             auto const together = executor_->evaluated_together();
             for (std::size_t k = 0; k < most_shards(); ++k)
@@ -249,8 +252,6 @@ private:
 
     // ---- one step ----
 
-    static T weight_of(std::size_t samples) noexcept { return static_cast<T>(1.0 / static_cast<double>(samples)); }
-
     /// With the learning rate of the step that was begun last.
     Options options_now() const {
         return detail::options_of_step(work_.options, std::max<std::uint64_t>(steps_, 1) - 1);
@@ -263,13 +264,14 @@ private:
         visit_faults(number);
         auto const start = clock::now();
         auto const options = options_now();
+        auto const weight = static_cast<T>(work_.scale_of(number));
         for (auto& r : executor_->ranks) {
             wait_for(*r, r->staged[slot], "copying samples"); // of the step before the last, from the same memory
             r->set_numbers(slot, options);
             for (std::size_t k = 0; k < r->shards().size(); ++k) {
                 auto const mine = part(indices.size(), r->shards().begin + k, work_.layout.shards());
-                r->set_samples(slot, k, work_.samples(), indices.subspan(mine.begin, mine.size()),
-                               weight_of(indices.size()), about(*r, k, number, 0, indices.size()));
+                r->set_samples(slot, k, work_.samples(), indices.subspan(mine.begin, mine.size()), weight,
+                               about(*r, k, number, 0, indices.size()));
             }
             r->enqueue_samples(slot, r->shards().size());
         }
@@ -285,13 +287,14 @@ private:
     void begin_large(std::uint64_t number, std::span<std::uint32_t const> indices) {
         visit_faults(number);
         large_step_ = number;
+        auto const weight = static_cast<T>(work_.scale_of(number));
         executor_->begin();
         for (std::size_t k = 0; k < most_shards(); ++k) {
             for (auto& r : executor_->ranks)
                 if (k < r->shards().size()) executor_->begin_shard(*r);
             for_granules_of(k, indices, 1, [&](std::size_t q, int slot, auto some, std::size_t first) {
                 auto& r = executor_->rank_at(q, 0);
-                stage(r, slot, some, weight_of(indices.size()), about(r, k, number, first, indices.size()));
+                stage(r, slot, some, weight, about(r, k, number, first, indices.size()));
                 executor_->enqueue_granule(r, slot, k);
             });
             for (auto& r : executor_->ranks)

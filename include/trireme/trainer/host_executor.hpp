@@ -44,12 +44,14 @@ struct step_times {
 };
 
 /// What devices work on: samples, and the order in which they come. Each shard's sum of losses goes to losses[shard],
-/// and of an evaluation the number of right answers to correct[shard].
+/// and of an evaluation the number of right answers to correct[shard]. `scale`: the factor of a sample's loss in the
+/// mean of a step.
 struct sample_batch {
     sample_set const* samples = nullptr;
     std::span<std::uint32_t const> indices = {};
     double* losses = nullptr;
     std::size_t* correct = nullptr;
+    double scale = 0;
 };
 
 /// One device of the host: its stage of the model, or all of it, and its part of every step, which is a program. All of
@@ -305,7 +307,7 @@ private:
         auto const numbers = numbers_for(t);
         granule_place place{
             seed_, steps_, static_cast<std::uint32_t>(shard), 0, mine.size(), mine.size(), batch_.indices.size()};
-        losses_.weight = static_cast<T>(1.0 / static_cast<double>(batch_.indices.size()));
+        losses_.weight = static_cast<T>(batch_.scale);
         double loss = evaluates && is_last() ? batch_.losses[shard] : 0; // of a shard that comes in parts
         losses_.sum = &loss;
         if (evaluates && is_last()) losses_.correct = &batch_.correct[shard];

@@ -101,12 +101,12 @@ class host_run {
 
 public:
     using T = typename Model::value_type;
-    using state_type = training_state<network, typename Model::loss, Options>;
+    using state_type = training_state<network, typename Model::loss, Options, T>;
 
     /// The map of a rank's memory.
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = executor::memory(l, batch, rank);
-        if (!of_one_process) m.scores.bytes = 2 * sizeof(double) * l.shards();
+        if (!of_one_process) m.scores.bytes = 2 * sizeof(double) * (l.shards() + (Model::weighs_samples ? 1 : 0));
         return m;
     }
     /// What a rank reads from others in a step on a full batch.
@@ -138,7 +138,7 @@ public:
         work_on_samples();
         on_every_device([](shared& all, communicator& c) { all.step(c, all.all()); });
         auto const number = own().steps();
-        return {number, s.mean_loss(number, s.samples().size()), s.samples().size(), own().gradient_norm()};
+        return {number, s.mean_loss(number), s.samples().size(), own().gradient_norm()};
     }
     void epoch() {
         own().reset_times();
@@ -270,8 +270,10 @@ private:
         std::uint64_t step(communicator& c, std::span<std::uint32_t const> indices) {
             auto& e = at(c.rank());
             auto const number = e.steps() + 1;
-            e.template step<Faults>({&samples(), indices, this->losses_of(number), nullptr}, options);
-            if constexpr (!of_one_process) share(c, std::span(this->losses_of(number), layout.shards()), {});
+            auto weight = this->weigh(indices);
+            e.template step<Faults>({&samples(), indices, this->losses_of(number), nullptr, weight.scale()}, options);
+            if constexpr (!of_one_process) share(c, std::span(this->losses_of(number), layout.shards()), {}, weight);
+            if (!of_one_process || c.rank() == 0) this->set_weight(number, weight);
             return number;
         }
 
@@ -283,14 +285,18 @@ private:
                 auto const indices = this->order.batch(b, options.batch.samples);
                 auto const number = step(c, indices);
                 if (!of_one_process || c.rank() == 0)
-                    this->tell(b, indices.size(), this->mean_loss(number, indices.size()), c.rank() == 0);
+                    this->tell(b, indices.size(), this->mean_loss(number), c.rank() == 0);
             }
         }
 
         void evaluate(communicator& c) {
             at(c.rank()).template evaluate<Faults>(
                 {&samples(), this->all(), this->losses_.data(), this->correct_.data()});
-            if constexpr (!of_one_process) share(c, std::span(this->losses_).first(layout.shards()), this->correct_);
+            if (of_one_process && c.rank() != 0) return;
+            auto weight = this->weigh(this->all());
+            if constexpr (!of_one_process)
+                share(c, std::span(this->losses_).first(layout.shards()), this->correct_, weight);
+            this->set_weight(weight);
         }
 
         void take(communicator& c) {
@@ -308,13 +314,19 @@ private:
 
         static void all_here(communicator& c) { barrier<direct>(c); }
 
-        /// Every rank has losses and right answers of its own shards; after this it has all of them. Others' are zero
-        /// in the sum, so that it is all of them, bit for bit.
-        void share(communicator& c, std::span<double> losses, std::span<std::size_t> correct) {
+        /// Every rank has losses and right answers of its own shards; after this it has all of them, and the weight of
+        /// the batch, which the last stage of the first replica tells. Others' are zero in the sum, so that it is all
+        /// of them, bit for bit.
+        void share(communicator& c, std::span<double> losses, std::span<std::size_t> correct, batch_weight& weight) {
             if (c.size() == 1) return;
             auto const n = layout.shards();
-            std::span const all(static_cast<double*>(scores.data), correct.empty() ? n : 2 * n);
+            auto const scored = correct.empty() ? n : 2 * n;
+            std::span const all(static_cast<double*>(scores.data), scored + (Model::weighs_samples ? 2 : 0));
             std::fill(all.begin(), all.end(), 0.0);
+            if (Model::weighs_samples && c.rank() + 1 == layout.stages) {
+                all[scored] = weight.sum;
+                all[scored + 1] = static_cast<double>(weight.samples);
+            }
             auto const own = layout.shards_of_device(c.rank());
             for (auto s = own.begin; s < own.end && at(c.rank()).is_last(); ++s) {
                 all[s] = losses[s];
@@ -328,6 +340,7 @@ private:
                 losses[s] = all[s];
                 if (!correct.empty()) correct[s] = static_cast<std::size_t>(all[n + s]);
             }
+            if (Model::weighs_samples) weight = {all[scored], static_cast<std::size_t>(all[scored + 1])};
         }
     };
 

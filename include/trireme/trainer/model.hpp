@@ -35,6 +35,7 @@ struct model {
     using pass = host_pass<Network, Kernels, T, Lanes, Loss>;
     using target = target_t<Loss, typename Network::output_extents, T>; ///< a class, or a value
     static constexpr std::size_t targets = target_extents<Loss, typename Network::output_extents>::size;
+    static constexpr bool weighs_samples = detail::weighs_samples<Loss, typename Network::output_extents, T>;
 
     /// The kernels for the loss and the optimizer.
     using sample_kernels = typename sample_kernels_of<Kernels>::type;

@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/extents.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/data/sampler.hpp>
 #include <trireme/device/host/floats.hpp>
@@ -25,8 +26,11 @@ namespace trireme {
 
 /// What a trainer works on, whatever its devices: options, layout, the samples in use and their order, the losses and
 /// right answers of every shard.
-template<class Network, class Loss, class Options>
+/// `T`: of values that are targets.
+template<class Network, class Loss, class Options, class T>
 class training_state {
+    using output = typename Network::output_extents;
+
 public:
     training_state(Options const& o, parallel_layout const& l)
         : options(o), layout(l), losses_(2 * l.shards()), correct_(l.shards()) {}
@@ -53,21 +57,49 @@ public:
 
     sample_set const& samples() const noexcept { return samples_; }
 
-    /// The mean loss of step `number` over `samples`, once its losses are there and before those of step number + 2.
-    /// Shards are added in their fixed tree, so that the figure is as reproducible as the weights.
-    double mean_loss(std::uint64_t number, std::size_t samples) {
+    /// Weight of some of the samples in use; of none where this process has no targets. Added in their order, so that
+    /// every rank finds the same.
+    batch_weight weigh(std::span<std::uint32_t const> indices) const {
+        auto const& targets = samples_.targets();
+        if constexpr (detail::weighs_samples<Loss, output, T>) {
+            batch_weight w;
+            if (targets.data == nullptr) return w;
+            with_default_floats([&] {
+                for (std::size_t i = 0; i < indices.size(); ++i) {
+                    target_t<Loss, output, T> of_sample[target_extents<Loss, output>::size];
+                    gather_samples<1>(targets, indices.subspan(i, 1), of_sample);
+                    double const each = Loss::weight(of_sample);
+                    w.sum += each;
+                    w.samples += each > 0 ? 1 : 0;
+                }
+            });
+            return w;
+        } else {
+            return {static_cast<double>(indices.size()), indices.size()};
+        }
+    }
+    /// For who has weighed the batch of step `number`, or the samples of an evaluation.
+    void set_weight(std::uint64_t number, batch_weight const& w) noexcept { weights_[number % 2] = w; }
+    void set_weight(batch_weight const& w) noexcept { weights_[2] = w; }
+    double scale_of(std::uint64_t number) const noexcept { return weights_[number % 2].scale(); }
+
+    /// The mean loss of step `number`, once its losses are there and before those of step number + 2. Shards are added
+    /// in their fixed tree, so that the figure is as reproducible as the weights.
+    double mean_loss(std::uint64_t number) {
         return with_default_floats([&] {
-            return in_fixed_tree([&](std::size_t s) { return losses_of(number)[s]; }) / static_cast<double>(samples);
+            return weights_[number % 2].mean(in_fixed_tree([&](std::size_t s) { return losses_of(number)[s]; }));
         });
     }
 
+    /// Right answers are counted among the samples that count.
     evaluation evaluated() const {
         std::size_t correct = 0;
         for (auto const n : correct_) correct += n;
         return with_default_floats([&]() -> evaluation {
-            auto const n = static_cast<double>(samples_.size());
-            return {in_fixed_tree([&](std::size_t s) { return losses_[s]; }) / n, static_cast<double>(correct) / n,
-                    samples_.size()};
+            auto const& w = weights_[2];
+            auto const n = static_cast<double>(w.samples);
+            return {w.mean(in_fixed_tree([&](std::size_t s) { return losses_[s]; })),
+                    w.samples == 0 ? 0 : static_cast<double>(correct) / n, samples_.size()};
         });
     }
 
@@ -99,6 +131,7 @@ protected:
 
     std::vector<double> losses_;
     std::vector<std::size_t> correct_;
+    batch_weight weights_[3]; ///< of two steps, and of an evaluation
 
 private:
     static std::string number(std::size_t n) { return std::to_string(n); }
@@ -143,6 +176,11 @@ private:
             throw usage_error("the data set has " + number(rows.classes) + " classes, the network " +
                               number(wants.classes) + " outputs: end the network with linear<" + number(rows.classes) +
                               ">");
+        if (rows.ignored != no_label && rows.ignored != wants.ignored)
+            throw usage_error("samples with the label " + std::to_string(rows.ignored) + " are to be ignored, and " +
+                              of_loss() + " ignores " +
+                              (wants.ignored == no_label ? std::string("none") : std::to_string(wants.ignored)) +
+                              ": write cross_entropy_with<ignoring<" + std::to_string(rows.ignored) + ">>");
         if (rows.size() != wants.targets.size())
             throw usage_error("each sample has " + number(rows.size()) + " targets, and " + of_loss() + " wants " +
                               number(wants.targets.size()) + " for a network whose output is " +
