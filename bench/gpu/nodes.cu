@@ -33,8 +33,8 @@ using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoi
                       sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
 using lenet_trainer = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>>;
 using options = lenet_trainer::options;
-using executor =
-    stream_executor<model<lenet, cross_entropy, sgd, cuda_kernels, float>, gpu, options, peer_transport<gpu, float>>;
+using executor = stream_executor<composition<lenet, cross_entropy, sgd, cuda_kernels, float>, gpu, options,
+                                 peer_transport<gpu, float>>;
 
 constexpr int chain_length = 100;
 

@@ -164,7 +164,7 @@ std::string described(float rate = 0.1f, std::size_t batch = 64, std::uint64_t s
     typename trainer<Network, Loss, Optimizer, on<mesh<host, dp<dynamic>>>>::options o{
         .learning_rate = rate, .batch = batch, .seed = seed};
     parallel_layout const l{.replicas = 2, .strategy = strategy, .logical_shards = shards};
-    return agreement<model<Network, Loss, Optimizer, Kernels, T>, Initialiser>(o, l);
+    return agreement<composition<Network, Loss, Optimizer, Kernels, T>, Initialiser>(o, l);
 }
 
 } // namespace

@@ -36,6 +36,7 @@ TRIREME_COLD inline std::size_t samples_in(std::size_t numbers, shape const& of_
 ///
 ///     samples_in_memory const flowers(measured, make_shape(4), species, 3);             // one of 3 classes each
 ///     samples_in_memory const curves(times, make_shape(1), positions, make_shape(2));   // two values each
+///     samples_in_memory const asked(times, make_shape(1));                               // for predictions
 class samples_in_memory {
 public:
     /// `labels`: a class in [0, classes) for each sample, or the label that losses are to ignore.
@@ -70,6 +71,13 @@ public:
             throw usage_error("there are inputs of " + std::to_string(size_) + " samples, and targets of " +
                               std::to_string(n) + ": pass as many");
     }
+
+    /// Samples without targets, for predictions.
+    /// Errors: usage_error if the numbers are not those of whole samples, or there is none.
+    template<detail::numbers_in_memory X>
+    samples_in_memory(X&& inputs, shape const& of_input)
+        : size_(detail::samples_in(std::ranges::size(inputs), of_input, "inputs")),
+          inputs_(rows_of(std::ranges::data(inputs), of_input)) {}
 
     std::size_t size() const noexcept { return size_; }
     sample_rows inputs() const noexcept { return inputs_; }

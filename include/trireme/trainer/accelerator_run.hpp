@@ -136,6 +136,47 @@ public:
         });
     }
 
+    /// The outputs for all samples in use, [sample][value]. The replicas of this process take turns: what a process
+    /// predicts it needs no other one for.
+    std::vector<T> predict() {
+        return guarded([&] {
+            work_.number_all();
+            constexpr std::size_t size = Model::network::output_extents::size;
+            std::vector<T> all(work_.samples().size() * size);
+            auto const together = executor_->evaluated_together(), replicas = executor_->replicas();
+            auto const indices = work_.all();
+            auto const last = [&](std::size_t q) -> rank_type& {
+                return executor_->rank_at(q, work_.layout.stages - 1);
+            };
+            auto const most = together * last(0).samples();
+            for (std::size_t q = 0; q < replicas; ++q) last(q).make_room_for_outputs(together);
+            auto const of_replica = [&](std::size_t begin, std::size_t q) {
+                auto const first = std::min(begin + q * most, indices.size());
+                return indices.subspan(first, std::min(most, indices.size() - first));
+            };
+            executor_->begin();
+            for (std::size_t begin = 0; begin < indices.size(); begin += replicas * most) {
+                for (std::size_t q = 0; q < replicas; ++q) {
+                    auto const some = of_replica(begin, q);
+                    if (some.empty()) continue;
+                    for (int role = 0; role < work_.layout.stages; ++role)
+                        stage(executor_->rank_at(q, role), 0, some, T{0}, {}, together);
+                    executor_->enqueue_evaluation(q, 0, npos);
+                }
+                for (std::size_t q = 0; q < replicas; ++q) {
+                    auto const some = of_replica(begin, q);
+                    if (!some.empty()) wait_for(last(q), last(q).used[0], "a prediction");
+                    for (std::size_t i = 0; i < some.size(); ++i)
+                        last(q).read_output(i / last(q).samples(), i % last(q).samples(), all.data() + some[i] * size);
+                }
+            }
+            executor_->join();
+            for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
+            for (auto& r : executor_->ranks) wait_for(*r, r->used[0], "a prediction");
+            return all;
+        });
+    }
+
     /// Of the last epoch: all of it, and the part in which the devices had nothing to do but wait for samples. How long
     /// they add gradients is not measured: it goes on beside the rest.
     step_times const& times() const noexcept { return times_; }

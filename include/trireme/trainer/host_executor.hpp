@@ -20,7 +20,9 @@
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
-#include <trireme/trainer/model.hpp>
+#include <trireme/trainer/composition.hpp>
+#include <trireme/trainer/predictions.hpp>
+#include <trireme/trainer/sample_batch.hpp>
 #include <trireme/trainer/stage_neighbours.hpp>
 
 #include <algorithm>
@@ -35,24 +37,6 @@
 #include <vector>
 
 namespace trireme::inline TRIREME_ISA {
-
-/// Seconds that one device has spent, and where.
-struct step_times {
-    double step = 0;
-    double synchronisation = 0; ///< adding gradients, waiting for others included
-    double data = 0;            ///< gathering samples
-};
-
-/// What devices work on: samples, and the order in which they come. Each shard's sum of losses goes to losses[shard],
-/// and of an evaluation the number of right answers to correct[shard]. `scale`: the factor of a sample's loss in the
-/// mean of a step.
-struct sample_batch {
-    sample_set const* samples = nullptr;
-    std::span<std::uint32_t const> indices = {};
-    double* losses = nullptr;
-    std::size_t* correct = nullptr;
-    double scale = 0;
-};
 
 /// One device of the host: its stage of the model, or all of it, and its part of every step, which is a program. All of
 /// its memory comes from its communicator.
@@ -124,7 +108,7 @@ public:
 
     /// One step on a batch. Every device of the group calls it with the same samples.
     template<class Faults, class Options>
-    void step(sample_batch const& batch, Options const& options) {
+    void step(sample_batch<T> const& batch, Options const& options) {
         auto const start = clock::now();
         [[maybe_unused]] auto const computing = kernels_.begin();
         batch_ = batch;
@@ -165,17 +149,17 @@ public:
         times_.step += seconds(start, end);
     }
 
-    /// Losses and right answers of this replica's shards of a batch, left by its last stage; no gradient. Every device
-    /// calls it.
+    /// Losses and right answers of this replica's shards of a batch, or outputs, left by its last stage; no gradient.
+    /// Every device calls it.
     template<class Faults>
-    void evaluate(sample_batch const& batch) {
+    void evaluate(sample_batch<T> const& batch) {
         auto const before = beside_.pulled();
         [[maybe_unused]] auto const computing = kernels_.begin();
         batch_ = batch;
         auto const& program = programs_.evaluation();
         auto const together = static_cast<std::size_t>(program.shape.micro_batches);
         for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
-            if (is_last()) batch.losses[shard] = 0, batch.correct[shard] = 0;
+            if (is_scored()) batch.losses[shard] = 0, batch.correct[shard] = 0;
             auto const mine = part(batch.indices.size(), shard, layout_.shards());
             auto const most = Model::at_once || blocks_.is_stage() ? Model::template pass<>::places_for(blocks_.samples)
                                                                    : mine.size();
@@ -308,14 +292,16 @@ private:
         granule_place place{
             seed_, steps_, static_cast<std::uint32_t>(shard), 0, mine.size(), mine.size(), batch_.indices.size()};
         losses_.weight = static_cast<T>(batch_.scale);
-        double loss = evaluates && is_last() ? batch_.losses[shard] : 0; // of a shard that comes in parts
+        bool const scores = evaluates && is_scored();
+        double loss = scores ? batch_.losses[shard] : 0; // of a shard that comes in parts
         losses_.sum = &loss;
-        if (evaluates && is_last()) losses_.correct = &batch_.correct[shard];
+        if (scores) losses_.correct = &batch_.correct[shard];
         for_passes(t.kind, mine.size(), [&]<std::size_t Lanes>(lane_count<Lanes>, range const& some) {
             auto const here = batch_.indices.subspan(mine.begin + some.begin, some.size());
             place.first = some.begin;
             place.count = some.size();
-            auto const pass = this->template pass<Lanes>(numbers, place, t, some.begin, is_last() ? &losses_ : nullptr);
+            auto const pass =
+                this->template pass<Lanes>(numbers, place, t, some.begin, is_scored() ? &losses_ : nullptr);
             auto const granule = [&](std::size_t team) {
                 return Model::at_once ? here : here.subspan(team * Lanes, std::min(Lanes, here.size() - team * Lanes));
             };
@@ -327,13 +313,17 @@ private:
                 if (numbers_.rows.begin == 0) gather_inputs<Lanes>(granule(team), pass.input(team));
             };
             auto const gather_for_loss = [&](std::size_t team) {
-                if (is_last()) gather_targets<Lanes>(granule(team));
+                if (is_scored()) gather_targets<Lanes>(granule(team));
             };
             if (evaluates) {
-                pass.evaluate([&](std::size_t team) {
-                    gather(team);
-                    gather_for_loss(team);
-                });
+                pass.evaluate(
+                    [&](std::size_t team) {
+                        gather(team);
+                        gather_for_loss(team);
+                    },
+                    [&](std::size_t team) {
+                        if (!scores && is_last()) take_outputs<Lanes>(granule(team), pass.output(team));
+                    });
                 return;
             }
             if (goes_forward(t.kind)) {
@@ -349,7 +339,7 @@ private:
                 },
                 fetch_next, exchange);
         });
-        if (t.scales || (evaluates && is_last())) batch_.losses[shard] = loss;
+        if (t.scales || scores) batch_.losses[shard] = loss;
         if (trains && layout_.reproducible()) tree_.push({shard, shard + 1}, merging());
     }
 
@@ -445,6 +435,16 @@ private:
                 trireme::gather_samples<1>(rows, samples.subspan(i, 1), losses_.targets + i * Model::targets);
         else
             trireme::gather_samples<Lanes>(rows, samples, losses_.targets);
+    }
+
+    /// True where the samples of the batch have their losses.
+    bool is_scored() const noexcept { return is_last() && batch_.outputs == nullptr; }
+    template<std::size_t Lanes>
+    void take_outputs(std::span<std::uint32_t const> samples, stored const* from) const {
+        using out = typename network::output_extents;
+        for (std::size_t i = 0; i < samples.size(); ++i)
+            detail::copy_output<out>(from + i * (Model::at_once ? out::size : 1), Model::at_once ? 1 : Lanes,
+                                     Model::at_once, batch_.outputs + samples[i] * out::size);
     }
 
     // ---- between devices ----
@@ -573,7 +573,7 @@ private:
     stage_neighbours<Model, Communicator> beside_;
 
     // of the step that is being done
-    sample_batch batch_;
+    sample_batch<T> batch_;
     losses_type losses_; ///< of the last stage
     std::uint64_t seed_ = 0;
     fixed_tree::stack tree_;

@@ -98,6 +98,7 @@ class host_run {
     using communicator = typename Ranks::communicator;
     using executor = host_executor<Model, communicator>;
     static constexpr bool of_one_process = Ranks::of_one_process;
+    static constexpr std::size_t outputs = network::output_extents::size; ///< of a sample
 
 public:
     using T = typename Model::value_type;
@@ -150,6 +151,34 @@ public:
         work_on_samples();
         on_every_device([](shared& s, communicator& c) { s.evaluate(c); });
     }
+    /// The outputs for all samples in use, [sample][value].
+    std::vector<T> predict() {
+        auto& s = *shared_;
+        s.number_all();
+        work_on_samples();
+        std::vector<T> all(s.samples().size() * outputs);
+        s.outputs = all.data();
+        on_every_device([](shared& here, communicator& c) { here.predict(c); });
+        if constexpr (!of_one_process) {
+            auto const of = [&](int rank) { // the outputs that a last stage has
+                auto const shards = s.layout.shards_of_device(rank);
+                auto const n = s.samples().size();
+                auto const begin = part(n, shards.begin, s.layout.shards()).begin;
+                return range{outputs * begin, outputs * part(n, shards.end - 1, s.layout.shards()).end};
+            };
+            auto const ranks = static_cast<std::size_t>(s.layout.devices());
+            std::size_t most = 0;
+            for (std::size_t r = 0; r < ranks; ++r) most = std::max(most, of(static_cast<int>(r)).size());
+            std::vector<T> mine(most), everybody(most * ranks);
+            auto const own_part = of(first_rank());
+            std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(own_part.begin), own_part.size(), mine.begin());
+            gather(mine, everybody);
+            for (int r = s.layout.stages - 1; r < s.layout.devices(); r += s.layout.stages)
+                std::copy_n(everybody.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * most),
+                            of(r).size(), all.begin() + static_cast<std::ptrdiff_t>(of(r).begin));
+        }
+        return all;
+    }
     /// Of the first device of this process, in the last epoch.
     step_times const& times() const noexcept { return own().times(); }
 
@@ -173,7 +202,6 @@ public:
         } else if (l.stages == 1) {
             append(all, own().held().*numbers);
         } else {
-            auto& s = *shared_;
             std::vector<std::size_t> counts;
             for (int rank = 0; rank < l.devices(); ++rank) {
                 auto const n = numbers_of_rank<network, T>(l, rank);
@@ -182,9 +210,7 @@ public:
             auto const most = *std::max_element(counts.begin(), counts.end());
             std::vector<T> mine(most), everybody(most * counts.size());
             std::ranges::copy(own().held().*numbers, mine.begin());
-            s.mine = std::as_bytes(std::span(mine));
-            s.everybody = std::as_writable_bytes(std::span(everybody));
-            ranks_.run(shared_, [](shared& here, communicator& c) { here.gather(c); });
+            gather(mine, everybody);
             for (std::size_t role = 0; role < static_cast<std::size_t>(l.stages); ++role)
                 append(all, std::span(everybody).subspan(role * most, counts[role]));
         }
@@ -246,6 +272,7 @@ private:
         arena scores;
         traffic beside; ///< of what is no step, in a process
         std::span<T const> parameters, buffers;
+        T* outputs = nullptr; ///< of a prediction
         std::span<std::byte const> mine;
         std::span<std::byte> everybody;
 
@@ -297,6 +324,10 @@ private:
             if constexpr (!of_one_process)
                 share(c, std::span(this->losses_).first(layout.shards()), this->correct_, weight);
             this->set_weight(weight);
+        }
+
+        void predict(communicator& c) {
+            at(c.rank()).template evaluate<Faults>({&samples(), this->all(), nullptr, nullptr, 0, outputs});
         }
 
         void take(communicator& c) {
@@ -356,6 +387,13 @@ private:
                 detail::check_reductions(l, Model::arena_elements, sizeof(T)); // others than the compiler has seen
             }
         return l;
+    }
+
+    /// What each rank has, on all of them.
+    void gather(std::vector<T> const& mine, std::vector<T>& everybody) const {
+        shared_->mine = std::as_bytes(std::span(mine));
+        shared_->everybody = std::as_writable_bytes(std::span(everybody));
+        ranks_.run(shared_, [](shared& here, communicator& c) { here.gather(c); });
     }
 
     executor& at(int rank) const noexcept { return shared_->at(of_one_process ? rank : first_rank()); }

@@ -10,7 +10,7 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
-#include <trireme/trainer/model.hpp>
+#include <trireme/trainer/composition.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -140,7 +140,7 @@ public:
         if (layout.reproducible()) hand_over(r.merging(), [&] { r.end_shard(k); });
     }
     /// Evaluates the granules that are staged in the first places of a slot, over all ranks of the k-th replica of this
-    /// process. They belong to its `shard`-th shard.
+    /// process. They belong to its `shard`-th shard; `npos`: their outputs are wanted, and no score.
     void enqueue_evaluation(std::size_t k, int slot, std::size_t shard) {
         for (auto const& next : replicas_[k]->of_evaluation) evaluate(k, next, slot, shard);
         for (int role = 0; role < layout.stages; ++role) leave(rank_at(k, role), slot);
@@ -175,6 +175,11 @@ public:
             r.enqueue_results(slot);
             order_->end(r.sharing_scores());
         });
+        join();
+    }
+
+    /// The first rank goes on where all of them are.
+    void join() {
         for (auto& r : ranks) order_->begin(r->everything());
         gather();
     }
@@ -511,8 +516,9 @@ private:
             begin_team();
             r.enqueue_input(team_[0], slot, t.micro_batch, t);
             ranks_of_process<context> const team{team_};
-            stage_pass(team, rows_and_loss()).evaluate();
-            if (r.is_last()) r.enqueue_score(team_[0].kernels(), shard, false);
+            stage_pass(team, shard == npos ? rows() : rows_and_loss()).evaluate();
+            if (r.is_last() && shard == npos) r.enqueue_outputs(t.micro_batch, t);
+            if (r.is_last() && shard != npos) r.enqueue_score(team_[0].kernels(), shard, false);
         });
     }
     /// The slot's samples may be replaced when all is done that `compute` has got until now.

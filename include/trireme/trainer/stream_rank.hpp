@@ -16,7 +16,8 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
-#include <trireme/trainer/model.hpp>
+#include <trireme/trainer/composition.hpp>
+#include <trireme/trainer/predictions.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -161,7 +162,7 @@ public:
                 gather_samples<1>(inputs, indices.subspan(i, 1),
                                   reinterpret_cast<T*>(to + granule_.inputs()) + i * granule_.values);
         }
-        if (!granule_.last) return;
+        if (!granule_.last || samples.targets().data == nullptr) return; // predictions need none
         auto* const targets = reinterpret_cast<typename Model::target*>(to + granule_.targets());
         auto* const weights = reinterpret_cast<T*>(to + granule_.weights());
         for (std::size_t i = 0; i < indices.size(); ++i)
@@ -346,6 +347,22 @@ public:
     void enqueue_score(kernels const& k, std::size_t shard, bool trains) {
         add_scores(k, losses(), trains ? nullptr : correct(), &k.shard()->count, score_of(shard));
     }
+    /// Outputs of the granule in place `k`, of an evaluation without targets; there is room after
+    /// make_room_for_outputs.
+    void make_room_for_outputs(std::size_t granules) {
+        if (outputs_.data() == nullptr) outputs_ = pinned(granules * output_bytes());
+    }
+    void enqueue_outputs(std::size_t k, step_task const& t) {
+        compute.copy(static_cast<std::byte*>(outputs_.data()) + k * output_bytes(), values() + stage_.output(t.frame),
+                     output_bytes());
+    }
+    /// The output of the granule's i-th sample, once it is there.
+    void read_output(std::size_t k, std::size_t i, T* to) const {
+        using out = typename network::output_extents;
+        auto const* const first =
+            reinterpret_cast<stored_type const*>(static_cast<std::byte const*>(outputs_.data()) + k * output_bytes());
+        detail::copy_output<out>(first + i * out::size, 1, narrow::images_last, to);
+    }
     /// The statistics that forward has left in a frame are added where backward's gradients are.
     void enqueue_waiting_statistics(context const& c, step_task const& t) {
         if (t.kind == task_kind::backward && numbers_.buffers != 0)
@@ -482,6 +499,9 @@ private:
         else
             return 0;
     }
+    std::size_t output_bytes() const noexcept {
+        return granule_.samples * network::output_extents::size * sizeof(stored_type);
+    }
     double* squares() const noexcept { return static_cast<double*>(squares_.data()); }
     measured_norm* measured() const noexcept { return reinterpret_cast<measured_norm*>(squares() + all_pieces); }
     gradient_run* runs() const noexcept { return reinterpret_cast<gradient_run*>(measured() + 1); }
@@ -544,7 +564,7 @@ private:
     typename Device::libraries libraries_;
     memory parameters_, gradients_, state_, activations_, narrow_, losses_, scores_;
     memory stages_[2], scratch_[2];
-    pinned pinned_[2], results_[2], mirror_, stamps_[2];
+    pinned pinned_[2], results_[2], mirror_, stamps_[2], outputs_;
     std::size_t copied_[2] = {}; ///< bytes of each granule in a slot
     event ready_;
     range pieces_; ///< of the gradients, where they are measured

@@ -12,6 +12,7 @@
 #include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/least_samples.hpp>
 #include <trireme/trainer/options.hpp>
+#include <trireme/trainer/predictions.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 #include <trireme/trainer/trainer_rules.hpp>
 
@@ -55,8 +56,8 @@ public:
     using run_options = trireme::run_options<option_fields<policies>>;
 
 private:
-    using model_type = model<network_type, loss_type, optimizer_type, typename policies::kernel_policy, value_type,
-                             policies::has_stages, policies::clips>;
+    using model_type = composition<network_type, loss_type, optimizer_type, typename policies::kernel_policy,
+                                   value_type, policies::has_stages, policies::clips>;
     using run_type = typename run_on<typename policies::mesh::device>::template type<
         model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
 
@@ -144,6 +145,23 @@ public:
         requires(!std::convertible_to<Other const&, sample_set>)
     evaluation evaluate(Other const&) {
         return no_samples<Other, evaluation>();
+    }
+
+    /// The network's outputs for all of `samples`, which need no targets, on all devices; the weights stay as they are.
+    /// Every process of the trainer calls it, and gets all of them. Cost: the memory of the outputs, besides the
+    /// plan's.
+    predictions<value_type> predict(sample_set const& samples) {
+        job const running(*this);
+        run_.state().use(samples, false);
+        constexpr auto output = network_type::output_extents::shape;
+        return {run_.predict(), output, loss_type::describe(output).classes};
+    }
+
+    template<class Other>
+        requires(!std::convertible_to<Other const&, sample_set>)
+    predictions<value_type> predict(Other const&) {
+        static_cast<void>(no_samples<Other, evaluation>());
+        return {{}, network_type::output_extents::shape, 0};
     }
 
     /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`.

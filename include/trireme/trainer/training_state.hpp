@@ -35,15 +35,16 @@ public:
     training_state(Options const& o, parallel_layout const& l)
         : options(o), layout(l), losses_(2 * l.shards()), correct_(l.shards()) {}
 
-    /// Throws usage_error for samples that the network or the loss cannot take.
-    void check(sample_set const& samples) const {
-        if (samples.size() == 0) throw usage_error("the data set is empty: a step needs at least one sample");
+    /// Throws usage_error for samples that the network or the loss cannot take. Predictions need no targets.
+    void check(sample_set const& samples, bool targets = true) const {
+        if (samples.size() == 0)
+            throw usage_error("the data set is empty: a step, an evaluation and a prediction need at least one sample");
         check_inputs(samples.inputs());
-        check_targets(samples.targets());
+        if (targets) check_targets(samples.targets());
     }
-    /// The samples of the next job. Throws usage_error for samples that the network or the loss cannot take.
-    void use(sample_set const& samples) {
-        check(samples);
+    /// The samples of the next job. Throws usage_error likewise.
+    void use(sample_set const& samples, bool targets = true) {
+        check(samples, targets);
         samples_ = samples;
     }
 

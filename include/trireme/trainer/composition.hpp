@@ -22,7 +22,7 @@ namespace trireme::inline TRIREME_ISA {
 /// network may be cut into stages; without it there is no code for what goes between them. `Clips`: gradients are
 /// measured and scaled before they are used.
 template<class Network, class Loss, class Optimizer, class Kernels, class T, bool Staged = false, bool Clips = false>
-struct model {
+struct composition {
     static constexpr bool staged = Staged, clips = Clips;
     using network = Network;
     using loss = Loss;

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/extents.hpp>
+#include <trireme/core/macros.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+/// Outputs of a network for some samples, in their order. A value: it holds its numbers.
+template<class T>
+class predictions {
+public:
+    /// `values`: [sample][value of the output]. `classes`: 0 where the outputs are no scores of classes.
+    predictions(std::vector<T> values, trireme::shape const& of_sample, std::size_t classes)
+        : values_(std::move(values)), shape_(of_sample), classes_(classes) {}
+
+    std::size_t size() const noexcept { return values_.size() / shape_.size(); } ///< samples
+    trireme::shape const& shape() const noexcept { return shape_; }              ///< of one sample's output
+    std::size_t classes() const noexcept { return classes_; }
+
+    /// The output for sample `i` < size().
+    std::span<T const> operator[](std::size_t i) const noexcept {
+        return std::span(values_).subspan(i * shape_.size(), shape_.size());
+    }
+    /// All outputs, [sample][value].
+    std::span<T const> values() const noexcept { return values_; }
+
+    /// The class with the largest score: the first of several; a NaN is the largest.
+    /// Errors: usage_error if the outputs are no scores of classes.
+    std::size_t class_of(std::size_t i) const {
+        check_classes();
+        return largest((*this)[i]);
+    }
+    std::vector<std::size_t> all_classes() const {
+        check_classes();
+        std::vector<std::size_t> all;
+        all.reserve(size());
+        for (std::size_t i = 0; i < size(); ++i) all.push_back(largest((*this)[i]));
+        return all;
+    }
+    /// The probability of each class, [sample][class]: softmax of the scores, computed so that nothing overflows.
+    /// Errors: as above.
+    std::vector<T> probabilities() const {
+        check_classes();
+        std::vector<T> all(values_.size());
+        for (std::size_t i = 0; i < size(); ++i) {
+            auto const scores = (*this)[i];
+            T const most = scores[largest(scores)];
+            T* const to = all.data() + i * scores.size();
+            T sum = 0;
+            for (std::size_t c = 0; c < scores.size(); ++c) sum += to[c] = std::exp(scores[c] - most);
+            for (std::size_t c = 0; c < scores.size(); ++c) to[c] /= sum;
+        }
+        return all;
+    }
+
+private:
+    static std::size_t largest(std::span<T const> scores) noexcept {
+        std::size_t best = 0;
+        for (std::size_t c = 1; c < scores.size(); ++c)
+            if (scores[c] > scores[best] || (std::isnan(scores[c]) && !std::isnan(scores[best]))) best = c;
+        return best;
+    }
+    TRIREME_COLD void check_classes() const {
+        if (classes_ == 0)
+            throw usage_error("classes of predictions whose samples have " + detail::to_string(shape_) +
+                              " values, none of them the score of a class: train with a loss for classes, such as "
+                              "cross_entropy, or read the values");
+    }
+
+    std::vector<T> values_;
+    trireme::shape shape_;
+    std::size_t classes_;
+};
+
+namespace detail {
+
+/// Copies the output of a sample, whose value k lies at from[k * apart]; or, where images lie channels last, wherever
+/// it lies then.
+template<class Out, class Stored, class T>
+void copy_output(Stored const* from, std::size_t apart, bool channels_last, T* to) {
+    constexpr auto out = Out::shape;
+    std::size_t const channels = out.rank == 3 && channels_last ? out.extent[0] : 1, places = out.size() / channels;
+    for (std::size_t c = 0; c < channels; ++c)
+        for (std::size_t p = 0; p < places; ++p) to[c * places + p] = static_cast<T>(from[(p * channels + c) * apart]);
+}
+
+} // namespace detail
+} // namespace trireme
