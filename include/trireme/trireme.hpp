@@ -85,6 +85,8 @@
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/schedule/verify.hpp>
+#include <trireme/trainer/accuracy.hpp>
+#include <trireme/trainer/model.hpp>
 #include <trireme/trainer/trainer.hpp>
 
 #include <iostream> // programs print what the trainer reports

@@ -94,13 +94,13 @@ private:
 ///
 /// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that
 /// blocks have room for which last within one task. What the stage gets from the others, and gives them, lies in the
-/// frame, or in an outgoing slot.
+/// frame, or in an outgoing slot. `forward_only`: of a network that is not trained; there are no gradients.
 enum class way_of_samples { together, one_behind_the_other };
 template<class Network>
-constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, std::size_t element_bytes,
-                                                           bool weights_lag = false,
-                                                           way_of_samples way = way_of_samples::together,
-                                                           range rows = {0, Network::depth}, std::size_t in_task = 0) {
+constexpr activation_plan<Network::depth>
+plan_activations(std::size_t lanes, std::size_t element_bytes, bool weights_lag = false,
+                 way_of_samples way = way_of_samples::together, range rows = {0, Network::depth},
+                 std::size_t in_task = 0, bool forward_only = false) {
     constexpr std::size_t depth = Network::depth;
     constexpr std::size_t blocks = 2 * (depth + 1); // values, then gradients
     constexpr std::size_t never = 2 * depth + 1;
@@ -138,9 +138,11 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
         if (slot < first || slot > last) continue;
         born[slot] = dies[slot] = slot == first ? first : slot - 1;
     }
-    born[grad(last)] = depth; // the loss reads the output, and writes its gradient; or the next stage does
     live_to(last, depth);
-    live_to(grad(last), depth);
+    if (!forward_only) {
+        born[grad(last)] = depth; // the loss reads the output, and writes its gradient; or the next stage does
+        live_to(grad(last), depth);
+    }
     if (gets_input) live_to(first, depth);
 
     // who reads what, and when
@@ -150,7 +152,7 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
         auto const back = 2 * depth - i;
         live_to(row.from, i);
         if (row.is_sum()) live_to(row.other, i);
-        if (i < first_trainable) continue;
+        if (i < first_trainable || forward_only) continue;
         // what needs the whole shard has its gradients before its own way back
         auto const read_last = weights_lag && d.parameter_count > 0 && d.backward.phases == 0 ? 2 * depth : back;
         if (d.execution.backward_reads_input) live_to(row.from, read_last);
@@ -203,7 +205,7 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     plan.spread = in_task == 0 || in_task == lanes;
     std::size_t at[blocks] = {};
     bool in_frame[blocks] = {};
-    auto const sent = gets_input && first > first_trainable ? grad(first) : npos;
+    auto const sent = gets_input && first > first_trainable && !forward_only ? grad(first) : npos;
     for (std::size_t b = 0; b < blocks; ++b) {
         in_frame[b] =
             apart && born[b] != never && b != sent && (b == block_of(grad(last)) || (born[b] < gap && dies[b] >= gap));
@@ -238,7 +240,7 @@ constexpr activation_plan<Network::depth> plan_activations(std::size_t lanes, st
     for (std::size_t i = 0; i <= depth; ++i) {
         bool const here = i >= first && i <= last;
         plan.value[i] = here ? at[block_of(i)] : npos;
-        plan.gradient[i] = here && (i > first_trainable || i == last) ? at[block_of(grad(i))] : npos;
+        plan.gradient[i] = here && !forward_only && (i > first_trainable || i == last) ? at[block_of(grad(i))] : npos;
     }
     return plan;
 }

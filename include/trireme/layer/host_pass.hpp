@@ -194,24 +194,27 @@ public:
     static constexpr std::size_t lanes = Lanes;
     static constexpr bool at_once = takes_all_samples<Kernels>;
     static constexpr bool moves_all_places = false; ///< from stage to stage, however few samples a micro-batch has
-    static constexpr bool whole_shard = Network::whole_shard || at_once; ///< else granules go all the way one by one
+    static constexpr bool trains = detail::trains_with<Loss>;
+    static constexpr bool whole_shard = (trains && Network::whole_shard) || at_once; ///< else granules go all the way
     using plan_type = activation_plan<Network::depth>;
     using numbers = detail::model_numbers<T>;
     using stored_type = stored_t<Kernels, T>; ///< as what lies in the slots is kept
 
     using memory_type = detail::activation_memory<stored_type>;
     using losses_type = typename context::losses_type;
+    static constexpr range all_rows = {0, Network::depth};
 
     /// Plans for one granule after the other, and for all of `samples`.
-    static constexpr plan_type one = plan_activations<Network>(Lanes, sizeof(stored_type));
+    static constexpr plan_type one =
+        plan_activations<Network>(Lanes, sizeof(stored_type), false, way_of_samples::together, all_rows, 0, !trains);
     static constexpr plan_type plan(std::size_t samples) {
-        return plan_activations<Network>(places_for(samples), sizeof(stored_type), false, way);
+        return plan_activations<Network>(places_for(samples), sizeof(stored_type), false, way, all_rows, 0, !trains);
     }
     /// The plan of a stage, for all of `samples`, where forward and backward are tasks of their own.
     static constexpr plan_type plan(std::size_t samples, range rows) {
         return plan_activations<Network>(places_for(samples), sizeof(stored_type), false,
                                          whole_shard ? way : way_of_samples::together, rows,
-                                         whole_shard ? places_for(samples) : Lanes);
+                                         whole_shard ? places_for(samples) : Lanes, !trains);
     }
 
     /// Elements of what lasts within a task: its blocks, and the kernels' scratch.

@@ -46,6 +46,15 @@ concept loss = requires(shape s) {
 
 namespace detail {
 
+/// Stands for the loss of a network that is not trained.
+struct no_loss {
+    static constexpr loss_description describe(shape) noexcept { return {}; }
+    static void forward(auto const&) noexcept {}
+    static void backward(auto const&) noexcept {}
+};
+template<class Loss>
+inline constexpr bool trains_with = !std::is_same_v<Loss, no_loss>;
+
 template<class Loss, class Out>
 struct targets_of {
     static constexpr loss_description description = Loss::describe(Out::shape);

@@ -4,6 +4,7 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/core/pack.hpp>
+#include <trireme/layer/loss.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <cstddef>
@@ -194,10 +195,15 @@ struct row_calls {
 template<class Context, class Form>
 struct row_functions {
     static constexpr row_calls<Context> all() noexcept {
-        return {{function_of<row_call::forward>(), function_of<row_call::evaluate>(),
-                 function_of<row_call::backward_weights>(), function_of<row_call::backward_input>(),
-                 function_of<row_call::forward_gather>(), function_of<row_call::forward_agree>(),
-                 function_of<row_call::backward_gather>(), function_of<row_call::backward_agree>()}};
+        if constexpr (!trains_with<typename Context::loss>) {
+            row_calls<Context> calls;
+            for (auto& call : calls.of) call = function_of<row_call::evaluate>();
+            return calls;
+        } else
+            return {{function_of<row_call::forward>(), function_of<row_call::evaluate>(),
+                     function_of<row_call::backward_weights>(), function_of<row_call::backward_input>(),
+                     function_of<row_call::forward_gather>(), function_of<row_call::forward_agree>(),
+                     function_of<row_call::backward_gather>(), function_of<row_call::backward_agree>()}};
     }
 
 private:
@@ -296,7 +302,7 @@ struct row_table {
     row_calls<Context> of[network::depth + 1] = {};
     constexpr row_table() {
         write_calls<Context, network, true>(of, std::make_index_sequence<network::units>{});
-        if constexpr (!std::is_void_v<typename Context::loss>) {
+        if constexpr (!std::is_void_v<typename Context::loss> && trains_with<typename Context::loss>) {
             auto& last = of[network::depth].of;
             for (auto& call : last) call = [](Context const&, std::size_t, int) {};
             last[static_cast<std::size_t>(row_call::evaluate)] = &lose<false>;

@@ -111,7 +111,7 @@ constexpr memory_map memory_of_model(parallel_layout const& l, int rank) {
     auto const elements = numbers_of_rank<typename Model::network, T>(l, rank).elements;
     memory_map m;
     m.parameters.bytes = l.shared_weights && l.replica_of(rank) != 0 ? 0 : elements * sizeof(T);
-    m.gradients = {elements * sizeof(T), l.gradient_slots(rank)};
+    m.gradients = {elements * sizeof(T), Model::trains ? l.gradient_slots(rank) : 0};
     m.optimizer_state = {l.slice_of_device(rank, elements, sizeof(T)).size() * sizeof(T),
                          Model::optimizer::state_per_parameter};
     m.updates.bytes = detail::counts_updates<typename Model::optimizer> ? cache_line : 0;

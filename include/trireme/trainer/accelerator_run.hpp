@@ -59,7 +59,8 @@ public:
             guarded([&] {
                 executor_->prepare(r.trace.value);
                 warm_up();
-                if (!eager_) executor_->capture();
+                if constexpr (Model::trains)
+                    if (!eager_) executor_->capture();
                 begin_weights();
             });
         } catch (...) {
@@ -246,9 +247,12 @@ private:
                 for (std::size_t k = 0; k < r->shards().size(); ++k) r->set_samples(slot, k, {}, {}, T{0});
                 r->enqueue_samples(slot, r->shards().size());
             }
-            executor_->enqueue_step(slot);
+            if constexpr (Model::trains) executor_->enqueue_step(slot);
             executor_->begin();
-            for (std::size_t q = 0; q < executor_->replicas(); ++q) executor_->enqueue_evaluation(q, slot, 0);
+            for (std::size_t q = 0; q < executor_->replicas() && !Model::trains; ++q)
+                executor_->rank_at(q, work_.layout.stages - 1).make_room_for_outputs(executor_->evaluated_together());
+            for (std::size_t q = 0; q < executor_->replicas(); ++q)
+                executor_->enqueue_evaluation(q, slot, Model::trains ? 0 : npos);
             executor_->enqueue_results(slot);
             for (auto& r : executor_->ranks) r->compute.record(r->used[slot]);
             for_results(slot, [](std::size_t, sample_score const&) {});

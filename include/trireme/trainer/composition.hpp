@@ -20,10 +20,10 @@ namespace trireme::inline TRIREME_ISA {
 
 /// The types that machine code of a training program is instantiated by; the layout is not among them. `Staged`: its
 /// network may be cut into stages; without it there is no code for what goes between them. `Clips`: gradients are
-/// measured and scaled before they are used.
+/// measured and scaled before they are used. A composition whose loss is no_loss is not trained: it has no gradients.
 template<class Network, class Loss, class Optimizer, class Kernels, class T, bool Staged = false, bool Clips = false>
 struct composition {
-    static constexpr bool staged = Staged, clips = Clips;
+    static constexpr bool staged = Staged, clips = Clips, trains = detail::trains_with<Loss>;
     using network = Network;
     using loss = Loss;
     using optimizer = Optimizer;
@@ -41,7 +41,7 @@ struct composition {
     using sample_kernels = typename sample_kernels_of<Kernels>::type;
     /// True if the samples of a shard lie in the activation arena all at once: some layer needs them, or the kernels.
     static constexpr bool at_once = takes_all_samples<Kernels>;
-    static constexpr bool whole_shard = Network::whole_shard || at_once;
+    static constexpr bool whole_shard = (trains && Network::whole_shard) || at_once;
 
     /// The arena of a device with the whole network: see row_numbers.
     static constexpr row_numbers numbers = numbers_of_rows<Network, T>({0, Network::depth});
@@ -138,21 +138,24 @@ struct stage_activations {
     }
 };
 
-/// The traffic that a rank reads from others in a step on a full batch.
+/// The traffic that a rank reads from others in a step on a full batch; without training, in a prediction.
 template<class Model, class Pass>
 constexpr traffic traffic_of_step(parallel_layout const& l, std::size_t batch, int rank) {
     using network = typename Model::network;
     using T = typename Model::value_type;
-    auto sum = l.traffic_of_rank(rank, numbers_of_rank<network, T>(l, rank).extent(), sizeof(T));
+    traffic sum;
+    if constexpr (Model::trains)
+        sum += l.traffic_of_rank(rank, numbers_of_rank<network, T>(l, rank).extent(), sizeof(T));
     for (auto const& e : network::exchanges)
-        if (l.replicas > 1) sum += traffic_of(direct::all_reduce(l.replicas), rank, e.elements, sizeof(T));
+        if (Model::trains && l.replicas > 1)
+            sum += traffic_of(direct::all_reduce(l.replicas), rank, e.elements, sizeof(T));
     if (l.stages == 1) return sum;
     auto const shards = l.shards_of_device(rank);
     stage_activations<Model, Pass> const here(l, l.most_shard_samples(batch), rank);
     for (auto s = shards.begin; s < shards.end; ++s) {
         auto const samples = Pass::moves_all_places ? here.samples : part(batch, s, l.shards()).size();
         if (l.role_of(rank) > 0) sum += traffic{1, here.input_bytes(samples)};
-        if (l.role_of(rank) + 1 < l.stages) sum += traffic{1, here.output_gradient_bytes(samples)};
+        if (Model::trains && l.role_of(rank) + 1 < l.stages) sum += traffic{1, here.output_gradient_bytes(samples)};
     }
     return sum;
 }

@@ -339,6 +339,7 @@ private:
                 },
                 fetch_next, exchange);
         });
+        losses_.sum = nullptr;
         if (t.scales || scores) batch_.losses[shard] = loss;
         if (trains && layout_.reproducible()) tree_.push({shard, shard + 1}, merging());
     }
@@ -536,7 +537,7 @@ private:
 
     /// Makes the kernels ready for the steps to come: nothing is computed, and no other device's memory is read.
     void prepare(std::size_t batch) {
-        T* const zeros = gradient_slot(0);
+        T* const zeros = Model::trains ? gradient_slot(0) : weights();
         auto numbers = numbers_in(zeros);
         numbers.gradients = zeros;
         numbers.statistics = zeros + numbers_.buffers_lie;
@@ -549,8 +550,12 @@ private:
             before = count;
             granule_place const place{0, 0, static_cast<std::uint32_t>(shard), 0, count, count, batch};
             auto const pass = this->template pass<1>(numbers, place, step_task{}, 0);
-            pass.forward();
-            pass.backward();
+            if constexpr (Model::trains) {
+                pass.forward();
+                pass.backward();
+            } else {
+                pass.evaluate();
+            }
         }
         kernels_.context.prepare(false);
     }

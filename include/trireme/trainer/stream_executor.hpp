@@ -59,6 +59,7 @@ public:
     /// The map of a rank's memory.
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = rank_type::memory_of(l, batch, rank);
+        if (!Model::trains) return m;
         m.tables.bytes = Transport::table_bytes(l, rank, numbers_of_rank<network, T>(l, rank).extent(), sizeof(T));
         for (auto const& e : network::exchanges)
             m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
@@ -74,7 +75,7 @@ public:
             sums.push_back({{}, e.elements});
             for (auto const& r : ranks) sums.back().numbers.push_back(r->kept() + e.first);
         }
-        for (std::size_t role = 0; role < by_role_.size(); ++role) {
+        for (std::size_t role = 0; role < by_role_.size() && Model::trains; ++role) {
             std::vector<T*> gradients;
             for (auto i = role; i < ranks.size(); i += by_role_.size()) gradients.push_back(ranks[i]->gradient_slot(0));
             transport.prepare(static_cast<int>(role), gradients, ranks[role]->own().extent(), sums);
@@ -517,7 +518,7 @@ private:
             r.enqueue_input(team_[0], slot, t.micro_batch, t);
             ranks_of_process<context> const team{team_};
             stage_pass(team, shard == npos ? rows() : rows_and_loss()).evaluate();
-            if (r.is_last() && shard == npos) r.enqueue_outputs(t.micro_batch, t);
+            if (r.is_last() && shard == npos) r.enqueue_outputs(team_[0], t.micro_batch);
             if (r.is_last() && shard != npos) r.enqueue_score(team_[0].kernels(), shard, false);
         });
     }

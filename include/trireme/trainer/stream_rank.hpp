@@ -352,8 +352,8 @@ public:
     void make_room_for_outputs(std::size_t granules) {
         if (outputs_.data() == nullptr) outputs_ = pinned(granules * output_bytes());
     }
-    void enqueue_outputs(std::size_t k, step_task const& t) {
-        compute.copy(static_cast<std::byte*>(outputs_.data()) + k * output_bytes(), values() + stage_.output(t.frame),
+    void enqueue_outputs(context const& c, std::size_t k) {
+        compute.copy(static_cast<std::byte*>(outputs_.data()) + k * output_bytes(), c.value(network::depth),
                      output_bytes());
     }
     /// The output of the granule's i-th sample, once it is there.
@@ -464,8 +464,8 @@ private:
         : number(rank), compute(device), exchange(device), copies(device), beside(device),
           staged{event(device), event(device)}, used{event(device), event(device)}, granule_(l, samples, rank),
           stage_(l, samples, rank), numbers_(numbers_of_rank<network, T>(l, rank)), shards_(l.shards_of_device(rank)),
-          all_shards_(l.shards()), slots_(map.gradients.parts), in_tree_(l.reproducible()), libraries_(device),
-          parameters_(device, map.parameters.total(), "parameters"),
+          all_shards_(l.shards()), slots_(std::max<std::size_t>(map.gradients.parts, 1)), in_tree_(l.reproducible()),
+          libraries_(device), parameters_(device, map.parameters.total(), "parameters"),
           gradients_(device, map.gradients.total(), "gradients"),
           state_(device, map.optimizer_state.total() + map.updates.total(), "optimizer's state"),
           activations_(device, map.activations.total(), "activations"),

@@ -154,7 +154,8 @@ public:
         job const running(*this);
         run_.state().use(samples, false);
         constexpr auto output = network_type::output_extents::shape;
-        return {run_.predict(), output, loss_type::describe(output).classes};
+        constexpr auto scores = output.rank == 1 && output.size() > 1 ? output.size() : 0; // if no loss says more
+        return {run_.predict(), output, model_type::trains ? loss_type::describe(output).classes : scores};
     }
 
     template<class Other>
@@ -382,7 +383,8 @@ private:
     static void check(parallel_layout const& layout, std::size_t batch) {
         detail::check_numbers(layout, batch);
         if constexpr (policies::has_stages) detail::check_stages<network_type, typename policies::cut>(layout);
-        detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);
+        if constexpr (model_type::trains)
+            detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);
         if constexpr (!policies::proved)
             for (int role = 0; role < layout.stages; ++role)
                 detail::check_reductions(layout, numbers_of_rank<network_type, value_type>(layout, role).extent(),

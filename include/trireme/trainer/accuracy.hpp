@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/data/gather.hpp>
+#include <trireme/data/sample_source.hpp>
+#include <trireme/trainer/predictions.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+namespace detail {
+
+/// The label of a sample; no_label where losses are to leave it out.
+inline int label_of(sample_set const& samples, std::size_t i) {
+    auto const index = static_cast<std::uint32_t>(i);
+    int label = 0;
+    gather_samples<1>(samples.targets(), std::span(&index, 1), &label);
+    return label == samples.targets().ignored ? no_label : label;
+}
+
+/// Throws usage_error unless these are predictions of classes for these samples.
+template<class T>
+TRIREME_COLD void check_scored(predictions<T> const& said, sample_set const& samples) {
+    auto const number = [](std::size_t n) { return std::to_string(n); };
+    if (said.size() != samples.size())
+        throw usage_error("predictions of " + number(said.size()) + " samples were compared with the labels of " +
+                          number(samples.size()) + ": pass the samples that were predicted");
+    auto const& targets = samples.targets();
+    if (targets.data == nullptr || targets.classes == 0 || targets.size() != 1)
+        throw usage_error("predictions are compared with labels, one class for each sample, and these samples have "
+                          "none: pass samples with labels");
+    if (said.classes() < targets.classes)
+        throw usage_error("predictions of " + number(said.classes()) + " classes were compared with labels of " +
+                          number(targets.classes) +
+                          ": pass the samples that were predicted, by a network with as many "
+                          "outputs");
+}
+
+} // namespace detail
+
+/// The share of samples whose label is among the `k` classes with the largest scores. Of equal scores the first classes
+/// are the larger ones; a NaN is the largest. Samples that losses leave out are left out.
+/// Errors: usage_error if samples, classes or `k` do not fit.
+template<class T>
+double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std::size_t k) {
+    detail::check_scored(said, samples);
+    if (k == 0 || k > said.classes())
+        throw usage_error("k = " + std::to_string(k) + ": it must be at least 1, and at most the " +
+                          std::to_string(said.classes()) + " classes");
+    std::size_t right = 0, counted = 0;
+    for (std::size_t i = 0; i < said.size(); ++i) {
+        int const label = detail::label_of(samples, i);
+        if (label == no_label) continue;
+        ++counted;
+        auto const scores = said[i];
+        auto const own = static_cast<std::size_t>(label);
+        std::size_t above = 0;
+        for (std::size_t c = 0; c < scores.size(); ++c) {
+            bool const nan = std::isnan(scores[c]), own_nan = std::isnan(scores[own]);
+            bool const equal = scores[c] == scores[own] || (nan && own_nan);
+            above += c != own && (equal ? c < own : nan || (!own_nan && scores[c] > scores[own])) ? 1 : 0;
+        }
+        right += above < k ? 1 : 0;
+    }
+    return counted == 0 ? 0 : static_cast<double>(right) / static_cast<double>(counted);
+}
+
+/// How often samples of a class were taken for each class: counts, [label][class with the largest score]. Samples that
+/// losses leave out are left out.
+class confusion_matrix {
+public:
+    /// Errors: usage_error if samples or classes do not fit.
+    template<class T>
+    confusion_matrix(predictions<T> const& said, sample_set const& samples)
+        : classes_((detail::check_scored(said, samples), said.classes())), counts_(classes_ * classes_) {
+        for (std::size_t i = 0; i < said.size(); ++i)
+            if (int const label = detail::label_of(samples, i); label != no_label)
+                ++counts_[static_cast<std::size_t>(label) * classes_ + said.class_of(i)];
+    }
+
+    std::size_t classes() const noexcept { return classes_; }
+    std::size_t operator()(std::size_t label, std::size_t taken_for) const noexcept {
+        return counts_[label * classes_ + taken_for];
+    }
+    /// [label][class].
+    std::span<std::size_t const> counts() const noexcept { return counts_; }
+
+    /// Right answers among the samples of a class; among those that were taken for it; and among all. 0 of none.
+    double recall(std::size_t label) const noexcept {
+        std::size_t all = 0;
+        for (std::size_t c = 0; c < classes_; ++c) all += (*this)(label, c);
+        return share((*this)(label, label), all);
+    }
+    double precision(std::size_t label) const noexcept {
+        std::size_t all = 0;
+        for (std::size_t c = 0; c < classes_; ++c) all += (*this)(c, label);
+        return share((*this)(label, label), all);
+    }
+    double accuracy() const noexcept {
+        std::size_t right = 0, all = 0;
+        for (std::size_t c = 0; c < classes_; ++c) right += (*this)(c, c);
+        for (auto const n : counts_) all += n;
+        return share(right, all);
+    }
+
+private:
+    static double share(std::size_t part, std::size_t all) noexcept {
+        return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+    }
+
+    std::size_t classes_;
+    std::vector<std::size_t> counts_;
+};
+
+} // namespace trireme
