@@ -3,12 +3,12 @@
 #pragma once
 
 #include <trireme/core/extents.hpp>
+#include <trireme/core/label.hpp>
 #include <trireme/core/words.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 
 namespace trireme {
@@ -57,9 +57,6 @@ constexpr decltype(auto) with_number_of(number_kind k, F&& f) {
         return f(double{});
     }
 }
-
-/// Stands for no label.
-inline constexpr int no_label = std::numeric_limits<int>::min();
 
 /// Inputs or targets of samples, a view: the numbers of sample i begin at of(i), side by side.
 struct sample_rows {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <trireme/core/extents.hpp>
+#include <trireme/core/label.hpp>
 #include <trireme/core/units.hpp>
-#include <trireme/data/sample_source.hpp>
 #include <trireme/device/kernel_policy.hpp>
 #include <trireme/layer/layer.hpp>
 

@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/extents.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/layer/summary.hpp>
 
 #include <cmath>
 #include <cstddef>

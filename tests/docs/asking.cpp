@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The code of the guide's chapter on asking a trained network; see guide.cpp.
+
+#include <trireme/weights.hpp>
+
+#include <data/files.hpp>
+#include <doctest/doctest.h>
+#include <support/networks.hpp>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace docs_asking_test {
+using namespace trireme;
+using test_networks::lenet;
+using test_networks::made_up;
+
+TEST_CASE("asking a trained network") {
+    auto const images = made_up(64);
+    trainer<lenet, cross_entropy, adam> t{{.batch = 32}};
+    for (int i = 0; i < 5; ++i) t.step(images.take(0, 32));
+    // [predict]
+    auto const said = t.predict(images);
+    std::size_t const first = said.class_of(0);        // the class with the largest score
+    float const score = said[0][first];                // the outputs of one sample
+    std::vector<float> const p = said.probabilities(); // softmax, [sample][class]
+    double const among_three = top_k_accuracy(said, images, 3);
+    confusion_matrix const matrix(said, images); // matrix(label, taken for)
+    // [/predict]
+    CHECK(score == said.values()[first]);
+    CHECK(p.size() == 640);
+    CHECK(among_three >= matrix.accuracy());
+    CHECK(matrix.accuracy() == t.evaluate(images).accuracy);
+
+    files::folder const folder;
+    auto const path = folder.path("weights");
+    save_weights(t, path);
+    std::span<std::uint8_t const> const pixels = images.pixels();
+    // [model]
+    using lenet_model = model<lenet, on<mesh<host, dp<2>>>>;
+    static_assert(lenet_model::plan(batch{256}).memory().gradients == 0);
+    lenet_model m;
+    load_weights(m, path); // or m.load_parameters(t.gather_parameters())
+    auto const answer = m.predict(samples_in_memory(pixels, make_shape(1, 28, 28)));
+    // [/model]
+    CHECK(answer.size() == 64);
+}
+
+} // namespace docs_asking_test

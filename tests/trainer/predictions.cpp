@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include <trireme/reference.hpp>
+
+#include <doctest/doctest.h>
+#include <support/messages.hpp>
+#include <support/predicting.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace trainer_predictions_test {
+using namespace trireme;
+using namespace test_predicting;
+using test_networks::every_layer;
+using test_networks::small;
+using test_support::refusal;
+using test_support::says;
+
+TEST_SUITE("trainer/predictions") {
+    TEST_CASE("classes and probabilities, by hand") {
+        double const third = std::log(3.0), nan = std::numeric_limits<double>::quiet_NaN();
+        predictions<double> const said({0, third, 1000 + third, 1000, 2, 2, 1, nan}, make_shape(2), 2);
+        CHECK(said.size() == 4);
+        CHECK((said.all_classes() == std::vector<std::size_t>{1, 0, 0, 1}));
+        CHECK(said.class_of(2) == 0); // the first of equal ones
+        auto const p = said.probabilities();
+        CHECK(p[0] == doctest::Approx(0.25).epsilon(1e-14));
+        CHECK(p[1] == doctest::Approx(0.75).epsilon(1e-14));
+        CHECK(p[2] == doctest::Approx(0.75).epsilon(1e-12));
+        CHECK(p[4] == 0.5);
+        CHECK(said[1][1] == 1000);
+    }
+
+    TEST_CASE_TEMPLATE("outputs are those that are evaluated", Kernels, portable, reference) {
+        trainer<small, cross_entropy, sgd, kernels<Kernels>, precision<f64>> t{{.batch = 32}};
+        t.step(made_up(32));
+        for (std::size_t const n : {1u, 5u, 16u, 37u}) agree(t, made_up(n, 5), 1e-12);
+    }
+
+    TEST_CASE("they have one device's bits on any number of replicas and stages, from models, too") {
+        have_one_devices_bits<host, every_layer>(1e-5);
+        have_one_devices_bits<host, test_networks::lenet>(1e-5);
+    }
+
+    TEST_CASE("images stay images: [channel][row][column]") {
+        using net = network<input<2, 3, 4>, relu>;
+        std::vector<float> numbers(5 * 24);
+        for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 7) - 2;
+        model<net> m;
+        m.load_parameters({});
+        auto const said = m.predict(samples_in_memory(numbers, make_shape(2, 3, 4)));
+        CHECK(said.shape() == make_shape(2, 3, 4));
+        REQUIRE(said.size() == 5);
+        for (std::size_t i = 0; i < numbers.size(); ++i) CHECK(said.values()[i] == std::max(numbers[i], 0.0f));
+    }
+
+    TEST_CASE("what cannot be predicted is refused, and the trainer works on") {
+        std::vector<float> const numbers(12, 1.0f), none;
+        using values = network<input<6>, linear<3>>;
+        trainer<values, mean_squared_error, sgd> t{{.batch = 2}};
+        samples_in_memory const asked(numbers, make_shape(6));
+        CHECK(t.predict(asked).values().size() == 6);
+        CHECK(
+            says(refusal([&] { t.predict(asked).all_classes(); }), {"3 values", "none of them the score of a class"}));
+        CHECK(says(refusal([&] { t.predict(asked).probabilities(); }), {"a loss for classes"}));
+        CHECK(says(refusal([&] { t.predict(samples_in_memory(numbers, make_shape(4))); }),
+                   {"the samples are 4", "the network's input has 6"}));
+        CHECK(says(refusal([&] { t.predict(sample_set{}); }), {"the data set is empty", "a prediction"}));
+        CHECK(says(refusal([&] { t.step(asked); }), {"no targets"}));
+        CHECK(says(refusal([&] { samples_in_memory(numbers, make_shape(5)); }), {"12 numbers", "5 each"}));
+        CHECK(says(refusal([&] { samples_in_memory(none, make_shape(5)); }), {"0 numbers"}));
+        CHECK(t.predict(asked).size() == 2);
+    }
+}
+
+} // namespace trainer_predictions_test
