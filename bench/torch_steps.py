@@ -3,7 +3,7 @@
 """A network's training step in PyTorch, as a worker of bench/harness.py: what a benchmark's torch_worker.py calls.
 
 torch_worker.py MODE BATCH DEVICES. MODE is eager, channels-last, compile or channels-last-compile, -bf16 behind it for
-autocast to bfloat16. With more than one device every device is a process of one thread, joined by
+autocast to bfloat16; predict- before it (also predict-freeze) for outputs alone, in inference mode. With more than one device every device is a process of one thread, joined by
 DistributedDataParallel over Gloo, and BATCH is the global batch. The data is ready in memory as float tensors in the
 layout that the mode wants: no time is spent on loading it.
 """
@@ -46,12 +46,36 @@ def stepper(network, images, mode, batch, rank, devices):
     return step
 
 
+def predictor(network, images, mode, batch):
+    """A function that tells the outputs of the next batch."""
+    torch.manual_seed(0)
+    x, model = torch.rand(images, 1, 28, 28), network().eval()
+    if 'channels-last' in mode:
+        x, model = x.to(memory_format=torch.channels_last), model.to(memory_format=torch.channels_last)
+    if 'compile' in mode:
+        model = torch.compile(model)
+    if 'freeze' in mode:
+        model = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(model, x[:batch])))
+    batches, place = x.split(batch), -1
+
+    def step():
+        nonlocal place
+        place = (place + 1) % (images // batch)
+        with torch.inference_mode():
+            return model(batches[place])[0, 0]
+
+    return step
+
+
 def work(network, images, warm_up, mode, batch, rank, devices):
     torch.set_num_threads(1)
     torch._logging.set_logs(all=logging.ERROR)  # else torch.compile tells of the CUDA that is not there
     if devices > 1:
         torch.distributed.init_process_group('gloo', rank=rank, world_size=devices)
-    step = stepper(network, images, mode, batch, rank, devices)
+    if mode.startswith('predict-'):
+        step = predictor(network, images, mode, batch)
+    else:
+        step = stepper(network, images, mode, batch, rank, devices)
     request = torch.zeros(1)
 
     def steps_of_request(n):  # rank 0 tells the others how many steps come next

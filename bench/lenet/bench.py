@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""LeNet's training step beside PyTorch's, DistributedDataParallel's and dlib's, one thread per device.
+"""LeNet's training step beside PyTorch's, DistributedDataParallel's and dlib's, one thread per device; and its outputs.
 
 lenet/batchB/devicesN  samples/s at the global batch B
 speedup/batchB         the same global batch on two devices and on one
 weak/batchB            batch 2 B on two devices and B on one
+predict/lenet/batchB/devices1  samples/s of outputs alone: our model, PyTorch in inference mode
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row. Its data and
 dlib's are float tensors that are ready in memory; ours are bytes, gathered in a shuffled order and converted in the step.
@@ -71,5 +72,20 @@ def run(bench):
                 bench.row(f'{case}/batch{batch}', 'torch-ddp', quotient('ours', key), quotient('theirs', key), 'x',
                           mode=together)
 
+    def predictions(batch):
+        speed = {}
+        for mode in ('eager', 'channels-last', 'compile', 'channels-last-compile', 'freeze'):
+            with torch(batch, 1, 'predict-' + mode) as worker:
+                worker.measure(seconds)
+                speed[mode] = statistics.median(worker.measure(seconds) for _ in range(3))
+        mode = max(speed, key=speed.get)
+        bench.note(f'PyTorch, outputs of batch {batch}, samples/s: ' + ', '.join(f'{m} {s:.0f}' for m, s in speed.items()))
+        with bench.worker(bench.program('lenet_predict'), batch) as ours, torch(batch, 1, 'predict-' + mode) as theirs:
+            table = bench.rounds([ours, theirs], count, seconds)
+        bench.row(f'predict/lenet/batch{batch}/devices1', 'torch', [line[0] for line in table],
+                  [line[1] for line in table], 'samples/s', mode=mode)
+
     for batch in (256, 64, 2, 1):
         group(batch)
+    for batch in (256, 1):
+        predictions(batch)
