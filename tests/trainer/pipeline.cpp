@@ -136,7 +136,7 @@ TEST_SUITE("trainer/pipeline") {
                     for (int rank = 0; rank < t.devices(); ++rank) {
                         auto const m = plan.map(plan.layout, 64, rank);
                         arenas += m.parameters.total() + m.gradients.total() + m.optimizer_state.total() +
-                                  m.activations.total();
+                                  m.activations.total() + m.squares.total();
                         most = std::max(most, m.owned().total());
                     }
                     CHECK(plan.bytes_per_device() == most);

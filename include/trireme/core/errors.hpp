@@ -102,6 +102,27 @@ private:
     std::exception_ptr cause_;
 };
 
+/// A training whose loss is no finite number: thrown by the trainer behind the step, on all of its processes, and the
+/// trainer works on. `intact`: weights, running statistics and the optimizer's numbers are those of the step before.
+class divergence_error : public std::runtime_error {
+public:
+    TRIREME_COLD divergence_error(std::uint64_t step, double loss, bool intact)
+        : std::runtime_error(
+              "the loss of training step " + std::to_string(step) + " is " + std::to_string(loss) +
+              (intact ? ": the weights are those of the step before. " : ": the weights have been changed by it. ") +
+              "Lower learning_rate, add clip_norm, or look for samples that are not finite"),
+          step_(step), loss_(loss), intact_(intact) {}
+
+    std::uint64_t step() const noexcept { return step_; }
+    double loss() const noexcept { return loss_; }
+    bool intact() const noexcept { return intact_; }
+
+private:
+    std::uint64_t step_;
+    double loss_;
+    bool intact_;
+};
+
 /// Thrown on a device that waits for a group which has been stopped. It never reaches the caller: the reason does.
 class group_stopped : public std::exception {
 public:

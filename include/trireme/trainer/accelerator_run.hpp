@@ -79,7 +79,7 @@ public:
     bool stopped() const noexcept { return stopped_; }
 
     step_report step() {
-        return guarded([&] {
+        auto const report = guarded([&] {
             work_.number_all();
             auto const number = ++steps_;
             auto const indices = work_.all();
@@ -92,10 +92,13 @@ public:
             return step_report{number, work_.mean_loss(number), indices.size(),
                                executor_->ranks[0]->gradient_norm(static_cast<int>(number % 2))};
         });
+        work_.check_convergence(report.step, false);
+        return report;
     }
 
-    /// The loss of a step is told when the next one is on its way.
+    /// The loss of a step is told when the next one is on its way. One that is not finite ends the epoch.
     void epoch() {
+        std::uint64_t told = 0;
         guarded([&] {
             auto const& order = work_.order;
             auto const size = work_.options.batch.samples;
@@ -104,17 +107,20 @@ public:
             auto const tell = [&](std::size_t b, std::uint64_t number) {
                 collect(number);
                 work_.tell(b, order.batch(b, size).size(), work_.mean_loss(number));
+                told = number;
+                return work_.is_finite(number);
             };
             auto const batches = order.batches(size);
             for (std::size_t b = 0; b < batches; ++b) {
                 auto const indices = order.batch(b, size);
                 work_.set_weight(++steps_, work_.weigh(indices));
                 begin(steps_, indices);
-                if (b != 0) tell(b - 1, steps_ - 1);
+                if (b != 0 && !tell(b - 1, steps_ - 1)) return collect(steps_);
             }
             if (batches != 0) tell(batches - 1, steps_);
             times_.step = seconds(start, clock::now());
         });
+        if (told != 0) work_.check_convergence(told, false);
     }
 
     void evaluate() {

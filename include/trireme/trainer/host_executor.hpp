@@ -21,7 +21,7 @@
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
 #include <trireme/trainer/composition.hpp>
-#include <trireme/trainer/predictions.hpp>
+#include <trireme/trainer/host_samples.hpp>
 #include <trireme/trainer/sample_batch.hpp>
 #include <trireme/trainer/stage_neighbours.hpp>
 
@@ -57,15 +57,16 @@ public:
         m.workspace.bytes = Model::workspace_bytes(samples);
         m.counters.bytes = Communicator::control_bytes;
         m.channels.bytes = stage_neighbours<Model, Communicator>::channel_bytes(l);
-        if constexpr (Model::clips) m.squares.bytes = pieces * sizeof(double);
+        m.squares.bytes = measured_pieces * sizeof(double) + (l.stages > 1 ? cache_line : 0);
         return m;
     }
 
     /// What a device reads from others in a step on a full batch.
     static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
         auto sum = traffic_of_step<Model, typename Model::template pass<>>(l, batch, rank);
-        if constexpr (Model::clips)
-            if (l.stages > 1) sum += traffic_of(direct::all_reduce(l.stages), l.role_of(rank), pieces, sizeof(double));
+        if (l.stages > 1 && Model::trains)
+            for (std::size_t const n : {measured_pieces, std::size_t{1}}) // a norm, and whether losses are finite
+                if (n != 0) sum += traffic_of(direct::all_reduce(l.stages), l.role_of(rank), n, sizeof(double));
         return sum;
     }
 
@@ -130,20 +131,22 @@ public:
         }
         auto const before_reduce = clock::now();
         Faults::at(fault_point::reduce, comm_.rank(), steps_);
+        tell_of_losses();
         if (layout_.reproducible() && layout_.replicas == 1)
             tree_.finish(merging()); // else the blocks of the tree are added with those of others
         for (auto t = tail; t != list.end(); ++t) {
             traced const done(*this, *t, steps_);
-            if (t->kind == task_kind::update)
-                update(slice_);
-            else if (t->kind == task_kind::measure)
+            if (t->kind == task_kind::update) {
+                if (!is_lost()) update(slice_);
+            } else if (t->kind == task_kind::measure)
                 measure(now);
             else if (layout_.reproducible())
                 add_gradients(*t, add_in_fixed_tree(layout_.shards(), numbers_.elements), update);
             else
                 add_gradients(*t, detail::adder<op::sum>{}, update);
         }
-        if constexpr (detail::counts_updates<typename Model::optimizer>) ++*updates_made();
+        if constexpr (detail::counts_updates<typename Model::optimizer>)
+            if (!is_lost()) ++*updates_made();
         auto const end = clock::now();
         times_.synchronisation += seconds(before_reduce, end) - updating_;
         times_.step += seconds(start, end);
@@ -198,6 +201,7 @@ private:
     using stage = stage_activations<Model>;
     using losses_type = typename Model::template pass<>::losses_type;
     static constexpr std::size_t pieces = gradient_pieces<network>({0, network::depth}).end;
+    static constexpr std::size_t measured_pieces = Model::clips ? pieces : 0;
 
     TRIREME_COLD host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch,
                                memory_map const& map)
@@ -210,7 +214,7 @@ private:
           parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
           state_(comm.allocate(map.optimizer_state.total() + map.updates.total())),
           activations_(comm.allocate(map.activations.total())),
-          squares_(Model::clips ? comm.allocate(map.squares.total()) : arena{}),
+          squares_(map.squares.bytes != 0 ? comm.allocate(map.squares.total()) : arena{}),
           kernels_(comm, map.workspace, layout.most_shard_samples(batch)),
           beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)) {
         if (layout.shared_weights && !shares_memory(comm))
@@ -313,7 +317,9 @@ private:
                 if (numbers_.rows.begin == 0) gather_inputs<Lanes>(granule(team), pass.input(team));
             };
             auto const gather_for_loss = [&](std::size_t team) {
-                if (is_scored()) gather_targets<Lanes>(granule(team));
+                if (is_scored())
+                    host_samples<Model>::template gather_targets<Lanes>(batch_.samples->targets(), granule(team),
+                                                                        losses_.targets);
             };
             if (evaluates) {
                 pass.evaluate(
@@ -322,7 +328,9 @@ private:
                         gather_for_loss(team);
                     },
                     [&](std::size_t team) {
-                        if (!scores && is_last()) take_outputs<Lanes>(granule(team), pass.output(team));
+                        if (!scores && is_last())
+                            host_samples<Model>::template take_outputs<Lanes>(granule(team), pass.output(team),
+                                                                              batch_.outputs);
                     });
                 return;
             }
@@ -417,36 +425,11 @@ private:
     template<std::size_t Lanes>
     void gather_inputs(std::span<std::uint32_t const> samples, stored* to) {
         auto const start = clock::now();
-        auto const& rows = batch_.samples->inputs();
-        if constexpr (Model::at_once) {
-            constexpr auto in = network::input_extents::shape;
-            for (std::size_t i = 0; i < samples.size(); ++i)
-                gather_channels_last<T>(rows, samples[i], in.rank == 3 ? in.extent[0] : 1, to + i * in.size());
-        } else {
-            trireme::gather_samples<Lanes>(rows, samples, to);
-        }
+        host_samples<Model>::template gather_inputs<Lanes>(batch_.samples->inputs(), samples, to);
         times_.data += seconds(start, clock::now());
     }
-    /// The targets of the samples that the loss takes next.
-    template<std::size_t Lanes>
-    void gather_targets(std::span<std::uint32_t const> samples) {
-        auto const& rows = batch_.samples->targets();
-        if constexpr (Model::at_once)
-            for (std::size_t i = 0; i < samples.size(); ++i)
-                trireme::gather_samples<1>(rows, samples.subspan(i, 1), losses_.targets + i * Model::targets);
-        else
-            trireme::gather_samples<Lanes>(rows, samples, losses_.targets);
-    }
-
     /// True where the samples of the batch have their losses.
     bool is_scored() const noexcept { return is_last() && batch_.outputs == nullptr; }
-    template<std::size_t Lanes>
-    void take_outputs(std::span<std::uint32_t const> samples, stored const* from) const {
-        using out = typename network::output_extents;
-        for (std::size_t i = 0; i < samples.size(); ++i)
-            detail::copy_output<out>(from + i * (Model::at_once ? out::size : 1), Model::at_once ? 1 : Lanes,
-                                     Model::at_once, batch_.outputs + samples[i] * out::size);
-    }
 
     // ---- between devices ----
 
@@ -487,6 +470,24 @@ private:
                 std::span<T>(gradient_slot(0) + reductions_[i].elements.begin, reductions_[i].elements.size()),
                 add_then_update<Add, Update>{add, update, t.updates});
     }
+
+    /// A loss that is not finite leaves a NaN where the gradients begin, in all stages of its replica, and their sum
+    /// takes it to all replicas: then no device updates. Costs a look at the losses, and a sum over the stages.
+    void tell_of_losses() {
+        bool finite = true;
+        for (auto s = shards_.begin; s < shards_.end && is_last(); ++s)
+            finite = finite && std::isfinite(batch_.losses[s]);
+        if constexpr (Model::staged)
+            if (layout_.stages > 1) {
+                std::span const lost(static_cast<double*>(squares_.data) + measured_pieces, 1);
+                lost[0] = finite ? 0 : 1;
+                run_schedule<double>(beside_.roles(), collective::all_reduce,
+                                     proved_schedule<direct, collective::all_reduce>(layout_.stages), lost);
+                finite = lost[0] == 0;
+            }
+        if (!finite && numbers_.elements != 0) *gradient_slot(0) = std::numeric_limits<T>::quiet_NaN();
+    }
+    bool is_lost() const noexcept { return numbers_.elements != 0 && std::isnan(*gradient_slot(0)); }
 
     /// The norm of the whole gradient, and the factor that clips it. Stages add their sums to those of the others,
     /// which are zero where they have their own.

@@ -139,12 +139,14 @@ public:
         work_on_samples();
         on_every_device([](shared& all, communicator& c) { all.step(c, all.all()); });
         auto const number = own().steps();
+        check_convergence();
         return {number, s.mean_loss(number), s.samples().size(), own().gradient_norm()};
     }
     void epoch() {
         own().reset_times();
         work_on_samples();
         on_every_device([](shared& s, communicator& c) { s.epoch(c); });
+        check_convergence();
     }
     void evaluate() {
         shared_->number_all();
@@ -313,6 +315,7 @@ private:
                 auto const number = step(c, indices);
                 if (!of_one_process || c.rank() == 0)
                     this->tell(b, indices.size(), this->mean_loss(number), c.rank() == 0);
+                if (!this->is_finite(number)) return; // on all devices
             }
         }
 
@@ -374,6 +377,11 @@ private:
             if (Model::weighs_samples) weight = {all[scored], static_cast<std::size_t>(all[scored + 1])};
         }
     };
+
+    void check_convergence() {
+        auto& s = *shared_; // devices that update on the way have done so
+        s.check_convergence(own().steps(), !s.layout.shared_weights || s.layout.replicas == 1);
+    }
 
     template<class Job>
     void on_every_device(Job job) {

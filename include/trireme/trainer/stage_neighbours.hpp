@@ -54,12 +54,11 @@ public:
     /// This device among those that have the same rows.
     Communicator& replicas() const noexcept { return pipeline_ != nullptr ? pipeline_->replicas : world_; }
     /// The stages of this device's replica.
-    Communicator& roles() const noexcept { return *pipeline_->roles; }
+    Communicator& roles() const noexcept { return pipeline_->roles; }
     /// What this device has read from others, in all groups.
     traffic pulled() const noexcept {
         auto sum = world_.pulled();
-        if (pipeline_ != nullptr) sum += pipeline_->replicas.pulled();
-        if (pipeline_ != nullptr && pipeline_->roles != nullptr) sum += pipeline_->roles->pulled();
+        if (pipeline_ != nullptr) sum += pipeline_->replicas.pulled(), sum += pipeline_->roles.pulled();
         return sum;
     }
 
@@ -97,14 +96,13 @@ private:
 
     struct pipeline {
         Communicator replicas;
-        std::unique_ptr<Communicator> roles; ///< where they measure their gradients together
+        Communicator roles; ///< which measure their gradients together, and tell one another of losses
         stage_moves<Communicator> moves;
         sent_places of_step, of_evaluation;
         std::vector<activations> by_role;
 
         pipeline(Communicator& world, parallel_layout const& l, rank_programs const& p)
-            : replicas(world, 1, along(l, "dp", world.rank())),
-              roles(Model::clips ? std::make_unique<Communicator>(world, 2, along(l, "pp", world.rank())) : nullptr),
+            : replicas(world, 1, along(l, "dp", world.rank())), roles(world, 2, along(l, "pp", world.rank())),
               moves(world, p.step(), l.replicas), of_step(p.step()), of_evaluation(p.evaluation()) {}
         static std::vector<int> along(parallel_layout const& l, char const* axis, int rank) {
             return mesh_group{{l.mesh().find(axis)}}.members(l.mesh(), rank);

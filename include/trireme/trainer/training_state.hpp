@@ -16,6 +16,7 @@
 #include <trireme/trainer/report.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -90,6 +91,17 @@ public:
         return with_default_floats([&] {
             return weights_[number % 2].mean(in_fixed_tree([&](std::size_t s) { return losses_of(number)[s]; }));
         });
+    }
+
+    /// False if the loss of some shard in step `number` is no finite number; every rank may ask when it has ended.
+    bool is_finite(std::uint64_t number) {
+        for (std::size_t s = 0; s < layout.shards(); ++s)
+            if (!std::isfinite(losses_of(number)[s])) return false;
+        return true;
+    }
+    /// Throws divergence_error if the loss of the last step was no finite number.
+    void check_convergence(std::uint64_t number, bool intact) {
+        if (!is_finite(number)) throw divergence_error(number, mean_loss(number), intact);
     }
 
     /// Right answers are counted among the samples that count.

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/data/gather.hpp>
+#include <trireme/data/sample_source.hpp>
+#include <trireme/trainer/composition.hpp>
+#include <trireme/trainer/predictions.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace trireme::inline TRIREME_ISA {
+
+/// The ways between the rows of a sample source and the memory of a device of the host: granules with their lanes
+/// innermost, or, for kernels that take all samples at once, one sample behind the other, images channels last.
+template<class Model>
+struct host_samples {
+    using network = typename Model::network;
+    using T = typename Model::value_type;
+    using stored = typename Model::stored_type;
+
+    template<std::size_t Lanes>
+    static void gather_inputs(sample_rows const& rows, std::span<std::uint32_t const> samples, stored* to) {
+        if constexpr (Model::at_once) {
+            constexpr auto in = network::input_extents::shape;
+            for (std::size_t i = 0; i < samples.size(); ++i)
+                gather_channels_last<T>(rows, samples[i], in.rank == 3 ? in.extent[0] : 1, to + i * in.size());
+        } else {
+            gather_samples<Lanes>(rows, samples, to);
+        }
+    }
+    /// The targets of the samples that the loss takes next.
+    template<std::size_t Lanes>
+    static void gather_targets(sample_rows const& rows, std::span<std::uint32_t const> samples,
+                               typename Model::target* to) {
+        if constexpr (Model::at_once)
+            for (std::size_t i = 0; i < samples.size(); ++i)
+                gather_samples<1>(rows, samples.subspan(i, 1), to + i * Model::targets);
+        else
+            gather_samples<Lanes>(rows, samples, to);
+    }
+    /// The outputs of some samples go to all[sample * size].
+    template<std::size_t Lanes>
+    static void take_outputs(std::span<std::uint32_t const> samples, stored const* from, T* all) {
+        using out = typename network::output_extents;
+        for (std::size_t i = 0; i < samples.size(); ++i)
+            detail::copy_output<out>(from + i * (Model::at_once ? out::size : 1), Model::at_once ? 1 : Lanes,
+                                     Model::at_once, all + samples[i] * out::size);
+    }
+};
+
+} // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A loss that is not finite ends a training on accelerators, at the step; their weights have been changed by it.
+
+#include <trireme/rehearsal.hpp>
+
+#include <doctest/doctest.h>
+#include <rehearsed/trainings.hpp>
+#include <support/diverging.hpp>
+
+namespace rehearsed_divergence_test {
+using namespace trireme;
+using namespace rehearsed;
+using namespace test_diverging;
+
+TEST_SUITE("rehearsed/divergence") {
+    TEST_CASE("a step and an epoch end, and weights may be loaded again") {
+        on_stage const how(timing::shuffled, 5);
+        using t = trainer<table_network, mean_squared_error, adam, on<mesh<rehearsal, dp<dynamic>, pp<dynamic>>>,
+                          reproducible<fixed_tree, dynamic>>;
+        ends_an_epoch<t>(2, 1, 0, false);
+        ends_an_epoch<t>(1, 2, 6, false);
+        t one({.batch = 24});
+        table const good(24);
+        auto const weights = one.gather_parameters();
+        CHECK(divergence_of([&] { one.step(table(24, 3, std::numeric_limits<float>::quiet_NaN())); }) == changed);
+        one.load_parameters(weights);
+        CHECK(std::isfinite(one.evaluate(good).loss));
+    }
+}
+
+} // namespace rehearsed_divergence_test

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <doctest/doctest.h>
+#include <support/compare.hpp>
+
+#include <trireme/trireme.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+// Trainings whose loss is no finite number in some step.
+namespace test_diverging {
+using namespace trireme;
+using test_support::same_bits;
+
+using table_network =
+    network<input<6>, linear<16>, batch_norm<per_shard>, relu, linear<12>, hyperbolic_tangent, linear<3>>;
+template<class... Policies>
+using any_trainer = trainer<table_network, mean_squared_error, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
+                            reproducible<fixed_tree, dynamic>, Policies...>;
+
+/// Samples of 6 numbers with 3 targets each; one target of sample `at` is `bad`.
+struct table {
+    std::vector<float> inputs, targets;
+
+    explicit table(std::size_t n, std::size_t at = npos, float bad = 0) : inputs(6 * n), targets(3 * n) {
+        for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = static_cast<float>(i * 7 % 11) / 11;
+        for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = static_cast<float>(i % 5) / 5;
+        if (at != npos) targets[3 * at + 1] = bad;
+    }
+    operator sample_set() const { return samples(); }
+    samples_in_memory samples() const { return {inputs, make_shape(6), targets, make_shape(3)}; }
+};
+
+enum result { none, intact, changed };
+template<class F>
+result divergence_of(F&& f) {
+    try {
+        f();
+    } catch (divergence_error const& e) {
+        CHECK(!std::isfinite(e.loss()));
+        CHECK(e.step() > 0);
+        return e.intact() ? intact : changed;
+    }
+    return none;
+}
+
+/// A step in the middle of a training, with one bad target in any of the shards; then the training goes on as one that
+/// has never seen it.
+template<class Trainer>
+void leaves_all_as_it_was(int devices, int stages, std::size_t shards, float bad) {
+    auto const made = [&] {
+        return Trainer({.learning_rate = 0.01f, .batch = 24, .seed = 4, .logical_shards = shards},
+                       {.devices = devices, .stages = stages, .micro_batches = stages == 1 || shards != 0 ? 0u : 3u});
+    };
+    auto t = made(), other = made();
+    table const good(24);
+    t.step(good);
+    other.step(good);
+    auto const weights = t.gather_parameters(), statistics = t.gather_buffers();
+    for (std::size_t const at : {0u, 13u, 23u}) {
+        CHECK(divergence_of([&] { t.step(table(24, at, bad)); }) == intact);
+        CHECK(same_bits(t.gather_parameters(), weights));
+        CHECK(same_bits(t.gather_buffers(), statistics));
+    }
+    for (int k = 0; k < 2; ++k) CHECK(t.step(good).loss == other.step(good).loss);
+    CHECK(same_bits(t.gather_parameters(), other.gather_parameters())); // adam's means and count, too
+}
+
+template<class Trainer>
+void ends_an_epoch(int devices, int stages, std::size_t shards, bool leaves_weights) {
+    Trainer t({.learning_rate = 0.01f, .batch = 24, .logical_shards = shards}, {.devices = devices, .stages = stages});
+    std::size_t steps = 0;
+    auto const count = [&](progress_report const& p) { steps = p.batch; };
+    table const all(240, 100, std::numeric_limits<float>::infinity()), few(24);
+    struct {
+        samples_in_memory train, test;
+    } const both{all.samples(), few.samples()};
+    CHECK(divergence_of([&] { t.train(both, {.epochs = 1}, count); }) == (leaves_weights ? intact : changed));
+    CHECK(steps > 0);
+    CHECK(steps <= 10);
+    for (float const w : t.gather_parameters()) CHECK(std::isfinite(w) >= leaves_weights);
+    if (leaves_weights) CHECK(std::isfinite(t.step(few).loss)); // it works on
+}
+
+} // namespace test_diverging

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A loss that is not finite stops all devices at one step, and leaves what was there before.
+
+#include <doctest/doctest.h>
+#include <support/diverging.hpp>
+
+namespace trainer_divergence_test {
+using namespace trireme;
+using namespace test_diverging;
+
+TEST_SUITE("trainer/divergence") {
+    TEST_CASE("weights, statistics and the optimizer's numbers are those of the step before") {
+        for (auto const& [devices, stages] : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}})
+            for (std::size_t const shards : {0u, 6u})
+                for (float const bad : {std::numeric_limits<float>::quiet_NaN(), 3e38f}) {
+                    CAPTURE(devices);
+                    CAPTURE(stages);
+                    CAPTURE(shards);
+                    CAPTURE(bad);
+                    leaves_all_as_it_was<any_trainer<>>(devices, stages, shards, bad);
+                    leaves_all_as_it_was<any_trainer<clip_norm>>(devices, stages, shards, bad);
+                }
+    }
+
+    TEST_CASE("an epoch ends with the step, on all devices") {
+        for (int const devices : {1, 2, 3}) {
+            CAPTURE(devices);
+            ends_an_epoch<any_trainer<>>(devices, 1, 0, true);
+            ends_an_epoch<any_trainer<>>(devices, 2, 6, true);
+        }
+    }
+
+    TEST_CASE("weights that are updated on the way have been changed, and the error says so") {
+        trainer<table_network, mean_squared_error, adam, on<mesh<host, dp<2>>>, hold_weights<once>> t{{.batch = 24}};
+        table const good(24);
+        t.step(good);
+        CHECK(divergence_of([&] { t.step(table(24, 5, std::numeric_limits<float>::infinity())); }) == changed);
+        trainer<table_network, mean_squared_error, adam, hold_weights<once>> one{{.batch = 24}};
+        CHECK(divergence_of([&] { one.step(table(24, 5, std::numeric_limits<float>::infinity())); }) == intact);
+    }
+}
+
+} // namespace trainer_divergence_test
