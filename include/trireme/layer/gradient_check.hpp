@@ -280,7 +280,7 @@ gradient_report check_loss_gradients(std::uint64_t seed = 1) {
     std::vector<T> dx(x.size(), 7), dx_again(x.size(), -3);
     for (auto* to : {&dx, &dx_again})
         detail::apply_loss<true, Loss, out, lanes>(Kernels{}, x.data(), to->data(), operands(loss_of));
-    report.overwrites_input_gradient = dx == dx_again;
+    report.overwrites_input_gradient = dx_again == dx;
     weighted_sum();
     for (std::size_t lane = 0; lane < lanes; ++lane)
         if (!(std::abs(loss_of[lane] - forward_loss[lane]) <= 1e-9 * std::max(1.0, std::abs(loss_of[lane]))))
