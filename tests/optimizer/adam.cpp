@@ -95,6 +95,22 @@ TEST_SUITE("optimizer/adam") {
         }
     }
 
+    TEST_CASE("corrections of means have all digits of float") {
+        for (float const beta1 : {0.0f, 0.5f, 0.9f, 0.9999f})
+            for (float const beta2 : {0.0f, 0.99f, 0.999f, 0.99999f})
+                for (std::uint64_t const made : {0u, 1u, 2u, 9u, 999u, 1'000'000u}) {
+                    CAPTURE(beta1);
+                    CAPTURE(beta2);
+                    CAPTURE(made);
+                    auto const found = adam_correction<float>::of({.rate = 1, .beta1 = beta1, .beta2 = beta2}, made);
+                    auto const without = [&](double beta) { return 1 - std::pow(beta, static_cast<double>(made + 1)); };
+                    CHECK(static_cast<double>(found.step) ==
+                          doctest::Approx(1 / without(static_cast<double>(beta1))).epsilon(5e-7));
+                    CHECK(static_cast<double>(found.root) ==
+                          doctest::Approx(1 / std::sqrt(without(static_cast<double>(beta2)))).epsilon(5e-7));
+                }
+    }
+
     TEST_CASE_TEMPLATE("options are refused from the first wrong value on", Optimizer, adam, adamw) {
         CHECK(takes<Optimizer>({}));
         CHECK(takes<Optimizer>({.beta1 = 0, .beta2 = 0, .epsilon = 0}));

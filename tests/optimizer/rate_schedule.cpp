@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 namespace optimizer_rate_schedule_test {
 using namespace trireme;
@@ -41,17 +42,47 @@ TEST_SUITE("optimizer/rate_schedule") {
     }
 
     TEST_CASE("schedules without a rate are refused, with what is wrong") {
-        auto const refuses = [](rate_schedule const& r, char const* what) {
-            CHECK_THROWS_WITH_AS(detail::check_rate_schedule(r), doctest::Contains(what), usage_error);
+        auto const refuses = [](rate_schedule const& r, char const* field, char const* rule) {
+            CHECK_THROWS_WITH_AS(detail::check_rate_schedule(r), doctest::Contains(field), usage_error);
+            CHECK_THROWS_WITH(detail::check_rate_schedule(r), doctest::Contains(rule));
         };
-        refuses(step_rate{.every = 0}, "at least 1");
-        refuses(step_rate{.every = 1, .by = -1}, "not negative");
-        refuses(step_rate{.every = 1, .by = std::nan("")}, "finite");
-        refuses(cosine_rate{.steps = 5, .warm_up = 5}, "needs more steps than its warm-up of 5, and has 5");
-        refuses(one_cycle_rate{.steps = 3}, "more than one step each way");
-        refuses(one_cycle_rate{.steps = 30, .rising = 1}, "between 0 and 1");
+        refuses(step_rate{}, "rate: step_rate{.every = 0}: ", "at least 1; say after how many steps");
+        for (auto const& [by, text] : {std::pair{0.0, "0"}, {-1.0, "-1"}, {HUGE_VAL, "inf"}, {std::nan(""), "nan"}})
+            refuses(step_rate{.every = 1, .by = by}, (std::string("step_rate{.by = ") + text + "}").c_str(),
+                    "a finite number above 0");
+        refuses(cosine_rate{}, "cosine_rate{.steps = 0}", "above .warm_up = 0");
+        refuses(cosine_rate{.steps = 5, .warm_up = 5}, "cosine_rate{.steps = 5}", "above .warm_up = 5");
+        refuses(cosine_rate{.steps = 5, .least = -0.5}, "cosine_rate{.least = -0.5}", "not negative");
+        refuses(one_cycle_rate{}, "one_cycle_rate{.steps = 0}", "more than one step each");
+        refuses(one_cycle_rate{.steps = 3}, "one_cycle_rate{.steps = 3}", ".rising = 0.3 of them");
+        for (double const rising : {0.0, 1.0, std::nan("")})
+            refuses(one_cycle_rate{.steps = 30, .rising = rising}, "one_cycle_rate{.rising = ", "between 0 and 1");
+        refuses(one_cycle_rate{.steps = 30, .first = -1}, "one_cycle_rate{.first = -1}", "not negative");
+        refuses(one_cycle_rate{.steps = 30, .last = HUGE_VAL}, "one_cycle_rate{.last = inf}", "finite");
+        CHECK_NOTHROW(detail::check_rate_schedule(step_rate{.every = 1, .by = 2})); // PyTorch's gamma may grow, too
         CHECK_NOTHROW(detail::check_rate_schedule(one_cycle_rate{.steps = 30}));
         CHECK_NOTHROW(detail::check_rate_schedule({}));
+        CHECK_NOTHROW(detail::check_rate_schedule(warm_up_rate{3}));
+    }
+
+    TEST_CASE("schedules have texts of their own, for processes to compare") {
+        rate_schedule const all[] = {{},
+                                     warm_up_rate{3},
+                                     step_rate{.every = 3},
+                                     step_rate{.every = 3, .by = 0.25},
+                                     cosine_rate{.steps = 3},
+                                     cosine_rate{.steps = 3, .warm_up = 1},
+                                     cosine_rate{.steps = 3, .least = 0.25},
+                                     one_cycle_rate{.steps = 30},
+                                     one_cycle_rate{.steps = 30, .rising = 0.5},
+                                     one_cycle_rate{.steps = 30, .first = 0.5},
+                                     one_cycle_rate{.steps = 30, .last = 0.5}};
+        for (auto const& one : all)
+            for (auto const& other : all)
+                CHECK((detail::rate_text(one) == detail::rate_text(other)) == (&one == &other));
+        CHECK(detail::rate_text({}) == "rate constant");
+        CHECK(detail::rate_text(cosine_rate{.steps = 9, .warm_up = 2, .least = 0.125}) ==
+              "rate cosine_rate of 9 steps, warm-up 2, 1 1 0.125");
     }
 }
 

@@ -78,6 +78,8 @@ TEST_SUITE("trainer/clip_norm") {
         CHECK(clipping_factor(INFINITY, 1) == 0);
         CHECK(clipping_factor(0, 1) == 1);
         CHECK(clipping_factor(2, INFINITY) == 1);
+        CHECK(clipping_factor(INFINITY, INFINITY) == 1); // measured, and nothing is scaled
+        CHECK(clipping_factor(std::nan(""), INFINITY) == 1);
     }
 
     TEST_CASE("a largest norm that is none is refused") {

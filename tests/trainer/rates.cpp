@@ -16,7 +16,7 @@ TEST_SUITE("trainer/rates") {
     TEST_CASE("a schedule without a rate is refused before anything is made") {
         using trainer_t = trainer<test_networks::small, cross_entropy, adamw>;
         CHECK_THROWS_WITH_AS((trainer_t{{.rate = cosine_rate{.steps = 1, .warm_up = 3}}}),
-                             doctest::Contains("more steps than its warm-up of 3"), usage_error);
+                             doctest::Contains("cosine_rate{.steps = 1}: it must be above .warm_up = 3"), usage_error);
     }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/device/host/isa.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -19,6 +20,10 @@ struct adam_numbers {
     T epsilon = 0;
 };
 
+} // namespace trireme
+
+namespace trireme::inline TRIREME_ISA {
+
 /// Means that began at zero are too small at first; these factors make up for it in the update behind `made` others.
 template<class T>
 struct adam_correction {
@@ -27,8 +32,13 @@ struct adam_correction {
 
     TRIREME_HOST_DEVICE static adam_correction of(adam_numbers<T> const& k, std::uint64_t made) {
         auto const t = static_cast<T>(made + 1);
-        return {k.rate / (T(1) - std::pow(k.beta1, t)), T(1) / std::sqrt(T(1) - std::pow(k.beta2, t))};
+        return {k.rate / missing(k.beta1, t), T(1) / std::sqrt(missing(k.beta2, t))};
+    }
+
+    /// 1 - beta^t with all digits: in a difference of numbers near one most of them would be lost.
+    TRIREME_HOST_DEVICE static T missing(T beta, T t) {
+        return beta > T(0) ? -std::expm1(t * std::log(beta)) : T(1); // no logarithm of 0, which fast-math may not have
     }
 };
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

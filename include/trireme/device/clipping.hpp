@@ -3,14 +3,19 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/device/host/isa.hpp>
 
-namespace trireme {
+#include <limits>
 
-/// The factor of gradients whose norm is to be at most `most`. A factor that is NaN stays NaN.
-/// Source: PyTorch's clip_grad_norm_.
+namespace trireme::inline TRIREME_ISA {
+
+/// The factor of gradients whose norm is to be at most `most`. Without a limit (infinity) it is 1, whatever the norm;
+/// else a factor that is NaN stays NaN. Source: PyTorch's clip_grad_norm_.
 TRIREME_HOST_DEVICE constexpr double clipping_factor(double norm, double most) noexcept {
+    constexpr double largest = std::numeric_limits<double>::max();
+    if (most > largest) return 1; // infinity / infinity would be no number
     double const factor = most / (norm + 1e-6);
     return factor >= 1 ? 1 : factor;
 }
 
-} // namespace trireme
+} // namespace trireme::inline TRIREME_ISA

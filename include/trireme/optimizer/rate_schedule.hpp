@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/device/host/isa.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -22,34 +23,46 @@ struct rate_schedule {
     std::uint64_t warm_up = 0;
     double share = 1, begin = 1, end = 1; ///< what they mean depends on the kind
 
-    double factor(std::uint64_t step) const noexcept {
-        if (step < warm_up) return static_cast<double>(step + 1) / static_cast<double>(warm_up);
-        auto const s = static_cast<double>(step - warm_up), all = static_cast<double>(steps - warm_up);
-        auto const between = [](double a, double b, double part) {
-            return b + (a - b) / 2 * (1 + std::cos(std::numbers::pi * part));
-        };
-        switch (is) {
-        case kind::constant:
-            return 1;
-        case kind::in_steps:
-            return std::pow(end, std::floor(s / static_cast<double>(steps)));
-        case kind::cosine:
-            return step >= steps ? end : between(1, end, s / all);
-        case kind::one_cycle:
-            double const top = share * all - 1, last = all - 1;
-            if (s <= top) return between(begin, 1, s / top);
-            return s >= last ? end : between(1, end, (s - top) / (last - top));
-        }
-        return 1;
-    }
+    double factor(std::uint64_t step) const noexcept;
 
     constexpr bool operator==(rate_schedule const&) const = default;
 };
 
+namespace detail::inline TRIREME_ISA {
+
+/// The arithmetic of rate_schedule::factor, once for each kind of machine code, as kernels have it.
+inline double rate_factor(rate_schedule const& r, std::uint64_t step) noexcept {
+    if (step < r.warm_up) return static_cast<double>(step + 1) / static_cast<double>(r.warm_up);
+    auto const s = static_cast<double>(step - r.warm_up), all = static_cast<double>(r.steps - r.warm_up);
+    auto const between = [](double a, double b, double part) {
+        return b + (a - b) / 2 * (1 + std::cos(std::numbers::pi * part));
+    };
+    switch (r.is) {
+    case rate_schedule::kind::constant:
+        return 1;
+    case rate_schedule::kind::in_steps:
+        return std::pow(r.end, std::floor(s / static_cast<double>(r.steps)));
+    case rate_schedule::kind::cosine:
+        return step >= r.steps ? r.end : between(1, r.end, s / all);
+    case rate_schedule::kind::one_cycle:
+        double const top = r.share * all - 1, last = all - 1;
+        if (s <= top) return between(r.begin, 1, s / top);
+        return s >= last ? r.end : between(1, r.end, (s - top) / (last - top));
+    }
+    return 1;
+}
+
+} // namespace detail::inline TRIREME_ISA
+
+// Objects have no function of this name, which one that was compiled with fast-math could give to the others.
+[[gnu::always_inline]] inline double rate_schedule::factor(std::uint64_t step) const noexcept {
+    return detail::rate_factor(*this, step);
+}
+
 /// After so many steps, again and again, the rate is multiplied by `by`. Source: PyTorch's StepLR.
 struct step_rate {
-    std::uint64_t every = 1;
-    double by = 0.1;
+    std::uint64_t every = 0;   ///< has to be given
+    double by = 0.1;           ///< above 0; above 1 the rate grows
     std::uint64_t warm_up = 0; ///< steps in which the rate rises to its first value, before those
 
     constexpr operator rate_schedule() const noexcept {
@@ -94,6 +107,75 @@ namespace detail {
 template<class Options>
 inline constexpr bool has_rate = requires(Options o) { o.rate.value.factor(std::uint64_t{}); };
 
+/// The name under which a schedule is chosen.
+constexpr char const* rate_name(rate_schedule const& r) noexcept {
+    switch (r.is) {
+    case rate_schedule::kind::constant:
+        return r.warm_up == 0 ? "constant" : "warm_up_rate";
+    case rate_schedule::kind::in_steps:
+        return "step_rate";
+    case rate_schedule::kind::cosine:
+        return "cosine_rate";
+    case rate_schedule::kind::one_cycle:
+        return "one_cycle_rate";
+    }
+    return "";
+}
+
+/// All of a schedule, for processes that must agree in it.
+TRIREME_COLD inline std::string rate_text(rate_schedule const& r) {
+    std::string text = std::string("rate ") + rate_name(r);
+    if (r == rate_schedule{}) return text;
+    return text + " of " + std::to_string(r.steps) + " steps, warm-up " + std::to_string(r.warm_up) + ", " +
+           number_text(r.share) + " " + number_text(r.begin) + " " + number_text(r.end);
+}
+
+/// Throws usage_error for a schedule that has no rate for some step.
+TRIREME_COLD inline void check_rate_schedule(rate_schedule const& r) {
+    auto const refuse = [&](char const* field, std::string const& value, std::string const& rule_and_remedy) {
+        throw usage_error(std::string("rate: ") + rate_name(r) + "{." + field + " = " + value +
+                          "}: " + rule_and_remedy);
+    };
+    auto const check_factor = [&](char const* field, double x) {
+        if (!(x >= 0 && std::isfinite(x)))
+            refuse(field, number_text(x),
+                   "it must be a finite number, not negative; it is a share of learning_rate, 0.01 for a hundredth");
+    };
+    auto const steps = std::to_string(r.steps);
+    switch (r.is) {
+    case rate_schedule::kind::constant:
+        return;
+    case rate_schedule::kind::in_steps:
+        if (r.steps == 0)
+            refuse("every", steps,
+                   "it must be at least 1; say after how many steps the rate changes, as in step_rate{.every = 1'000}");
+        if (!(r.end > 0 && std::isfinite(r.end)))
+            refuse("by", number_text(r.end),
+                   "it must be a finite number above 0; the rate is multiplied by it, 0.1 for a tenth each time");
+        return;
+    case rate_schedule::kind::cosine:
+        if (r.steps <= r.warm_up)
+            refuse("steps", steps,
+                   "it must be above .warm_up = " + std::to_string(r.warm_up) +
+                       ", which it includes; give all steps of the training");
+        return check_factor("least", r.end);
+    case rate_schedule::kind::one_cycle:
+        if (!(r.share > 0 && r.share < 1))
+            refuse("rising", number_text(r.share),
+                   "it must be between 0 and 1, without these; it is the share of the steps in which the rate rises");
+        if (auto const all = static_cast<double>(r.steps); !(r.share * all > 1 && (1 - r.share) * all > 1))
+            refuse("steps", steps,
+                   "it must be so many that .rising = " + number_text(r.share) +
+                       " of them, and the rest, are more than one step each; give all steps of the training");
+        check_factor("first", r.begin);
+        return check_factor("last", r.end);
+    }
+}
+
+} // namespace detail
+
+namespace detail::inline TRIREME_ISA {
+
 /// The options of a step, counted from 0: those of the trainer, with the learning rate of the step.
 template<class Options>
 Options options_of_step(Options o, [[maybe_unused]] std::uint64_t step) {
@@ -103,24 +185,6 @@ Options options_of_step(Options o, [[maybe_unused]] std::uint64_t step) {
     return o;
 }
 
-/// Throws usage_error for a schedule that has no rate for some step.
-inline void check_rate_schedule(rate_schedule const& r) {
-    auto const refuse = [](std::string const& why) { throw usage_error("rate: " + why); };
-    auto const is_factor = [](double x) { return x >= 0 && std::isfinite(x); };
-    if (r.is == rate_schedule::kind::in_steps && r.steps == 0)
-        refuse("step_rate changes the rate after `every` steps, at least 1");
-    if (r.is == rate_schedule::kind::cosine && r.steps <= r.warm_up)
-        refuse("cosine_rate needs more steps than its warm-up of " + std::to_string(r.warm_up) + ", and has " +
-               std::to_string(r.steps));
-    if (r.is == rate_schedule::kind::one_cycle &&
-        !(r.share > 0 && r.share < 1 && r.share * static_cast<double>(r.steps) > 1 &&
-          (1 - r.share) * static_cast<double>(r.steps) > 1))
-        refuse("one_cycle_rate rises in a share of its steps between 0 and 1, and needs more than one step each way; "
-               "it has " +
-               std::to_string(r.steps));
-    if (!is_factor(r.begin) || !is_factor(r.end)) refuse("its factors must be finite numbers, not negative");
-}
-
-} // namespace detail
+} // namespace detail::inline TRIREME_ISA
 
 } // namespace trireme

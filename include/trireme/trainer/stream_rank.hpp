@@ -481,8 +481,7 @@ private:
         if constexpr (Model::clips) {
             auto* to = static_cast<gradient_run*>(runs_.data());
             for_each_gradient_piece<network>(numbers_.rows, [&](std::size_t, std::size_t first, std::size_t elements) {
-                *to++ = {static_cast<std::uint32_t>(first - numbers_.first_parameter),
-                         static_cast<std::uint32_t>(elements)};
+                *to++ = {first - numbers_.first_parameter, static_cast<std::uint32_t>(elements)};
             });
             if (pieces_.size() != 0) compute.copy(runs(), runs_.data(), runs_.bytes());
         }

@@ -71,6 +71,10 @@ void norms_equal_reference() {
 } // namespace
 
 TEST_SUITE("device/blocks/updates") {
+    TEST_CASE("runs of gradients may lie behind 2^32 parameters") {
+        constexpr std::uint64_t far = (std::uint64_t{1} << 32) + 5;
+        CHECK(gradient_run{far, 1}.first == far);
+    }
     TEST_CASE("adam and adamw equal the reference, with numbers that change after the call") {
         for (std::size_t const n : std::initializer_list<std::size_t>{0, 1, 257, 1000}) {
             adam_equals_reference<false, float>(n);

@@ -15,7 +15,7 @@ namespace trireme {
 
 /// A run of a rank's gradients whose squares one block adds.
 struct gradient_run {
-    std::uint32_t first = 0;
+    std::uint64_t first = 0; ///< may lie behind 2^32 parameters of the rank
     std::uint32_t elements = 0;
 };
 

@@ -131,7 +131,7 @@ template<class To, class T, std::size_t N>
 }
 
 /// The square roots of all lanes, by the instruction itself: as long as errno must be set, compilers make a call of
-/// each.
+/// each. Braces hold the operands in both orders of assemblers, for -masm=intel turns them round.
 template<class T, std::size_t N>
 [[gnu::always_inline]] inline lane_vector<T, N> square_root(lane_vector<T, N> x) noexcept {
     constexpr std::size_t bytes = N * sizeof(T);
@@ -147,19 +147,19 @@ template<class T, std::size_t N>
     if constexpr (bytes >= 16 && bytes <= most) {
 #if defined(__AVX512F__)
         if constexpr (sizeof(T) == 4)
-            asm("vsqrtps %1, %0" : "=v"(x.value) : "v"(x.value));
+            asm("vsqrtps {%1, %0|%0, %1}" : "=v"(x.value) : "v"(x.value));
         else
-            asm("vsqrtpd %1, %0" : "=v"(x.value) : "v"(x.value));
+            asm("vsqrtpd {%1, %0|%0, %1}" : "=v"(x.value) : "v"(x.value));
 #elif defined(__AVX__)
         if constexpr (sizeof(T) == 4)
-            asm("vsqrtps %1, %0" : "=x"(x.value) : "x"(x.value));
+            asm("vsqrtps {%1, %0|%0, %1}" : "=x"(x.value) : "x"(x.value));
         else
-            asm("vsqrtpd %1, %0" : "=x"(x.value) : "x"(x.value));
+            asm("vsqrtpd {%1, %0|%0, %1}" : "=x"(x.value) : "x"(x.value));
 #elif defined(__SSE2__)
         if constexpr (sizeof(T) == 4)
-            asm("sqrtps %1, %0" : "=x"(x.value) : "x"(x.value));
+            asm("sqrtps {%1, %0|%0, %1}" : "=x"(x.value) : "x"(x.value));
         else
-            asm("sqrtpd %1, %0" : "=x"(x.value) : "x"(x.value));
+            asm("sqrtpd {%1, %0|%0, %1}" : "=x"(x.value) : "x"(x.value));
 #endif
         return x;
     } else {
