@@ -210,6 +210,12 @@ TEST_SUITE("processes/trainer") {
         };
         refused<launch_error>("seed 5", "seed 6", with([](auto& o) { o.seed = 6; }));
         refused<launch_error>("learning_rate 0.1", "learning_rate 0.2", with([](auto& o) { o.learning_rate = 0.2f; }));
+        refused<launch_error>("rate constant", "rate cosine_rate of 9 steps",
+                              with([](auto& o) { o.rate = cosine_rate{.steps = 9}; }));
+        refused<launch_error>("rate step_rate of 3 steps", "rate step_rate of 4 steps", [](auto s, int rank) {
+            s.training.rate = step_rate{.every = rank == 1 ? 4u : 3u};
+            over_processes const t(s.training, s.run);
+        });
         refused<launch_error>("weight_decay 0", "weight_decay 0.5", with([](auto& o) { o.weight_decay = 0.5f; }));
         refused<launch_error>("momentum 0.9", "momentum 0.8", with([](auto& o) { o.momentum = 0.8f; }));
         refused<launch_error>("batch 64", "batch 63", with([](auto& o) { o.batch = 63; }));

@@ -13,4 +13,9 @@ TEST_SUITE("rehearsed/rates") {
         for (int const devices : {1, 2})
             test_rates::is_the_rate_set_by_hand<trireme::rehearsal, rehearsed::tiny>(devices);
     }
+
+    TEST_CASE("rates and weights have their bits whatever the floating-point environment of the caller") {
+        rehearsed::on_stage const as_usual;
+        test_rates::has_the_bits_of_default_floats<trireme::rehearsal, rehearsed::tiny>();
+    }
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <support/floats.hpp>
 #include <support/networks.hpp>
 
 #include <trireme/trireme.hpp>
@@ -9,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <optional>
 
 // Trainings whose learning rate changes from step to step.
 namespace test_rates {
@@ -45,6 +47,26 @@ void is_the_rate_set_by_hand(int devices) {
     auto const before = ended.gather_parameters();
     ended.train({made_up(53), {}}, {.epochs = 1});
     CHECK(ended.gather_parameters() == before);
+}
+
+/// A schedule's rates are computed on the caller's thread, where accelerators are driven from it.
+template<class Device, class Network>
+void has_the_bits_of_default_floats() {
+    using trainer_t = trainer<Network, cross_entropy, adamw, on<mesh<Device, dp<1>>>>;
+    auto const trained = [] {
+        trainer_t t({.learning_rate = 0.3f, .rate = cosine_rate{.steps = 40, .warm_up = 7, .least = 0.1}, .batch = 24});
+        t.step(made_up(23));
+        for (int k = 0; k < 3; ++k) t.step(made_up(29)); // larger than a batch
+        return t.gather_parameters();
+    };
+    auto const wanted = trained();
+    for (auto const which : all_other_floats()) {
+        std::optional<in_other_floats> other(which);
+        auto const found = trained();
+        CHECK(other->holds());
+        other.reset();
+        CHECK(found == wanted);
+    }
 }
 
 } // namespace test_rates

@@ -19,8 +19,8 @@ namespace detail {
 /// Throws usage_error unless `value` is finite and in [0, below).
 inline void check_rate(char const* name, double value, double below) {
     if (value >= 0 && value < below && std::isfinite(value)) return;
-    throw usage_error(std::string(name) + " = " + std::to_string(value) + ": it must be a finite number, not negative" +
-                      (std::isfinite(below) ? ", and below " + std::to_string(below) : std::string()));
+    throw usage_error(std::string(name) + " = " + number_text(value) + ": it must be a finite number, not negative" +
+                      (std::isfinite(below) ? ", and below " + number_text(below) : std::string()));
 }
 
 template<class Options>

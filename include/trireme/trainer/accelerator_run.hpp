@@ -269,9 +269,7 @@ private:
         for (auto& r : executor_->ranks) {
             auto const& n = r->own();
             std::fill(r->mirror(), r->mirror() + n.elements, T{0});
-            with_default_floats([&] {
-                initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed, n.rows);
-            });
+            initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed, n.rows);
             initialise_buffers<typename Model::network>(r->mirror() + n.buffers_lie, n.rows);
             r->enqueue_clear();
         }
@@ -497,11 +495,12 @@ private:
         executor_->at_rank = executor_->transport.first_rank();
     }
 
-    /// Runs `f`; what it throws stops the trainer, and reaches the caller with the device's name.
+    /// Runs `f` in the default floating-point environment, in which the host computes the numbers of a step. Exceptions
+    /// of it stop the trainer, and reach the caller with the device's name.
     template<class F>
     auto guarded(F&& f) -> decltype(f()) {
         try {
-            return f();
+            return with_default_floats(f);
         } catch (deadline_error const&) {
             stopped_ = stalled_ = true;
             throw;

@@ -42,13 +42,7 @@ std::string agreement(Options const& o, parallel_layout const& l) {
     say("seed " + number(o.seed));
     say(optimizer::name);
     optimizer::describe(o, [&](char const* name, auto value) { say(name + (' ' + number_text(value))); });
-    if constexpr (detail::has_rate<Options>) {
-        rate_schedule const& r = o.rate.value;
-        if (r != rate_schedule{})
-            say("rate " + number(static_cast<int>(r.is)) + " of " + number(r.steps) + " steps, warm-up " +
-                number(r.warm_up) + ", " + number_text(r.share) + " " + number_text(r.begin) + " " +
-                number_text(r.end));
-    }
+    if constexpr (detail::has_rate<Options>) say(detail::rate_text(o.rate.value));
     if constexpr (Model::clips) say("max_norm " + number_text(o.max_norm.value));
     say(detail::type_name<typename Model::loss>());
     say(detail::type_name<Initialiser>());

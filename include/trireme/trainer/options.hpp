@@ -224,7 +224,7 @@ template<class Options>
 void check_max_norm(Options const& o) {
     auto const norm = o.max_norm.value;
     if (!(norm > 0))
-        throw usage_error("max_norm = " + std::to_string(norm) +
+        throw usage_error("max_norm = " + number_text(norm) +
                           ": it must be above 0, or infinity for a norm that is told and not clipped");
 }
 
