@@ -7,6 +7,7 @@
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
 #include <trireme/device/blocks/activation.hpp>
+#include <trireme/device/blocks/adagrad.hpp>
 #include <trireme/device/blocks/adam.hpp>
 #include <trireme/device/blocks/add.hpp>
 #include <trireme/device/blocks/batch_norm.hpp>
@@ -14,6 +15,7 @@
 #include <trireme/device/blocks/dropout.hpp>
 #include <trireme/device/blocks/linear.hpp>
 #include <trireme/device/blocks/pool2d.hpp>
+#include <trireme/device/blocks/rmsprop.hpp>
 #include <trireme/device/blocks/samples.hpp>
 #include <trireme/device/blocks/sgd.hpp>
 #include <trireme/device/blocks/soft_cross_entropy.hpp>

@@ -32,6 +32,7 @@
 #include <trireme/device/host/device.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/kernels/portable/activation.hpp>
+#include <trireme/device/host/kernels/portable/adagrad.hpp>
 #include <trireme/device/host/kernels/portable/adam.hpp>
 #include <trireme/device/host/kernels/portable/add.hpp>
 #include <trireme/device/host/kernels/portable/batch_norm.hpp>
@@ -41,6 +42,7 @@
 #include <trireme/device/host/kernels/portable/gradient_norm.hpp>
 #include <trireme/device/host/kernels/portable/linear.hpp>
 #include <trireme/device/host/kernels/portable/pool2d.hpp>
+#include <trireme/device/host/kernels/portable/rmsprop.hpp>
 #include <trireme/device/host/kernels/portable/sgd.hpp>
 #include <trireme/device/host/kernels/portable/soft_cross_entropy.hpp>
 #include <trireme/device/host/kernels/portable/softmax_cross_entropy.hpp>
@@ -64,8 +66,10 @@
 #include <trireme/layer/pool2d.hpp>
 #include <trireme/layer/summary.hpp>
 #include <trireme/layer/value_loss.hpp>
+#include <trireme/optimizer/adagrad.hpp>
 #include <trireme/optimizer/adam.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
+#include <trireme/optimizer/rmsprop.hpp>
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/plan.hpp>

@@ -86,6 +86,18 @@ void make() { trainer<deep, cross_entropy, adamw> t{{.betas = {0.9, 0.95}}}; }
 // EPSILON_OF_ANOTHER_NAME: TRI0077 | eps is epsilon
 // errors <= 1
 void make() { trainer<deep, cross_entropy, adam> t{{.eps = 1e-6f}}; }
+#elif defined(SMOOTHING_OF_ANOTHER_NAME)
+// SMOOTHING_OF_ANOTHER_NAME: TRI0077 | alpha is smoothing
+// errors <= 1
+void make() { trainer<deep, cross_entropy, rmsprop> t{{.alpha = 0.9f}}; }
+#elif defined(MOMENTUM_OF_PLAIN_RMSPROP)
+// MOMENTUM_OF_PLAIN_RMSPROP: TRI0077 | rmsprop_momentum
+// errors <= 1
+void make() { trainer<deep, cross_entropy, rmsprop> t{{.momentum = 0.9f}}; }
+#elif defined(RATE_DECAY_OF_ANOTHER_NAME)
+// RATE_DECAY_OF_ANOTHER_NAME: TRI0077 | lr_decay is rate_decay
+// errors <= 1
+void make() { trainer<deep, cross_entropy, adagrad> t{{.lr_decay = 0.1f}}; }
 #elif defined(EPOCHS_OF_A_TRAINER)
 // EPOCHS_OF_A_TRAINER: TRI0077 | epochs goes to fit or train
 // errors <= 1

@@ -20,6 +20,8 @@ day, and say what the tensors are:
     layers    output and gradients of single layers, float64.
     sgd       five updates of a vector of four values for each kind of SGD, float64.
     adam      the same for Adam and AdamW, and for gradients that are clipped before.
+    rmsprop   the same for RMSprop, with and without momentum.
+    adagrad   the same for Adagrad.
     rates     learning rates of schedules, step by step, for a first rate of 1, float64.
 
 No weights and no data are stored. Both sides make them from splitmix64: element i (row-major, PyTorch's layout) of
@@ -224,6 +226,34 @@ def adam_values(kind, options, clips):
     return torch.stack(after), torch.stack(norms)
 
 
+RMSPROP_RATES = dict(lr=0.05, alpha=0.9, eps=1e-6)
+RMSPROP_KINDS = [
+    ("plain", dict(momentum=0.0, weight_decay=0.0)),
+    ("plain_wd", dict(momentum=0.0, weight_decay=0.1)),
+    ("momentum", dict(momentum=0.8, weight_decay=0.0)),
+    ("momentum_wd", dict(momentum=0.8, weight_decay=0.1)),
+]
+ADAGRAD_RATES = dict(lr=0.05, eps=1e-6)
+ADAGRAD_KINDS = [
+    ("plain", dict(lr_decay=0.0, initial_accumulator_value=0.0, weight_decay=0.0)),
+    ("slower", dict(lr_decay=0.1, initial_accumulator_value=0.0, weight_decay=0.0)),
+    ("begun", dict(lr_decay=0.0, initial_accumulator_value=0.2, weight_decay=0.0)),
+    ("all", dict(lr_decay=0.1, initial_accumulator_value=0.2, weight_decay=0.1)),
+]
+
+
+def updated_values(kind, **options):
+    """The vector after each of the updates, float64."""
+    w = hashed(300, (SGD_LENGTH,)).double().requires_grad_()
+    optimizer = kind([w], **options)
+    after = []
+    for update in range(SGD_UPDATES):
+        w.grad = hashed(301 + update, (SGD_LENGTH,)).double()
+        optimizer.step()
+        after.append(w.detach().clone())
+    return torch.stack(after).numpy()
+
+
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 DTYPES = {"int64": "I64", "float64": "F64", "float32": "F32"}  # in the order of the format's reference implementation
@@ -308,6 +338,31 @@ def write_adam(path):
     write(path, "make_golden.py", about, tensors)
 
 
+def write_rmsprop(path):
+    about = (
+        f"torch.optim.RMSprop in float64: {SGD_UPDATES} updates of {SGD_LENGTH} values for each kind, on the numbers of sgd. "
+        "w holds the vector after each update, one row per update; smoothing is alpha.")
+    tensors = {"learning_rate": np.float64(RMSPROP_RATES["lr"]), "smoothing": np.float64(RMSPROP_RATES["alpha"]),
+               "epsilon": np.float64(RMSPROP_RATES["eps"])}
+    for name, options in RMSPROP_KINDS:
+        tensors |= {f"{name}.{option}": np.float64(value) for option, value in options.items()}
+        tensors[f"{name}.w"] = updated_values(torch.optim.RMSprop, **RMSPROP_RATES, **options)
+    write(path, "make_golden.py", about, tensors)
+
+
+def write_adagrad(path):
+    about = (
+        f"torch.optim.Adagrad in float64: {SGD_UPDATES} updates of {SGD_LENGTH} values for each kind, on the numbers of sgd. "
+        "w holds the vector after each update, one row per update; rate_decay is lr_decay, initial_accumulator is "
+        "initial_accumulator_value.")
+    names = {"lr_decay": "rate_decay", "initial_accumulator_value": "initial_accumulator", "weight_decay": "weight_decay"}
+    tensors = {"learning_rate": np.float64(ADAGRAD_RATES["lr"]), "epsilon": np.float64(ADAGRAD_RATES["eps"])}
+    for name, options in ADAGRAD_KINDS:
+        tensors |= {f"{name}.{names[option]}": np.float64(value) for option, value in options.items()}
+        tensors[f"{name}.w"] = updated_values(torch.optim.Adagrad, **ADAGRAD_RATES, **options)
+    write(path, "make_golden.py", about, tensors)
+
+
 def write_rates(path):
     about = ("torch.optim.lr_scheduler for a learning rate of 1: step has StepLR(3, 0.5), cosine CosineAnnealingLR(10, 0.1), "
              "one_cycle OneCycleLR(1, total_steps=12), the others' steps too.")
@@ -339,6 +394,8 @@ def main():
     write_layers(options.out / "layers.safetensors")
     write_sgd(options.out / "sgd.safetensors")
     write_adam(options.out / "adam.safetensors")
+    write_rmsprop(options.out / "rmsprop.safetensors")
+    write_adagrad(options.out / "adagrad.safetensors")
     write_rates(options.out / "rates.safetensors")
     data = load_fashion_mnist(options.data)
     for name, run in RUNS.items():

@@ -5,17 +5,17 @@
 
 #include <doctest/doctest.h>
 #include <rehearsed/trainings.hpp>
-#include <support/adam.hpp>
+#include <support/optimizers.hpp>
 
 namespace rehearsed_adam_test {
 using namespace trireme;
 using namespace rehearsed;
-using namespace test_adam;
+using namespace test_optimizers;
 
 TEST_SUITE("rehearsed/adam") {
     TEST_CASE("steps are those of the paper") {
         on_stage const as_usual;
-        follows_the_paper<rehearsal, tiny>(1e-9);
+        adamw_follows_the_paper<rehearsal, tiny>(1e-9);
     }
 
     TEST_CASE("weights have one device's bits, however late or shuffled work is done") {

@@ -133,9 +133,10 @@ struct option_of_another_name {
     constexpr option_of_another_name(X const&) {
         static_assert(
             detail::fixed_by_type<X>,
-            "TRI0077: this option has another name: lr is learning_rate, batch_size is batch; momentum is an "
-            "option of the optimizers sgd_momentum and sgd_nesterov, nesterov is the latter, betas are beta1 and "
-            "beta2, eps is epsilon, and epochs goes to fit or train");
+            "TRI0077: this option has another name: lr is learning_rate, batch_size is batch; momentum is an option of "
+            "the optimizers sgd_momentum, sgd_nesterov and rmsprop_momentum, nesterov is the second, betas are beta1 "
+            "and beta2, eps is epsilon, alpha is smoothing, lr_decay is rate_decay, initial_accumulator_value is "
+            "initial_accumulator, centered is none that we have, and epochs goes to fit or train");
     }
     /// Two numbers in braces.
     template<class X, class Y>

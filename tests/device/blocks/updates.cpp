@@ -1,10 +1,14 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <trireme/device/blocks/adagrad.hpp>
 #include <trireme/device/blocks/adam.hpp>
 #include <trireme/device/blocks/gradient_norm.hpp>
+#include <trireme/device/blocks/rmsprop.hpp>
+#include <trireme/device/host/kernels/reference/adagrad.hpp>
 #include <trireme/device/host/kernels/reference/adam.hpp>
 #include <trireme/device/host/kernels/reference/gradient_norm.hpp>
+#include <trireme/device/host/kernels/reference/rmsprop.hpp>
 
 #include <device/blocks/rig.hpp>
 
@@ -41,6 +45,46 @@ void adam_equals_reference(std::size_t n) {
     auto const wide_g = wide(g);
     adam_update<Decoupled>(reference{}, expected.data(), expected.data() + n, expected.data() + 2 * n, wide_g.data(), n,
                            k, made);
+    CHECK(apart(state, expected, 16) <= 1);
+}
+
+/// w, the means of the gradients' squares, and the velocities, likewise.
+template<bool Momentum, class T>
+void rmsprop_equals_reference(std::size_t n) {
+    CAPTURE(n);
+    auto const g = uniform<T>(0, n);
+    auto state = uniform<T>(1, 3 * n);
+    for (std::size_t i = n; i < 2 * n; ++i) state[i] = static_cast<T>(state[i] * state[i]);
+    auto expected = wide(state);
+    rmsprop_numbers<T> k{};
+    CHECK(same_in_every_order(3, 0, state, [&](rehearsal_kernels const& policy) {
+        k = {};
+        rmsprop_update<Momentum>(policy, state.data(), state.data() + n, state.data() + 2 * n, g.data(), n, &k);
+        k = {T(0.1), T(0.01), T(0.9), T(1e-2), T(0.8)};
+    }));
+    auto const wide_g = wide(g);
+    rmsprop_update<Momentum>(reference{}, expected.data(), expected.data() + n, expected.data() + 2 * n, wide_g.data(),
+                             n, k);
+    CHECK(apart(state, expected, 16) <= 1);
+}
+
+/// w, and the sums of the gradients' squares.
+template<class T>
+void adagrad_equals_reference(std::size_t n) {
+    CAPTURE(n);
+    auto const g = uniform<T>(0, n);
+    auto state = uniform<T>(1, 2 * n);
+    for (std::size_t i = n; i < 2 * n; ++i) state[i] = static_cast<T>(state[i] * state[i]);
+    auto expected = wide(state);
+    adagrad_numbers<T> k{};
+    std::uint64_t made = 0;
+    CHECK(same_in_every_order(3, 0, state, [&](rehearsal_kernels const& policy) {
+        k = {}, made = 0;
+        adagrad_update(policy, state.data(), state.data() + n, g.data(), n, &k, &made);
+        k = {T(0.1), T(0.01), T(0.25), T(0.5), T(1e-2)}, made = 3;
+    }));
+    auto const wide_g = wide(g);
+    adagrad_update(reference{}, expected.data(), expected.data() + n, wide_g.data(), n, k, made);
     CHECK(apart(state, expected, 16) <= 1);
 }
 
@@ -81,6 +125,16 @@ TEST_SUITE("device/blocks/updates") {
             adam_equals_reference<false, double>(n);
             adam_equals_reference<true, float>(n);
             adam_equals_reference<true, double>(n);
+        }
+    }
+    TEST_CASE("rmsprop and adagrad equal the reference, with numbers that change after the call") {
+        for (std::size_t const n : std::initializer_list<std::size_t>{0, 1, 257, 1000}) {
+            rmsprop_equals_reference<false, float>(n);
+            rmsprop_equals_reference<false, double>(n);
+            rmsprop_equals_reference<true, float>(n);
+            rmsprop_equals_reference<true, double>(n);
+            adagrad_equals_reference<float>(n);
+            adagrad_equals_reference<double>(n);
         }
     }
     TEST_CASE("norms equal the reference, and what they clip") {
