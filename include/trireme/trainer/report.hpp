@@ -58,6 +58,7 @@ struct epoch_report {
     int devices = 1;
     double sync_share = 0; ///< adding gradients, waiting for other devices included; NaN on accelerators: not measured
     double data_share = 0; ///< gathering samples
+    bool best = false;     ///< the test is the best of this fit so far
 };
 
 TRIREME_COLD inline std::string to_string(epoch_report const& e) {

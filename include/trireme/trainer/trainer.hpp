@@ -167,25 +167,35 @@ public:
 
     /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`.
     /// Each epoch visits every sample of data.train once, in an order shuffled from the seed, and ends with a test on
-    /// data.test if that is not empty. `observe(progress_report const&)` is called after every step, on the caller's
-    /// thread; it is copied (pass std::ref of one that keeps state), must not use the trainer, and ends the fit as a
-    /// device_error of device 0 if it throws. Throws usage_error for a negative number of epochs, and for a test set
-    /// that the network cannot take.
+    /// data.test if that is not empty. `patience` ends the fit when tests gain no more; with `keep_best` it ends with
+    /// the weights of the best one.
+    ///
+    /// `observe(progress_report const&)` is called after every step, on the caller's thread; it must not use the
+    /// trainer, and ends the fit as a device_error of device 0 if it throws. `observe(epoch_report const&)` is called
+    /// after every epoch and its test; what it throws reaches the caller as it is. Observers have one of them or both,
+    /// are called in the process of rank 0, and are copied: pass std::ref of one that keeps state.
+    ///
+    /// Throws usage_error for options that break a rule, and for a test set that the network cannot take.
     template<class Observer = no_observer, training_data Data = dataset>
     [[nodiscard("fit trains while its result is iterated: write for (auto const& epoch : t.fit(data, {.epochs = 10})), "
                 "or t.train(data, {.epochs = 10}) for all epochs at once")]] epoch_range<trainer, Observer, Data>
     fit(Data data, fit_options const& o, Observer observe = {}) {
-        if (o.epochs < 0) throw usage_error("epochs = " + std::to_string(o.epochs) + ": it must not be negative");
+        if constexpr (!observer<Observer>) {
+            [[maybe_unused]] static constexpr observer_rule<gets<Observer>> is_one{};
+        }
+        detail::check_fit_options(o, data.test.size() != 0);
         if (data.test.size() != 0) ready().check(data.test);
         return {*this, std::move(data), o, std::move(observe)};
     }
 
-    /// Trains all epochs of `fit` and returns the report of the last; of 0 epochs an empty one.
+    /// Trains all epochs of `fit` and returns the report of the last, or with `keep_best` that of the best, whose
+    /// weights the trainer has then; of 0 epochs an empty one.
     template<class Observer = no_observer, training_data Data = dataset>
     epoch_report train(Data data, fit_options const& o, Observer observe = {}) {
+        auto epochs = fit(std::move(data), o, std::move(observe));
         epoch_report last;
-        for (auto const& epoch : fit(std::move(data), o, std::move(observe))) last = epoch;
-        return last;
+        for (auto const& epoch : epochs) last = epoch;
+        return o.keep_best && epochs.best().epoch != 0 ? epochs.best() : last;
     }
 
     /// Trains one epoch, the `epoch`-th of `epochs` of this fit. What `fit` calls. The order of samples follows from
@@ -209,12 +219,18 @@ public:
 
         auto const start = clock::now();
         auto const since = [&] { return std::chrono::duration<double>(clock::now() - start).count(); };
-        auto tell = [&](std::size_t b, double loss) {
-            observe(progress_report{epoch, epochs, b + 1, e.order.batches(batch), loss, since(),
-                                    std::min((b + 1) * batch, samples.size()), samples.size()});
+        auto tell = [&]([[maybe_unused]] std::size_t b, [[maybe_unused]] double loss) {
+            if constexpr (step_observer<Observer>)
+                observe(progress_report{epoch, epochs, b + 1, e.order.batches(batch), loss, since(),
+                                        std::min((b + 1) * batch, samples.size()), samples.size()});
         };
-        e.observer_state = &tell;
-        e.observer = [](void* state, std::size_t b, double loss) { (*static_cast<decltype(tell)*>(state))(b, loss); };
+        e.observer = nullptr; // one that has thrown may have been left there
+        if constexpr (step_observer<Observer>) {
+            e.observer_state = &tell;
+            e.observer = [](void* state, std::size_t b, double loss) {
+                (*static_cast<decltype(tell)*>(state))(b, loss);
+            };
+        }
         run_.epoch();
         e.observer = nullptr;
 
