@@ -6,10 +6,10 @@
 // of the host; lenet_mpi.cpp makes it for processes that MPI joins, lenet_gpu.cu for GPUs.
 
 #include "lenet_flags.hpp"
-#include "progress_line.hpp"
 #include "trace_file.hpp"
 
 #include <trireme/group/launch.hpp>
+#include <trireme/trainer/progress_bar.hpp>
 #include <trireme/trireme.hpp>
 
 #include <cerrno>
@@ -19,7 +19,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <span>
 #include <string>
@@ -210,12 +209,10 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
     std::printf("\n");
     Trainer trainer(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices));
     for (auto const& note : trainer.notes()) std::printf("note: %s\n", note.c_str());
-    progress_line progress;
+    progress_bar const progress({.epochs = false}); // their lines are those below
     double seconds = 0, for_data = 0, for_gradients = 0;
     traced_into(trace, trainer, [&] {
-        // `std::ref`, because `fit` keeps a copy of its observer
-        for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
-            progress.clear();
+        for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, progress)) {
             std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.0f samples/s\n", epoch.epoch, epoch.loss,
                         epoch.test.accuracy, epoch.samples_per_second);
             std::fflush(stdout);

@@ -11,16 +11,15 @@
 // Exit codes: 0; 2 for a wrong flag, missing data or a layout that cannot work; 3 for a failure while it runs.
 
 #include "resnet18.hpp"
-#include "progress_line.hpp"
 #include "resnet18_flags.hpp"
 #include "trace_file.hpp"
 
 #include <trireme/core/exit_code.hpp>
+#include <trireme/trainer/progress_bar.hpp>
 #include <trireme/weights.hpp>
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 
 using namespace trireme;
 
@@ -62,10 +61,9 @@ int train(resnet18_flags const& flags) {
         auto const tested = trainer.evaluate(data.test);
         std::printf("%s: loss %.4f, test accuracy %.4f\n", flags.load.c_str(), tested.loss, tested.accuracy);
     }
-    progress_line progress;
+    progress_bar const progress({.epochs = false}); // their lines are those below
     traced_into(&trace, trainer, [&] {
-        for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
-            progress.clear();
+        for (auto const& epoch : trainer.fit(data, {.epochs = flags.epochs}, progress)) {
             std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.1f images/s  %.1f%% adding gradients\n",
                         epoch.epoch, epoch.loss, epoch.test.accuracy, epoch.samples_per_second, 100 * epoch.sync_share);
             std::fflush(stdout);
