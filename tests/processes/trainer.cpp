@@ -378,6 +378,41 @@ TEST_SUITE("processes/trainer") {
         CHECK((*observed)[1] == 0);
     }
 
+    TEST_CASE("all ranks end a fit in one epoch, with the best weights; the first alone observes epochs") {
+        watchdog const guard("patience");
+        auto const images = made_up(96), test = made_up(40, 11);
+        auto const trained = [&](auto& t, auto observe) {
+            // the rate is far too high: the test gains nothing for long
+            return t
+                .train({images, test},
+                       {.epochs = 30, .patience = 2, .keep_best = true, .best_by = test_figure::accuracy}, observe)
+                .epoch;
+        };
+        once_over_threads alone({.learning_rate = 0.5f, .batch = 32, .seed = 5, .logical_shards = 4}, {.devices = 1});
+        int seen = 0;
+        auto const best = trained(alone, [&](epoch_report const&) { ++seen; });
+        REQUIRE(seen < 30);
+        auto const wanted = weights(alone);
+        for (int const ranks : {2, 3}) {
+            CAPTURE(ranks);
+            auto const place = meeting_place::create(ranks);
+            shared_value<std::array<int, 3>> observed;
+            forked_ranks all(ranks, [&](int rank) {
+                once_over_processes p({.learning_rate = 0.5f, .batch = 32, .seed = 5, .logical_shards = 4},
+                                      {.devices = ranks, .deadline = 20s, .processes = seat{place, rank}});
+                require(trained(p, [&](epoch_report const&) { ++(*observed)[static_cast<std::size_t>(rank)]; }) == best,
+                        "another epoch was the best");
+                require(same_bits(weights(p), wanted), "other weights were put back");
+            });
+            for (auto const& o : all.wait(60s)) {
+                CAPTURE(o.said);
+                CHECK(o.code == 0);
+            }
+            CHECK((*observed)[0] == seen);
+            CHECK((*observed)[1] == 0);
+        }
+    }
+
     TEST_CASE("an observer that throws is an error of its rank on all ranks") {
         watchdog const guard("observer");
         auto const place = meeting_place::create(2);
