@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace trireme {
@@ -34,9 +35,12 @@ struct observer_rule {
 
 /// Several observers as one: `observers(bar, log, std::ref(mine))` tells each of what it takes, in this order. It
 /// copies them, as `fit` does.
-template<observer... Observers>
+template<class... Observers>
 class observers {
 public:
+    using rule = std::conditional_t<(observer<Observers> && ...), no_rule, observer_rule<gets<Observers>...>>;
+    static constexpr rule checked{};
+
     explicit observers(Observers... all) : all_(std::move(all)...) {}
 
     void operator()(progress_report const& p)
