@@ -413,6 +413,23 @@ TEST_SUITE("processes/trainer") {
         }
     }
 
+    TEST_CASE("what an observer of epochs throws on the first rank ends that rank, and the others learn of it") {
+        watchdog const guard("observer of epochs");
+        auto const place = meeting_place::create(2);
+        auto const images = made_up(64);
+        forked_ranks all(2, [&](int rank) {
+            over_processes t({.batch = 32}, {.devices = 2, .deadline = 20s, .processes = seat{place, rank}});
+            t.train({images, {}}, {.epochs = 3}, [](epoch_report const&) { throw std::runtime_error("seen enough"); });
+        });
+        auto const found = all.wait(10s);
+        CHECK(found[0].said == "seen enough");
+        for (auto const& o : found) {
+            CAPTURE(o.said);
+            CHECK(o.code == 3);
+        }
+        CHECK(found[1].said.find("rank 0") != std::string::npos);
+    }
+
     TEST_CASE("an observer that throws is an error of its rank on all ranks") {
         watchdog const guard("observer");
         auto const place = meeting_place::create(2);
