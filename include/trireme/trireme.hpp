@@ -24,6 +24,7 @@
 #include <trireme/core/philox.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/core/version.hpp>
+#include <trireme/data/augmented.hpp>
 #include <trireme/data/fashion_mnist.hpp>
 #include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>

@@ -39,7 +39,13 @@ struct philox {
 };
 
 /// What a stream of random numbers is for. Two purposes never share a number.
-enum class random_purpose : std::uint16_t { parameters = 1, sample_order = 2, dropout = 3, user = 64 };
+enum class random_purpose : std::uint16_t {
+    parameters = 1,
+    sample_order = 2,
+    dropout = 3,
+    image_changes = 4,
+    user = 64
+};
 
 /// An indexed stream of random numbers: element i is a pure function of (seed, purpose, a, b, c, i), i below 2^34.
 /// `a`, `b` and `c` are the stream's coordinates: the tensor for parameters, the epoch for the order of samples; step,

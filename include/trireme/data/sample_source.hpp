@@ -58,15 +58,25 @@ constexpr decltype(auto) with_number_of(number_kind k, F&& f) {
     }
 }
 
+/// Changes of images that are drawn anew for each step of a training; evaluations and predictions see them unchanged.
+struct image_changes {
+    std::uint16_t crop_padding = 0; ///< this many zeros around the image, of which a part of its size is cut out
+    bool flip = false;              ///< left and right are exchanged, every second time
+
+    constexpr bool any() const noexcept { return crop_padding != 0 || flip; }
+    constexpr bool operator==(image_changes const&) const = default;
+};
+
 /// Inputs or targets of samples, a view: the numbers of sample i begin at of(i), side by side.
 struct sample_rows {
     std::byte const* data = nullptr; ///< null: there are none here
     number_kind kind = number_kind::u8;
-    trireme::shape shape = {}; ///< of one sample's
-    std::size_t stride = 0;    ///< bytes from one sample's to the next one's
-    double scale = 1;          ///< what is computed with is the number times this
-    std::size_t classes = 0;   ///< if not 0, each number is a class in [0, classes), else a value
-    int ignored = no_label;    ///< a number that may stand for a class, of samples that losses are to leave out
+    trireme::shape shape = {};  ///< of one sample's
+    std::size_t stride = 0;     ///< bytes from one sample's to the next one's
+    double scale = 1;           ///< what is computed with is the number times this
+    std::size_t classes = 0;    ///< if not 0, each number is a class in [0, classes), else a value
+    image_changes changes = {}; ///< of inputs of rank 3
+    int ignored = no_label;     ///< a number that may stand for a class, of samples that losses are to leave out
 
     constexpr std::size_t size() const noexcept { return shape.size(); } ///< numbers of one sample
     constexpr std::size_t bytes() const noexcept {
@@ -117,12 +127,15 @@ public:
     std::size_t size() const noexcept { return size_; }
     sample_rows const& inputs() const noexcept { return inputs_; }
     sample_rows const& targets() const noexcept { return targets_; }
+    std::shared_ptr<void const> const& holder() const noexcept { return holder_; }
     bool has_both() const noexcept { return inputs_.data != nullptr && targets_.data != nullptr; }
 
-    /// True if these are known to be the very same samples; compares no number.
+    /// True if these are known to be the very same samples, seen in one way; compares no number.
     bool same_as(sample_set const& other) const noexcept {
         return holder_ != nullptr && holder_ == other.holder_ && size_ == other.size_ &&
-               inputs_.data == other.inputs_.data && targets_.data == other.targets_.data;
+               inputs_.data == other.inputs_.data && targets_.data == other.targets_.data &&
+               inputs_.scale == other.inputs_.scale && inputs_.changes == other.inputs_.changes &&
+               targets_.ignored == other.targets_.ignored;
     }
 
 private:

@@ -69,10 +69,13 @@ public:
 private:
     static std::uint64_t of(sample_rows const& rows, std::size_t samples, std::uint64_t seed) {
         if (rows.data == nullptr) return seed;
-        std::uint64_t about[max_rank + 4] = {static_cast<std::uint64_t>(rows.kind), rows.classes,
+        std::uint64_t about[max_rank + 6] = {static_cast<std::uint64_t>(rows.kind),
+                                             rows.classes,
                                              std::bit_cast<std::uint64_t>(rows.scale),
+                                             static_cast<std::uint64_t>(rows.ignored),
+                                             rows.changes.crop_padding + (rows.changes.flip ? 65536u : 0u),
                                              static_cast<std::uint64_t>(rows.shape.rank)};
-        for (int d = 0; d < rows.shape.rank; ++d) about[4 + d] = rows.shape.extent[d];
+        for (int d = 0; d < rows.shape.rank; ++d) about[6 + d] = rows.shape.extent[d];
         auto digest = digest_of(std::as_bytes(std::span(about)), seed);
         if (rows.stride == rows.bytes()) return digest_of({rows.data, samples * rows.stride}, digest);
         for (std::size_t i = 0; i < samples; ++i) digest = digest_of({rows.of(i), rows.bytes()}, digest);

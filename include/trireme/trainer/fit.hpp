@@ -85,6 +85,15 @@ private:
 } // namespace detail
 
 /// What a network learns from, and what it is judged by: like `dataset`, of any sources.
+template<sample_source Train, sample_source Test = Train>
+struct training_set {
+    Train train;
+    Test test;
+};
+template<class Train, class Test>
+training_set(Train, Test) -> training_set<Train, Test>;
+
+/// Types like training_set.
 template<class D>
 concept training_data = requires(D const& d) {
     { d.train } -> sample_source;

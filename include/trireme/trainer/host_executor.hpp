@@ -314,7 +314,7 @@ private:
             auto const exchange = [&](std::size_t i) { add_over_devices(pass.kept(), i); };
             auto const gather = [&](std::size_t team) {
                 comm_.check_stopped();
-                if (numbers_.rows.begin == 0) gather_inputs<Lanes>(granule(team), pass.input(team));
+                if (numbers_.rows.begin == 0) gather_inputs<Lanes>(granule(team), !evaluates, pass.input(team));
             };
             auto const gather_for_loss = [&](std::size_t team) {
                 if (is_scored())
@@ -423,9 +423,10 @@ private:
         return batch_.indices.subspan(at, std::min(Lanes, mine.end - at));
     }
     template<std::size_t Lanes>
-    void gather_inputs(std::span<std::uint32_t const> samples, stored* to) {
+    void gather_inputs(std::span<std::uint32_t const> samples, bool trains, stored* to) {
         auto const start = clock::now();
-        host_samples<Model>::template gather_inputs<Lanes>(batch_.samples->inputs(), samples, to);
+        host_samples<Model>::template gather_inputs<Lanes>(batch_.samples->inputs(), samples,
+                                                           {seed_, trains ? steps_ : 0}, to);
         times_.data += seconds(start, clock::now());
     }
     /// True where the samples of the batch have their losses.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/data/augmented.hpp>
 #include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/trainer/composition.hpp>
@@ -22,14 +23,30 @@ struct host_samples {
     using T = typename Model::value_type;
     using stored = typename Model::stored_type;
 
+    /// `drawn`: the step of a training, whose images may be changed.
     template<std::size_t Lanes>
-    static void gather_inputs(sample_rows const& rows, std::span<std::uint32_t const> samples, stored* to) {
+    static void gather_inputs(sample_rows const& rows, std::span<std::uint32_t const> samples,
+                              detail::drawn_changes const& drawn, stored* to) {
+        if (drawn.step != 0 && rows.changes.any()) return gather_changed<Lanes>(rows, samples, drawn, to);
         if constexpr (Model::at_once) {
             constexpr auto in = network::input_extents::shape;
             for (std::size_t i = 0; i < samples.size(); ++i)
                 gather_channels_last<T>(rows, samples[i], in.rank == 3 ? in.extent[0] : 1, to + i * in.size());
         } else {
             gather_samples<Lanes>(rows, samples, to);
+        }
+    }
+    template<std::size_t Lanes>
+    TRIREME_COLD static void gather_changed(sample_rows const& rows, std::span<std::uint32_t const> samples,
+                                            detail::drawn_changes const& drawn, stored* to) {
+        auto const channels = rows.shape.extent[0], places = rows.size() / channels;
+        auto const scale = static_cast<T>(rows.scale);
+        for (std::size_t i = 0; i < (Model::at_once ? samples.size() : Lanes); ++i) {
+            auto const sample = samples[i < samples.size() ? i : samples.size() - 1];
+            if constexpr (Model::at_once)
+                detail::scatter_changed<T>(rows, sample, drawn, scale, to + i * rows.size(), 1, channels);
+            else
+                detail::scatter_changed<T>(rows, sample, drawn, scale, to + i, places * Lanes, Lanes);
         }
     }
     /// The targets of the samples that the loss takes next.

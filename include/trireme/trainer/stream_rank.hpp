@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
+#include <trireme/data/augmented.hpp>
 #include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/device/accelerator.hpp>
@@ -156,7 +157,9 @@ public:
         std::memcpy(to, &about, sizeof about);
         copied_[slot] = granule_.inputs() + (granule_.first ? granule_.input_bytes(about.bytes ? 1 : sizeof(T)) : 0);
         for (std::size_t i = 0; granule_.first && i < indices.size(); ++i) {
-            if (about.bytes)
+            if (about.step != 0 && inputs.changes.any())
+                set_changed_sample(inputs, indices[i], about, to + granule_.inputs(), i);
+            else if (about.bytes)
                 std::memcpy(to + granule_.inputs() + i * granule_.values, inputs.of(indices[i]), granule_.values);
             else
                 gather_samples<1>(inputs, indices.subspan(i, 1),
@@ -169,6 +172,18 @@ public:
             gather_samples<1>(samples.targets(), indices.subspan(i, 1), targets + i * Model::targets);
         std::fill_n(weights, indices.size(), weight);
         std::fill_n(weights + indices.size(), granule_.samples - indices.size(), T{0});
+    }
+
+    TRIREME_COLD void set_changed_sample(sample_rows const& rows, std::uint32_t sample, staged_shard const& about,
+                                         std::byte* to, std::size_t i) {
+        detail::drawn_changes const drawn{about.seed, about.step};
+        auto const places = rows.shape.extent[1] * rows.shape.extent[2];
+        if (about.bytes)
+            detail::scatter_changed(rows, sample, drawn, std::uint8_t{1},
+                                    reinterpret_cast<std::uint8_t*>(to) + i * granule_.values, places, 1);
+        else
+            detail::scatter_changed(rows, sample, drawn, static_cast<T>(rows.scale),
+                                    reinterpret_cast<T*>(to) + i * granule_.values, places, 1);
     }
 
     /// Hands over the copy of the slot's numbers and first granules, after its last use; `compute` waits for it.
