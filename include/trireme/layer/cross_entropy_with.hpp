@@ -105,10 +105,10 @@ template<class Targets, std::size_t Classes, std::size_t Lanes>
 void soft_cross_entropy_gradient() = delete;
 
 /// Softmax cross-entropy with options, in any order: `label_smoothing<percent<10>>`, `class_weights<W>` with `static
-/// constexpr double W::of[]`, `ignoring<255>`. The loss of a batch is the sum of its samples' losses, each times the
-/// weight of its label, over the sum of these weights; a batch of ignored labels has the loss 0, and changes no weight
-/// but by the optimizer's decay and momentum. Accuracy is that of the samples that count. PyTorch's CrossEntropyLoss
-/// with label_smoothing, weight and ignore_index.
+/// constexpr double W::of[]`, `ignoring<255>`. The loss of a batch is the sum of its samples' losses, in which classes
+/// have the shares that soft_targets says, over the sum of the weights of its labels; a batch of ignored labels has the
+/// loss 0, and changes no parameter but by the optimizer's decay and momentum. Accuracy is that of the samples whose
+/// labels have a weight. PyTorch's CrossEntropyLoss with label_smoothing, weight and ignore_index.
 template<class... Options>
 struct cross_entropy_with {
 private:

@@ -239,9 +239,9 @@ gradient_report check_gradients(std::uint64_t seed = 1) {
 }
 
 /// Compares a loss's gradient with numeric derivatives, likewise: of each sample's loss by what the network says, which
-/// is uniform in (-2, 2). Targets are drawn: classes, or values in (0, 1). `adds_parameter_gradients` says that forward
-/// and backward leave the same losses; `overwrites_input_gradient`, that no sample's gradient depends on what stood
-/// there.
+/// is uniform in (-2, 2). Targets are drawn: classes, with the label that the loss ignores as one more, or values in
+/// (0, 1). `adds_parameter_gradients` says that forward and backward leave the same losses;
+/// `overwrites_input_gradient`, that no sample's gradient depends on what stood there.
 ///
 ///     auto const report = check_loss_gradients<my_loss, input<10>>();
 template<loss Loss, class Output, class Kernels = portable>
@@ -260,10 +260,13 @@ gradient_report check_loss_gradients(std::uint64_t seed = 1) {
     for (auto& value : x) value = 4 * random.uniform(drawn++) - 2;
     for (auto& value : weight) value = random.uniform(drawn++);
     for (auto& value : targets) {
-        if constexpr (described.classes != 0)
-            value = static_cast<int>(random.below(drawn++, described.classes));
-        else
+        if constexpr (described.classes != 0) {
+            constexpr auto labels = described.classes + (described.ignored != no_label ? 1 : 0);
+            value = static_cast<int>(random.below(drawn++, labels));
+            if (value == static_cast<int>(described.classes)) value = described.ignored;
+        } else {
             value = random.uniform(drawn++);
+        }
     }
     auto const operands = [&](std::vector<T>& losses) {
         return loss_operands<T, target>{targets.data(), weight.data(), losses.data(),

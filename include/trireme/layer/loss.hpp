@@ -36,9 +36,9 @@ struct loss_description {
 ///
 ///     static double weight(auto const* targets); // of one sample: not negative; 0 leaves it out
 ///
-/// and gives each sample's loss times that: the sum of the losses of a batch is divided by the sum of its weights.
-/// These follow from the targets alone, so that every device knows their sum before the step, and no gradient is scaled
-/// twice.
+/// and gives each sample's loss times that: the sum of the losses of a batch is divided by the sum of its weights, and
+/// accuracy is that of the samples with a weight, so that `correct` of the others must be 0. Weights follow from the
+/// targets alone: every device knows their sum before the step, and no gradient is scaled twice.
 template<class L>
 concept loss = requires(shape s) {
     { L::describe(s) } -> std::same_as<loss_description>;
@@ -88,8 +88,8 @@ struct batch_weight {
     std::size_t samples = 0;
 
     /// The factor of the samples' losses in the mean: 0 where none counts.
-    double scale() const noexcept { return sum > 0 ? 1 / sum : 0; }
-    double mean(double losses) const noexcept { return sum > 0 ? losses / sum : 0; }
+    double scale() const noexcept { return sum == 0 ? 0 : 1 / sum; }
+    double mean(double losses) const noexcept { return sum == 0 ? 0 : losses / sum; }
 };
 
 /// Where the losses of samples go, and what they come from but for the network's output. On the host, of a granule, and

@@ -106,7 +106,7 @@ public:
             auto const start = clock::now();
             auto const tell = [&](std::size_t b, std::uint64_t number) {
                 collect(number);
-                work_.tell(b, order.batch(b, size).size(), work_.mean_loss(number));
+                work_.tell(b, number);
                 told = number;
                 return work_.is_finite(number);
             };

@@ -313,8 +313,7 @@ private:
             for (std::size_t b = 0; b < batches; ++b) {
                 auto const indices = this->order.batch(b, options.batch.samples);
                 auto const number = step(c, indices);
-                if (!of_one_process || c.rank() == 0)
-                    this->tell(b, indices.size(), this->mean_loss(number), c.rank() == 0);
+                if (!of_one_process || c.rank() == 0) this->tell(b, number, c.rank() == 0);
                 if (!this->is_finite(number)) return; // on all devices
             }
         }

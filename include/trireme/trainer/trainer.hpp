@@ -215,7 +215,7 @@ public:
         e.number_all(); // for the test after it
         if (e.order.size() != samples.size()) e.order = epoch_order(samples.size(), e.options.seed);
         e.order.shuffle(e.epochs++);
-        e.loss_sum = 0;
+        e.begin_epoch();
 
         auto const start = clock::now();
         auto const since = [&] { return std::chrono::duration<double>(clock::now() - start).count(); };
@@ -237,7 +237,7 @@ public:
         epoch_report r;
         auto const& times = run_.times();
         r.epoch = epoch;
-        r.loss = with_default_floats([&] { return e.loss_sum / static_cast<double>(samples.size()); });
+        r.loss = e.epoch_loss();
         r.seconds = since();
         r.samples_per_second = static_cast<double>(samples.size()) / r.seconds;
         r.devices = devices();

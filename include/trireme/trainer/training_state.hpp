@@ -26,8 +26,7 @@
 namespace trireme {
 
 /// What a trainer works on, whatever its devices: options, layout, the samples in use and their order, the losses and
-/// right answers of every shard.
-/// `T`: of values that are targets.
+/// right answers of every shard. `T`: of targets that are values.
 template<class Network, class Loss, class Options, class T>
 class training_state {
     using output = typename Network::output_extents;
@@ -59,8 +58,8 @@ public:
 
     sample_set const& samples() const noexcept { return samples_; }
 
-    /// Weight of some of the samples in use; of none where this process has no targets. Added in their order, so that
-    /// every rank finds the same.
+    /// Weight of the batch of these samples in use, 0 where this process has no targets. Weights are added in the order
+    /// of the samples, so that every rank finds the same sum.
     batch_weight weigh(std::span<std::uint32_t const> indices) const {
         auto const& targets = samples_.targets();
         if constexpr (detail::weighs_samples<Loss, output, T>) {
@@ -80,7 +79,7 @@ public:
             return {static_cast<double>(indices.size()), indices.size()};
         }
     }
-    /// For who has weighed the batch of step `number`, or the samples of an evaluation.
+    /// Keeps the weight of the batch of step `number`, or of the samples of an evaluation.
     void set_weight(std::uint64_t number, batch_weight const& w) noexcept { weights_[number % 2] = w; }
     void set_weight(batch_weight const& w) noexcept { weights_[2] = w; }
     double scale_of(std::uint64_t number) const noexcept { return weights_[number % 2].scale(); }
@@ -123,9 +122,16 @@ public:
         correct_[shard] = correct;
     }
 
-    /// Tells the loss of a step of the epoch, its `b`-th.
-    void tell(std::size_t b, std::size_t samples, double loss, bool observed = true) {
-        loss_sum += loss * static_cast<double>(samples);
+    void begin_epoch() noexcept { loss_sum_ = weight_sum_ = 0; }
+    /// Mean loss of the epoch's samples.
+    double epoch_loss() const {
+        return with_default_floats([&] { return batch_weight{weight_sum_, 0}.mean(loss_sum_); });
+    }
+    /// Tells the loss of step `number`, the epoch's `b`-th.
+    void tell(std::size_t b, std::uint64_t number, bool observed = true) {
+        double const loss = mean_loss(number), weight = weights_[number % 2].sum;
+        loss_sum_ += loss * weight;
+        weight_sum_ += weight;
         if (observed && observer != nullptr) observer(observer_state, b, loss);
     }
 
@@ -133,7 +139,6 @@ public:
     parallel_layout const layout;
     epoch_order order{0, 0};
     std::uint32_t epochs = 0; ///< begun since construction
-    double loss_sum = 0;      ///< over the samples of the current epoch
     void (*observer)(void* state, std::size_t batch, double loss) = nullptr;
     void* observer_state = nullptr;
     bool reads_inputs = true, reads_targets = true; ///< whether any rank of this process does: of a first, a last stage
@@ -144,7 +149,8 @@ protected:
 
     std::vector<double> losses_;
     std::vector<std::size_t> correct_;
-    batch_weight weights_[3]; ///< of two steps, and of an evaluation
+    batch_weight weights_[3];              ///< of two steps, and of an evaluation
+    double loss_sum_ = 0, weight_sum_ = 0; ///< of the samples of the current epoch
 
 private:
     static std::string number(std::size_t n) { return std::to_string(n); }

@@ -14,8 +14,8 @@
 
 namespace trireme::blocks {
 
-/// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's. As
-/// softmax_cross_entropy_program, but that each class has its share of the loss.
+/// Block program of soft_cross_entropy: losses, and with `Gradient` dlogits, else whether the first largest logit is
+/// the label's. As softmax_cross_entropy_program, but that each class has its share of the loss.
 template<class Targets, u32 Classes, bool Gradient, class A, class T>
 struct soft_cross_entropy_program {
     using number = accumulate_t<T>;
@@ -75,7 +75,8 @@ struct soft_cross_entropy_program {
             if (counts)
                 loss[sample] = static_cast<T>(all * std::log(sum) - each * spread -
                                               of_label * (static_cast<number>(x[label]) - best.value));
-            if constexpr (!Gradient) correct[sample] = counts && best.place == static_cast<u32>(label) ? 1 : 0;
+            if constexpr (!Gradient)
+                correct[sample] = Targets::is_scored(label) && best.place == static_cast<u32>(label) ? 1 : 0;
         }
         if constexpr (Gradient) {
             number const scale = counts ? static_cast<number>(weight[sample]) : number(0);
@@ -106,8 +107,8 @@ void soft_cross_entropy_gradient(block_kernels<Stream> const& k, A const* logits
     if (k.samples() != 0) k.queue().launch(program, program.blocks());
 }
 
-/// The loss as above, and correct = 1 where the first largest logit is that of a label that counts. A NaN counts as the
-/// largest.
+/// The loss as above, and correct = 1 where the first largest logit is that of a label that counts and has a weight. A
+/// NaN counts as the largest.
 template<class Targets, std::size_t Classes, std::size_t Lanes, class Stream, class A, class T>
 void soft_cross_entropy(block_kernels<Stream> const& k, A const* logits, int const* labels, T* loss, int* correct) {
     blocks::soft_cross_entropy_program<Targets, static_cast<blocks::u32>(Classes), false, A, T> const program{

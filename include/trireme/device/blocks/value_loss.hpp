@@ -11,8 +11,8 @@
 
 namespace trireme::blocks {
 
-/// The mean of F over each sample's values, and with `Gradient` its gradient. `width` threads do a sample: one if there
-/// are few values, so that nobody waits.
+/// Block program of value_loss: the mean of F over each sample's values, and with `Gradient` its gradient. `width`
+/// threads share a sample; a sample of few values has one thread, which waits for no other.
 template<class F, u32 Values, bool Gradient, class A, class T>
 struct value_loss_program {
     using number = accumulate_t<T>;

@@ -69,14 +69,18 @@ TRIREME_NOINLINE void soft_cross_entropy_gradient(portable, T const* logits, int
             if constexpr (Targets::spreads) d = d - each * vector::all(Targets::template weight<T>(c));
             d.store(at);
         }
-        for (std::size_t i = 0; i < width; ++i)
+        for (std::size_t i = 0; i < width; ++i) {
+            T* const of_lane = dlogits + lane + i;
             if (int const label = labels[lane + i]; Targets::counts(label))
-                dlogits[static_cast<std::size_t>(label) * Lanes + lane + i] -= of_labels[i];
+                of_lane[static_cast<std::size_t>(label) * Lanes] -= of_labels[i];
+            else // 0 times what is not finite would be NaN
+                for (std::size_t c = 0; c < Classes; ++c) of_lane[c * Lanes] = 0;
+        }
     }
 }
 
-/// The loss as above, and correct = 1 where the first largest logit is that of a label that counts. A NaN counts as the
-/// largest.
+/// The loss as above, and correct = 1 where the first largest logit is that of a label that counts and has a weight. A
+/// NaN counts as the largest.
 template<class Targets, std::size_t Classes, std::size_t Lanes, class T>
 TRIREME_NOINLINE void soft_cross_entropy(portable, T const* logits, int const* labels, T* loss, int* correct) noexcept {
     constexpr std::size_t width = register_lanes<T, Lanes>;
@@ -107,7 +111,7 @@ TRIREME_NOINLINE void soft_cross_entropy(portable, T const* logits, int const* l
             bool const counts = Targets::counts(label);
             T const apart = counts ? logits[static_cast<std::size_t>(label) * Lanes + lane + i] - larges[i] : T(0);
             loss[lane + i] = detail::soft_loss<Targets>(label, sums[i], apart, spreads[i]);
-            correct[lane + i] = counts && bests[i] == T(label) ? 1 : 0;
+            correct[lane + i] = Targets::is_scored(label) && bests[i] == T(label) ? 1 : 0;
         }
     }
 }

@@ -37,8 +37,8 @@ TRIREME_NOINLINE void soft_cross_entropy_gradient(reference, T const* logits, in
     }
 }
 
-/// The loss as above, and correct = 1 where the first largest logit is that of a label that counts. A NaN counts as the
-/// largest.
+/// The loss as above, and correct = 1 where the first largest logit is that of a label that counts and has a weight. A
+/// NaN counts as the largest.
 template<class Targets, std::size_t Classes, std::size_t Lanes, class T>
 TRIREME_NOINLINE void soft_cross_entropy(reference, T const* logits, int const* labels, T* loss,
                                          int* correct) noexcept {
@@ -58,7 +58,7 @@ TRIREME_NOINLINE void soft_cross_entropy(reference, T const* logits, int const* 
             if (c == static_cast<std::size_t>(labels[lane])) q += Targets::template share<T>(labels[lane]);
             loss[lane] += q * (std::log(sum) - (logits[c * Lanes + lane] - largest));
         }
-        correct[lane] = counts && best == static_cast<std::size_t>(labels[lane]) ? 1 : 0;
+        correct[lane] = Targets::is_scored(labels[lane]) && best == static_cast<std::size_t>(labels[lane]) ? 1 : 0;
     }
 }
 
