@@ -22,6 +22,7 @@ day, and say what the tensors are:
     adam      the same for Adam and AdamW, and for gradients that are clipped before.
     rmsprop   the same for RMSprop, with and without momentum.
     adagrad   the same for Adagrad.
+    losses    losses of values, and cross-entropies with options: the loss of a batch and its gradient, float64.
     rates     learning rates of schedules, step by step, for a first rate of 1, float64.
 
 No weights and no data are stored. Both sides make them from splitmix64: element i (row-major, PyTorch's layout) of
@@ -363,6 +364,42 @@ def write_adagrad(path):
     write(path, "make_golden.py", about, tensors)
 
 
+CLASS_WEIGHTS = [0.25, 1.0, 2.0, 0.0, 0.5, 1.5, 3.0, 0.75, 1.25, 0.1]
+LABELS, IGNORED = [3, 0, 9, 6, 2, 6, 1], 255
+LABELS_SOME_IGNORED = [3, 0, IGNORED, 6, IGNORED, 6, 1]
+CROSS_ENTROPIES = {
+    "plain": {}, "smooth": dict(label_smoothing=0.1), "weighted": dict(weight=torch.tensor(CLASS_WEIGHTS, dtype=torch.float64)),
+    "ignoring": dict(ignore_index=IGNORED)}
+CROSS_ENTROPIES |= {
+    "smooth_weighted": CROSS_ENTROPIES["smooth"] | CROSS_ENTROPIES["weighted"],
+    "smooth_ignoring": CROSS_ENTROPIES["smooth"] | CROSS_ENTROPIES["ignoring"],
+    "weighted_ignoring": CROSS_ENTROPIES["weighted"] | CROSS_ENTROPIES["ignoring"]}
+CROSS_ENTROPIES["all"] = CROSS_ENTROPIES["smooth_weighted"] | CROSS_ENTROPIES["ignoring"]
+
+
+def write_losses(path):
+    about = (
+        f"Losses in float64, a batch of {len(LABELS)}: y is the loss, dx its gradient by the input x. CrossEntropyLoss on x of 10 "
+        "classes, hash tensor 400 with bound 4, and the labels here; smooth has label_smoothing 0.1, weighted the class "
+        "weights here, ignoring ignore_index 255 and the labels of which some are that. MSELoss and BCEWithLogitsLoss on x of "
+        "shape 2 x 3, hash tensor 401 with bound 4, and targets that are hash tensor 402 with bound 1, of the second (t + 1) / 2.")
+    tensors = {"labels": np.array(LABELS, np.int64), "labels_some_ignored": np.array(LABELS_SOME_IGNORED, np.int64),
+               "class_weights": np.array(CLASS_WEIGHTS, np.float64)}
+    def add(name, loss, x, targets):
+        x = x.double().requires_grad_()
+        y = loss(x, targets)
+        y.backward()
+        tensors[f"{name}.y"], tensors[f"{name}.dx"] = y.detach().numpy(), x.grad.numpy()
+    for name, options in CROSS_ENTROPIES.items():
+        labels = LABELS_SOME_IGNORED if "ignore_index" in options else LABELS
+        add(name, nn.CrossEntropyLoss(**options), hashed(400, (len(LABELS), 10), 4.0), torch.tensor(labels))
+    shape = (len(LABELS), 2, 3)
+    x, targets = hashed(401, shape, 4.0), hashed(402, shape).double()
+    add("squared", nn.MSELoss(), x, targets)
+    add("logistic", nn.BCEWithLogitsLoss(), x, (targets + 1) / 2)
+    write(path, "make_golden.py", about, tensors)
+
+
 def write_rates(path):
     about = ("torch.optim.lr_scheduler for a learning rate of 1: step has StepLR(3, 0.5), cosine CosineAnnealingLR(10, 0.1), "
              "one_cycle OneCycleLR(1, total_steps=12), the others' steps too.")
@@ -396,6 +433,7 @@ def main():
     write_adam(options.out / "adam.safetensors")
     write_rmsprop(options.out / "rmsprop.safetensors")
     write_adagrad(options.out / "adagrad.safetensors")
+    write_losses(options.out / "losses.safetensors")
     write_rates(options.out / "rates.safetensors")
     data = load_fashion_mnist(options.data)
     for name, run in RUNS.items():
