@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Losses: what a network is trained by.
+// On the page: options of losses
+#include "prelude.hpp"
+
+namespace tri0103 {
+// A loss knows three options.
+using net = network<input<4>, linear<3>>;
+#if defined(SMOOTHED_COMPLETELY)
+// SMOOTHED_COMPLETELY: TRI0103: cross_entropy_with takes label_smoothing<percent<P>> with P from 0 to 99
+using loss = cross_entropy_with<label_smoothing<percent<100>>>;
+#elif defined(LESS_THAN_NOTHING)
+// LESS_THAN_NOTHING: TRI0103
+using loss = cross_entropy_with<label_smoothing<percent<-1>>>;
+#elif defined(A_BARE_NUMBER)
+// A_BARE_NUMBER: TRI0103 | label_smoothing<10
+using loss = cross_entropy_with<label_smoothing<10>>;
+#elif defined(IGNORED_TWICE)
+// IGNORED_TWICE: TRI0103 | ignoring<-1>
+using loss = cross_entropy_with<ignoring<-1>, ignoring<-2>>;
+#elif defined(NO_OPTION)
+// NO_OPTION: TRI0103 | gets<linear<3
+using loss = cross_entropy_with<linear<3>>;
+#else
+// A part of each target is spread, from nothing to nearly all:
+using loss = cross_entropy_with<label_smoothing<percent<10>>, ignoring<-1>>;
+#endif
+inline trainer<net, loss, sgd> make() { return {}; }
+} // namespace tri0103
+
+namespace tri0104 {
+// Each class has a weight.
+struct importance {
+#if defined(ONE_TOO_FEW)
+    // ONE_TOO_FEW: TRI0104: class_weights takes a type with `static constexpr double of[]` | class_count<3
+    static constexpr double of[] = {1, 2};
+#elif defined(ONE_TOO_MANY)
+    // ONE_TOO_MANY: TRI0104 | class_count<3
+    static constexpr double of[] = {1, 2, 3, 4};
+#elif defined(A_NEGATIVE_WEIGHT)
+    // A_NEGATIVE_WEIGHT: TRI0104 | importance
+    static constexpr double of[] = {1, -2, 3};
+#elif defined(AN_INFINITE_WEIGHT)
+    // AN_INFINITE_WEIGHT: TRI0104 | importance
+    static constexpr double of[] = {1, __builtin_inf(), 3};
+#elif defined(NOTHING_COUNTS)
+    // NOTHING_COUNTS: TRI0104 | importance
+    static constexpr double of[] = {0, 0, 0};
+#elif defined(ANOTHER_NAME)
+    // ANOTHER_NAME: TRI0104 | importance
+    static constexpr double weights[] = {1, 2, 3};
+#else
+    // A weight may be 0, as long as another is not:
+    static constexpr double of[] = {1, 0, 3};
+#endif
+};
+using net = network<input<4>, linear<3>>;
+inline trainer<net, cross_entropy_with<class_weights<importance>>, sgd> make() { return {}; }
+} // namespace tri0104
+
+namespace tri0105 {
+// A label that is to be ignored is no class, or samples of that class would be lost.
+using net = network<input<4>, linear<3>>;
+#if defined(THE_LAST_CLASS)
+// THE_LAST_CLASS: TRI0105: ignoring takes a label that is no class of the network's | ignoring<2> | at_least<3
+using loss = cross_entropy_with<ignoring<2>>;
+#elif defined(THE_FIRST_CLASS)
+// THE_FIRST_CLASS: TRI0105 | ignoring<0>
+using loss = cross_entropy_with<ignoring<0>>;
+#else
+// Negative labels are no classes, nor are those behind the last:
+using loss = cross_entropy_with<ignoring<3>>;
+#endif
+inline trainer<net, loss, sgd> make() { return {}; }
+} // namespace tri0105
