@@ -38,6 +38,34 @@ struct absolute_error {
 };
 // [/own_loss]
 
+// [weighted_loss]
+struct trusting_squared_error { // x: one value; its targets: the value that was measured, and how far to trust it
+    static constexpr loss_description describe(shape) { return {.flops = 5, .targets = make_shape(2)}; }
+    static double weight(auto const* targets) { return double(targets[1]); } // not negative; 0 leaves the sample out
+    static void forward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        for (std::size_t lane = 0; lane < io_t::lanes; ++lane) {
+            auto const off = io.x(lane, 0) - io.target(lane, 0), trust = io.target(lane, 1);
+            io.loss[lane] = trust * off * off;
+        }
+    }
+    static void backward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        forward(io);
+        for (std::size_t lane = 0; lane < io_t::lanes; ++lane) {
+            auto const off = io.x(lane, 0) - io.target(lane, 0), trust = io.target(lane, 1);
+            io.dx(lane, 0) = io.weight[lane] * trust * 2 * off; // io.weight: 1 / the sum of the batch's weights
+        }
+    }
+};
+// [/weighted_loss]
+
+// [rare_ones_first]
+struct rare_ones_first {
+    static constexpr double of[] = {1, 5, 5};
+};
+// [/rare_ones_first]
+
 } // namespace
 
 TEST_SUITE("docs/own_numbers") {
@@ -72,5 +100,36 @@ TEST_SUITE("docs/own_numbers") {
         auto const last = fall.train(data, {.epochs = 400});
         // [/use_own_loss]
         CHECK(last.test.loss < 1); // metres, of 20
+    }
+
+    TEST_CASE("losses with weights") {
+        // [class_weights]
+        std::vector<float> lengths; // 4 of each flower
+        std::vector<int> species;   // one of 3, mostly the first, or -1
+        for (int i = 0; i < 140; ++i) {
+            int const found = i % 7 < 5 ? 0 : i % 7 - 4;
+            for (int k = 0; k < 4; ++k) lengths.push_back(float(found * k) + float(i % 11) / 11);
+            species.push_back(i % 10 == 0 ? -1 : found);
+        }
+        samples_in_memory const flowers(lengths, make_shape(4), species, 3, -1); // -1: a label to ignore
+        using classifier = network<input<4>, linear<16>, relu, linear<3>>;
+        using loss_of_flowers = cross_entropy_with<class_weights<rare_ones_first>, ignoring<-1>>;
+        trainer<classifier, loss_of_flowers, sgd> t{{.learning_rate = 0.1f, .batch = 140}};
+        for (int i = 0; i < 200; ++i) t.step(flowers);
+        auto const test = t.evaluate(flowers); // its accuracy is that of the 126 flowers that count
+        // [/class_weights]
+        CHECK(test.accuracy > 0.95);
+        CHECK(test.samples == 140);
+
+        // [check_weighted_loss]
+        bool const right = check_loss_gradients<trusting_squared_error, input<1>>().ok();
+        // [/check_weighted_loss]
+        CHECK(right);
+        std::vector<double> const places{0, 1, 2, 3}, measured{0, 1, 1, 1, 50, 0, 3, 0.5}; // the third is not trusted
+        using line = network<input<1>, linear<1>>;
+        trainer<line, trusting_squared_error, sgd> fit{{.learning_rate = 0.1f, .batch = 4}};
+        samples_in_memory const points(places, make_shape(1), measured, make_shape(2));
+        for (int i = 0; i < 500; ++i) fit.step(points);
+        CHECK(fit.evaluate(points).loss < 1e-6);
     }
 }

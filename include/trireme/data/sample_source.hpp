@@ -3,7 +3,7 @@
 #pragma once
 
 #include <trireme/core/extents.hpp>
-#include <trireme/core/label.hpp>
+#include <trireme/core/no_label.hpp>
 #include <trireme/core/words.hpp>
 
 #include <concepts>

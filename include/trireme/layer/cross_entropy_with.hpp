@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/no_label.hpp>
 #include <trireme/core/pack.hpp>
 #include <trireme/core/percentage.hpp>
 #include <trireme/core/words.hpp>
@@ -179,7 +180,7 @@ public:
                                                                             io.weight, io.dx.data, io.loss);
     }
 
-private:
+    /// Which of the rules above is broken. Public, since clang looks for it where `refusal` is named.
     template<class Out>
     static constexpr auto broken_rule() {
         using detail::class_count;
@@ -192,8 +193,6 @@ private:
         else
             return pack<class_weights_rule<gets<class_weights<weights>>, wants<class_count<Out::size>>>>{};
     }
-
-public:
     template<class Out>
     using refusal = typename detail::only<decltype(broken_rule<Out>())>::type;
 };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/no_label.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/layer/host_pass.hpp>

@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/extents.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/no_label.hpp>
 #include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/data/sampler.hpp>

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// Stands for no label.
+/// Stands for no label, where samples or losses could name one to be ignored.
 inline constexpr int no_label = std::numeric_limits<int>::min();
 
 } // namespace trireme
