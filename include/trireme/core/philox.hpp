@@ -43,7 +43,8 @@ enum class random_purpose : std::uint16_t {
     parameters = 1,
     sample_order = 2,
     dropout = 3,
-    image_changes = 4,
+    sample_split = 4,
+    image_changes = 5,
     user = 64
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
+#include <trireme/data/quoted.hpp>
 
 #include <algorithm>
 #include <array>
@@ -57,6 +58,8 @@ using safetensors_metadata = std::map<std::string, std::string, std::less<>>;
 
 namespace detail::safetensors {
 
+using detail::in_quotes;
+
 inline constexpr std::uint64_t most_header_bytes = 100'000'000; // the reference implementation refuses more, so do we
 inline constexpr std::string_view metadata_key = "__metadata__";
 
@@ -85,17 +88,6 @@ inline std::optional<std::uint64_t> bits_of(safetensors_dtype dtype, std::vector
         empty = empty || extent == 0;
     }
     return empty ? 0 : bits;
-}
-
-/// A name for a message: not longer than that, and without control characters.
-inline std::string in_quotes(std::string_view name) {
-    auto length = std::min<std::size_t>(name.size(), 80);
-    while (length != 0 && length != name.size() && (name[length] & 0xC0) == 0x80) --length; // no half of a character
-    std::string text = "'";
-    for (char const letter : name.substr(0, length)) {
-        text += static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F ? '?' : letter;
-    }
-    return text + (length == name.size() ? "'" : "...'");
 }
 
 /// "F32 [2, 3]"

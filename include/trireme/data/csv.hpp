@@ -1,0 +1,497 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/data/quoted.hpp>
+#include <trireme/data/regular_file.hpp>
+#include <trireme/data/samples.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+// CSV: lines of fields with a separator between them. A field may stand in quotes, in which separators and newlines are
+// part of it and a quote is written twice. Blanks around a field are no part of it, unless they stand in quotes. Lines
+// end with \n or \r\n, the last one may end with the file; lines of nothing but blanks are passed over. A mark of UTF-8
+// may come first. Numbers are written with a point, whatever the locale.
+// Source: RFC 4180, which knows neither blanks around fields nor empty lines.
+
+/// Options of a file: how it is written, and what stands for values that are not there.
+struct csv_options {
+    bool header = true;                 ///< the first line names the columns; else their names are "1", "2", ...
+    char separator = ',';               ///< or ';', '|', '\t'
+    std::optional<double> missing = {}; ///< replaces numbers that are not there; without it they are an error
+    std::vector<std::string> missing_words = {"NA", "NaN", "nan"}; ///< fields that count as empty, quoted or not
+};
+
+/// Columns of a table that become samples: either `targets` or `classes` is given.
+struct csv_columns {
+    std::vector<std::string> inputs = {};  ///< in this order; empty: all columns but the targets, as in the file
+    std::vector<std::string> targets = {}; ///< numbers that the network is to give
+    std::string classes = {};              ///< the column that holds the class of each row
+    /// Names of the classes by their numbers, as another table has them: samples.class_names(). Empty: the different
+    /// fields of the column, sorted, by their values if all are whole numbers.
+    std::vector<std::string> class_names = {};
+    std::size_t class_count = 0; ///< if not 0: the column holds the numbers of the classes themselves, 0 ... count - 1
+};
+
+namespace detail::csv {
+
+inline constexpr std::uint64_t most_bytes = 0xFFFFFFFE; // places in the text take 32 bits
+
+constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
+
+inline std::string_view without_blanks(std::string_view text) noexcept {
+    while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+    while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+    return text;
+}
+
+/// "'a', 'b', 'c', ...": at most 20 names.
+template<class Name>
+std::string listed(std::size_t count, Name const& name) {
+    std::string text;
+    for (std::size_t i = 0; i < count && i <= 20; ++i)
+        text += (i == 0 ? "" : ", ") + (i < 20 ? in_quotes(name(i)) : std::string("..."));
+    return text;
+}
+
+/// Where a line of fields begins.
+struct place {
+    std::uint32_t line = 0; // from 1
+    std::uint32_t byte = 0;
+};
+
+/// A file taken to pieces. Fields stand one behind the other in `text`, without quotes and separators.
+struct content {
+    std::string path = {};
+    std::string text = {};
+    std::vector<std::uint32_t> starts = {}; // of each field in `text`, and its end
+    std::vector<place> lines = {};
+    std::size_t columns = 0; // fields of each line
+    bool header = true;
+
+    std::string_view field(std::size_t i) const noexcept {
+        return std::string_view(text).substr(starts[i], starts[i + 1] - starts[i]);
+    }
+
+    std::string name(std::size_t column) const {
+        return header ? std::string(field(column)) : std::to_string(column + 1);
+    }
+
+    [[noreturn]] TRIREME_COLD void fail(place where, std::size_t column, std::string const& what) const {
+        auto const named = header && column < columns ? " (" + in_quotes(name(column)) + ")" : "";
+        throw data_error(path, where.byte,
+                         "line " + std::to_string(where.line) + ", column " + std::to_string(column + 1) + named +
+                             ": " + what);
+    }
+};
+
+/// Takes a file to pieces, in the memory that holds it: what has been read makes room for what is kept of it. Nothing
+/// recurses, and each byte is looked at a constant number of times.
+/// Memory: 1 byte for each of the file, 4 for each field, 8 for each line, and what vectors have in reserve.
+class parser {
+public:
+    TRIREME_COLD parser(regular_file const& file, csv_options const& options) : separator_(options.separator) {
+        if (std::string_view(",;|\t").find(separator_) == std::string_view::npos)
+            throw usage_error("the separator of a csv file is " + in_quotes(std::string_view(&separator_, 1)) +
+                              ", and must be ',', ';', '|' or a tabulator: pass one of these");
+        if (file.size() > most_bytes)
+            file.fail(0, "the file has " + std::to_string(file.size()) +
+                             " bytes, and a csv file is held in memory, "
+                             "with at most " +
+                             std::to_string(most_bytes) +
+                             ": split it, or write it by numpy.save, for which there is map_npy");
+        made_.path = file.path();
+        made_.header = options.header;
+        made_.text.resize(static_cast<std::size_t>(file.size()));
+        file.read(0, std::as_writable_bytes(std::span(made_.text)));
+    }
+
+    TRIREME_COLD content parsed() && {
+        if (made_.text.starts_with("\xEF\xBB\xBF")) at_ = 3;
+        while (at_ < made_.text.size()) read_line();
+        made_.starts.push_back(static_cast<std::uint32_t>(kept_));
+        made_.text.resize(kept_);
+        if (made_.lines.empty()) throw data_error(made_.path, 0, "the file is empty: write a line for each sample");
+        if (made_.header) check_names();
+        if (made_.header && made_.lines.size() == 1)
+            throw data_error(made_.path, made_.lines[0].byte,
+                             "the file has a line of names, and no line of values: write a line for each sample, or "
+                             "pass .header = false if this is one");
+        return std::move(made_);
+    }
+
+private:
+    bool next_is(char wanted) const noexcept { return at_ < made_.text.size() && made_.text[at_] == wanted; }
+    bool at_line_end() const noexcept {
+        return at_ == made_.text.size() || next_is('\n') ||
+               (next_is('\r') && at_ + 1 < made_.text.size() && made_.text[at_ + 1] == '\n');
+    }
+    void skip_blanks() noexcept {
+        while (at_ < made_.text.size() && is_blank(made_.text[at_]) && made_.text[at_] != separator_) ++at_;
+    }
+    void skip_line_end() noexcept {
+        if (next_is('\r')) ++at_;
+        if (next_is('\n')) ++at_;
+        ++line_;
+    }
+    void keep(std::size_t from, std::size_t end) noexcept {
+        std::memmove(made_.text.data() + kept_, made_.text.data() + from, end - from);
+        kept_ += end - from;
+    }
+
+    [[noreturn]] void fail(std::string const& what) const { made_.fail(field_, column_, what); }
+    [[noreturn]] void fail_by_zero() const {
+        fail("the file holds a zero byte, and text has none: save it as text in UTF-8");
+    }
+
+    TRIREME_COLD void read_line() {
+        place const begin = {line_, static_cast<std::uint32_t>(at_)};
+        skip_blanks();
+        if (at_line_end()) return skip_line_end();
+        at_ = begin.byte;
+        for (column_ = 0;; ++column_, ++at_) {
+            read_field();
+            if (!next_is(separator_)) break;
+        }
+        skip_line_end();
+        auto const fields = column_ + 1;
+        if (made_.lines.empty()) made_.columns = fields;
+        if (fields != made_.columns) {
+            auto const few = fields < made_.columns;
+            made_.fail(begin, few ? fields : made_.columns,
+                       std::string(few ? "there is no such field" : "a field too many") + "; this line has " +
+                           std::to_string(fields) + ", and line " + std::to_string(made_.lines[0].line) + " has " +
+                           std::to_string(made_.columns) +
+                           ": give all lines as many fields, and put text with a separator in it in quotes");
+        }
+        made_.lines.push_back(begin);
+    }
+
+    void read_field() {
+        made_.starts.push_back(static_cast<std::uint32_t>(kept_));
+        field_ = {line_, static_cast<std::uint32_t>(at_)};
+        skip_blanks();
+        if (next_is('"')) return read_quoted();
+        auto const from = at_;
+        auto end = at_;
+        for (; !at_line_end() && !next_is(separator_); ++at_) {
+            auto const c = made_.text[at_];
+            if (c == '\0') fail_by_zero();
+            if (c == '"')
+                fail("a quote stands inside a field that begins without one: put the whole field in quotes, and write "
+                     "each quote in it twice");
+            if (c == '\r') fail("a carriage return stands without a newline: end lines with a newline, or with both");
+            if (!is_blank(c)) end = at_ + 1;
+        }
+        keep(from, end);
+    }
+
+    void read_quoted() {
+        do { // each stretch ends before a quote
+            auto const from = ++at_;
+            for (; at_ < made_.text.size() && made_.text[at_] != '"'; ++at_) {
+                if (made_.text[at_] == '\0') fail_by_zero();
+                if (made_.text[at_] == '\n') ++line_;
+            }
+            if (at_ == made_.text.size())
+                fail("the quote at the beginning of this field is never closed: close it, and write quotes inside of "
+                     "quotes twice");
+            ++at_;
+            keep(from, next_is('"') ? at_ : at_ - 1); // of two quotes one is kept
+        } while (next_is('"'));
+        skip_blanks();
+        if (!at_line_end() && !next_is(separator_))
+            fail("text follows the closing quote of a field: write quotes inside of quotes twice, and a separator "
+                 "behind the field");
+    }
+
+    void check_names() const {
+        std::vector<std::uint32_t> order(made_.columns);
+        std::iota(order.begin(), order.end(), std::uint32_t{0});
+        auto const name = [this](std::uint32_t i) { return made_.field(i); };
+        std::ranges::sort(order, [&](auto a, auto b) { return std::pair(name(a), a) < std::pair(name(b), b); });
+        auto const twice = std::ranges::adjacent_find(order, {}, name);
+        if (twice != order.end())
+            made_.fail(made_.lines[0], twice[1],
+                       "column " + std::to_string(*twice + 1) +
+                           " has the same name: give each its own, or pass .header = false if this line holds values");
+    }
+
+    content made_;
+    char separator_;
+    std::size_t at_ = 0;
+    std::size_t kept_ = 0;
+    std::size_t column_ = 0;
+    std::uint32_t line_ = 1;
+    place field_;
+};
+
+} // namespace detail::csv
+
+/// The content of a csv file: columns with names, rows of fields, each of which is text until a column is asked for as
+/// numbers or as classes.
+///
+///     auto const table = read_csv("iris.csv");
+///     auto const flowers = table.samples({.classes = "species"}); // inputs: all other columns
+///
+/// A missing value is an empty field, or one of csv_options::missing_words.
+class csv_table {
+public:
+    /// The rows of a file: read_csv.
+    csv_table(detail::csv::content content, csv_options options)
+        : content_(std::move(content)), options_(std::move(options)) {
+        if (options_.missing && !std::isfinite(*options_.missing))
+            throw usage_error("csv_options::missing is no finite number, and samples consist of those: pass one");
+    }
+
+    std::size_t rows() const noexcept { return content_.lines.size() - (content_.header ? 1 : 0); }
+    std::size_t columns() const noexcept { return content_.columns; }
+
+    /// Names of the columns, as in the file.
+    std::vector<std::string> names() const {
+        std::vector<std::string> all;
+        for (std::size_t c = 0; c < columns(); ++c) all.push_back(content_.name(c));
+        return all;
+    }
+
+    /// The number of the column with this name, from 0.
+    /// Errors: data_error if there is none, with the names there are.
+    TRIREME_COLD std::size_t column(std::string_view name) const {
+        for (std::size_t c = 0; c < columns(); ++c)
+            if (content_.name(c) == name) return c;
+        throw data_error(content_.path, content_.lines[0].byte,
+                         "there is no column " + detail::in_quotes(name) + " among the " + std::to_string(columns()) +
+                             ": " + detail::csv::listed(columns(), [&](auto c) { return content_.name(c); }) +
+                             "; pass one of these" +
+                             (columns() == 1 ? ", or .separator if another character separates the columns" : ""));
+    }
+
+    /// A field as it stands in the file, without its quotes and the blanks around it. Valid as long as the table.
+    /// Errors: usage_error if there is no such row or column.
+    std::string_view text(std::size_t row, std::size_t column) const {
+        if (row >= rows() || column >= columns())
+            throw usage_error("row " + std::to_string(row) + ", column " + std::to_string(column) +
+                              " is not in this table of " + std::to_string(rows()) + " rows and " +
+                              std::to_string(columns()) + " columns; count from 0");
+        return field(row, column);
+    }
+
+    /// A column of numbers.
+    /// Errors: data_error with line and column, for a field that is no finite number, or a missing value that
+    /// csv_options::missing does not replace.
+    TRIREME_COLD std::vector<double> numbers(std::string_view name) const {
+        auto const c = column(name);
+        std::vector<double> all;
+        all.reserve(rows());
+        for (std::size_t r = 0; r < rows(); ++r) all.push_back(number(r, c));
+        return all;
+    }
+
+    /// The rows as samples, which own their memory; the table is no longer needed. Numbers are doubles, as exact as
+    /// they are written. Errors: data_error as for numbers() and column(), and for a class that is missing or none of
+    /// those wanted; usage_error for columns that contradict one another.
+    TRIREME_COLD owned_samples samples(csv_columns const& wanted) const {
+        if (wanted.targets.empty() == wanted.classes.empty())
+            throw usage_error("samples have either classes or targets: pass .classes = \"NAME\" for a column of "
+                              "classes, or .targets = {\"NAME\"} for columns of numbers");
+        std::vector<char> taken(columns(), 0);
+        auto const targets = chosen(wanted.classes.empty() ? wanted.targets : std::vector{wanted.classes}, taken);
+        auto inputs = chosen(wanted.inputs, taken);
+        for (std::size_t c = 0; c < columns() && wanted.inputs.empty(); ++c)
+            if (taken[c] == 0) inputs.push_back(c);
+        if (inputs.empty())
+            throw usage_error("no column is left for the inputs: a sample needs at least one number beside its target");
+        auto const of_input = make_shape(inputs.size());
+        if (wanted.classes.empty())
+            return owned_samples(table_of(inputs), of_input, table_of(targets), make_shape(targets.size()));
+        auto [labels, names] = labels_of(targets[0], wanted);
+        auto const classes = wanted.class_count != 0 ? wanted.class_count : names.size();
+        return owned_samples(table_of(inputs), of_input, std::move(labels), classes, std::move(names));
+    }
+
+private:
+    struct class_labels {
+        std::vector<std::int32_t> numbers = {};
+        std::vector<std::string> names = {};
+    };
+
+    std::string_view field(std::size_t row, std::size_t column) const noexcept {
+        return content_.field((row + (content_.header ? 1 : 0)) * columns() + column);
+    }
+
+    [[noreturn]] TRIREME_COLD void fail(std::size_t row, std::size_t column, std::string const& what) const {
+        content_.fail(content_.lines[row + (content_.header ? 1 : 0)], column, what);
+    }
+
+    bool is_missing(std::string_view text) const noexcept {
+        return text.empty() || std::ranges::find(options_.missing_words, text) != options_.missing_words.end();
+    }
+
+    double number(std::size_t row, std::size_t column) const {
+        auto const text = detail::csv::without_blanks(field(row, column));
+        if (is_missing(text)) {
+            if (options_.missing) return *options_.missing;
+            fail(row, column,
+                 "a number is missing" + (text.empty() ? "" : " (" + detail::in_quotes(text) + ")") +
+                     ": fill it in, leave out the line or the column, or pass csv_options::missing, which replaces it");
+        }
+        // from_chars takes no +, but names of numbers.
+        auto const* begin = text.data();
+        auto const* const end = begin + text.size();
+        if (*begin == '+') ++begin;
+        auto const* const digit = begin != end && *begin == '-' && text.front() != '+' ? begin + 1 : begin;
+        double value = 0;
+        if (digit != end && (*digit == '.' || (*digit >= '0' && *digit <= '9'))) {
+            auto const [stop, error] = std::from_chars(begin, end, value);
+            if (error == std::errc::result_out_of_range && stop == end)
+                fail(row, column,
+                     detail::in_quotes(text) + " is too large or too small for a double: scale the column");
+            if (error == std::errc{} && stop == end) return value;
+        }
+        fail(row, column,
+             detail::in_quotes(text) + " is no finite number: write it as 1.5 or 1e-3, name the columns that are "
+                                       "inputs, or ask for this one as .classes");
+    }
+
+    /// The columns with these names, which become `taken`.
+    std::vector<std::size_t> chosen(std::vector<std::string> const& names, std::vector<char>& taken) const {
+        std::vector<std::size_t> all;
+        for (auto const& name : names) {
+            auto const c = column(name);
+            if (std::exchange(taken[c], char{1}) != 0)
+                throw usage_error("column " + detail::in_quotes(name) +
+                                  " is asked for twice: a column is an input or a target, and either once");
+            all.push_back(c);
+        }
+        return all;
+    }
+
+    std::vector<double> table_of(std::vector<std::size_t> const& columns) const {
+        std::vector<double> all;
+        all.reserve(rows() * columns.size());
+        for (std::size_t r = 0; r < rows(); ++r)
+            for (auto const c : columns) all.push_back(number(r, c));
+        return all;
+    }
+
+    /// A field of a column of classes, which is there.
+    std::string_view class_text(std::size_t row, std::size_t column) const {
+        auto const text = field(row, column);
+        if (is_missing(text))
+            fail(row, column,
+                 "a class is missing" + (text.empty() ? "" : " (" + detail::in_quotes(text) + ")") +
+                     ": fill it in or leave out the line; if the field is the name of a class, leave it out of "
+                     "csv_options::missing_words");
+        return text;
+    }
+
+    static std::optional<std::int64_t> whole_number(std::string_view text) noexcept {
+        text = detail::csv::without_blanks(text);
+        std::int64_t value = 0;
+        auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
+        return value;
+    }
+
+    class_labels labels_of(std::size_t column, csv_columns const& wanted) const {
+        if (wanted.class_count != 0) {
+            if (!wanted.class_names.empty())
+                throw usage_error("class_names and class_count both number the classes: pass one of them");
+            return numbered(column, wanted.class_count);
+        }
+        if (!wanted.class_names.empty()) return named(column, wanted.class_names);
+        std::vector<std::int64_t> values;
+        for (std::size_t r = 0; r < rows(); ++r) {
+            auto const value = whole_number(class_text(r, column));
+            if (!value) break;
+            values.push_back(*value);
+        }
+        std::vector<std::string> names;
+        if (values.size() == rows()) {
+            std::ranges::sort(values);
+            values.erase(std::unique(values.begin(), values.end()), values.end());
+            for (auto const value : values) names.push_back(std::to_string(value));
+        } else {
+            std::vector<std::string_view> texts;
+            for (std::size_t r = 0; r < rows(); ++r) texts.push_back(class_text(r, column));
+            std::ranges::sort(texts);
+            names.assign(texts.begin(), std::unique(texts.begin(), texts.end())); // clang 14 knows no ranges::unique
+        }
+        return named(column, names);
+    }
+
+    class_labels numbered(std::size_t column, std::size_t count) const {
+        if (count > 0x7FFFFFFF) throw usage_error("class_count is above 2^31 - 1: pass the number of classes");
+        class_labels made;
+        for (std::size_t r = 0; r < rows(); ++r) {
+            auto const text = class_text(r, column);
+            auto const value = whole_number(text);
+            if (!value || *value < 0 || static_cast<std::uint64_t>(*value) >= count)
+                fail(r, column,
+                     detail::in_quotes(text) + " is no class in [0, " + std::to_string(count) +
+                         "): correct it, pass a larger class_count, or none if these are names");
+            made.numbers.push_back(static_cast<std::int32_t>(*value));
+        }
+        return made;
+    }
+
+    class_labels named(std::size_t column, std::vector<std::string> const& names) const {
+        std::vector<std::pair<std::string_view, std::int32_t>> known;
+        for (auto const& name : names) known.emplace_back(name, static_cast<std::int32_t>(known.size()));
+        std::ranges::sort(known);
+        auto const twice = std::ranges::adjacent_find(known, {}, [](auto const& k) { return k.first; });
+        if (twice != known.end())
+            throw usage_error("two classes are named " + detail::in_quotes(twice->first) + ": give each its own name");
+        auto const find = [&](std::string_view text) {
+            auto const found = std::ranges::lower_bound(known, text, {}, [](auto const& k) { return k.first; });
+            return found != known.end() && found->first == text ? found->second : -1;
+        };
+        class_labels made{{}, names};
+        for (std::size_t r = 0; r < rows(); ++r) {
+            auto const text = class_text(r, column);
+            auto number = find(text);
+            if (number < 0) { // 07 may be the class named 7
+                if (auto const value = whole_number(text)) number = find(std::to_string(*value));
+            }
+            if (number < 0)
+                fail(r, column,
+                     detail::in_quotes(text) + " is none of the " + std::to_string(names.size()) + " classes " +
+                         detail::csv::listed(names.size(), [&](auto i) { return std::string_view(names[i]); }) +
+                         ": correct it, or take the names from a table that has all classes");
+            made.numbers.push_back(number);
+        }
+        return made;
+    }
+
+    detail::csv::content content_;
+    csv_options options_;
+};
+
+/// Reads a csv file whole, and checks its form: quotes, number of fields, names.
+/// Errors: data_error with line and column, for a file that is missing, no regular file, empty, above 4 GiB, or not
+/// csv; usage_error for a separator that cannot be one. Memory: a table takes at most 13 times its file (20 while it
+/// grows), samples 8 bytes for each number.
+TRIREME_COLD inline csv_table read_csv(std::string const& path, csv_options options = {}) {
+    detail::regular_file const file(path);
+    auto content = detail::csv::parser(file, options).parsed();
+    return {std::move(content), std::move(options)};
+}
+
+} // namespace trireme
