@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-/// Readers of files, and what prepares samples: csv, split, standardisation.
+/// Readers of files: tables as csv, arrays as npy, CIFAR-10. Samples are split and standardised.
 
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
+#include <trireme/data/cifar.hpp>
 #include <trireme/data/csv.hpp>
+#include <trireme/data/npy.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/data/split.hpp>
 #include <trireme/data/standardisation.hpp>

@@ -60,6 +60,9 @@ public:
     /// Bytes in the file when it was opened.
     std::uint64_t size() const noexcept { return size_; }
 
+    /// The descriptor, open as long as this.
+    int number() const noexcept { return file_.number; }
+
     [[noreturn]] void fail(std::uint64_t at, std::string const& what) const { throw data_error(path_, at, what); }
 
     /// Bytes from byte `at` on, as many as the disk gives at once; 0 only where the file ends.
