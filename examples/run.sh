@@ -47,7 +47,10 @@ arguments=$*
 with='' mpi=disabled cuda=disabled nvcc=''
 want_build_tools
 [ ! -e "$root/examples/${name}_flags.cpp" ] || want_header CLI/CLI.hpp libcli11-dev "reads the command line of $name"
-case " $arguments " in *" --data"[\ =]*) ;; *) want_data ;; esac
+case " $arguments " in
+*" --data"[\ =]*) ;;
+*) ! grep -q fashion_mnist "$root/examples/$name".* "$root/examples/${name}_"* 2>/dev/null || want_data ;;
+esac
 if [ -e "$root/examples/${name}_mpi.cpp" ] && asks_for --transport mpi; then
     with=-mpi mpi=enabled
     want_command mpirun openmpi-bin "starts programs whose devices are processes"

@@ -3,11 +3,14 @@
 
 // The code of the guide's chapter on samples and losses of one's own, as guide.cpp has that of the others.
 
+#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <trireme/readers.hpp>
 #include <trireme/trireme.hpp>
 
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -131,5 +134,47 @@ TEST_SUITE("docs/own_numbers") {
         samples_in_memory const points(places, make_shape(1), measured, make_shape(2));
         for (int i = 0; i < 500; ++i) fit.step(points);
         CHECK(fit.evaluate(points).loss < 1e-6);
+    }
+
+    TEST_CASE("numbers in files") {
+        files::folder const folder;
+        std::string text = "length,width,species\n";
+        for (int i = 0; i < 60; ++i)
+            text += std::to_string(i % 3 + i % 7 / 10.0) + "," + std::to_string(5 - i % 3) +
+                    (i % 3 == 0   ? ",setosa\n"
+                     : i % 3 == 1 ? ",versicolor\n"
+                                  : ",virginica\n");
+        auto const path = folder.write("flowers.csv", {text.begin(), text.end()});
+        // [csv]
+        auto const table = read_csv(path); // length,width,species in its first line, then 1.2,4,setosa and so on
+        auto const flowers = table.samples({.classes = "species"}); // inputs: all other columns
+        auto const parts = split(flowers, 0.25, 1);                 // a quarter to test with, chosen by seed 1
+        standardisation const scale(parts.train);
+        split_samples const data{scale(parts.train), scale(parts.test)};
+        using classifier = network<input<2>, linear<16>, relu, linear<3>>;
+        trainer<classifier, cross_entropy, adam, on<mesh<host, dp<2>>>> t{{.learning_rate = 0.01f, .batch = 15}};
+        auto const last = t.train(data, {.epochs = 30});
+        auto const first_class = flowers.class_names()[0]; // "setosa"
+        // [/csv]
+        CHECK(last.test.accuracy > 0.9);
+        CHECK(first_class == "setosa");
+
+        auto const array = [](std::string const& description, std::size_t bytes) {
+            std::string all = std::string("\x93NUMPY\x01\0\x76\0", 10) + description;
+            all.resize(128, ' ');
+            all.resize(128 + bytes, '\1');
+            return files::bytes(all.begin(), all.end());
+        };
+        auto const images_file =
+            folder.write("x.npy", array("{'descr': '|u1', 'fortran_order': False, 'shape': (4, 3, 8, 8), }", 768));
+        auto const labels_file =
+            folder.write("y.npy", array("{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", 4));
+        // [npy]
+        auto const images = map_npy(images_file); // of shape (samples, 3, 8, 8)
+        auto const labels = read_npy(labels_file);
+        auto const photographs = npy_samples(images, labels, 10).scaled(1.0 / 255); // 10 classes
+        // [/npy]
+        CHECK(photographs.size() == 4);
+        CHECK(photographs.inputs().shape == make_shape(3, 8, 8));
     }
 }

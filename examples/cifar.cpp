@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A network like LeNet on the colour photographs of CIFAR-10: three channels instead of one, and adam.
+//
+// The files are not part of any Debian package: without them the program says where they are to be had.
+//
+// Exit codes: 0; 2 for a wrong flag, missing data or a layout that cannot work; 3 for a failure while it runs.
+
+#include "cifar_flags.hpp"
+#include "progress_line.hpp"
+
+#include <trireme/core/exit_code.hpp>
+#include <trireme/data/cifar.hpp>
+#include <trireme/trireme.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+
+using namespace trireme;
+
+using net = network<input<3, 32, 32>,                                       //
+                    conv2d<16, kernel<5>, padding<2>>, relu, max_pool2d<2>, // 16 x 16 x 16
+                    conv2d<32, kernel<5>, padding<2>>, relu, max_pool2d<2>, // 32 x 8 x 8
+                    flatten, linear<120>, relu, linear<84>, relu, linear<cifar10::classes>>;
+using net_trainer = trainer<net, cross_entropy, adam, on<mesh<host, dp<dynamic>>>>;
+
+int train(cifar_flags const& flags) {
+    net_trainer::options const options{.learning_rate = flags.learning_rate, .batch = flags.batch, .seed = flags.seed};
+    net_trainer::run_options const where{.devices =
+                                             flags.devices != 0 ? flags.devices : std::clamp(host::processors(), 1, 2)};
+    net_trainer::check(options, where);
+    auto const data = cifar10::load(flags.data);
+    net_trainer t(options, where);
+    std::printf("%s\n", network_table<net>().c_str());
+    progress_line progress;
+    for (auto const& epoch : t.fit(data, {.epochs = flags.epochs}, std::ref(progress))) {
+        progress.clear();
+        std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.1f images/s\n", epoch.epoch, epoch.loss,
+                    epoch.test.accuracy, epoch.samples_per_second);
+        std::fflush(stdout);
+    }
+    return 0;
+}
+
+int main(int argc, char** argv) {
+    try {
+        auto const flags = cifar_flags::parse(argc, argv);
+        return flags ? train(*flags) : 0;
+    } catch (usage_error const& e) {
+        std::fprintf(stderr, "cifar: %s\n", e.what());
+        return exit_code::usage;
+    } catch (data_error const& e) {
+        std::fprintf(stderr, "cifar: %s\n", e.what());
+        return exit_code::usage;
+    } catch (std::exception const& e) { // device_error, deadline_error, or the system's own: no memory, no threads
+        std::fprintf(stderr, "\ncifar: %s\n", e.what());
+        return exit_code::failure;
+    }
+}
