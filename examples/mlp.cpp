@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // A perceptron on a table of numbers, on two devices: mlp [FILE]. The file is a csv with a line of names, four columns
-// of numbers, and the class in the last one, of three: like Fisher's irises. Without FILE one is made up.
+// of numbers, and the class in the last one, of three: like Fisher's irises. Without FILE one is made
+// up, beside the program.
 //
 // Exit codes: 0; 2 for a file that is missing, damaged, or of other columns; 3 for a failure while it runs.
 
@@ -19,11 +20,8 @@ using perceptron = network<input<4>, linear<32>, relu, linear<32>, relu, linear<
 using perceptron_trainer = trainer<perceptron, cross_entropy, adam, on<mesh<host, dp<2>>>>;
 
 /// Three kinds of flowers, 100 of each; the same ones everywhere.
-csv_table made_up() {
-    auto folder = (std::filesystem::temp_directory_path() / "trireme-mlp-XXXXXX").string();
-    if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no folder can be made for the table: " + folder);
-    auto const path = folder + "/flowers.csv";
-    std::ofstream out(path);
+void make_up(std::filesystem::path const& file) {
+    std::ofstream out(file);
     out << "sepal length,sepal width,petal length,petal width,species\n";
     double const mean[3][4] = {{5.0, 3.4, 1.5, 0.2}, {5.9, 2.8, 4.3, 1.3}, {6.6, 3.0, 5.6, 2.0}};
     random_stream const random(1, random_purpose::user);
@@ -31,14 +29,12 @@ csv_table made_up() {
         for (std::uint64_t c = 0; c < 4; ++c) out << mean[i % 3][c] + random.uniform(4 * i + c) - 0.5 << ',';
         out << (i % 3 == 0 ? "setosa" : i % 3 == 1 ? "versicolor" : "virginica") << '\n';
     }
-    out.close();
-    auto table = read_csv(path);
-    std::filesystem::remove_all(folder);
-    return table;
 }
 
 int main(int argc, char** argv) try {
-    auto const table = argc > 1 ? read_csv(argv[1]) : made_up();
+    auto const beside = std::filesystem::path(argv[0]).parent_path() / "flowers.csv"; // the program
+    if (argc < 2) make_up(beside);
+    auto const table = read_csv(argc > 1 ? argv[1] : beside.string());
     auto data = split(table.samples({.classes = table.names().back()}), 0.2, 1);
     standardisation const scale(data.train); // what is tested with has no part in it
     data = {scale(data.train), scale(data.test)};

@@ -97,10 +97,7 @@ TEST_SUITE("docs/own_numbers") {
         samples_in_memory const stone(times, make_shape(1), heights, make_shape(1));
         using curve = network<input<1>, linear<32>, hyperbolic_tangent, linear<1>>;
         trainer<curve, absolute_error, sgd, on<mesh<host, dp<2>>>> fall{{.learning_rate = 0.02f, .batch = 50}};
-        struct {
-            samples_in_memory train, test;
-        } const data{stone, stone};
-        auto const last = fall.train(data, {.epochs = 400});
+        auto const last = fall.train(training_set{stone, stone}, {.epochs = 400}); // learnt from, and tested with
         // [/use_own_loss]
         CHECK(last.test.loss < 1); // metres, of 20
     }
@@ -176,5 +173,14 @@ TEST_SUITE("docs/own_numbers") {
         // [/npy]
         CHECK(photographs.size() == 4);
         CHECK(photographs.inputs().shape == make_shape(3, 8, 8));
+        {
+            // [augmented]
+            using seeing = network<input<3, 8, 8>, conv2d<8, kernel<3>>, relu, flatten, linear<10>>;
+            trainer<seeing, cross_entropy, adam, on<mesh<host, dp<2>>>> t{{.batch = 2}};
+            auto const changing = augmented(photographs, {.crop_padding = 2, .flip = true});
+            auto const last = t.train(training_set{changing, photographs}, {.epochs = 2});
+            // [/augmented]
+            CHECK(last.tested);
+        }
     }
 }
