@@ -155,7 +155,10 @@ TEST_SUITE("docs/own_numbers") {
         // [/csv]
         CHECK(last.test.accuracy > 0.9);
         CHECK(first_class == "setosa");
+    }
 
+    TEST_CASE("arrays in files, and images that are changed") {
+        files::folder const folder;
         auto const array = [](std::string const& description, std::size_t bytes) {
             std::string all = std::string("\x93NUMPY\x01\0\x76\0", 10) + description;
             all.resize(128, ' ');
@@ -173,14 +176,12 @@ TEST_SUITE("docs/own_numbers") {
         // [/npy]
         CHECK(photographs.size() == 4);
         CHECK(photographs.inputs().shape == make_shape(3, 8, 8));
-        {
-            // [augmented]
-            using seeing = network<input<3, 8, 8>, conv2d<8, kernel<3>>, relu, flatten, linear<10>>;
-            trainer<seeing, cross_entropy, adam, on<mesh<host, dp<2>>>> t{{.batch = 2}};
-            auto const changing = augmented(photographs, {.crop_padding = 2, .flip = true});
-            auto const last = t.train(training_set{changing, photographs}, {.epochs = 2});
-            // [/augmented]
-            CHECK(last.tested);
-        }
+        // [augmented]
+        using seeing = network<input<3, 8, 8>, conv2d<8, kernel<3>>, relu, flatten, linear<10>>;
+        trainer<seeing, cross_entropy, adam, on<mesh<host, dp<2>>>> t{{.batch = 2}};
+        auto const changing = augmented(photographs, {.crop_padding = 2, .flip = true});
+        auto const last = t.train(training_set{changing, photographs}, {.epochs = 2});
+        // [/augmented]
+        CHECK(last.tested);
     }
 }
