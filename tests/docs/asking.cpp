@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The code of the guide's chapter on asking a trained network; see guide.cpp.
+// The code of the guide on asking a trained network, and on losses that are not finite; see guide.cpp.
 
 #include <trireme/weights.hpp>
 
@@ -10,6 +10,7 @@
 #include <support/networks.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -47,6 +48,28 @@ TEST_CASE("asking a trained network") {
     auto const answer = m.predict(samples_in_memory(pixels, make_shape(1, 28, 28)));
     // [/model]
     CHECK(answer.size() == 64);
+}
+
+TEST_CASE("a loss that is not finite") {
+    std::vector<float> const inputs(40, 0.5f), heights(20, 1.0f);
+    auto broken = heights;
+    broken[7] = std::numeric_limits<float>::infinity();
+    samples_in_memory const good(inputs, make_shape(2), heights, make_shape(1));
+    samples_in_memory const damaged(inputs, make_shape(2), broken, make_shape(1));
+    trainer<network<input<2>, linear<1>>, mean_squared_error, sgd, on<mesh<host, dp<2>>>> t{{.batch = 20}};
+    auto const before = t.gather_parameters();
+    // [diverged]
+    try {
+        t.step(damaged); // a target in it is infinite
+    } catch (divergence_error const& e) {
+        bool const as_before = e.intact(); // the weights are those before e.step()
+        t.set_learning_rate(0.01f);
+        CHECK(as_before);
+    }
+    t.step(good);
+    // [/diverged]
+    CHECK(t.current_options().learning_rate == 0.01f);
+    CHECK(t.gather_parameters() != before);
 }
 
 } // namespace docs_asking_test
