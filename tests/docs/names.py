@@ -26,6 +26,7 @@ FOREIGN = {
     'the standard library': 'terminate',
     'Meson and CMake': 'b_sanitize b_lundef --print-errorlogs CMAKE_PREFIX_PATH',
     'MPI, its launchers and networks': 'MPI_Win_allocate_shared --host --nodes --ntasks FI_PROVIDER',
+    'TensorBoard': '--logdir',
     'Linux and containers': 'memfd MADV_COLLAPSE process_vm_readv eth0 shareProcessNamespace',
     'what a compiler says': 'enclosed initializer',
     'forms of names': 'snake_case PascalCase',

@@ -44,6 +44,7 @@ in_flight<element_of<In>, detail::no_op, C> start_all_gather(C& comm, In&& input
     return start_all_gather<Strategy>(comm, out);
 }
 
+/// Gives every rank the blocks of all ranks, in order, and returns when they are there. See start_all_gather.
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 void all_gather(C& comm, In&& input, Out&& output) {

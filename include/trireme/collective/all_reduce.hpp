@@ -47,6 +47,8 @@ in_flight<element_of<Buffer>, Op, C> start_all_reduce(C& comm, Buffer&& whole, O
     return start_all_reduce<Strategy>(comm, std::span<T const>(buffer), buffer, o);
 }
 
+/// Gives every rank the sum, or what `Op` says, of all ranks' `input`, and returns when it is there. See
+/// start_all_reduce.
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
     requires reducible<element_of<In>>

@@ -37,6 +37,7 @@ in_flight<element_of<In>, detail::no_op, C> start_all_to_all(C& comm, In&& input
             {}};
 }
 
+/// Gives every rank its block of every rank's `input`, and returns when they are there. See start_all_to_all.
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 void all_to_all(C& comm, In&& input, Out&& output) {

@@ -20,6 +20,7 @@ in_flight<std::byte, detail::no_op, C> start_barrier(C& comm) {
     return {comm, s, {0, 1, s.chunks}, call, {}};
 }
 
+/// Returns when all ranks of the group have called it. See start_barrier.
 template<class Strategy = unnamed_strategy, collective_communicator C>
 void barrier(C& comm) {
     start_barrier<Strategy>(comm).wait();

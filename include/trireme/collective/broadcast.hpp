@@ -27,6 +27,7 @@ in_flight<element_of<Buffer>, detail::no_op, C> start_broadcast(C& comm, Buffer&
             {}};
 }
 
+/// Gives every rank the root's `buffer`, and returns when it is there. See start_broadcast.
 template<class Strategy = unnamed_strategy, collective_communicator C, writable_buffer Buffer>
     requires byte_copyable<element_of<Buffer>>
 void broadcast(C& comm, Buffer&& whole, int root = 0) {

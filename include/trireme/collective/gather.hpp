@@ -37,6 +37,7 @@ in_flight<element_of<In>, detail::no_op, C> start_gather(C& comm, In&& input, Ou
     return {comm, s, {all, sizeof(T), s.chunks, comm.size()}, call, {}};
 }
 
+/// Gives the root the blocks of all ranks, in order, and returns when this rank's part is done. See start_gather.
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 void gather(C& comm, In&& input, Out&& output, int root = 0) {

@@ -18,7 +18,7 @@
 
 namespace trireme {
 
-/// What collectives that only move data can work with: they copy bytes.
+/// Element types of collectives that only move data: they copy bytes.
 template<class T>
 concept byte_copyable = std::is_trivially_copyable_v<T> && sizeof(T) <= cache_line;
 

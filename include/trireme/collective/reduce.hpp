@@ -42,6 +42,8 @@ in_flight<element_of<Buffer>, Op, C> start_reduce(C& comm, Buffer&& whole, int r
     return start_reduce<Strategy>(comm, std::span<T const>(buffer), buffer, root, o);
 }
 
+/// Gives the root the sum, or what `Op` says, of all ranks' `input`, and returns when this rank's part is done. See
+/// start_reduce.
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
     requires reducible<element_of<In>>

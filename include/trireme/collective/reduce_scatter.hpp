@@ -48,6 +48,8 @@ in_flight<element_of<Buffer>, Op, C> start_reduce_scatter(C& comm, Buffer&& whol
     return start_reduce_scatter<Strategy>(comm, std::span<T const>(buffer), buffer, o);
 }
 
+/// Gives every rank its block of the sum, or what `Op` says, of all ranks' `input`, and returns when it is there. See
+/// start_reduce_scatter.
 template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
          buffer_of<element_of<In>> Out>
     requires reducible<element_of<In>>

@@ -18,6 +18,7 @@ namespace trireme {
 /// of additions, which the schedule fixes.
 namespace op {
 
+/// The sum.
 struct sum {
     static constexpr char const* name = "sum";
     template<class V>
@@ -49,6 +50,7 @@ struct avg : sum {
 
 } // namespace op
 
+/// Operations of collectives that add: op::sum, op::max, op::min and op::avg.
 template<class Op>
 concept reduction_operation =
     std::same_as<Op, op::sum> || std::same_as<Op, op::max> || std::same_as<Op, op::min> || std::same_as<Op, op::avg>;
@@ -64,7 +66,7 @@ struct operation_rule {
 template<class F>
 concept functor_of_another_kind = !reduction_operation<F> && std::invocable<F&, float, float>;
 
-/// What collectives that add can work with.
+/// Element types of collectives that add.
 template<class T>
 concept reducible =
     std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> || std::same_as<T, bf16>;

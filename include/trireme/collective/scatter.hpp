@@ -41,6 +41,7 @@ in_flight<element_of<In>, detail::no_op, C> start_scatter(C& comm, In&& input, O
     return {comm, s, {n * block, sizeof(T), s.chunks, comm.size()}, call, {}};
 }
 
+/// Gives every rank its block of the root's `input`, and returns when it is there. See start_scatter.
 template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 void scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0) {

@@ -27,6 +27,7 @@ struct shape {
     }
 };
 
+/// Makes a shape of one to four dimensions: `make_shape(1, 28, 28)`.
 constexpr shape make_shape(std::size_t a) noexcept { return {1, {a}}; }
 constexpr shape make_shape(std::size_t a, std::size_t b) noexcept { return {2, {a, b}}; }
 constexpr shape make_shape(std::size_t a, std::size_t b, std::size_t c) noexcept { return {3, {a, b, c}}; }

@@ -38,7 +38,7 @@ struct philox {
     }
 };
 
-/// What a stream of random numbers is for. Two purposes never share a number.
+/// The purpose of a stream of random numbers. Two purposes never share a number.
 enum class random_purpose : std::uint16_t {
     parameters = 1,
     sample_order = 2,

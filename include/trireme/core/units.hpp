@@ -13,13 +13,14 @@ using flops_t = std::uint64_t;
 
 inline namespace literals {
 
+/// Literals of bytes: `64_MiB`.
 constexpr bytes_t operator""_KiB(unsigned long long n) noexcept { return n << 10; }
 constexpr bytes_t operator""_MiB(unsigned long long n) noexcept { return n << 20; }
 constexpr bytes_t operator""_GiB(unsigned long long n) noexcept { return n << 30; }
 
 } // namespace literals
 
-/// What moves between devices: reads of a peer's memory (or messages) and the bytes they carry.
+/// Traffic between devices: reads of a peer's memory (or messages) and the bytes they carry.
 struct traffic {
     std::uint64_t messages = 0;
     bytes_t bytes = 0;

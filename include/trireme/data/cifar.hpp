@@ -30,7 +30,7 @@ inline constexpr std::size_t classes = 10;
 inline constexpr char const* class_names[classes] = {"airplane", "automobile", "bird",  "cat",  "deer",
                                                      "dog",      "frog",       "horse", "ship", "truck"};
 
-/// What a network learns from, and what it is judged by. Networks see a byte divided by 255.
+/// A data set: images that a network learns from, and images that test it. Networks see a byte divided by 255.
 struct dataset {
     owned_samples train, test;
 };

@@ -131,7 +131,7 @@ private:
     std::size_t size_ = 0;
 };
 
-/// What a network learns from, and what it is judged by.
+/// A data set: images that a network learns from, and images that test it.
 struct dataset {
     labelled_images train, test;
 };

@@ -35,7 +35,7 @@ enum class safetensors_dtype : std::uint8_t {
 };
 // clang-format on
 
-/// What a file says about one tensor. Its bytes lie at [begin, end) of the data, which follow the header.
+/// One tensor of a file: name, type, shape, place. Its bytes lie at [begin, end) of the data, which follow the header.
 struct safetensors_entry {
     std::string name = {};
     safetensors_dtype dtype = safetensors_dtype::f32;

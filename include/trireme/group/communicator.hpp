@@ -134,7 +134,7 @@ concept message_communicator =
         c.count(traffic{});
     };
 
-/// What collectives run on.
+/// A communicator that collectives run on.
 template<class C>
 concept collective_communicator = pull_communicator<C> || message_communicator<C>;
 

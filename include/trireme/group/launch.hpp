@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-/// What a process can know of the launch it is part of before it has spoken with anybody: from flags, or from what
+/// A launch as a process knows it before it has spoken with another one: from flags, or from what
 /// launchers leave in the environment.
 struct launch {
     int rank = 0;

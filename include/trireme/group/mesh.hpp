@@ -173,8 +173,9 @@ struct mesh_extent_check<false, Axis, Axes...> {
 
 } // namespace detail
 
-/// Which devices compute together, and along which axes. `mesh<host, dp<2>>` is two devices of this process: threads,
-/// for the transport follows from the kind of device; `mesh<host, dp<2>, pp<3>>` is two replicas of three stages each.
+/// A mesh names the devices that compute together, and their axes. `mesh<host, dp<2>>` is two devices of this process:
+/// threads, for the transport follows from the kind of device; `mesh<host, dp<2>, pp<3>>` is two replicas of three
+/// stages each.
 template<class Device, class... Axes>
 struct mesh {
     using device = Device;

@@ -13,9 +13,8 @@
 
 namespace trireme {
 
-/// Over which samples batch_norm takes its statistics: those of one logical shard (what one device has, unless the
-/// trainer is reproducible), or those of the whole batch, for which the devices exchange 4 numbers per channel and
-/// step.
+/// Arguments of batch_norm: its statistics are of the samples of one logical shard (those of one device, unless the
+/// trainer is reproducible), or of the whole batch, for which the devices exchange 4 numbers per channel and step.
 struct per_shard {};
 struct synchronised {};
 

@@ -21,7 +21,8 @@ struct sequential {};
 template<class Body, class Shortcut = sequential<>>
 struct residual {};
 
-/// The same block N times, each with weights of its own: compiled once, run N times. Its output has its input's shape.
+/// Combinator `repeat` runs a block N times, each time with weights of its own: compiled once. The output has the
+/// input's shape.
 template<std::size_t N, class... Block>
 struct repeat {};
 

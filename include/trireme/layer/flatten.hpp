@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// The same values under a shape of one dimension. Costs nothing: its output is its input.
+/// Gives the values of its input a shape of one dimension. Costs nothing: its output is its input.
 struct flatten {
     static constexpr layer_description describe(shape in) noexcept {
         layer_description d;

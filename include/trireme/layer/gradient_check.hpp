@@ -20,7 +20,7 @@
 
 namespace trireme {
 
-/// What check_gradients found: the largest relative error of any derivative, where |numeric - analytic| is divided by
+/// Result of check_gradients: the largest relative error of any derivative, where |numeric - analytic| is divided by
 /// max(1, |numeric|).
 struct gradient_report {
     double input_error = 0;

@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-/// How a parameter tensor begins: `weights` by the trainer's initialiser (Xavier, He, ...), which uses the fans.
+/// First values of a parameter tensor: `weights` by the trainer's initialiser (Xavier, He, ...), which uses the fans.
 enum class initial : std::uint8_t { weights, zeros, ones };
 
 /// One parameter tensor: its shape in PyTorch's layout, and how many inputs and outputs each of its elements connects.
@@ -63,8 +63,8 @@ struct layer_execution {
         false; ///< its kernels on accelerators take parameters, and add gradients, as values lie
 };
 
-/// What a layer answers when it is shown the shape of its input. Everything the compiler, the plan and the network
-/// table know of a layer is in here. FLOPs are per sample; a multiply-add counts as two.
+/// A layer's answer when it is shown the shape of its input. Everything the compiler, the plan and the network table
+/// know of a layer is in here. FLOPs are per sample; a multiply-add counts as two.
 struct layer_description {
     trireme::shape output = {};
     flops_t forward_flops = 0;
@@ -182,7 +182,7 @@ struct granule_place {
     double share() const noexcept { return static_cast<double>(samples) / static_cast<double>(batch); }
 };
 
-/// What a call of a layer is given beside values and parameters; most layers need none of it.
+/// Arguments of a layer's functions beside values and parameters; most layers need none of them.
 template<class T, class Stored = T>
 struct layer_place {
     std::size_t layer = 0; ///< its number in the network
@@ -225,8 +225,8 @@ using view_of = std::conditional_t<
     accelerator_kernels<Kernels>, remote_view<T, Extents>,
     std::conditional_t<takes_all_samples<Kernels>, all_samples_view<T, Extents>, granule_view<T, Extents, Lanes>>>;
 
-/// What `forward` works on. x: input, y: output, both views of one granule. `parameter(k)`: the k-th tensor described.
-/// `policy`: the kernels, to be passed on as the first argument of every kernel.
+/// Arguments of a layer's `forward`. x: input, y: output, both views of one granule. `parameter(k)`: the k-th tensor
+/// described. `policy`: the kernels, to be passed on as the first argument of every kernel.
 template<class T, class In, class Out, std::size_t Lanes, class Kernels>
 struct forward_io {
     using value_type = T;                     ///< of parameters
@@ -245,7 +245,7 @@ struct forward_io {
     T const* parameter(int k) const noexcept { return parameters[k]; }
 };
 
-/// What `backward_input` and `backward_weights` work on. dy: the loss's gradient by the output; dx: by the input, to be
+/// Arguments of `backward_input` and `backward_weights`. dy: the loss's gradient by the output; dx: by the input, to be
 /// written; `gradient(k)`: by the k-th parameter tensor, to be *added to*. x and y hold what the forward pass left, if
 /// the description says that they are read.
 template<class T, class In, class Out, std::size_t Lanes, class Kernels>
@@ -272,7 +272,7 @@ struct backward_io {
 
 } // namespace TRIREME_ISA
 
-/// A layer is a type with
+/// A layer is a type that describes and computes one operation of a network.
 ///
 ///     static constexpr layer_description describe(shape input);
 ///     static void forward(auto const& io);          // forward_io: reads x, writes y

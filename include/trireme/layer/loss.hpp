@@ -23,7 +23,7 @@ struct loss_description {
     int ignored = no_label;        ///< a label that is no class: its sample counts nothing
 };
 
-/// A loss is a type with
+/// A loss is a type that describes and computes what a network's outputs cost, given the targets of their samples.
 ///
 ///     static constexpr loss_description describe(shape output);
 ///     static void forward(auto const& io);  // loss_io: reads x and target, writes loss and correct

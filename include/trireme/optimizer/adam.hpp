@@ -21,7 +21,7 @@ struct adam_options {
     float learning_rate = 0.001f;
     typename Choices::other_name lr = {};
     float beta1 = 0.9f, beta2 = 0.999f; ///< of the means of the gradients, and of their squares
-    float epsilon = 1e-8f;
+    float epsilon = 1e-8f;              ///< added to the root that an update divides by
     typename Choices::other_name momentum = {}, nesterov = {}, betas = {}, eps = {};
     /// Added, times w, to every gradient, biases included; decoupled: w -= learning_rate * weight_decay * w.
     float weight_decay = Decoupled ? 0.01f : 0.0f;

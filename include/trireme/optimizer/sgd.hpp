@@ -11,24 +11,24 @@ namespace trireme {
 /// Options of a trainer with plain SGD. What the trainer's type fixes (logical shards) cannot be set.
 template<class Choices>
 struct sgd_options {
-    float learning_rate = 0.1f;
+    float learning_rate = 0.1f; ///< factor of a step's gradient, times the factor of `rate`
     typename Choices::other_name lr = {}, momentum = {}, nesterov = {}; ///< refused, with the names of this library
     float weight_decay = 0.0f;                ///< L2: adds weight_decay * w to every gradient, biases included
-    typename Choices::max_norm max_norm = {}; ///< of the policy clip_norm
+    typename Choices::max_norm max_norm = {}; ///< the largest norm of a gradient, with the policy clip_norm
     typename Choices::rate rate = {};         ///< the learning rate from step to step: cosine_rate and others
     trireme::batch batch = 32; ///< samples per step over all devices; the last batch of an epoch may be smaller
     typename Choices::other_name batch_size = {}, epochs = {}; ///< refused likewise
     std::uint64_t seed = 0;                                    ///< of the initial weights and of the order of samples
-    typename Choices::logical_shards logical_shards = {};
+    typename Choices::logical_shards logical_shards = {};      ///< with reproducible<fixed_tree, dynamic>; 0: bits vary
     typename Choices::other_braces devices = {}, stages = {}, strategy = {}, deadline = {}; ///< refused: in run_options
 };
 
-/// The same with momentum.
+/// Options of a trainer with sgd_momentum or sgd_nesterov: those of sgd, and the momentum.
 template<class Choices>
 struct sgd_momentum_options {
     float learning_rate = 0.1f;
     typename Choices::other_name lr = {};
-    float momentum = 0.9f;
+    float momentum = 0.9f; ///< the part of the velocity that a step keeps, in [0, 1)
     typename Choices::other_name nesterov = {};
     float weight_decay = 0.0f;
     typename Choices::max_norm max_norm = {};

@@ -78,8 +78,8 @@ struct arena_extent {
         : elements(all), first_parameter(first), parameters(count) {}
 };
 
-/// How a step's work and its gradients are spread: the value behind `on<mesh<...>>`, `pipeline<...>`, `reduce_by<...>`
-/// and `reproducible<fixed_tree, V>`. One executor runs all of them.
+/// A layout spreads a step's work and its gradients over devices: the value behind `on<mesh<...>>`, `pipeline<...>`,
+/// `reduce_by<...>` and `reproducible<fixed_tree, V>`. One executor runs all of them.
 ///
 /// Ranks are numbered as in the mesh of the axes dp and pp: rank = replica * stages + role.
 struct parallel_layout {
@@ -125,7 +125,7 @@ struct parallel_layout {
     constexpr strategy_choice const& strategy_of(std::size_t i) const noexcept {
         return buckets.empty() || !buckets[i].named ? strategy : buckets[i].strategy;
     }
-    /// How their gradients are added: by a reduce-scatter for shared weights, else by an all-reduce.
+    /// The collective that adds gradients: a reduce-scatter for shared weights, else an all-reduce.
     constexpr collective goal() const noexcept {
         return shared_weights ? collective::reduce_scatter : collective::all_reduce;
     }
@@ -148,7 +148,7 @@ struct parallel_layout {
         return reproducible() ? fixed_tree::slots(shards_of_device(rank)) : 1;
     }
 
-    /// What `rank` reads from its peers, and writes to them, per step to add the numbers of its arena.
+    /// Traffic that `rank` reads from its peers, and writes to them, per step to add the numbers of its arena.
     constexpr traffic traffic_of_rank(int rank, arena_extent const& arena, std::size_t element_bytes) const {
         traffic sum;
         int const replica = replica_of(rank);

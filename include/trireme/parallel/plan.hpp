@@ -12,7 +12,8 @@
 
 namespace trireme {
 
-/// What a trainer's type says of a program's cost before it runs. A constant expression if the type fixes the layout.
+/// A plan is the cost of a program before it runs: memory, traffic, operations. A constant expression if the type fixes
+/// the layout.
 ///
 /// On accelerators the bytes are those of the device, each rank having a device of its own.
 /// Not counted: the data set, its order (4 bytes per sample), thread stacks, and what libraries take for themselves
@@ -48,7 +49,7 @@ struct training_plan {
     }
     constexpr bytes_t bytes_per_device() const { return memory().total(); }
 
-    /// What device `rank` reads from the others in one step.
+    /// Traffic that device `rank` reads from the others in one step.
     constexpr traffic wire(int rank) const { return moves(layout, batch.samples, rank); }
 
     /// The part of a step in which a device of a pipeline waits for the others, if all stages take equally long, and

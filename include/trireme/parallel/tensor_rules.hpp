@@ -35,6 +35,7 @@ struct for_tensors {
     using strategy = Strategy;
 };
 
+/// Rules of for_tensors: the tensors of these layers, or those whose gradients have so many bytes.
 template<std::size_t... Layer>
 struct in_layer {
     static constexpr bool takes(tensor_place const& t) noexcept { return ((t.layer == Layer) || ...); }

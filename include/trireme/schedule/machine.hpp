@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// What it costs to move data between two ranks, in seconds: `alpha` until a step that waits has seen all of its
+/// The cost of moving data between two ranks, in seconds: `alpha` until a step that waits has seen all of its
 /// sources, `beta` per byte copied, `gamma` per byte that is added, on top; and `overhead` for each message that a rank
 /// deals with itself, for machines where a rank that reads from many is busy with each: the o of LogGP. Sources:
 /// Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005; Alexandrov,

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// Proves that `s` does what `goal` says, for every interleaving of its ranks:
+/// Proves that `s` does what `goal` says, for every interleaving of its ranks.
 /// - it ends: no deadlock, in the pull lowering, nor in a message lowering with zero buffering (rendezvous) and one
 ///   in-order queue per pair, whose sends are posted when a step completes and awaited before the chunk is overwritten;
 /// - every chunk ends as the table of `collective` says: each contribution exactly once, and nothing else; in an
@@ -86,7 +86,7 @@ constexpr char const* describe(schedule_fault fault) noexcept {
     return "";
 }
 
-/// What was found, and where: "deadlocks: ... (rank 1, step 2, chunk 0)".
+/// The fault of a verdict in words, and its place: "deadlocks: ... (rank 1, step 2, chunk 0)".
 TRIREME_COLD inline std::string describe(verdict const& v) {
     return std::string(describe(v.fault)) + " (rank " + std::to_string(v.rank) + ", step " + std::to_string(v.step) +
            ", chunk " + std::to_string(v.chunk) + ')';
@@ -269,8 +269,9 @@ template<class Strategy, collective Goal, int Ranks>
 using collective_rule =
     typename detail::schedule_check<Strategy, Goal, Ranks, compiler_verdict<Strategy, Goal, Ranks>.ok()>::type;
 
-/// The same for one's own programs: `static_assert(proves<own_strategy, collective::broadcast, 8>)` says what is wrong,
-/// and where. A schedule with a root is proved for root 0; another root turns it round.
+/// True if the compiler has proved a strategy's collective, for one's own programs:
+/// `static_assert(proves<own_strategy, collective::broadcast, 8>)` says what is wrong, and where. A schedule with a
+/// root is proved for root 0; another root turns it round.
 template<class Strategy, collective Goal, int Ranks>
 inline constexpr bool proves = sizeof(collective_rule<Strategy, Goal, Ranks>) != 0;
 

@@ -74,8 +74,8 @@ double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std
     return counted == 0 ? 0 : static_cast<double>(right) / static_cast<double>(counted);
 }
 
-/// How often samples of a class were taken for each class: counts, [label][class with the largest score]. Samples that
-/// losses leave out are left out.
+/// A confusion matrix counts how often samples of a class were taken for each class: [label][class with the largest
+/// score]. Samples that losses leave out are left out.
 class confusion_matrix {
 public:
     /// Errors: usage_error if samples or classes do not fit.

@@ -21,7 +21,7 @@ namespace trireme {
 /// A figure of a test by which the epochs of a fit are compared: the lower loss or the higher accuracy is better.
 enum class test_figure : bool { loss, accuracy };
 
-/// What `fit` and `train` take. Ranks that are processes give the same options: each decides by itself, from figures
+/// Options of `fit` and `train`. Ranks that are processes give the same options: each decides by itself, from figures
 /// that are equal on all of them.
 struct fit_options {
     int epochs = 1;         ///< at most, if there is patience
@@ -84,7 +84,7 @@ private:
 
 } // namespace detail
 
-/// What a network learns from, and what it is judged by: like `dataset`, of any sources.
+/// Training data: samples that a network learns from, and samples that test it, like `dataset`, of any sources.
 template<sample_source Train, sample_source Test = Train>
 struct training_set {
     Train train;

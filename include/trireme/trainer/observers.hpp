@@ -12,6 +12,7 @@
 
 namespace trireme {
 
+/// Types that observe every step, or every epoch.
 template<class O>
 concept step_observer = std::invocable<O&, progress_report const&>;
 template<class O>
@@ -22,6 +23,7 @@ concept epoch_observer = std::invocable<O&, epoch_report const&>;
 template<class O>
 concept observer = step_observer<O> || epoch_observer<O>;
 
+/// An observer that does nothing.
 struct no_observer {
     void operator()(progress_report const&) const noexcept {}
 };

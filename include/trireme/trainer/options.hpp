@@ -158,12 +158,12 @@ struct option_of_other_braces {
 /// them see, through which they find one another, or a function that does it (process_by_mpi).
 /// The mesh counts the devices of all processes.
 struct process_of {
-    int index = 0;
-    int count = 1;
-    std::string id_file = {};
+    int index = 0;            ///< of this process, counted from 0
+    int count = 1;            ///< of all processes
+    std::string id_file = {}; ///< a path that all of them see, where there is no `share`
     /// Gives all processes the bytes that process 0 has, and is called by all of them together; `with` is its own.
     void (*share)(std::intptr_t with, void* data, std::size_t bytes) = nullptr;
-    std::intptr_t with = 0;
+    std::intptr_t with = 0; ///< the first argument of `share`
 };
 
 /// The type of the option `processes` of a transport; `void`: threads. Headers of transports specialise it.
@@ -200,16 +200,16 @@ struct option_fields {
 template<class Choices>
 struct run_options {
     typename Choices::other_braces learning_rate = {}, batch = {}, seed = {}, logical_shards = {}; ///< refused
-    typename Choices::devices devices = {};             ///< replicas of the model, each of so many stages:
-    typename Choices::stages stages = {};               ///< one device each
+    typename Choices::devices devices = {};             ///< replicas of the model, with dp<dynamic>
+    typename Choices::stages stages = {};               ///< of each replica, a device each, with pp<dynamic>
     typename Choices::micro_batches micro_batches = {}; ///< of a replica; 0: four per stage, or its logical shards
-    typename Choices::schedule schedule = {};           ///< of the stages
-    typename Choices::strategy strategy = {};
-    std::chrono::duration<double> deadline = std::chrono::seconds(30); ///< of every wait for another device
-    chosen_option<bool> trace = {};                   ///< keep the times of the last tasks of each device: `traced()`
+    typename Choices::schedule schedule = {};           ///< of the stages, where the policy pipeline names none
+    typename Choices::strategy strategy = {};           ///< with reduce_by<chosen_at_run_time>: `.strategy = ring{}`
+    std::chrono::duration<double> deadline = std::chrono::seconds(30); ///< of every wait for another device, in seconds
+    chosen_option<bool> trace = {};                   ///< keep the times of each device's last tasks: `traced()`
     typename Choices::accelerator share_devices = {}; ///< ranks may share an accelerator, if there are too few
     typename Choices::accelerator eager = {};         ///< hand over kernel by kernel, not the step as a graph
-    typename Choices::processes processes = {};       ///< that the devices are spread over
+    typename Choices::processes processes = {};       ///< that the devices are spread over: process_of, seat
 };
 
 namespace detail {

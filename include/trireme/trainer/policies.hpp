@@ -28,7 +28,7 @@ namespace trireme {
 // defaults.
 
 /// Policy `on` names the devices of a trainer and their axes: `on<mesh<host, dp<2>>>`, or, with stages,
-/// `on<mesh<host, dp<2>, pp<3>>>`. Default: one device of the host.
+/// `on<mesh<host, dp<2>, pp<3>>>`. Default: `on<mesh<host, dp<1>>>`, one device of the host.
 template<class Mesh>
 struct on {
     using kind = struct devices_policy;
@@ -42,9 +42,10 @@ struct on {
     };
 };
 
-/// Policy `transport` joins devices that share no memory. Accelerators: `transport<peer>` (the default) reads their
-/// memory, within one process; `transport<nccl>` goes through NCCL. Processes on hosts: `transport<mpi>`, or, on one
-/// machine, `transport<shared_windows>`. All but peer have headers of their own. Threads of the host need none.
+/// Policy `transport` joins devices that share no memory. Accelerators: `transport<peer>` reads their memory, within
+/// one process; `transport<nccl>` goes through NCCL. Processes on hosts: `transport<mpi>`, or, on one machine,
+/// `transport<shared_windows>`. All but peer have headers of their own. Default: `transport<peer>` for accelerators;
+/// none for the host, whose devices are threads.
 template<class Way>
 struct transport {
     using kind = struct transport_policy;
@@ -57,8 +58,8 @@ struct transport {
     };
 };
 
-/// Policy `kernels` names the kernels of each device: `kernels<portable>` is the default on the host, `kernels<onednn>`
-/// and `kernels<reference>` have headers of their own.
+/// Policy `kernels` names the kernels of each device. `kernels<onednn>` and `kernels<reference>` have headers of their
+/// own. Default: `kernels<portable>` on the host, `kernels<block_kernels>` or a GPU's libraries on accelerators.
 template<class Policy>
 struct kernels {
     using kind = struct kernels_policy;
@@ -72,10 +73,10 @@ struct kernels {
     };
 };
 
-/// Policy `precision` sets the dtype of parameters, gradients and activations: `precision<f32>` (the default) or
-/// `precision<f64>`. `precision<bf16>`: activations lie in memory as bf16, and convolutions and matrix products
-/// multiply bf16; parameters, gradients, statistics and optimizer state stay f32, as do all sums, the loss and what
-/// devices tell one another.
+/// Policy `precision` sets the dtype of parameters, gradients and activations: `precision<f32>`, `precision<f64>` or
+/// `precision<bf16>`. Default: `precision<f32>`. `precision<bf16>`: activations lie in memory as bf16, and convolutions
+/// and matrix products multiply bf16; parameters, gradients, statistics and optimizer state stay f32, as do all sums,
+/// the loss and what devices tell one another.
 template<class Dtype>
 struct precision {
     using kind = struct precision_policy;
@@ -87,8 +88,8 @@ struct precision {
     };
 };
 
-/// Policy `initialise` gives weights their first values: `initialise<xavier_uniform>` is the default,
-/// layer/initialise.hpp has others; biases begin at zero.
+/// Policy `initialise` gives weights their first values; biases begin at zero. layer/initialise.hpp has the methods.
+/// Default: `initialise<xavier_uniform>`.
 template<class Method>
 struct initialise {
     using kind = struct initialisation_policy;
@@ -104,9 +105,9 @@ struct initialise {
 
 /// Policy `pipeline` sets how the stages of a mesh with the axis pp take turns, and how many micro-batches each
 /// replica's share of a batch is cut into: `pipeline<one_f_one_b, 8>`, `pipeline<gpipe, 8>`, or a schedule of your own
-/// (schedule/pipeline/schedule.hpp). What it leaves open are the options `schedule`, by default one_f_one_b, and
-/// `micro_batches`, by default four per stage. Under reproducible<fixed_tree, V> a replica's micro-batches are its
-/// logical shards.
+/// (schedule/pipeline/schedule.hpp). What it leaves open are the options `schedule` and `micro_batches`. Default:
+/// `pipeline<one_f_one_b>` with four micro-batches per stage. Under reproducible<fixed_tree, V> a replica's
+/// micro-batches are its logical shards.
 template<class Schedule, int MicroBatches = dynamic>
 struct pipeline {
     using kind = struct pipeline_policy;
@@ -122,8 +123,8 @@ struct pipeline {
     };
 };
 
-/// Policy `stages_by` says where the network of a mesh with the axis pp is cut: `stages_by<balanced_by_flops>` (the
-/// default), or by hand, `stages_by<cut_before<3, 7>>`, before rows 3 and 7.
+/// Policy `stages_by` says where the network of a mesh with the axis pp is cut: by hand, `stages_by<cut_before<3, 7>>`,
+/// before rows 3 and 7, or by the FLOPs. Default: `stages_by<balanced_by_flops>`.
 template<class Cut>
 struct stages_by {
     using kind = struct cut_policy;
@@ -138,13 +139,13 @@ struct stages_by {
     };
 };
 
-/// The trainer takes its strategy from the option `strategy`, which it checks when the trainer is constructed:
-/// `{.strategy = ring{}}`.
+/// Argument of reduce_by: the trainer takes its strategy from the option `strategy`, and checks it when it is
+/// constructed: `{.strategy = ring{}}`.
 struct chosen_at_run_time {};
 
 /// Policy `reduce_by` sets how devices add their gradients: `reduce_by<ring>`, `reduce_by<double_binary_tree>`,
-/// `reduce_by<direct>` (the default; over MPI hierarchical<direct, ring>), a strategy of your own,
-/// `reduce_by<chosen_at_run_time>`, or `reduce_by<best_of<direct, ring>>`. Tensors may have strategies of their own,
+/// a strategy of your own, `reduce_by<chosen_at_run_time>`, or `reduce_by<best_of<direct, ring>>`. Default:
+/// `reduce_by<direct>`, over MPI `reduce_by<hierarchical<direct, ring>>`. Tensors may have strategies of their own,
 /// and large gradients be cut: `reduce_by<direct, for_tensors<of_at_least<64_KiB>, ring>, bucket<25_MiB>>`.
 template<class Strategy, class... ForTensors>
 struct reduce_by {
@@ -174,7 +175,8 @@ struct reduce_by {
 
 /// Policy `reproducible` gives one set of bits for any number of devices: the batch is cut into V logical shards, whose
 /// gradients are added in one fixed binary tree, by direct exchange. `reproducible<fixed_tree, dynamic>` takes V from
-/// the option `logical_shards`, 0 meaning "not reproducible".
+/// the option `logical_shards`, 0 meaning "not reproducible". Default: a program's bits depend on the number of devices
+/// and on the strategy.
 template<class Order, int V>
 struct reproducible {
     using kind = struct reproducibility_policy;
@@ -192,14 +194,15 @@ struct reproducible {
     using refusal = std::conditional_t<std::same_as<Order, fixed_tree>, no_shards<At>, no_order<At>>;
 };
 
+/// Arguments of hold_weights: each device has a copy of the weights, or each process has one for all of its devices.
 struct per_device {};
 struct once {};
 
-/// Policy `hold_weights` says in whose memory the weights are. `hold_weights<per_device>` (the default): a copy per
-/// device, all updated alike. `hold_weights<once>`: one copy per process; each device reduces and updates its slice of
-/// it, so that no weight is updated twice and none is copied, and optimizer state is kept once. The bits are those of
+/// Policy `hold_weights` says in whose memory the weights are. `hold_weights<per_device>`: a copy per device, all
+/// updated alike. `hold_weights<once>`: one copy per process; each device reduces and updates its slice of it, so that
+/// no weight is updated twice and none is copied, and optimizer state is kept once. The bits are those of
 /// hold_weights<per_device> with reduce_by<direct>. Needs a strategy that completes a slice in one step: direct, or
-/// reproducible<fixed_tree, V>.
+/// reproducible<fixed_tree, V>. Default: `hold_weights<per_device>`.
 template<class Place>
 struct hold_weights {
     using kind = struct weights_policy;
@@ -214,14 +217,14 @@ struct hold_weights {
 /// Policy `clip_norm` scales the gradient of a step down where its norm, over all parameters, is above the option
 /// `max_norm`: each gradient is multiplied by max_norm / (norm + 1e-6). The norm is added piece by piece, in double and
 /// in one order whatever the devices are. step_report::gradient_norm tells it. Cost: the gradients are read once more,
-/// and written once where they are clipped. Source: PyTorch's clip_grad_norm_.
+/// and written once where they are clipped. Default: gradients are not measured. Source: PyTorch's clip_grad_norm_.
 struct clip_norm {
     using kind = struct clipping_policy;
     static constexpr bool fits = true;
 };
 
 /// Policy `with_faults` makes devices fail, for tests: `Faults::at(point, device, step)` is called at every fault
-/// point, and may throw or sleep.
+/// point, and may throw or sleep. Default: `with_faults<no_faults>`, no code.
 template<class Faults>
 struct with_faults {
     using kind = struct faults_policy;

@@ -13,11 +13,12 @@
 
 namespace trireme {
 
+/// Options of progress_bar.
 struct progress_bar_options {
-    std::FILE* out = stdout;
-    bool epochs = true;  ///< a line for every epoch; false if the program prints its own
-    double every = 30;   ///< seconds from one line to the next within an epoch, where `out` is no terminal
-    double redraw = 0.1; ///< seconds from one drawing of the bar to the next, where it is one
+    std::FILE* out = stdout; ///< the terminal or file that it writes to
+    bool epochs = true;      ///< a line for every epoch; false if the program prints its own
+    double every = 30;       ///< seconds from one line to the next within an epoch, where `out` is no terminal
+    double redraw = 0.1;     ///< seconds from one drawing of the bar to the next, where it is one
 };
 
 /// An observer that shows how far training is. On a terminal the last line is a bar, which redraws itself; elsewhere

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// What one step did.
+/// Report of one step.
 struct step_report {
     std::uint64_t step = 0; ///< steps taken by this trainer, this one included
     double loss = 0;        ///< mean over the batch, before the update
@@ -21,7 +21,7 @@ struct step_report {
     double gradient_norm = std::numeric_limits<double>::quiet_NaN(); ///< before it was clipped; with clip_norm only
 };
 
-/// Where an epoch stands, for observers; told after every step, on the caller's thread.
+/// Report of an epoch under way, for observers; told after every step, on the caller's thread.
 struct progress_report {
     int epoch = 0; ///< counted from 1
     int epochs = 0;
@@ -47,7 +47,7 @@ struct evaluation {
     std::size_t samples = 0;
 };
 
-/// What one epoch did. Shares are of device 0's time in steps.
+/// Report of one epoch. Shares are of device 0's time in steps.
 struct epoch_report {
     int epoch = 0;   ///< counted from 1
     double loss = 0; ///< mean over the samples of the epoch, each before its step's update

@@ -26,11 +26,11 @@ inline constexpr bool joins_hosts<shared_windows> = true;
 template<>
 inline constexpr bool stages_run_over<shared_windows> = true;
 
-/// The option `processes` of such a trainer: where they meet, and which of them this is.
+/// The option `processes` of a trainer over transport<shared_windows>: where its processes meet, and which one this is.
 struct seat {
-    std::optional<processes::meeting_place> where = {};
-    int rank = 0;
-    levels near = {}; ///< which ranks are near one another; none if all are alike
+    std::optional<processes::meeting_place> where = {}; ///< made before the program forks
+    int rank = 0;                                       ///< of this process
+    levels near = {};                                   ///< which ranks are near one another; none if all are alike
 };
 template<>
 struct processes_option<shared_windows> {

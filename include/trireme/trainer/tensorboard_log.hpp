@@ -26,6 +26,7 @@
 
 namespace trireme {
 
+/// Options of tensorboard_log.
 struct tensorboard_options {
     bool steps = false; ///< the loss of every step, too
 };

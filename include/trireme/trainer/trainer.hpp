@@ -76,7 +76,8 @@ public:
         detail::check_run_options(r);
     }
 
-    /// What a program of this type costs: memory per device, bytes on the wire, operations. A constant expression.
+    /// The plan of a program of this type, its costs: memory per device, bytes on the wire, operations. A constant
+    /// expression.
     static constexpr training_plan plan(batch b)
         requires(policies::is_static)
     {
@@ -318,8 +319,8 @@ public:
         return run_.traced();
     }
 
-    /// What device `rank` has read from its peers since construction: as the threads counted it, or, on accelerators,
-    /// what the tables of the collectives say, times the steps.
+    /// Traffic that device `rank` has read from its peers since construction: as the threads counted it, or, on
+    /// accelerators, what the tables of the collectives say, times the steps.
     traffic wire(int rank) const {
         check_ready();
         return run_.wire(checked_rank(rank));

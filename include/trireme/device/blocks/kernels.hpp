@@ -87,9 +87,9 @@ block_kernels<Stream> blocks_of_(block_kernels<Stream> const&); // declared only
 template<class K>
 concept accelerator_kernels = requires(K const& k) { trireme::blocks_of_(k); };
 
-/// The same kernels for images that lie channels last, and weights in the order of what they multiply: what the units
-/// of GPUs for products of bf16 want. Layers tell the kernels by their geometries; what these are called with is the
-/// policy itself. For precision<bf16>, whose narrow copy of the parameters is made in that order.
+/// Policy adapter `channels_last` stores images and weights channels last, as tensor cores require for bf16. The layout
+/// is part of the kernel's geometry type; kernels receive the base policy. For precision<bf16>, whose narrow copy of
+/// the parameters is made in that order.
 template<accelerator_kernels Kernels>
 class channels_last : public Kernels {
 public:

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-/// What a GPU, its driver or one of its libraries has refused or failed to do: the call, on which GPU, and for what.
+/// A call that a GPU, its driver or one of its libraries has refused or failed: which call, on which GPU, and for what.
 /// Work fails some time after it was handed over, so the call that tells is not always the one that is at fault.
 class accelerator_error : public std::runtime_error {
     using std::runtime_error::runtime_error;

@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-/// What one rank does in one step of a collective. A rank reads chunks of its peers' buffers, writes its own, and may
-/// write the result of a reduction into the buffers of its `destinations`, too.
+/// The kinds of steps of a collective, each with its effect on the rank's buffer. A rank reads chunks of its peers'
+/// buffers, writes its own, and may write the result of a reduction into the buffers of its `destinations`, too.
 ///
 /// | kind   | effect on the own buffer                                                                     |
 /// |--------|----------------------------------------------------------------------------------------------|
@@ -45,7 +45,7 @@ constexpr rank_list one_rank(int rank) noexcept { return {rank, 1, 1}; }
 /// Two ranks in this order; the stride is taken modulo `ranks`, so that any pair fits.
 constexpr rank_list two_ranks(int a, int b, int ranks) noexcept { return {a, 2, (b - a + ranks) % ranks}; }
 
-/// Everyone but `rank`, beginning with its successor.
+/// All ranks but `rank`, beginning with its successor.
 constexpr rank_list all_others(int rank, int ranks) noexcept { return {(rank + 1) % ranks, ranks - 1, 1}; }
 
 /// `count` chunks one after the other, the first behind the last; a number is one chunk.
@@ -61,6 +61,7 @@ struct chunk_list {
     constexpr bool has(int chunk, int chunks) const noexcept { return (chunk - first + chunks) % chunks < count; }
 };
 
+/// One step of a rank in a collective.
 struct collective_step {
     step_kind kind = step_kind::idle;
     chunk_list chunk = {};
@@ -72,7 +73,7 @@ struct collective_step {
 
 constexpr bool reads(step_kind k) noexcept { return k == step_kind::copy || k == step_kind::reduce; }
 
-/// What a schedule is to achieve. `root` is the schedule's.
+/// The nine collectives, each with the state of the ranks before and after. `root` is the schedule's.
 ///
 /// | collective     | before                        | after                                   |
 /// |----------------|-------------------------------|-----------------------------------------|
@@ -108,9 +109,9 @@ constexpr char const* name_of(collective c) noexcept {
     return names[static_cast<int>(c)];
 }
 
-/// A collective as a value: the compiler verifies it (verify.hpp), communicators execute it (collective/), cost.hpp
-/// prices it, draw.hpp draws it. It is a function of (rank, step), not a stored table, so it costs no memory at any
-/// size.
+/// A collective as a value: the compiler verifies it (schedule/verify.hpp), communicators execute it (collective/),
+/// schedule/cost.hpp prices it, schedule/draw.hpp draws it. It is a function of (rank, step), not a stored table, so it
+/// costs no memory at any size.
 ///
 /// The buffer is cut into `chunks` equal parts. Where blocks belong to ranks, `chunks` is a multiple of `ranks`, and
 /// block r is the r-th `chunks / ranks` of them. Every rank has the same number of steps; spare ones are idle.

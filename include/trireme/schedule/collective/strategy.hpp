@@ -39,7 +39,7 @@ inline constexpr bool answers = !std::is_void_v<decltype(ask<S, Goal>(std::declv
 
 } // namespace detail
 
-/// Whether a strategy makes a collective: it has a static member function of that name, or one of those that it
+/// True for a strategy that makes a collective: it has a static member function of that name, or one of those that it
 /// chooses from has.
 template<class S, collective Goal>
 inline constexpr bool makes = [] {

@@ -28,6 +28,7 @@ enum class program_fault : std::uint8_t {
     slices        ///< a slice is not added, not measured, or not updated, exactly once
 };
 
+/// A verdict on a step program: a fault, if there is one, and its place.
 struct program_verdict {
     program_fault fault = program_fault::none;
     int role = 0;

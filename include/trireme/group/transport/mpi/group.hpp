@@ -34,14 +34,14 @@
 
 namespace trireme {
 
-/// Whether ranks of one machine read one another's memory.
+/// The ways in which ranks of one machine reach one another: by their memory, or by messages.
 enum class mpi_windows {
     automatic, ///< if the machine lets them
     off,       ///< all is sent as messages
     required   ///< launch_error if it cannot be
 };
 
-/// What joins the processes of a job.
+/// A job: the communicator of its processes, and how they reach one another.
 struct mpi_job {
     MPI_Comm comm = MPI_COMM_WORLD; ///< borrowed: messages go over copies of it, and it stays its owner's
     mpi_windows windows = mpi_windows::automatic;

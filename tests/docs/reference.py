@@ -1,0 +1,467 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes docs/reference.md, which lists everything that a program can name, of the headers and their comments.
+
+reference.py SOURCE_ROOT             writes the page
+reference.py SOURCE_ROOT --check     fails if the page is not what would be written
+
+SECTIONS says which headers a section lists; the first section that names a header has it. Of a header it lists what has
+a comment /// and lies outside of namespaces called detail, less what the section leaves out; rules (..._rule) are the
+matter of errors.md. Of a comment the page shows the first sentence, so that one says what the name is without the rest.
+
+A header that no section names has nothing for programs: all of it lies in namespaces called detail, or INTERNAL has it.
+INTERNAL may only become shorter: a new header that is not for programs has its names in detail.
+"""
+import dataclasses
+import difflib
+import pathlib
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'headers'))
+import declarations  # noqa: E402
+import rules  # noqa: E402
+from declarations import joined  # noqa: E402
+
+PAGE = 'docs/reference.md'
+
+
+@dataclasses.dataclass
+class Section:
+    title: str
+    chapter: str  # of a page in docs
+    headers: str  # patterns below include/trireme
+    leaves_out: str = ''  # names, as an expression
+    only: str = ''
+    kind: str = 'names'  # names, options, policies, codes
+    members: str = ''  # classes whose members are listed, as an expression
+    rest: bool = False  # the headers that no other section names
+
+
+SECTIONS = [
+    Section('Networks', 'guide.md#a-network-is-a-type', 'layer/network.hpp layer/summary.hpp', 'layer_row|with_commas'),
+    Section('Layers', 'guide.md#a-network-is-a-type', 'layer/*.hpp', 'activation', rest=True),
+    Section('Combinators', 'guide.md#residual-networks', 'layer/combinators.hpp', 'fixed_text'),
+    Section('Losses', 'guide.md#losses', 'layer/*loss*.hpp layer/*cross_entropy*.hpp',
+            'target_.*|loss_operands|loss_io|batch_weight|loss_description'),
+    Section('Initial weights', 'guide.md#one-device', 'layer/initialise.hpp', 'initialise_.*'),
+    Section('Layers of your own', 'guide.md#a-layer-described', 'layer/layer.hpp layer/gradient_check.hpp layer/names.hpp',
+            'remote_view|all_samples_view|view_of|granule_place'),
+    Section('Optimizers', 'guide.md#optimizers', 'optimizer/*.hpp', '.*_options|rate_schedule|.*_rate'),
+    Section('Learning rates', 'guide.md#optimizers', 'optimizer/*.hpp', '', 'rate_schedule|.*_rate',
+            members='.*_rate'),
+    Section('Options of training', 'guide.md#one-device', 'optimizer/*.hpp', '', '.*_options', 'options'),
+    Section('Options of the run', 'guide.md#choosing-at-run-time', 'trainer/options.hpp trainer/shared_windows.hpp', '',
+            'run_options|process_of|seat', 'options'),
+    Section('Policies of trainers', 'guide.md#two-devices', 'trainer/policies.hpp', 'per_device|once|chosen_at_run_time',
+            kind='policies'),
+    Section('Arguments of policies', 'guide.md#strategies',
+            'trainer/policies.hpp parallel/tensor_rules.hpp parallel/stages.hpp schedule/fixed_tree.hpp', 
+            'network_segments|segments_of|shards_of|tensor_place', 'per_device|once|chosen_at_run_time|for_.*|in_.*|of_.*'
+            '|bucket|balanced_.*|cut_.*|fixed_tree'),
+    Section('Devices and meshes', 'guide.md#two-devices', 'group/mesh.hpp device/host/device.hpp device/cuda/device.hpp '
+            'device/rehearsal/device.hpp', 'mesh_axis_type|axis_set'),
+    Section('Transports', 'clusters.md', 'trainer/*_transport.hpp trainer/shared_windows.hpp trainer/policy_arguments.hpp '
+            'trainer/mpi_processes.hpp collective/on_streams/nccl.hpp', '', 'mpi|nccl|shared_windows|peer|process_by_mpi'),
+    Section('Kernels', 'gpu.md#what-runs-where', 'device/host/kernels.hpp device/onednn/kernels.hpp device/blocks/kernels.hpp',
+            '', 'portable|reference|onednn|channels_last|block_kernels'),
+    Section('Training', 'guide.md#one-device', 'trainer/trainer.hpp trainer/fit.hpp trainer/report.hpp', 'epoch_range',
+            members='trainer|.*_report|evaluation|fit_options'),
+    Section('Observers and logs', 'guide.md#watching-and-stopping',
+            'trainer/observers.hpp trainer/*log*.hpp trainer/*_bar.hpp', members='.*_options'),
+    Section('Models, predictions, accuracy, weights in files', 'guide.md#asking-a-trained-network',
+            'trainer/model.hpp trainer/predictions.hpp trainer/accuracy.hpp trainer/weights.hpp', 
+            members='model|predictions|confusion_matrix'),
+    Section('The plan', 'guide.md#the-plan', 'parallel/plan.hpp parallel/layout.hpp parallel/pieces.hpp '
+            'parallel/memory_map.hpp', 'reduction_bucket|arena_extent|memory_.*|row_numbers|numbers_.*|held_numbers'
+            '|for_each_piece_of|max_.*', members='training_plan|parallel_layout|owned_bytes'),
+    Section('Samples and files of samples', 'guide.md#numbers-of-your-own', 'data/*.hpp',
+            'with_number_of|safetensors_.*|write_safetensors|gather_.*|sample_prefetch|gzip_file|epoch_order|.*_to_take'),
+    Section('Files of tensors', 'guide.md#weights-in-files', 'data/safetensors.hpp data/safetensors_header.hpp', '',
+            'safetensors_.*|write_safetensors'),
+    Section('Strategies of collectives', 'guide.md#strategies', 'schedule/collective/*.hpp',
+            'strategy_prices|step_kind|rank_list|one_rank|two_ranks|all_others|chunk_list|collective_step|reads|has_root'
+            '|name_of|collective|collectives|schedule|.*_schedule|schedule_of|makes|.*_strategy'),
+    Section('Collectives', 'clusters.md#collectives-on-a-communicator-of-your-own', 'collective/*.hpp',
+            'message_.*|native_run|either_run|.*_view|schedule_run|run_by|run_of|sent_places|stage_moves|proved_schedule'
+            '|asked_for|unnamed_strategy|.*buffer_of|.*buffer|functor_.*|add_in_fixed_tree'),
+    Section('Groups of ranks', 'clusters.md#collectives-on-a-communicator-of-your-own', 
+            'group/communicator.hpp group/transport/threads/group.hpp group/transport/processes/state.hpp '
+            'group/transport/processes/group.hpp group/transport/mpi/group.hpp group/transport/peer/group.hpp '
+            'group/transport/nccl/group.hpp group/launch.hpp', '',
+            '.*communicator|launch|.*_launch|launched_.*|group|.*_group|.*_job|meeting_place|mpi_windows'),
+    Section('Pipeline schedules', 'guide.md#a-pipeline-of-stages', 'schedule/pipeline/schedule.hpp', '.*_of.*|gives_.*'),
+    Section('Schedules as values', 'guide.md#a-schedule-is-a-value', 
+            'schedule/collective/schedule.hpp schedule/collective/strategy.hpp schedule/verify.hpp schedule/proof.hpp '
+            'schedule/draw.hpp core/levels.hpp', '', 'step_kind|rank_list|one_rank|two_ranks|all_others|chunk_list'
+            '|collective_step|collective|schedule|.*_schedule|schedule_of|makes|.*_strategy|verify|describe|proves'
+            '|proved_by_compiler|schedule_svg|schedule_fault|levels'),
+    Section('Costs', 'schedules.md#costs', 'schedule/cost.hpp schedule/machine.hpp', 'chunk_range|buffer_cut'),
+    Section('Steps as values', 'guide.md#a-pipeline-of-stages', 'schedule/pipeline/*.hpp',
+            'gpipe|one_f_one_b|schedule_choice|pipeline_schedule|scheduled_work|name_of|counted_by|task_log|lowering|by_.*'
+            '|.*_of.*|gives_.*|max_.*|step_capacity|task_lanes'),
+    Section('Values and numbers', 'guide.md#a-network-is-a-type', 'core/units.hpp core/extents.hpp core/dtype.hpp core/bf16.hpp '
+            'core/percentage.hpp core/label.hpp core/version.hpp core/philox.hpp', 'cache_line|huge_page|to_extents|philox'
+            '|part|range'),
+    Section('Exceptions', 'guide.md#waiting-and-failing', 'core/errors.hpp device/cuda/errors.hpp '
+            'group/transport/processes/window.hpp', '', '.*_error|group_stopped'),
+    Section('Exit codes', 'clusters.md#when-something-goes-wrong', 'core/exit_code.hpp', kind='codes'),
+]
+
+# Headers without a name for programs, though not all of it lies in namespaces called detail, and what they are.
+INTERNAL = {
+    'core/': 'words of messages and parts of other headers',
+    'device/': 'kernels, and what they are made of',
+    'group/': 'the parts of groups',
+    'collective/on_streams/': 'collectives of trainers on accelerators',
+    'layer/activation_plan.hpp': 'the memory of a trainer',
+    'layer/channels_last.hpp': 'the memory of a trainer on accelerators',
+    'layer/for_units.hpp': 'a loop of passes',
+    'layer/host_pass.hpp': 'passes of a trainer',
+    'layer/row_*.hpp': 'passes of a trainer',
+    'layer/stage_pass.hpp': 'passes of a trainer',
+    'layer/stream_context.hpp': 'passes of a trainer on accelerators',
+    'parallel/gradient_norm.hpp': 'a part of clip_norm',
+    'parallel/step.hpp': 'parts of a trainer',
+    'schedule/messages.hpp': 'the messages of a schedule',
+    'schedule/rounds.hpp': 'the order of messages',
+    'trainer/*_executor.hpp': 'parts of a trainer',
+    'trainer/*_run.hpp': 'parts of a trainer',
+    'trainer/agreement.hpp': 'a part of a trainer in processes',
+    'trainer/composition.hpp': 'the types of a trainer',
+    'trainer/host_samples.hpp': 'a part of a trainer',
+    'trainer/sample_batch.hpp': 'a part of a trainer',
+    'trainer/stage_neighbours.hpp': 'a part of a trainer',
+    'trainer/stream_rank.hpp': 'a part of a trainer on accelerators',
+    'trainer/trainer_policies.hpp': 'the answers of policies',
+    'trainer/training_state.hpp': 'a part of a trainer',
+}
+MOST_INTERNAL = 25  # lower it with every one that goes
+HIDES_ITS_SUBJECT = re.compile(r'(What|Who|Where|Whether|Which|How|The same|That|Those|They|It|These|Everyone|Nobody)\b')
+OWN_PAGES = ('guide.md', 'gpu.md', 'clusters.md', 'schedules.md')
+
+
+def first_sentence(doc):
+    """Up to its end, or to where a list, a table or a listing begins."""
+    lines = []
+    for line in doc.split('\n'):
+        if not line.strip() or re.match(r'- |    |\|', line):
+            break
+        lines.append(line.strip())
+    text = ' '.join(lines)
+    found = re.search(r'(?<!e\.g)(?<!\.)\.(?=\s+[A-Z`"(]|$)', text)
+    return text[:found.end()] if found else text
+
+
+def cell(text):
+    return text.replace('|', '\\|')
+
+
+def code(text):
+    return f'`{cell(text)}`'
+
+
+def matches(header, pattern):
+    """A star stands for part of a name, not for folders; a pattern that ends with / is a folder with all below."""
+    begins = re.escape(pattern).replace(r'\*', '[^/]*')
+    return re.fullmatch(begins + ('.*' if pattern.endswith('/') else ''), header) is not None
+
+
+class Pages:
+    """Chapters of the documentation, and what they say in code."""
+
+    def __init__(self, root):
+        self.chapters = []  # (link, title, the code's text)
+        for name in OWN_PAGES:
+            text = (root / 'docs' / name).read_text(encoding='utf-8')
+            fenced = [False]
+            chapter = [f'{name}', text.split('\n')[0].lstrip('# '), '']
+            for line in text.split('\n'):
+                fenced[0] ^= line.startswith('```')
+                if not fenced[0] and (found := re.match(r'##+ (.*)', line)):
+                    self.chapters.append(tuple(chapter))
+                    anchor = re.sub(r'[^\w\- ]', '', found[1].lower()).replace(' ', '-')
+                    chapter = [f'{name}#{anchor}', found[1], '']
+                elif fenced[0]:
+                    chapter[2] += line + '\n'
+                else:
+                    chapter[2] += '\n'.join(re.findall(r'`([^`]+)`', line)) + '\n'
+            self.chapters.append(tuple(chapter))
+
+    def title(self, link):
+        return next((title for chapter, title, _ in self.chapters if chapter == link), None)
+
+    def about(self, name, is_member, usual):
+        """The chapter called like the name, else the usual one, if the name is in its code, else the first one."""
+        word = re.compile((r'\b(?:t|m|trainer|model)(?:\.|::)' if is_member else r'(?<![\w.])') + re.escape(name) + r'\b')
+        having = [link for link, _, text in self.chapters if word.search(text)]
+        called = [link for link, title, _ in self.chapters if title == name]
+        return (called or [link for link in having if link == usual] or having or [usual])[0]
+
+
+class Reference:
+    def __init__(self, root):
+        self.faults = []
+        self.pages = Pages(root)
+        top = root / 'include'
+        paths = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))}
+        self.headers = {name.removeprefix('trireme/'): declarations.declarations(path.read_text(encoding='utf-8'))
+                        for name, path in paths.items() if name not in rules.UMBRELLAS}
+        self.umbrella = {}
+        for umbrella in sorted(rules.UMBRELLAS, key=lambda one: (one != rules.UMBRELLA, len(rules.reached(paths, one)))):
+            for name in rules.reached(paths, umbrella):
+                self.umbrella.setdefault(name.removeprefix('trireme/'), umbrella)
+
+    def fault(self, header, one, text):
+        self.faults.append(f'include/trireme/{header}:{one.line}: {one.name}: {text}')
+
+    def where(self, header):
+        umbrella = self.umbrella.get(header, 'trireme/' + header)
+        also = '' if umbrella == rules.UMBRELLA else f', `{umbrella}`' if umbrella != 'trireme/' + header else ' itself'
+        return f'[{header}](../include/trireme/{header}){also}'
+
+    def link(self, section, name, is_member=False):
+        at = self.pages.about(name, is_member, section.chapter)
+        return f'[{self.pages.title(at)}]({at})'
+
+    def sentence(self, header, one, doc=None):
+        """The first sentence of a comment, or a fault."""
+        doc = doc if doc is not None else one.doc
+        text = first_sentence(doc)
+        if HIDES_ITS_SUBJECT.match(text):
+            self.fault(header, one, f'its comment begins with "{HIDES_ITS_SUBJECT.match(text)[0]}": begin with what it is')
+        elif not text.endswith('.') and (len(text) < len(' '.join(doc.split())) or re.search(r'[:;,]$', text)):
+            self.fault(header, one, f'the first sentence of its comment has no end behind "{text[-20:]}"')
+        return cell(text)
+
+    def headers_of(self, section):
+        """In the order of the section's patterns. A header that is named by a pattern is not, if INTERNAL has it."""
+        others = set() if not section.rest else {
+            header for one in SECTIONS if not one.rest for header in self.headers_of(one)}
+        found = {header: None for pattern in section.headers.split() for header in self.headers
+                 if matches(header, pattern) and header not in others
+                 and ('*' not in pattern or not any(matches(header, one) for one in INTERNAL))}
+        return list(found)
+
+    def taken(self, section):
+        """The headers of a section, and the declarations of each that have a comment, with those that share it."""
+        for header in self.headers_of(section):
+            groups = []
+            for space, one in self.headers[header]:
+                if one.kind == 'namespace' or one.special or one.name.endswith('_rule') or space.startswith('words'):
+                    continue
+                named = re.fullmatch(section.only or '.*', one.name) and not (
+                    section.leaves_out and re.fullmatch(section.leaves_out, one.name))
+                if one.doc and not one.joins:
+                    groups.append((one, one.line, [] if not named else [(space, one)]))
+                elif one.joins and groups:
+                    groups[-1][2].extend([(space, one)] if named else [])
+                else:
+                    groups.append((one, one.line, []))
+                    if named and (one.members or one.kind in ('concept', 'enum')):
+                        self.fault(header, one, 'it needs a comment')
+            yield header, [(first, shown) for first, _, shown in groups if shown]
+
+    def table(self, head, rows):
+        return '\n'.join([f'| {" | ".join(head)} |', f'|{" --- |" * len(head)}', *(f'| {" | ".join(row)} |' for row in rows)])
+
+    def members(self, section, header, one):
+        rows, seen = [], set()
+        for member in one.members:
+            doc = member.doc
+            if not member.public or not doc or member.kind not in ('function', 'variable') or member.name in seen:
+                continue
+            if member.name.startswith('operator') or member.name == one.name:
+                continue
+            seen.add(member.name)
+            rows.append((code(f'{one.name}::{member.signature()}'), self.sentence(header, member), self.where(header),
+                         self.link(section, member.name, True)))
+        return rows
+
+    def names(self, section):
+        rows, seen = [], set()
+        for header, groups in self.taken(section):
+            for first, shown in groups:
+                signatures = []
+                for space, one in shown:
+                    text = (space + '::' if space and space != 'literals' else '') + one.signature()
+                    if (header, text) not in seen:
+                        signatures.append(code(text))
+                        seen.add((header, text))
+                if not signatures:
+                    continue
+                if not first.doc:
+                    continue
+                rows.append((', '.join(signatures), self.sentence(header, first), self.where(header),
+                             self.link(section, shown[0][1].name)))
+                for _, one in shown:
+                    if section.members and re.fullmatch(section.members, one.name):
+                        rows += self.members(section, header, one)
+        return self.table(('name', 'what it is', 'header', 'more'), rows) if rows else ''
+
+    def policies(self, section):
+        rows = []
+        for header, groups in self.taken(section):
+            for first, shown in groups:
+                one = shown[0][1]
+                default = re.search(r'Default:\s+(.+?)\.(?:\s|$)', one.doc, flags=re.S)
+                if not default:
+                    self.fault(header, one, 'its comment needs "Default: ...", what a trainer does that names no such policy')
+                    continue
+                rows.append((code(one.signature()), self.sentence(header, one), cell(' '.join(default[1].split())),
+                             self.where(header), self.link(section, one.name)))
+        return self.table(('policy', 'what it is', 'default', 'header', 'more'), rows)
+
+    def codes(self, section):
+        rows = []
+        for header, groups in self.taken(section):
+            for first, shown in groups:
+                rows += [(one.words[-1], code(f'{space}::{one.name}'), self.sentence(header, one)) for space, one in shown]
+        return self.table(('code', 'name', 'meaning'), rows)
+
+    # ---- options: fields of structs, of which a trainer's type may fix some ----
+
+    def struct(self, name):
+        for header in self.headers:
+            for _, one in self.headers[header]:
+                if one.kind == 'struct' and one.name == name and not one.special and one.members:
+                    return one
+        return None
+
+    def field(self, words, arguments):
+        """Type and default of a field; nothing for one that only refuses a name."""
+        at = words.index('=') if '=' in words else len(words)
+        kind, default = joined(words[:at - 1]), joined(words[at + 1:])
+        if found := re.fullmatch(r'typename Choices::(\w+)', kind):
+            alias = next(one for one in self.struct('option_fields').members if one.name == found[1])
+            kind = text = joined(alias.words[3:])
+            if outer := re.fullmatch(r'typename (\w+)<.*>::type', text):
+                text = joined(next(one for one in self.struct(outer[1]).members if one.name == 'type').words[3:])
+            kind = text if 'chosen_' in text else None
+        if not kind:
+            return None
+        if chosen := re.search(r'(chosen_\w+)(?:<(.*?)>(?=[,>)]|$))?', kind):
+            value = next(one for one in self.struct(chosen[1]).members if one.name == 'value')
+            parameters = self.struct(chosen[1]).parameters
+            kind, default = self.field([chosen[2] if word in parameters else word for word in value.words], {})
+        for name, argument in arguments.items():
+            default = re.sub(rf'\b{name}\b', argument, default)
+        if picked := re.fullmatch(r'(true|false) \? (.+) : (.+)', default):
+            default = picked[2 if picked[1] == 'true' else 3]
+        if default in ('', '{}'):
+            default = {'bool': 'false', 'std::size_t': '0', 'std::uint64_t': '0'}.get(kind, '')
+        return re.sub(r'^(trireme|std)::(?=batch)', '', kind), re.sub(r'(?<=\d)f$', '', default)
+
+    def fields(self, header, one, arguments, comments):
+        """Rows of the fields of a struct: name, type, default, comment."""
+        for member in one.members:
+            if member.kind != 'variable' or not member.public or 'static' in member.words:
+                continue
+            found = self.field(member.words, arguments)
+            if not found:
+                continue
+            doc = member.doc or comments.get(member.name, '')
+            if not doc:
+                self.fault(header, member, f'a field of {one.name}, needs a comment')
+            else:
+                yield member.name, found[0], found[1], self.sentence(header, member, doc)
+
+    def options(self, section):
+        """Fields that all structs have come first; behind each, whose they are and with which default."""
+        users = []  # (who, header, struct, arguments)
+        for header, groups in self.taken(section):
+            for _, shown in groups:
+                for _, one in shown:
+                    found = False
+                    for _, other in self.headers[header]:
+                        for member in other.members:
+                            if member.kind == 'using' and member.name == 'options' and one.name in member.words:
+                                given = declarations.split_at_commas(member.words[member.words.index('<') + 1:-1])
+                                users.append((other.name, header, one, {
+                                    name: joined(words) for name, words in zip(one.parameters, given)}))
+                                found = True
+                    if not found:
+                        users.append((one.name, header, one, {}))
+        users.sort(key=lambda user: -len(user[2].members)) # those with the most options first
+        users.sort(key=lambda user: not user[0].startswith(('sgd', 'run_options'))) # and the usual ones before them
+        comments, rows = {}, {} # a field without a comment has that of another struct's field of its name
+        for member in (member for _, _, one, _ in users for member in one.members):
+            if member.doc and member.kind == 'variable' and self.field(member.words, {}):
+                comments.setdefault(member.name, member.doc)
+        for who, header, one, arguments in users:
+            for name, kind, default, text in self.fields(header, one, arguments, comments):
+                rows.setdefault(name, {}).setdefault((kind, default, text), []).append(who)
+        out = []
+        for name, ways in rows.items():
+            for (kind, default, text), whose in ways.items():
+                every = len(whose) == len(users)
+                out.append((not every, (code(name), code(kind), code(default) if default else '', text,
+                                        'all' if every else ', '.join(map(code, whose)))))
+        out = [row for _, row in sorted(out, key=lambda pair: pair[0])] if len(users) > 3 else [row for _, row in out]
+        headers = sorted({header for _, header, _, _ in users})
+        return (f'In {", ".join(map(self.where, headers))}.\n\n'
+                + self.table(('option', 'type', 'default', 'what it is', 'of'), out))
+
+    def page(self):
+        named = {header for section in SECTIONS for header in self.headers_of(section)}
+        for header, all_of_it in self.headers.items():
+            public = [one.name for _, one in all_of_it if one.kind != 'namespace' and not one.special
+                      and not one.name.endswith('_rule')]
+            if header not in named and public and not any(matches(header, one) for one in INTERNAL):
+                self.faults.append(f'include/trireme/{header}: no section of tests/docs/reference.py names it: give it one, '
+                                   f'or move {", ".join(public[:3])} to a namespace called detail')
+        for pattern in INTERNAL:
+            if not any(matches(header, pattern) for header in self.headers if header not in named):
+                self.faults.append(f'tests/docs/reference.py: INTERNAL needs no {pattern} any more')
+        if len(INTERNAL) != MOST_INTERNAL:
+            self.faults.append(f'tests/docs/reference.py: INTERNAL has {len(INTERNAL)} entries, MOST_INTERNAL is '
+                               f'{MOST_INTERNAL}: it may only fall')
+        parts, index = [], []
+        for section in SECTIONS:
+            if not self.pages.title(section.chapter):
+                self.faults.append(f'tests/docs/reference.py: there is no chapter {section.chapter}')
+                continue
+            text = getattr(self, section.kind)(section)
+            if text:
+                anchor = re.sub(r'[^\w\- ]', '', section.title.lower()).replace(' ', '-')
+                index.append(f'[{section.title}](#{anchor})')
+                parts.append(f'## {section.title}\n\nMore: [{self.pages.title(section.chapter)}]({section.chapter}).\n\n{text}\n')
+        return '\n'.join([HEAD.format(index=',\n'.join(index)), *parts])
+
+
+HEAD = '''# Reference
+
+Everything that a program can name, by what it is for: each name with the first sentence of its comment, its header below
+`include/trireme`, and the chapter that shows it. `trireme/trireme.hpp` includes a header, unless another include stands
+beside it. The comments in the headers say the rest: parameters, errors, costs, sources. All names are in the namespace
+`trireme`.
+
+{index},
+and [the errors of the compiler](errors.md), TRI0001 and the others.
+
+This page is written by `python3 tests/docs/reference.py .`; to change a sentence, change the comment in the header.
+'''
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    path = root / PAGE
+    reference = Reference(root)
+    page = reference.page()
+    faults = reference.faults
+    if '--check' in sys.argv[2:]:
+        old = path.read_text(encoding='utf-8') if path.exists() else ''
+        if not faults and old != page:
+            faults = [f'{PAGE} is not what tests/docs/reference.py writes; run it:', *difflib.unified_diff(
+                old.split('\n'), page.split('\n'), PAGE, 'written', lineterm='')]
+        print('\n'.join(faults + ['0 passed, 1 failed' if faults else '1 passed, 0 failed']))
+    elif faults:
+        print('\n'.join(faults))
+    else:
+        path.write_text(page, encoding='utf-8')
+    return 1 if faults else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
