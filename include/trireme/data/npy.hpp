@@ -263,11 +263,11 @@ TRIREME_COLD inline header header_of(regular_file const& file) {
     if (known < 10 || std::memcmp(begin, "\x93NUMPY", 6) != 0)
         file.fail(0, "an npy file begins with \\x93NUMPY, a version and a header, and this one does not: pass a file "
                      "that numpy.save has written (an .npz is an archive of them: unpack it)");
-    auto const major = std::to_integer<unsigned>(begin[6]), minor = std::to_integer<unsigned>(begin[7]);
-    if (major < 1 || major > 3 || minor != 0)
-        file.fail(6, "the file has version " + std::to_string(major) + "." + std::to_string(minor) +
+    auto const version = std::to_integer<unsigned>(begin[6]), revision = std::to_integer<unsigned>(begin[7]);
+    if (version < 1 || version > 3 || revision != 0)
+        file.fail(6, "the file has version " + std::to_string(version) + "." + std::to_string(revision) +
                          " of the format, and 1.0, 2.0 and 3.0 are read: save the array again");
-    std::uint64_t const from = major == 1 ? 10 : 12;
+    std::uint64_t const from = version == 1 ? 10 : 12;
     if (known < from) file.fail(known, "the file ends within its header: fetch or save it again");
     std::uint64_t length = 0;
     for (auto i = from; i > 8; --i) length = length << 8 | std::to_integer<std::uint64_t>(begin[i - 1]);
