@@ -245,6 +245,19 @@ TEST_SUITE("data/csv") {
         CHECK(says(refusal([&] { classes("0", {.classes = "c", .class_count = std::size_t{1} << 31}); }), {"2^31"}));
     }
 
+    TEST_CASE("the names of one table number the classes of another") {
+        auto const train = table_of(flowers).samples({.classes = "species"});
+        auto const other =
+            table_of("species;sepal width;sepal length\nvirginica;3.1;6.0\nvirginica;2.9;6.1\n", {.separator = ';'});
+        auto const alone = other.samples({.classes = "species"});
+        CHECK(alone.classes() == 1); // and virginica would be 0
+        auto const test = other.samples(
+            {.inputs = {"sepal length", "sepal width"}, .classes = "species", .class_names = names_of(train)});
+        CHECK(test.classes() == train.classes());
+        CHECK(classes_of(test) == std::vector{2, 2});
+        CHECK(row<double>(test.inputs(), 1) == doubles{6.1, 2.9}); // in the order of the other table
+    }
+
     TEST_CASE("columns that contradict one another") {
         auto const t = table_of("a,b,c\n1,2,3\n");
         auto const asked = [&](csv_columns const& how) { return [&t, how] { (void)t.samples(how); }; };

@@ -287,7 +287,7 @@ TRIREME_COLD inline header header_of(regular_file const& file) {
 /// A value like a pointer: copies share one storage, which lives as long as any of them, or of their samples.
 class npy_array {
 public:
-    /// What read_npy and map_npy have read: the numbers begin at `data`, which `holder` keeps.
+    /// read_npy and map_npy construct arrays: the numbers begin at `data`, which `holder` keeps.
     npy_array(std::string path, detail::npy::header header, std::byte const* data, std::shared_ptr<void const> holder)
         : path_(std::move(path)), header_(std::move(header)), data_(data), holder_(std::move(holder)) {}
 

@@ -76,7 +76,7 @@ public:
         return *class_names_;
     }
 
-    /// The same samples, their inputs times `factor`.
+    /// A set that shares these numbers, with inputs times `factor`.
     owned_samples scaled(double factor) const {
         auto part = *this;
         part.inputs_.scale *= factor;
