@@ -435,7 +435,7 @@ HEAD = '''# Reference
 Everything that a program can name, by what it is for: each name with the first sentence of its comment, its header below
 `include/trireme`, and the chapter that shows it. `trireme/trireme.hpp` includes a header, unless another include stands
 beside it. The comments in the headers say the rest: parameters, errors, costs, sources. All names are in the namespace
-`trireme`.
+`trireme`. `trireme/fwd.hpp` declares the types that trainers and models consist of, for headers that only name them.
 
 {index},
 and [the errors of the compiler](errors.md), TRI0001 and the others.
