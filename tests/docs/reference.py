@@ -105,7 +105,7 @@ SECTIONS = [
             'core/percentage.hpp core/label.hpp core/version.hpp core/philox.hpp', 'cache_line|huge_page|to_extents|philox'
             '|part|range'),
     Section('Exceptions', 'guide.md#waiting-and-failing', 'core/errors.hpp device/cuda/errors.hpp '
-            'group/transport/processes/window.hpp', '', '.*_error|group_stopped'),
+            'group/transport/processes/window.hpp', 'forget_.*', '.*_error|group_stopped'),
     Section('Exit codes', 'clusters.md#when-something-goes-wrong', 'core/exit_code.hpp', kind='codes'),
 ]
 
