@@ -61,7 +61,7 @@ std::uint8_t byte_of(sample_rows const& rows, std::size_t sample, std::size_t i 
     return std::to_integer<std::uint8_t>(rows.of(sample)[i]);
 }
 
-void check_set(cifar10::dataset const& data) {
+void check_set(training_set<owned_samples> const& data) {
     REQUIRE(data.train.size() == 15);
     REQUIRE(data.test.size() == 6);
     for (auto const* part : {&data.train, &data.test}) {

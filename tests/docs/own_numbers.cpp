@@ -147,7 +147,7 @@ TEST_SUITE("docs/own_numbers") {
         auto const flowers = table.samples({.classes = "species"}); // inputs: all other columns
         auto const parts = split(flowers, 0.25, 1);                 // a quarter to test with, chosen by seed 1
         standardisation const scale(parts.train);
-        split_samples const data{scale(parts.train), scale(parts.test)};
+        training_set const data{scale(parts.train), scale(parts.test)};
         using classifier = network<input<2>, linear<16>, relu, linear<3>>;
         trainer<classifier, cross_entropy, adam, on<mesh<host, dp<2>>>> t{{.learning_rate = 0.01f, .batch = 15}};
         auto const last = t.train(data, {.epochs = 30});

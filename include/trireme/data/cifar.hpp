@@ -30,11 +30,6 @@ inline constexpr std::size_t classes = 10;
 inline constexpr char const* class_names[classes] = {"airplane", "automobile", "bird",  "cat",  "deer",
                                                      "dog",      "frog",       "horse", "ship", "truck"};
 
-/// A data set: images that a network learns from, and images that test it. Networks see a byte divided by 255.
-struct dataset {
-    owned_samples train, test;
-};
-
 namespace detail {
 
 using trireme::detail::regular_file;
@@ -107,7 +102,7 @@ TRIREME_COLD inline owned_samples read_records(std::string const& directory, std
 /// if it is empty, from the folder in the environment variable TRIREME_CIFAR10.
 /// Errors: data_error, with the path and where the files are to be had.
 /// Cost: 184 MB of memory.
-TRIREME_COLD inline dataset load(std::string directory = {}) {
+TRIREME_COLD inline training_set<owned_samples> load(std::string directory = {}) {
     directory = detail::choose_directory(std::move(directory));
     return {detail::read_records(directory, {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                              "data_batch_4.bin", "data_batch_5.bin"}),

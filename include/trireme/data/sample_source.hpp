@@ -106,6 +106,15 @@ concept sample_source = requires(S const& s) {
     { s.targets() } -> std::convertible_to<sample_rows>;
 };
 
+/// Training data: samples that a network learns from, and samples that test it, like `dataset`, of any sources.
+template<sample_source Train, sample_source Test = Train>
+struct training_set {
+    Train train;
+    Test test;
+};
+template<class Train, class Test>
+training_set(Train, Test) -> training_set<Train, Test>;
+
 template<class... Where>
 struct sample_source_rule {
     static_assert(rule_holds<Where...>,

@@ -25,11 +25,6 @@ struct split_counts {
     std::size_t test = 0;
 };
 
-/// Two parts of one source, which a trainer takes: t.fit(parts).
-struct split_samples {
-    owned_samples train, test;
-};
-
 namespace detail {
 
 TRIREME_COLD inline void check_counts(std::size_t n, split_counts const& counts) {
@@ -70,7 +65,7 @@ TRIREME_COLD inline std::vector<std::uint32_t> split_order(std::size_t n, std::u
 /// where the counts leave samples over, these are in neither.
 /// Errors: usage_error if a part has no sample, or both together have more than there are.
 template<sample_source Source>
-split_samples split(Source const& source, split_counts const& counts, std::uint64_t seed) {
+training_set<owned_samples> split(Source const& source, split_counts const& counts, std::uint64_t seed) {
     detail::check_counts(source.size(), counts);
     auto const order = detail::split_order(source.size(), seed);
     std::span<std::uint32_t const> const all(order);
@@ -80,7 +75,7 @@ split_samples split(Source const& source, split_counts const& counts, std::uint6
 /// The part to test with has `test_share` of the samples, rounded, and the other part the rest; each has at least one.
 /// Errors: usage_error for a share that does not lie between 0 and 1, or fewer than 2 samples.
 template<sample_source Source>
-split_samples split(Source const& source, double test_share, std::uint64_t seed) {
+training_set<owned_samples> split(Source const& source, double test_share, std::uint64_t seed) {
     return split(source, detail::counts_of(source.size(), test_share), seed);
 }
 

@@ -84,15 +84,6 @@ private:
 
 } // namespace detail
 
-/// Training data: samples that a network learns from, and samples that test it, like `dataset`, of any sources.
-template<sample_source Train, sample_source Test = Train>
-struct training_set {
-    Train train;
-    Test test;
-};
-template<class Train, class Test>
-training_set(Train, Test) -> training_set<Train, Test>;
-
 /// Types like training_set.
 template<class D>
 concept training_data = requires(D const& d) {
