@@ -297,7 +297,7 @@ TEST_SUITE("trainer/weighted_losses") {
                 for (int rank = 0; rank < trainer.devices(); ++rank) {
                     auto const m = plan.map(plan.layout, 48, rank);
                     planned += m.parameters.total() + m.gradients.total() + m.optimizer_state.total() +
-                               m.activations.total() + m.channels.total();
+                               m.activations.total() + m.channels.total() + m.squares.total();
                 }
                 CHECK(allocation_hook::aligned_to_line == planned);
                 trainer.step(table);
