@@ -81,7 +81,7 @@ void as_torch(char const* name, bool some_ignored) {
 TEST_SUITE("layer/cross_entropy_with") {
     TEST_CASE_TEMPLATE("the gradient is the derivative, whatever the options", Kernels, portable, one_sample,
                        reference) {
-        for (std::uint64_t const seed : {1, 2, 3, 4}) { // with other labels, of which some are ignored
+        for (std::uint64_t const seed : {1u, 2u, 3u, 4u}) { // with other labels, of which some are ignored
             CAPTURE(seed);
             CHECK(check_loss_gradients<cross_entropy, input<10>, Kernels>(seed).ok());
             CHECK(check_loss_gradients<cross_entropy_with<>, input<10>, Kernels>(seed).ok());

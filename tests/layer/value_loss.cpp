@@ -57,7 +57,7 @@ void as_torch(char const* name, bool from_zero) {
 
 TEST_SUITE("layer/value_loss") {
     TEST_CASE_TEMPLATE("the gradient is the derivative", Kernels, portable, one_sample, reference) {
-        for (std::uint64_t const seed : {1, 2, 3}) {
+        for (std::uint64_t const seed : {1u, 2u, 3u}) {
             CAPTURE(seed);
             CHECK(check_loss_gradients<mean_squared_error, input<1>, Kernels>(seed).ok());
             CHECK(check_loss_gradients<mean_squared_error, input<3, 4, 5>, Kernels>(seed).ok());

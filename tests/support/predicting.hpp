@@ -62,7 +62,8 @@ void have_one_devices_bits(double tolerance) {
     auto const wanted = values_of(one.predict(asked));
     auto const parameters = one.gather_parameters(), buffers = one.gather_buffers();
     std::vector<typename m::value_type> of_model; // within rounding: few samples may go other ways
-    for (auto const& [replicas, stages] : {std::pair{1, 1}, {3, 1}, {1, 2}, {2, 3}}) {
+    for (auto const& layout : {std::pair{1, 1}, {3, 1}, {1, 2}, {2, 3}}) {
+        int const replicas = layout.first, stages = layout.second;
         CAPTURE(replicas);
         CAPTURE(stages);
         t many({.learning_rate = 0.1f, .batch = 48, .logical_shards = 6}, {.devices = replicas, .stages = stages});

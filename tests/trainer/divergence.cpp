@@ -12,9 +12,10 @@ using namespace test_diverging;
 
 TEST_SUITE("trainer/divergence") {
     TEST_CASE("weights, statistics and the optimizer's numbers are those of the step before") {
-        for (auto const& [devices, stages] : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}})
+        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}})
             for (std::size_t const shards : {0u, 6u})
                 for (float const bad : {std::numeric_limits<float>::quiet_NaN(), 3e38f}) {
+                    int const devices = layout.first, stages = layout.second;
                     CAPTURE(devices);
                     CAPTURE(stages);
                     CAPTURE(shards);

@@ -91,7 +91,8 @@ TEST_SUITE("trainer/model") {
 
     TEST_CASE("memory is what the plan says") {
         using m = any_model<host, every_layer>;
-        for (auto const& [replicas, stages] : {std::pair{1, 1}, {3, 1}, {1, 3}, {2, 2}}) {
+        for (auto const& layout : {std::pair{1, 1}, {3, 1}, {1, 3}, {2, 2}}) {
+            int const replicas = layout.first, stages = layout.second;
             CAPTURE(replicas);
             CAPTURE(stages);
             takes_what_is_planned(static_cast<m*>(nullptr), {}, {.devices = replicas, .stages = stages});
