@@ -30,6 +30,11 @@ TEST_SUITE("processes/predictions") {
         one.step(trained);
         auto const said = one.predict(asked);
         auto const wanted = digest_of(std::as_bytes(said.values()));
+        any_model<host, every_layer> one_model({.batch = 48, .logical_shards = 6});
+        one_model.load_parameters(one.gather_parameters());
+        one_model.load_buffers(one.gather_buffers());
+        auto const told = one_model.predict(asked); // the trainer's within rounding: see predicting.hpp
+        auto const wanted_of_model = digest_of(std::as_bytes(told.values()));
         for (auto const& [devices, stages] : {std::pair{1, 2}, {2, 2}, {3, 1}}) {
             int const replicas = devices, parts = stages, ranks = devices * stages;
             CAPTURE(ranks);
@@ -56,7 +61,8 @@ TEST_SUITE("processes/predictions") {
                 CAPTURE(o.said);
                 CHECK(o.code == 0);
             }
-            for (int r = 0; r < 2 * ranks; ++r) CHECK((*found)[static_cast<std::size_t>(r)] == wanted);
+            for (int r = 0; r < 2 * ranks; ++r)
+                CHECK((*found)[static_cast<std::size_t>(r)] == (r % 2 == 0 ? wanted : wanted_of_model));
         }
     }
 }
