@@ -328,6 +328,39 @@ auto const cost = trainer<net, cross_entropy, sgd, reproducible<fixed_tree, dyna
 #endif
 } // namespace statistics_in_a_repeat
 
+namespace tri0111 {
+// `without_decay` takes types that choose tensors by what they are.
+#if defined(NO_RULE_OF_DECAY)
+// NO_RULE_OF_DECAY: TRI0111 | biases, norms | without_decay< | linear<
+// errors <= 1
+using program = trainer<deep, cross_entropy, adamw, without_decay<linear<10>>>;
+#else
+using program = trainer<deep, cross_entropy, adamw, without_decay<biases, in_layer<1>>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0111
+
+namespace tri0112 {
+// What does not decay is said of the option weight_decay, which an optimizer of one's own need not have.
+struct without_weight_decay : sgd {
+    template<class Choices>
+    struct options {
+        float learning_rate = 0.1f;
+        trireme::batch batch = 32;
+        std::uint64_t seed = 0;
+        typename Choices::logical_shards logical_shards = {};
+    };
+};
+#if defined(NOTHING_TO_DECAY)
+// NOTHING_TO_DECAY: TRI0112 | float weight_decay = 0.0f | without_weight_decay | without_decay< | biases
+// errors <= 1
+using program = trainer<deep, cross_entropy, without_weight_decay, without_decay<biases>>;
+#else
+using program = trainer<deep, cross_entropy, without_weight_decay>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0112
+
 namespace tri0067 {
 // Convolutions and products in bf16 need instructions of their own, which on the host oneDNN has; `portable` would be
 // slower than in f32.

@@ -7,6 +7,8 @@
 #include <support/networks.hpp>
 #include <trireme/trireme.hpp>
 
+#include <cmath>
+
 using namespace trireme;
 
 namespace {
@@ -22,6 +24,17 @@ TEST_SUITE("docs/optimizers") {
         t.step(images); // at a twentieth of learning_rate
         // [/rates]
         CHECK(t.current_options().learning_rate == 0.002f);
+    }
+
+    TEST_CASE("weight decay for some parameters") {
+        auto const images = test_networks::made_up(64);
+        // [undecayed]
+        using regularised = trainer<net, cross_entropy, adamw, on<mesh<host, dp<2>>>, without_decay<biases, norms>>;
+        regularised t{{.learning_rate = 0.002f, .weight_decay = 0.05f, .batch = 64}};
+
+        static_assert(regularised::plan({64}).layout.updates.size() == 4); // weight, bias, weight, bias
+        // [/undecayed]
+        CHECK(std::isfinite(t.step(images).loss));
     }
 
     TEST_CASE("clipping the gradient") {

@@ -46,7 +46,8 @@ void check_updates(std::string const& kind, bool clips = false) {
             CHECK(norm == doctest::Approx(file.numbers("clipped.norms")[made]).epsilon(1e-14));
             scale_values(Kernels{}, gradient.data(), clipping_factor(norm, file.number("max_norm")), 4);
         }
-        Optimizer::update(Kernels{}, w.data(), gradient.data(), state.data(), w.size(), k, &made);
+        Optimizer::update(Kernels{}, w.data(), gradient.data(), detail::state_in<Optimizer>(state.data(), w.size(), 0),
+                          w.size(), k, &made);
         for (std::size_t i = 0; i < 4; ++i) CHECK(w[i] == doctest::Approx(expected[4 * made + i]).epsilon(1e-12));
     }
 }

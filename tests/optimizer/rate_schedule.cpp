@@ -41,6 +41,16 @@ TEST_SUITE("optimizer/rate_schedule") {
         CHECK(rate_schedule{}.factor(3) == 1);
     }
 
+    TEST_CASE("a rate that scales grows with the batch, and follows another schedule from step to step") {
+        rate_schedule const r = linear_scaling{.from = 256, .then = cosine_rate{.steps = 10, .least = 0.1}};
+        CHECK(r.factor_of_batch(256) == 1);
+        CHECK(r.factor_of_batch(1024) == 4);
+        CHECK(r.factor_of_batch(64) == 0.25);
+        CHECK(rate_schedule{}.factor_of_batch(64) == 1);
+        for (std::uint64_t step = 0; step <= 10; ++step)
+            CHECK(r.factor(step) == rate_schedule(cosine_rate{.steps = 10, .least = 0.1}).factor(step));
+    }
+
     TEST_CASE("schedules without a rate are refused, with what is wrong") {
         auto const refuses = [](rate_schedule const& r, char const* field, char const* rule) {
             CHECK_THROWS_WITH_AS(detail::check_rate_schedule(r), doctest::Contains(field), usage_error);
@@ -59,6 +69,9 @@ TEST_SUITE("optimizer/rate_schedule") {
             refuses(one_cycle_rate{.steps = 30, .rising = rising}, "one_cycle_rate{.rising = ", "between 0 and 1");
         refuses(one_cycle_rate{.steps = 30, .first = -1}, "one_cycle_rate{.first = -1}", "not negative");
         refuses(one_cycle_rate{.steps = 30, .last = HUGE_VAL}, "one_cycle_rate{.last = inf}", "finite");
+        refuses(linear_scaling{}, "rate: linear_scaling{.from = 0}: ", "for which batch learning_rate is meant");
+        refuses(linear_scaling{.from = 1, .then = cosine_rate{}}, "cosine_rate{.steps = 0}", "above .warm_up = 0");
+        CHECK_NOTHROW(detail::check_rate_schedule(linear_scaling{.from = 1}));
         CHECK_NOTHROW(detail::check_rate_schedule(step_rate{.every = 1, .by = 2})); // PyTorch's gamma may grow, too
         CHECK_NOTHROW(detail::check_rate_schedule(one_cycle_rate{.steps = 30}));
         CHECK_NOTHROW(detail::check_rate_schedule({}));
@@ -76,7 +89,10 @@ TEST_SUITE("optimizer/rate_schedule") {
                                      one_cycle_rate{.steps = 30},
                                      one_cycle_rate{.steps = 30, .rising = 0.5},
                                      one_cycle_rate{.steps = 30, .first = 0.5},
-                                     one_cycle_rate{.steps = 30, .last = 0.5}};
+                                     one_cycle_rate{.steps = 30, .last = 0.5},
+                                     linear_scaling{.from = 256},
+                                     linear_scaling{.from = 257},
+                                     linear_scaling{.from = 256, .then = warm_up_rate{3}}};
         for (auto const& one : all)
             for (auto const& other : all)
                 CHECK((detail::rate_text(one) == detail::rate_text(other)) == (&one == &other));

@@ -36,8 +36,8 @@ void check_updates(std::string const& kind) {
     std::vector<double> state(4 * Optimizer::state_per_parameter);
     for (std::uint64_t k = 0; k < 5; ++k) {
         auto const gradient = golden::tensor<double>(301 + k, 4, 1.0);
-        Optimizer::update(Kernels{}, w.data(), gradient.data(), state.data(), w.size(),
-                          Optimizer::template numbers<double>(o));
+        Optimizer::update(Kernels{}, w.data(), gradient.data(), detail::state_in<Optimizer>(state.data(), w.size(), 0),
+                          w.size(), Optimizer::template numbers<double>(o));
         for (std::size_t i = 0; i < 4; ++i) CHECK(w[i] == doctest::Approx(expected[4 * k + i]).epsilon(1e-13));
     }
 }

@@ -15,10 +15,6 @@ using test_networks::made_up;
 
 namespace {
 
-struct biases {
-    static constexpr bool takes(tensor_place const& t) { return t.index == 1; }
-};
-
 static_assert(of_at_least<8>::takes({0, 0, {}, 8}) && !of_at_least<8>::takes({0, 0, {}, 7}));
 static_assert(of_at_most<8>::takes({0, 0, {}, 8}) && !of_at_most<8>::takes({0, 0, {}, 9}));
 

@@ -14,6 +14,11 @@ TEST_SUITE("rehearsed/rates") {
             test_rates::is_the_rate_set_by_hand<trireme::rehearsal, rehearsed::tiny>(devices);
     }
 
+    TEST_CASE("a rate that scales is that of the batch") {
+        rehearsed::on_stage const as_usual;
+        test_rates::grows_with_the_batch<trireme::rehearsal, rehearsed::tiny>();
+    }
+
     TEST_CASE("rates and weights have their bits whatever the floating-point environment of the caller") {
         rehearsed::on_stage const as_usual;
         test_rates::has_the_bits_of_default_floats<trireme::rehearsal, rehearsed::tiny>();

@@ -49,6 +49,16 @@ void is_the_rate_set_by_hand(int devices) {
     CHECK(ended.gather_parameters() == before);
 }
 
+/// A rate for batches of 6 samples is four times as high for batches of 24, also in a step on fewer of them.
+template<class Device, class Network>
+void grows_with_the_batch() {
+    using trainer_t = trainer<Network, cross_entropy, sgd, on<mesh<Device, dp<1>>>>;
+    trainer_t scaled({.learning_rate = 0.125f, .rate = linear_scaling{.from = 6}, .batch = 24});
+    trainer_t by_hand({.learning_rate = 0.5f, .batch = 24});
+    for (std::size_t const n : {24u, 7u}) scaled.step(made_up(n, n)), by_hand.step(made_up(n, n));
+    CHECK(scaled.gather_parameters() == by_hand.gather_parameters());
+}
+
 /// A schedule's rates are computed on the caller's thread, where accelerators are driven from it.
 template<class Device, class Network>
 void has_the_bits_of_default_floats() {

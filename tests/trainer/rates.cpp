@@ -13,6 +13,8 @@ TEST_SUITE("trainer/rates") {
         for (int const devices : {1, 2}) is_the_rate_set_by_hand<host, test_networks::small>(devices);
     }
 
+    TEST_CASE("a rate that scales is that of the batch") { grows_with_the_batch<host, test_networks::small>(); }
+
     TEST_CASE("a schedule without a rate is refused before anything is made") {
         using trainer_t = trainer<test_networks::small, cross_entropy, adamw>;
         CHECK_THROWS_WITH_AS((trainer_t{{.rate = cosine_rate{.steps = 1, .warm_up = 3}}}),

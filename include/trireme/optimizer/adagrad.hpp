@@ -7,6 +7,7 @@
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -66,12 +67,12 @@ struct adagrad {
     }
 
     template<class Kernels, class T, class Numbers>
-    static void update(Kernels const& policy, T* w, T const* gradient, T* squares, std::size_t n, Numbers k,
-                       std::uint64_t const* made) {
+    static void update(Kernels const& policy, T* w, T const* gradient, std::array<T*, 1> squares, std::size_t n,
+                       Numbers k, std::uint64_t const* made) {
         if constexpr (std::is_pointer_v<Numbers>)
-            adagrad_update(policy, w, squares, gradient, n, k, made);
+            adagrad_update(policy, w, squares[0], gradient, n, k, made);
         else
-            adagrad_update(policy, w, squares, gradient, n, k, *made);
+            adagrad_update(policy, w, squares[0], gradient, n, k, *made);
     }
 };
 

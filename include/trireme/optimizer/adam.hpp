@@ -8,6 +8,7 @@
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -36,7 +37,7 @@ struct adam_options {
 
 namespace detail {
 
-/// Both kinds. The means of the gradients lie before those of their squares.
+/// Both kinds. They keep the means of the gradients, and those of their squares.
 template<bool Decoupled>
 struct adam_rule {
     static constexpr std::size_t state_per_parameter = 2;
@@ -62,12 +63,12 @@ struct adam_rule {
     }
 
     template<class Kernels, class T, class Numbers>
-    static void update(Kernels const& policy, T* w, T const* gradient, T* state, std::size_t n, Numbers k,
-                       std::uint64_t const* made) {
+    static void update(Kernels const& policy, T* w, T const* gradient, std::array<T*, 2> state, std::size_t n,
+                       Numbers k, std::uint64_t const* made) {
         if constexpr (std::is_pointer_v<Numbers>)
-            adam_update<Decoupled>(policy, w, state, state + n, gradient, n, k, made);
+            adam_update<Decoupled>(policy, w, state[0], state[1], gradient, n, k, made);
         else
-            adam_update<Decoupled>(policy, w, state, state + n, gradient, n, k, *made);
+            adam_update<Decoupled>(policy, w, state[0], state[1], gradient, n, k, *made);
     }
 };
 

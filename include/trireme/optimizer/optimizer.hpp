@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
 
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -46,20 +47,26 @@ void describe_common_options(auto const& o, auto&& say) {
 ///     static void check(auto const& options);        // throws usage_error
 ///     static void describe(auto const& options, auto&& say); // say(name, number) of each that decides the weights
 ///     template<class T> static auto numbers(auto const& options); // what an update needs of them: a trivial struct
-///     static void update(auto const& kernels, T* w, T const* gradient, T* state, std::size_t n, auto numbers);
+///     static void update(auto const& kernels, T* w, T const* gradient, optimizer_state<O, T> state, std::size_t n,
+///                        auto numbers);
 ///
-/// `update` passes `numbers` on to a kernel: on the host it is the struct, on an accelerator its address there. With
-/// `static constexpr bool counts_updates = true`, for corrections that fade, it has one argument more, the address of
-/// a std::uint64_t, on an accelerator there: how many updates have been made before this one. It lies beside the state,
-/// so that steps which update nothing do not count, and a graph that was captured once goes on counting.
-/// The options hold, besides the optimizer's own: batch, seed, logical_shards; `rate`, if the learning rate may follow
-/// a rate_schedule, and `max_norm`, if the policy clip_norm is to work with it. Where a trainer runs is no concern of
-/// an optimizer (run_options).
+/// `state` are the arrays of n numbers that it keeps, one per number of a parameter. `update` passes `numbers` on to a
+/// kernel: on the host it is the struct, on an accelerator its address there. With `static constexpr bool
+/// counts_updates = true`, for corrections that fade, it has one argument more, the address of a std::uint64_t, on an
+/// accelerator there: how many updates have been made before this one. It lies beside the state, so that steps which
+/// update nothing do not count, and a graph that was captured once goes on counting. The options hold, besides the
+/// optimizer's own: batch, seed, logical_shards; `rate`, if the learning rate may follow a rate_schedule, and
+/// `max_norm`, if the policy clip_norm is to work with it. Where a trainer runs is no concern of an optimizer
+/// (run_options).
 template<class O>
 concept optimizer = requires {
     { O::state_per_parameter } -> std::convertible_to<std::size_t>;
     { O::name } -> std::convertible_to<char const*>;
 };
+
+/// The arrays of an optimizer's numbers, for the parameters that an update is about.
+template<class O, class T>
+using optimizer_state = std::array<T*, O::state_per_parameter>;
 
 namespace detail {
 
@@ -72,10 +79,26 @@ inline constexpr bool counts_updates = [] {
         return false;
 }();
 
+/// The arrays in a block of memory that begin `apart` elements one behind the other, from element `first` of each on.
+template<optimizer O, class T>
+constexpr optimizer_state<O, T> state_in([[maybe_unused]] T* block, [[maybe_unused]] std::size_t apart,
+                                         [[maybe_unused]] std::size_t first) {
+    optimizer_state<O, T> arrays{};
+    for (std::size_t i = 0; i < arrays.size(); ++i) arrays[i] = block + i * apart + first;
+    return arrays;
+}
+
+/// Options for parameters that do not decay.
+template<class Options>
+Options without_weight_decay(Options o) {
+    if constexpr (requires { o.weight_decay = 0.0f; }) o.weight_decay = 0.0f;
+    return o;
+}
+
 /// One update; only optimizers that count get `made`.
 template<optimizer O, class Kernels, class T, class Numbers>
-void apply_update(Kernels const& k, T* w, T const* gradient, T* state, std::size_t n, Numbers numbers,
-                  [[maybe_unused]] std::uint64_t const* made) {
+void apply_update(Kernels const& k, T* w, T const* gradient, optimizer_state<O, T> const& state, std::size_t n,
+                  Numbers numbers, [[maybe_unused]] std::uint64_t const* made) {
     if constexpr (counts_updates<O>)
         O::update(k, w, gradient, state, n, numbers, made);
     else

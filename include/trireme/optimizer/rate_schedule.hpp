@@ -6,6 +6,7 @@
 #include <trireme/device/host/isa.hpp>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <numbers>
 #include <string>
@@ -13,7 +14,8 @@
 namespace trireme {
 
 /// Learning rates from step to step, as a value: `.rate = cosine_rate{.steps = 2'000, .warm_up = 100}`. The option
-/// learning_rate is multiplied by factor(step) in every step of the trainer, counted from 0. The default is constant.
+/// learning_rate is multiplied by factor(step) in every step of the trainer, counted from 0, and by
+/// factor_of_batch(batch), the option batch. The default is constant.
 /// Every device computes it for itself; on accelerators it is staged with the samples.
 struct rate_schedule {
     enum class kind : std::uint8_t { constant, in_steps, cosine, one_cycle };
@@ -22,8 +24,14 @@ struct rate_schedule {
     std::uint64_t steps = 0;
     std::uint64_t warm_up = 0;
     double share = 1, begin = 1, end = 1; ///< what they mean depends on the kind
+    bool scales = false;                  ///< with the batch
+    std::uint64_t from = 0;               ///< the batch that learning_rate is for, if it scales
 
     double factor(std::uint64_t step) const noexcept;
+
+    constexpr double factor_of_batch(std::size_t samples) const noexcept {
+        return scales ? static_cast<double>(samples) / static_cast<double>(from) : 1.0;
+    }
 
     constexpr bool operator==(rate_schedule const&) const = default;
 };
@@ -102,6 +110,21 @@ struct warm_up_rate {
     constexpr operator rate_schedule() const noexcept { return {rate_schedule::kind::constant, 0, steps, 1, 1, 1}; }
 };
 
+/// learning_rate is that of a batch of `from` samples, and grows with the option batch, whatever the number of devices:
+/// `.rate = linear_scaling{.from = 256, .then = warm_up_rate{.steps = 500}}`. From step to step it follows `then`.
+/// Source: Goyal et al., "Accurate, large minibatch SGD: training ImageNet in 1 hour", 2017.
+struct linear_scaling {
+    std::uint64_t from = 0; ///< has to be given
+    rate_schedule then = {};
+
+    constexpr operator rate_schedule() const noexcept {
+        auto r = then;
+        r.scales = true;
+        r.from = from;
+        return r;
+    }
+};
+
 namespace detail {
 
 template<class Options>
@@ -126,12 +149,16 @@ constexpr char const* rate_name(rate_schedule const& r) noexcept {
 TRIREME_COLD inline std::string rate_text(rate_schedule const& r) {
     std::string text = std::string("rate ") + rate_name(r);
     if (r == rate_schedule{}) return text;
+    if (r.scales) text += " for batches of " + std::to_string(r.from);
     return text + " of " + std::to_string(r.steps) + " steps, warm-up " + std::to_string(r.warm_up) + ", " +
            number_text(r.share) + " " + number_text(r.begin) + " " + number_text(r.end);
 }
 
 /// Throws usage_error for a schedule that has no rate for some step.
 TRIREME_COLD inline void check_rate_schedule(rate_schedule const& r) {
+    if (r.scales && r.from == 0)
+        throw usage_error("rate: linear_scaling{.from = 0}: it must be at least 1; say for which batch learning_rate "
+                          "is meant, as in linear_scaling{.from = 256}");
     auto const refuse = [&](char const* field, std::string const& value, std::string const& rule_and_remedy) {
         throw usage_error(std::string("rate: ") + rate_name(r) + "{." + field + " = " + value +
                           "}: " + rule_and_remedy);
@@ -181,7 +208,8 @@ template<class Options>
 Options options_of_step(Options o, [[maybe_unused]] std::uint64_t step) {
     if constexpr (has_rate<Options>)
         if (o.rate.value != rate_schedule{})
-            o.learning_rate = static_cast<float>(static_cast<double>(o.learning_rate) * o.rate.value.factor(step));
+            o.learning_rate = static_cast<float>(static_cast<double>(o.learning_rate) * o.rate.value.factor(step) *
+                                                 o.rate.value.factor_of_batch(o.batch.samples));
     return o;
 }
 

@@ -7,6 +7,7 @@
 #include <trireme/device/rmsprop_numbers.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -55,7 +56,7 @@ struct rmsprop_momentum_options {
 
 namespace detail {
 
-/// Both kinds. The means of the squares lie before the velocities.
+/// Both kinds. They keep the means of the squares, then the velocities.
 template<bool Momentum>
 struct rmsprop_rule {
     static constexpr std::size_t state_per_parameter = Momentum ? 2 : 1;
@@ -82,8 +83,9 @@ struct rmsprop_rule {
     }
 
     template<class Kernels, class T, class Numbers>
-    static void update(Kernels const& policy, T* w, T const* gradient, T* state, std::size_t n, Numbers k) {
-        rmsprop_update<Momentum>(policy, w, state, Momentum ? state + n : nullptr, gradient, n, k);
+    static void update(Kernels const& policy, T* w, T const* gradient, std::array<T*, state_per_parameter> state,
+                       std::size_t n, Numbers k) {
+        rmsprop_update<Momentum>(policy, w, state[0], Momentum ? state.back() : nullptr, gradient, n, k);
     }
 };
 

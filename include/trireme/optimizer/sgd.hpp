@@ -6,6 +6,9 @@
 #include <trireme/device/sgd_numbers.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 
+#include <array>
+#include <cstddef>
+
 namespace trireme {
 
 /// Options of a trainer with plain SGD. What the trainer's type fixes (logical shards) cannot be set.
@@ -76,7 +79,7 @@ struct sgd {
     }
 
     template<class Kernels, class T, class Numbers>
-    static void update(Kernels const& policy, T* w, T const* gradient, T*, std::size_t n, Numbers k) {
+    static void update(Kernels const& policy, T* w, T const* gradient, std::array<T*, 0>, std::size_t n, Numbers k) {
         sgd_update(policy, w, gradient, n, k);
     }
 };
@@ -98,8 +101,9 @@ struct sgd_momentum {
     }
 
     template<class Kernels, class T, class Numbers>
-    static void update(Kernels const& policy, T* w, T const* gradient, T* velocity, std::size_t n, Numbers k) {
-        sgd_momentum_update(policy, w, velocity, gradient, n, k);
+    static void update(Kernels const& policy, T* w, T const* gradient, std::array<T*, 1> velocity, std::size_t n,
+                       Numbers k) {
+        sgd_momentum_update(policy, w, velocity[0], gradient, n, k);
     }
 };
 
@@ -120,8 +124,9 @@ struct sgd_nesterov {
     }
 
     template<class Kernels, class T, class Numbers>
-    static void update(Kernels const& policy, T* w, T const* gradient, T* velocity, std::size_t n, Numbers k) {
-        sgd_nesterov_update(policy, w, velocity, gradient, n, k);
+    static void update(Kernels const& policy, T* w, T const* gradient, std::array<T*, 1> velocity, std::size_t n,
+                       Numbers k) {
+        sgd_nesterov_update(policy, w, velocity[0], gradient, n, k);
     }
 };
 

@@ -7,6 +7,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/group/mesh.hpp>
+#include <trireme/parallel/update_runs.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
@@ -89,6 +90,8 @@ struct parallel_layout {
     bool shared_weights = false;    ///< one copy of the weights; each device updates its slice of them
     bool clips = false;             ///< the norm of the gradients is measured before they are used
     std::span<reduction_bucket const> buckets = {}; ///< where tensors have strategies of their own; none: all in one
+
+    std::span<update_run const> updates = {}; ///< where some parameters do not decay; none: all are updated alike
 
     levels groups = {}; ///< which devices are near one another, for strategies that take them; none: as even as it goes
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <string_view>
 #include <type_traits>
 
 namespace trireme {
@@ -22,6 +23,7 @@ struct tensor_place {
     int index = 0;         ///< among the layer's tensors: 0 is the weight, 1 the bias
     parameter_tensor tensor = {};
     bytes_t bytes = 0;
+    bool of_norm = false; ///< of a layer that normalises: its weight begins with ones
 };
 
 /// Adds the gradients of the tensors that `Which` takes by a strategy of their own:
@@ -35,7 +37,8 @@ struct for_tensors {
     using strategy = Strategy;
 };
 
-/// Rules of for_tensors: the tensors of these layers, or those whose gradients have so many bytes.
+/// Rules that choose tensors: those of these layers, those whose gradients have so many bytes, all that are called
+/// "bias", and those of layers that normalise (batch_norm).
 template<std::size_t... Layer>
 struct in_layer {
     static constexpr bool takes(tensor_place const& t) noexcept { return ((t.layer == Layer) || ...); }
@@ -47,6 +50,13 @@ struct of_at_least {
 template<bytes_t Bytes>
 struct of_at_most {
     static constexpr bool takes(tensor_place const& t) noexcept { return t.bytes <= Bytes; }
+};
+
+struct biases {
+    static constexpr bool takes(tensor_place const& t) noexcept { return std::string_view(t.tensor.name) == "bias"; }
+};
+struct norms {
+    static constexpr bool takes(tensor_place const& t) noexcept { return t.of_norm; }
 };
 
 /// Cuts what one strategy adds into parts of at least `Bytes`, between tensors, counted from the last layer backwards:
@@ -95,13 +105,32 @@ struct all_reduce_rules_of<Devices, pack<S...>> {
 template<int Devices, choosing_strategy S>
 struct all_reduce_rule<Devices, S> : all_reduce_rules_of<Devices, typename S::candidates> {};
 
+/// Whether a type chooses tensors.
+template<class Which>
+concept chooses_tensors = requires(tensor_place const& t) {
+    { Which::takes(t) } -> std::convertible_to<bool>;
+};
+
+/// The parameter tensors of a network, as they lie, one behind the other.
+template<class Network, class T>
+struct tensor_list {
+    std::array<tensor_place, Network::depth * max_parameter_tensors + 1> places = {};
+    std::size_t count = 0;
+
+    constexpr tensor_list() {
+        for (std::size_t i = 0; i < Network::depth; ++i) {
+            auto const& layer = Network::row(i).description;
+            bool const norm = layer.parameter_count != 0 && layer.parameters[0].init == initial::ones;
+            for (int k = 0; k < layer.parameter_count; ++k)
+                places[count++] = {i, k, layer.parameters[k], layer.parameters[k].shape.size() * sizeof(T), norm};
+        }
+    }
+};
+
 template<class R>
 inline constexpr bool is_tensor_rule = false;
 template<class Which, class Strategy>
-inline constexpr bool is_tensor_rule<for_tensors<Which, Strategy>> =
-    is_all_reduce<Strategy> && requires(tensor_place const& t) {
-        { Which::takes(t) } -> std::convertible_to<bool>;
-    };
+inline constexpr bool is_tensor_rule<for_tensors<Which, Strategy>> = is_all_reduce<Strategy> && chooses_tensors<Which>;
 
 template<bytes_t Bytes>
 inline constexpr bool is_tensor_rule<bucket<Bytes>> = Bytes > 0;
@@ -115,19 +144,16 @@ inline constexpr bytes_t full_bucket<bucket<Bytes>> = Bytes;
 /// The buckets of a network whose tensors go by `Rules`, the rest by the layout's own strategy.
 template<class Network, class T, class... Rules>
 struct bucket_table {
-    static constexpr std::size_t most = Network::depth * max_parameter_tensors + 1;
-    std::array<reduction_bucket, most> buckets = {};
+    std::array<reduction_bucket, Network::depth * max_parameter_tensors + 1> buckets = {};
     std::size_t count = 0;
 
     constexpr explicit bucket_table(std::size_t arena_elements) {
         std::size_t end = Network::parameters;
-        for (std::size_t i = Network::depth; i-- > 0;) {
-            auto const& layer = Network::row(i).description;
-            for (int k = layer.parameter_count; k-- > 0;) {
-                auto const size = layer.parameters[k].shape.size();
-                add({end - size, end}, strategy_of({i, k, layer.parameters[k], size * sizeof(T)}));
-                end -= size;
-            }
+        tensor_list<Network, T> const tensors;
+        for (std::size_t i = tensors.count; i-- > 0;) {
+            auto const size = tensors.places[i].tensor.shape.size();
+            add({end - size, end}, strategy_of(tensors.places[i]));
+            end -= size;
         }
         if (count != 0) buckets[0].elements.end = arena_elements; // the padding goes with the last
         for (std::size_t i = 0; 2 * i + 1 < count; ++i) {
@@ -160,6 +186,27 @@ private:
         }
         b.elements = tensor;
         buckets[count++] = b;
+    }
+};
+
+/// The runs of parameters that are updated alike, where those that a rule takes do not decay.
+template<class Network, class T, class... Without>
+struct update_run_table {
+    std::array<update_run, Network::depth * max_parameter_tensors + 1> runs = {};
+    std::size_t count = 0;
+
+    constexpr update_run_table() {
+        std::size_t begin = 0;
+        tensor_list<Network, T> const tensors;
+        for (std::size_t i = 0; i < tensors.count; ++i) {
+            bool const decays = !(Without::takes(tensors.places[i]) || ...);
+            auto const end = begin + tensors.places[i].tensor.shape.size();
+            if (count != 0 && runs[count - 1].decays == decays)
+                runs[count - 1].elements.end = end;
+            else
+                runs[count++] = {{begin, end}, decays};
+            begin = end;
+        }
     }
 };
 

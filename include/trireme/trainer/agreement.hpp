@@ -42,6 +42,9 @@ std::string agreement(Options const& o, parallel_layout const& l) {
     say("seed " + number(o.seed));
     say(optimizer::name);
     optimizer::describe(o, [&](char const* name, auto value) { say(name + (' ' + number_text(value))); });
+    for (auto const& run : l.updates)
+        if (!run.decays)
+            say("no decay of parameters " + number(run.elements.begin) + " to " + number(run.elements.end - 1));
     if constexpr (detail::has_rate<Options>) say(detail::rate_text(o.rate.value));
     if constexpr (Model::clips) say("max_norm " + number_text(o.max_norm.value));
     say(detail::type_name<typename Model::loss>());

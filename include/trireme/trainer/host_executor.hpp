@@ -259,10 +259,8 @@ private:
         return static_cast<T*>(parameters_.data);
     }
     T* gradient_slot(std::size_t i) const noexcept { return static_cast<T*>(gradients_.data) + i * numbers_.elements; }
-    /// Behind the optimizer's state, if it wants to know.
     std::uint64_t* updates_made() const noexcept {
-        if constexpr (!detail::counts_updates<typename Model::optimizer>) return nullptr;
-        return reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(state_.data) + state_.bytes - cache_line);
+        return detail::count_of_updates<typename Model::optimizer>(state_.data, state_.bytes);
     }
     stored* arena_of_activations() const noexcept { return static_cast<stored*>(activations_.data); }
     void take(std::span<T const> all, std::size_t first, std::size_t count, std::size_t to) {
@@ -526,10 +524,13 @@ private:
                 if (!(clipping_ == T{1}))
                     scale_values(typename Model::sample_kernels{}, gradient_slot(0) + slice.begin, clipping_,
                                  trained - slice.begin);
-            detail::apply_update<typename Model::optimizer>(
-                typename Model::sample_kernels{}, w + slice.begin, gradient_slot(0) + slice.begin,
-                static_cast<T*>(state_.data), trained - slice.begin, Model::optimizer::template numbers<T>(options),
-                updates_made());
+            using optimizer = typename Model::optimizer;
+            auto const first = numbers_.first_parameter;
+            detail::update_runs<optimizer>(
+                typename Model::sample_kernels{}, layout_.updates, {first + slice.begin, first + trained},
+                w + slice.begin, gradient_slot(0) + slice.begin, static_cast<T*>(state_.data), trained - slice.begin,
+                optimizer::template numbers<T>(options),
+                optimizer::template numbers<T>(detail::without_weight_decay(options)), updates_made());
         }
         auto const buffered = std::min(slice.end, numbers_.buffers_lie + numbers_.buffers);
         for (auto i = std::max(slice.begin, numbers_.buffers_lie); i < buffered; ++i)

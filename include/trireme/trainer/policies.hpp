@@ -223,6 +223,25 @@ struct clip_norm {
     static constexpr bool fits = true;
 };
 
+/// Policy `without_decay` takes some parameters out of the option weight_decay: `without_decay<biases, norms>`, or the
+/// tensors that other rules choose (parallel/tensor_rules.hpp; one of your own is a type with `takes`). Cost: an update
+/// is a call of the kernel for each run of parameters that are updated alike, on accelerators a launch. Default: all
+/// parameters decay.
+template<class... Which>
+struct without_decay {
+    using kind = struct decay_policy;
+    template<class Network, class T>
+    using table = detail::update_run_table<Network, T, Which...>;
+    static constexpr std::size_t rules = sizeof...(Which);
+    static constexpr bool fits = rules != 0 && (detail::chooses_tensors<Which> && ...);
+    template<class... At>
+    struct refusal {
+        static_assert(rule_holds<At...>,
+                      "TRI0111: without_decay takes rules that choose tensors: biases, norms, in_layer<Layer...>, "
+                      "of_at_most<Bytes>, or types with `static constexpr bool takes(tensor_place const&)`");
+    };
+};
+
 /// Policy `with_faults` makes devices fail, for tests: `Faults::at(point, device, step)` is called at every fault
 /// point, and may throw or sleep. Default: `with_faults<no_faults>`, no code.
 template<class Faults>

@@ -87,10 +87,11 @@ public:
     using memory = typename Device::memory;
     using network = typename Model::network;
     using numbers = decltype(Model::optimizer::template numbers<T>(std::declval<Options const&>()));
-    /// The largest norm of a gradient is staged with them.
-    static constexpr std::size_t most_norm_lies = cache_line - sizeof(double);
-    static_assert(sizeof(numbers) <= (Model::clips ? most_norm_lies : cache_line) &&
-                  sizeof(staged_shard) <= cache_line);
+    /// Of a step, before its samples: the numbers of an update, those for parameters that do not decay, the most norm.
+    static constexpr std::size_t settings_bytes =
+        round_up<std::size_t>(2 * sizeof(numbers) + (Model::clips ? sizeof(double) : 0), cache_line);
+    static constexpr std::size_t most_norm_lies = settings_bytes - sizeof(double);
+    static_assert(sizeof(staged_shard) <= cache_line);
 
     using context = stream_context<network, kernels, T, typename Model::loss>;
     using narrow = narrow_parameters<network, kernels, T>;
@@ -123,7 +124,7 @@ public:
         m.activations.bytes = here.elements() * sizeof(stored_type);
         m.narrow_parameters.bytes = narrow::bytes(here.rows);
         m.workspace = {workspace_bytes(), 2};
-        m.samples = {cache_line + granules(l, rank) * granule.bytes(), 2};
+        m.samples = {settings_bytes + granules(l, rank) * granule.bytes(), 2};
         m.losses.bytes = granule.loss_bytes();
         m.squares.bytes = squares_bytes(here.rows);
         m.scores.bytes = granule.last ? round_up<bytes_t>(l.shards() * sizeof(sample_score), cache_line) : 0;
@@ -137,8 +138,9 @@ public:
     // ---- on the host: what the next step is about; the slot's last copy must be done ----
 
     void set_numbers(int slot, Options const& o) {
-        auto const n = Model::optimizer::template numbers<T>(o);
-        std::memcpy(pinned_[slot].data(), &n, sizeof n);
+        numbers const both[] = {Model::optimizer::template numbers<T>(o),
+                                Model::optimizer::template numbers<T>(detail::without_weight_decay(o))};
+        std::memcpy(pinned_[slot].data(), both, sizeof both);
         if constexpr (Model::clips) {
             auto const most = static_cast<double>(o.max_norm.value);
             std::memcpy(static_cast<std::byte*>(pinned_[slot].data()) + most_norm_lies, &most, sizeof most);
@@ -195,7 +197,7 @@ public:
         };
         std::size_t begin = 0; // of a stretch without gaps
         for (std::size_t k = 0; k < granules; ++k) {
-            auto const first = cache_line + k * granule_.bytes();
+            auto const first = settings_bytes + k * granule_.bytes();
             if (copied_[slot] == granule_.bytes() && k + 1 < granules) continue;
             copy(begin, first + copied_[slot]);
             begin = first + granule_.bytes();
@@ -430,9 +432,11 @@ public:
         auto const k = kernels_on(compute, 0);
         auto* const sums = gradient_slot(0);
         if constexpr (Model::clips) clip_values(k, sums, measured(), numbers_.parameters);
-        detail::apply_update<typename Model::optimizer>(
-            k, parameters(), static_cast<T const*>(sums), static_cast<T*>(state_.data()), numbers_.buffers_lie,
-            reinterpret_cast<numbers const*>(stages_[slot].data()), updates_made());
+        auto const* const both = reinterpret_cast<numbers const*>(stages_[slot].data());
+        detail::update_runs<typename Model::optimizer>(
+            k, updates_, {numbers_.first_parameter, numbers_.first_parameter + numbers_.parameters}, parameters(),
+            static_cast<T const*>(sums), static_cast<T*>(state_.data()), numbers_.buffers_lie, both, both + 1,
+            updates_made());
         if constexpr (detail::counts_updates<typename Model::optimizer>) k.each(1, blocks::one_more{updates_made()});
         if (numbers_.buffers != 0)
             update_running(k, parameters() + numbers_.buffers_lie, static_cast<T const*>(sums + numbers_.buffers_lie),
@@ -478,9 +482,10 @@ private:
     stream_rank(int device, parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
         : number(rank), compute(device), exchange(device), copies(device), beside(device),
           staged{event(device), event(device)}, used{event(device), event(device)}, granule_(l, samples, rank),
-          stage_(l, samples, rank), numbers_(numbers_of_rank<network, T>(l, rank)), shards_(l.shards_of_device(rank)),
-          all_shards_(l.shards()), slots_(std::max<std::size_t>(map.gradients.parts, 1)), in_tree_(l.reproducible()),
-          libraries_(device), parameters_(device, map.parameters.total(), "parameters"),
+          stage_(l, samples, rank), numbers_(numbers_of_rank<network, T>(l, rank)), updates_(l.updates),
+          shards_(l.shards_of_device(rank)), all_shards_(l.shards()),
+          slots_(std::max<std::size_t>(map.gradients.parts, 1)), in_tree_(l.reproducible()), libraries_(device),
+          parameters_(device, map.parameters.total(), "parameters"),
           gradients_(device, map.gradients.total(), "gradients"),
           state_(device, map.optimizer_state.total() + map.updates.total(), "optimizer's state"),
           activations_(device, map.activations.total(), "activations"),
@@ -524,7 +529,7 @@ private:
 
     std::size_t arena_bytes() const noexcept { return numbers_.elements * sizeof(T); }
     std::byte* granule_at(void* staged_samples, std::size_t k) const noexcept {
-        return static_cast<std::byte*>(staged_samples) + cache_line + k * granule_.bytes();
+        return static_cast<std::byte*>(staged_samples) + settings_bytes + k * granule_.bytes();
     }
 
     /// `granule`: what to work on.
@@ -535,10 +540,8 @@ private:
     }
 
     stored_type* narrow_copy() const noexcept { return static_cast<stored_type*>(narrow_.data()); }
-    /// Behind the optimizer's state, if it wants to know.
     std::uint64_t* updates_made() const noexcept {
-        if constexpr (!detail::counts_updates<typename Model::optimizer>) return nullptr;
-        return reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(state_.data()) + state_.bytes() - cache_line);
+        return detail::count_of_updates<typename Model::optimizer>(state_.data(), state_.bytes());
     }
     T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
     T* waiting(std::size_t frame) const noexcept {
@@ -572,6 +575,7 @@ private:
     staged_granule<Model> granule_;
     stage stage_;
     row_numbers numbers_;
+    std::span<update_run const> updates_;
     range shards_;
     std::size_t all_shards_, slots_;
     bool in_tree_;

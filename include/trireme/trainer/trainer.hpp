@@ -367,7 +367,8 @@ private:
                           .logical_shards = shards,
                           .shared_weights = policies::shared_weights,
                           .clips = policies::clips,
-                          .buckets = buckets()};
+                          .buckets = buckets(),
+                          .updates = updates()};
         if constexpr (policies::has_stages) {
             l.stages = policies::stages == dynamic ? stages : policies::stages;
             if constexpr (policies::micro_batches != dynamic)
@@ -395,6 +396,18 @@ private:
     struct bucket_table {
         using type = typename policies::tensor_rules::template table<network_type, value_type>;
         static constexpr type value{model_type::arena_elements};
+    };
+
+    /// Where some parameters do not decay.
+    static constexpr std::span<update_run const> updates() {
+        if constexpr (policies::undecayed::rules != 0)
+            return std::span(update_table::value.runs).first(update_table::value.count);
+        else
+            return {};
+    }
+    struct update_table {
+        using type = typename policies::undecayed::template table<network_type, value_type>;
+        static constexpr type value{};
     };
 
     static void check(parallel_layout const& layout, std::size_t batch) {

@@ -27,7 +27,7 @@ struct unknown_policy_rule {
         rule_holds<Where...>,
         "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
         "reproducible<fixed_tree, V>, hold_weights<place>, kernels<policy>, initialise<method>, precision<dtype>, "
-        "transport<way>, pipeline<schedule, M>, stages_by<cut>, clip_norm, with_faults<F>");
+        "transport<way>, pipeline<schedule, M>, stages_by<cut>, clip_norm, without_decay<rules>, with_faults<F>");
 };
 template<class... Where>
 struct doubled_policy_rule {
@@ -186,6 +186,7 @@ struct trainer_policies {
 
     using initialiser = typename detail::policy_or<initialise<xavier_uniform>, P...>::method;
     using faults = typename detail::policy_or<with_faults<no_faults>, P...>::faults;
+    using undecayed = detail::policy_or<without_decay<>, P...>; ///< no rules: all parameters decay
     static constexpr bool clips = detail::find_policy<clip_norm::kind, P...> != npos;
 
     static constexpr bool shared_weights =

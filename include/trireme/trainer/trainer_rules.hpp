@@ -56,6 +56,13 @@ struct max_norm_rule {
 };
 
 template<class... Where>
+struct decay_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0112: without_decay is about the option weight_decay, and this optimizer's options have none: "
+                  "give them a field `float weight_decay = 0.0f;`, or leave out without_decay");
+};
+
+template<class... Where>
 struct too_many_stages_rule {
     static_assert(
         rule_holds<Where...>,
@@ -174,6 +181,9 @@ constexpr auto broken_stages_rule() {
 template<class Options>
 inline constexpr bool has_max_norm = requires(Options o) { o.max_norm.value; };
 
+template<class Options>
+inline constexpr bool has_weight_decay = requires(Options o) { o.weight_decay = 0.0f; };
+
 /// The first rule that a trainer breaks; the network's own mistakes come first.
 template<class Network, class Loss, class Optimizer, class... Policies>
 constexpr auto broken_trainer_rule() {
@@ -195,6 +205,10 @@ constexpr auto broken_trainer_rule() {
                        !has_max_norm<
                            typename Optimizer::template options<option_fields<trainer_policies<Policies...>>>>)
         return pack<max_norm_rule<gets<Optimizer>>>{};
+    else if constexpr (trainer_policies<Policies...>::undecayed::rules != 0 &&
+                       !has_weight_decay<
+                           typename Optimizer::template options<option_fields<trainer_policies<Policies...>>>>)
+        return pack<decay_rule<gets<Optimizer>, gets<typename trainer_policies<Policies...>::undecayed>>>{};
     else if constexpr (trainer_policies<Policies...>::has_stages)
         return broken_stages_rule<Network, trainer_policies<Policies...>>();
     else
