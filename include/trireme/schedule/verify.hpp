@@ -131,8 +131,10 @@ struct schedule_rule<schedule_fault::overwritten, Where...> {
 };
 template<class... Where>
 struct schedule_rule<schedule_fault::out_of_order, Where...> {
-    static_assert(rule_holds<Where...>, "TRI0036: this reduction schedule reads from one peer in an order that no "
-                                        "message queue could keep: let `after` never fall along the steps of a rank");
+    static_assert(rule_holds<Where...>,
+                  "TRI0036: this reduction schedule reads from one peer in an order that no "
+                  "message queue could keep: let `after`, the steps that a source must have completed, "
+                  "never fall from one step of a rank to the next that reads that source");
 };
 template<class... Where>
 struct schedule_rule<schedule_fault::too_early, Where...> {

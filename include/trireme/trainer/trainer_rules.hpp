@@ -43,8 +43,8 @@ template<class... Where>
 struct flattened_order_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0069: these kernels keep images channels last, so that what flatten makes of an image with several "
-        "channels is in another order than this layer, or the loss, takes it for: put a linear between, which "
+        "TRI0069: these kernels keep images channels last, so that flatten gives the values of an image with several "
+        "channels in another order than this layer, or the loss, expects: put a linear between, which "
         "knows the order, or global_avg_pool2d instead of flatten, or take other kernels");
 };
 
