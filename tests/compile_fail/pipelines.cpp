@@ -109,6 +109,43 @@ using program = staged<on<mesh<host, pp<3>>>, pipeline<gpipe, 4>, stages_by<cut_
 auto const cost = program::plan(batch{64});
 } // namespace tri0095
 
+namespace tri0108 {
+// Statistics of all samples of a step need them at once, and a batch in parts has a part of them at a time.
+#if defined(SYNCHRONISED_PARTS)
+// SYNCHRONISED_PARTS: TRI0108 | batch_norm<per_shard> | at_layer<0 | accumulate<4>
+// errors <= 1
+using norm = batch_norm<synchronised>;
+#else
+using norm = batch_norm<per_shard>;
+#endif
+using program = trainer<network<input<1, 4, 4>, norm, flatten, linear<4>>, cross_entropy, sgd, accumulate<4>>;
+auto const cost = program::plan(batch{64});
+} // namespace tri0108
+
+namespace tri0113 {
+// A batch has at least one part.
+#if defined(NO_PARTS)
+// NO_PARTS: TRI0113 | at least 1 | accumulate<0>
+// errors <= 1
+using program = staged<accumulate<0>>;
+#else
+using program = staged<accumulate<4>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0113
+
+namespace tri0114 {
+// The schedule of a pipeline runs several times in a step, each time over as many micro-batches.
+#if defined(UNEVEN_PASSES)
+// UNEVEN_PASSES: TRI0114 | let N divide their number | accumulate<3> | pipeline< | 8
+// errors <= 1
+using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 8>, accumulate<3>>;
+#else
+using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 8>, accumulate<2>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0114
+
 namespace tri0096 {
 #if defined(SYNCHRONISED_STAGES)
 // SYNCHRONISED_STAGES: TRI0096 | batch_norm<per_shard> | at_layer<0 | pp<2>

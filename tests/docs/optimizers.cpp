@@ -13,6 +13,14 @@ using namespace trireme;
 
 namespace {
 using net = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, flatten, linear<10>>;
+
+// [accumulated]
+using with_norms = network<input<1, 28, 28>, conv2d<6, kernel<5>>, batch_norm<per_shard>, relu, flatten, linear<10>>;
+using at_once = trainer<with_norms, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>>;
+using in_parts = trainer<with_norms, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>, accumulate<4>>;
+
+static_assert(3 * in_parts::plan({256}).memory().activations < at_once::plan({256}).memory().activations);
+// [/accumulated]
 } // namespace
 
 TEST_SUITE("docs/optimizers") {

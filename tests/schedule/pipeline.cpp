@@ -37,6 +37,13 @@ constexpr bool proved = verify(static_step<S, P, M, R, Slices>::program).ok();
 
 static_assert(proved<one_f_one_b, 1, 1> && proved<one_f_one_b, 4, 16> && proved<gpipe, 3, 5, 2, 3>);
 static_assert(proved<eager_weights, 4, 8> && proved<folded, 3, 4, 2> && proved<interleaved<3>, 4, 8, 2, 2>);
+static_assert(verify(static_step<one_f_one_b, 3, 12, 2, 1, 3>::program).ok());
+static_assert(verify(static_step<gpipe, 2, 8, 1, 1, 2>::program).ok());
+// of each pass every stage keeps the micro-batches of one pass, and waits as in a step with so many
+static_assert(static_step<gpipe, 2, 8>::program.frames[0] == 8);
+static_assert(static_step<gpipe, 2, 8, 1, 1, 2>::program.frames[0] == 4);
+static_assert(bubble_fraction(static_step<gpipe, 3, 12, 1, 1, 3>::program) ==
+              bubble_fraction(static_step<gpipe, 3, 4>::program));
 static_assert(verify(static_step<too_early, 2, 2>::program).fault == program_fault::order);
 static_assert(verify(static_step<backwards_in_turn, 2, 3>::program).fault == program_fault::sum_order);
 static_assert(verify(static_step<forgets_one, 2, 3>::program).fault == program_fault::mismatch);
@@ -499,6 +506,7 @@ TEST_SUITE("schedule/pipeline") {
             every_mutation_is_refused_or_the_same<one_f_one_b>({1, 3, 2, 2}, by, all);
             every_mutation_is_refused_or_the_same<one_f_one_b>({3, 4, 2, 1}, by, all);
             every_mutation_is_refused_or_the_same<gpipe>({2, 3, 1, 2}, by, all);
+            every_mutation_is_refused_or_the_same<gpipe>({2, 4, 1, 1, false, false, 2}, by, all);
             every_mutation_is_refused_or_the_same<gpipe>({2, 2, 2, 1, true}, by, all);
             every_mutation_is_refused_or_the_same<one_f_one_b>({1, 2, 2, 2, false, true}, by, all);
             every_mutation_is_refused_or_the_same<one_f_one_b>({3, 3, 2, 2, false, true}, by, all);

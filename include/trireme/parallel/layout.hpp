@@ -97,6 +97,7 @@ struct parallel_layout {
 
     int stages = 1;                ///< of each replica, on a device each
     std::size_t micro_batches = 1; ///< of each replica, if logical shards are none
+    int passes = 1;                ///< of the schedule, each over as many of a replica's micro-batches
     schedule_choice schedule = {};
     range (*cut)(int stages, int stage) = nullptr; ///< the rows of a stage; null: there is one stage
 

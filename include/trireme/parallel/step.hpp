@@ -17,9 +17,13 @@ namespace trireme {
 
 /// The shape of the step of a rank's replica: its logical shards are its micro-batches.
 constexpr step_shape shape_of_step(parallel_layout const& l, int rank) noexcept {
-    return {l.stages,         static_cast<int>(l.shards_of_device(rank).size()),
-            l.replicas,       static_cast<int>(l.reductions()),
-            l.shared_weights, l.clips};
+    return {l.stages,
+            static_cast<int>(l.shards_of_device(rank).size()),
+            l.replicas,
+            static_cast<int>(l.reductions()),
+            l.shared_weights,
+            l.clips,
+            l.stages == 1 ? 1 : l.passes};
 }
 
 /// The order in which a rank computes: one device with the whole network has nothing to wait for.

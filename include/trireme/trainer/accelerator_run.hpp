@@ -340,7 +340,7 @@ private:
         executor_->begin();
         for (std::size_t k = 0; k < most_shards(); ++k) {
             for (auto& r : executor_->ranks)
-                if (k < r->shards().size()) executor_->begin_shard(*r);
+                if (k < r->shards().size()) executor_->begin_shard(*r, k);
             for_granules_of(k, indices, 1, [&](std::size_t q, int slot, auto some, std::size_t first) {
                 auto& r = executor_->rank_at(q, 0);
                 stage(r, slot, some, weight, about(r, k, number, first, indices.size()));

@@ -37,6 +37,7 @@ std::string agreement(Options const& o, parallel_layout const& l) {
     for (std::size_t i = 0; i < l.reductions(); ++i) say(l.strategy_of(i).name);
     say(number(l.logical_shards) + " logical shards");
     if (l.micro_batches != 1) say(number(l.micro_batches) + " micro-batches");
+    if (l.stages != 1 && l.passes != 1) say("in " + number(l.passes) + " passes");
     if (l.shared_weights) say("weights held once");
     say("batch " + number(o.batch.samples));
     say("seed " + number(o.seed));

@@ -53,10 +53,11 @@ TRIREME_COLD inline void check_samples(std::size_t row, std::size_t least, bool 
                      : "leave these out, train.take(0, " + number(of - samples) + "), or take another `batch`";
     }
     if (shards > 1) {
-        std::string const name = l.reproducible() ? "logical shard" : "device";
-        what += " on " + number(shards) + ' ' + name + "s leaves " + number(part(samples, shard, shards).size()) +
+        std::string const name = l.reproducible() ? "logical shard" : l.micro_batches > 1 ? "micro-batch" : "device";
+        auto const many = name + (name.ends_with('h') ? "es" : "s");
+        what += " on " + number(shards) + ' ' + many + " leaves " + number(part(samples, shard, shards).size()) +
                 " for " + name + ' ' + number(shard);
-        remedy += ", or use fewer " + name + "s, or batch_norm<synchronised>";
+        remedy += ", or use fewer " + many + ", or batch_norm<synchronised>";
     } else {
         what += " is too small";
     }

@@ -123,6 +123,22 @@ struct pipeline {
     };
 };
 
+/// Policy `accumulate` computes a batch's gradients in N parts, one after the other, which are added up before any
+/// weight is updated: `accumulate<4>`. A device keeps the values of one part at a time; the option batch stays the
+/// samples of an update. Without stages each part of a replica's share is a micro-batch, with `batch_norm<per_shard>`
+/// statistics of its own; in a pipeline the schedule runs N times, each over 1/N of the micro-batches, and waits as if
+/// it had so few. Logical shards of reproducible<fixed_tree, V> are micro-batches already. Default: `accumulate<1>`.
+template<int N>
+struct accumulate {
+    using kind = struct accumulation_policy;
+    static constexpr int parts = N;
+    static constexpr bool fits = N >= 1;
+    template<class... At>
+    struct refusal {
+        static_assert(rule_holds<At...>, "TRI0113: accumulate takes the number of parts of a batch, at least 1");
+    };
+};
+
 /// Policy `stages_by` says where the network of a mesh with the axis pp is cut: by hand, `stages_by<cut_before<3, 7>>`,
 /// before rows 3 and 7, or by the FLOPs. Default: `stages_by<balanced_by_flops>`.
 template<class Cut>

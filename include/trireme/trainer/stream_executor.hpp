@@ -124,9 +124,10 @@ public:
             if (r->is_last()) hand_over(r->clearing_scores(), [&] { r->clear_scores(); });
         }
     }
-    /// The gradients of a rank's k-th shard begin; they come granule by granule; and they end.
-    void begin_shard(rank_type& r) {
-        hand_over(r.clearing_gradients(), [&] { r.clear_gradients(); });
+    /// The gradients of a rank's k-th shard begin, at zero or, where no tree adds them, at those of the shards before;
+    /// they come granule by granule; and they end.
+    void begin_shard(rank_type& r, std::size_t k) {
+        if (layout.reproducible() || k == 0) hand_over(r.clearing_gradients(), [&] { r.clear_gradients(); });
     }
     void enqueue_granule(rank_type& r, int slot, std::size_t shard) {
         step_task t;
@@ -330,7 +331,7 @@ private:
     void train() {
         auto const kind = tasks_[0].task->kind;
         for (auto const& t : tasks_)
-            if (gives_weights(kind) && (layout.reproducible() || t.task->micro_batch == 0)) begin_shard(*t.rank);
+            if (gives_weights(kind)) begin_shard(*t.rank, t.task->micro_batch);
         if (goes_forward(kind)) go_forward();
         if (gives_weights(kind)) go_back();
         for (auto const& t : tasks_)

@@ -369,6 +369,7 @@ private:
                           .clips = policies::clips,
                           .buckets = buckets(),
                           .updates = updates()};
+        l.passes = policies::accumulation::parts;
         if constexpr (policies::has_stages) {
             l.stages = policies::stages == dynamic ? stages : policies::stages;
             if constexpr (policies::micro_batches != dynamic)
@@ -376,12 +377,14 @@ private:
             else
                 l.micro_batches = micro_batches;
             if (l.micro_batches == 0 && !l.reproducible())
-                l.micro_batches = l.stages > 1 ? 4 * static_cast<std::size_t>(l.stages) : 1;
+                l.micro_batches = static_cast<std::size_t>(l.stages > 1 ? 4 * l.stages * l.passes : l.passes);
             if constexpr (policies::schedule_is_named)
                 l.schedule = typename policies::pipelining::schedule{};
             else
                 l.schedule = schedule.value;
             l.cut = &policies::cut::template rows<network_type>;
+        } else if (!l.reproducible()) {
+            l.micro_batches = static_cast<std::size_t>(l.passes);
         }
         return l;
     }

@@ -27,7 +27,8 @@ struct unknown_policy_rule {
         rule_holds<Where...>,
         "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
         "reproducible<fixed_tree, V>, hold_weights<place>, kernels<policy>, initialise<method>, precision<dtype>, "
-        "transport<way>, pipeline<schedule, M>, stages_by<cut>, clip_norm, without_decay<rules>, with_faults<F>");
+        "transport<way>, pipeline<schedule, M>, stages_by<cut>, accumulate<N>, clip_norm, without_decay<rules>, "
+        "with_faults<F>");
 };
 template<class... Where>
 struct doubled_policy_rule {
@@ -109,6 +110,13 @@ struct pipeline_shards_rule {
                   "reproducible<fixed_tree, V> is the number of replicas times that of micro-batches");
 };
 template<class... Where>
+struct accumulated_pipeline_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0114: accumulate<N> runs a pipeline's schedule N times, each over 1/N of a replica's "
+                  "micro-batches: let N divide their number, which under reproducible<fixed_tree, V> is V over the "
+                  "number of replicas");
+};
+template<class... Where>
 struct clipped_weights_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0100: clip_norm needs all gradients before any weight is updated, and hold_weights<once> updates "
@@ -165,6 +173,7 @@ struct trainer_policies {
     using cut = typename detail::policy_or<stages_by<balanced_by_flops>, P...>::cut;
     static constexpr bool schedule_is_named = detail::find_policy<typename pipelining::kind, P...> != npos;
     static constexpr int micro_batches = schedule_is_named ? pipelining::micro_batches : dynamic;
+    using accumulation = detail::policy_or<accumulate<1>, P...>;
     static constexpr bool on_host = std::is_same_v<device, host>;
 
     using named_transport = typename detail::policy_or<trireme::transport<void>, P...>::way;
@@ -267,6 +276,10 @@ constexpr auto broken_common_rule() {
                        answers::replicas * answers::micro_batches != shards)
         return pack<
             pipeline_shards_rule<gets<typename answers::mesh>, gets<typename answers::pipelining>, gets<repeat>>>{};
+    else if constexpr (answers::has_stages && answers::micro_batches > 0 &&
+                       answers::micro_batches % answers::accumulation::parts != 0)
+        return pack<accumulated_pipeline_rule<gets<typename answers::accumulation>, gets<typename answers::pipelining>,
+                                              gets<repeat>>>{};
     else if constexpr (shards != 0 && TRIREME_FAST_MATH)
         return pack<fast_math_rule<repeat>>{};
     else if constexpr (answers::provable)

@@ -86,6 +86,13 @@ struct synchronised_stages_rule {
         "stages of a pipeline take them in micro-batches: write batch_norm<per_shard>, or leave out the axis pp");
 };
 template<class... Where>
+struct synchronised_parts_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0108: batch_norm<synchronised> takes its statistics from all samples of a step at once, and accumulate "
+        "shows it a part of them at a time: write batch_norm<per_shard>, or leave out accumulate");
+};
+template<class... Where>
 struct pipeline_schedule_rule {
     static_assert(
         rule_holds<Where...>,
@@ -152,9 +159,9 @@ constexpr bool cuts_wrongly(int stages) {
 }
 
 /// Whether the program of a pipeline that the compiler knows is a training step.
-template<class Schedule, int Stages, int MicroBatches>
+template<class Schedule, int Stages, int MicroBatches, int Passes>
 constexpr auto broken_pipeline_rule() {
-    constexpr auto v = verify(static_step<Schedule, Stages, MicroBatches>::program);
+    constexpr auto v = verify(static_step<Schedule, Stages, MicroBatches, 1, 1, Passes>::program);
     if constexpr (v.ok())
         return pack<no_rule>{};
     else
@@ -173,7 +180,8 @@ constexpr auto broken_stages_rule() {
         return pack<
             synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>, gets<typename Policies::mesh>>>{};
     else if constexpr (stages > 0 && stages <= max_roles && Policies::micro_batches > 0)
-        return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches>();
+        return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches,
+                                    Policies::accumulation::parts>();
     else
         return pack<no_rule>{};
 }
@@ -209,6 +217,9 @@ constexpr auto broken_trainer_rule() {
                        !has_weight_decay<
                            typename Optimizer::template options<option_fields<trainer_policies<Policies...>>>>)
         return pack<decay_rule<gets<Optimizer>, gets<typename trainer_policies<Policies...>::undecayed>>>{};
+    else if constexpr (Network::whole_batch && trainer_policies<Policies...>::accumulation::parts > 1)
+        return pack<synchronised_parts_rule<row_at_t<whole_batch_row<Network>(), Network>,
+                                            gets<typename trainer_policies<Policies...>::accumulation>>>{};
     else if constexpr (trainer_policies<Policies...>::has_stages)
         return broken_stages_rule<Network, trainer_policies<Policies...>>();
     else
@@ -229,6 +240,11 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
                           (even ? "set it to " + number(share) + ", or leave it out" : "leave it out"));
     }
     if (l.stages == 1) return;
+    auto const micro_batches = l.shards() / static_cast<std::size_t>(l.replicas);
+    if (auto const parts = static_cast<std::size_t>(l.passes); micro_batches % parts != 0)
+        throw usage_error("micro_batches = " + number(micro_batches) + " with accumulate<" + number(parts) +
+                          ">: the schedule runs " + number(parts) + " times, each over as many micro-batches; take " +
+                          number((micro_batches + parts - 1) / parts * parts));
     auto const& segments = segments_of<Network>;
     if (static_cast<std::size_t>(l.stages) > segments.count)
         throw usage_error("stages = " + number(l.stages) + ": this network can be cut at " +

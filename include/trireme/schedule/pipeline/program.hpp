@@ -62,6 +62,7 @@ struct step_shape {
     int slices = 1;        ///< of a stage's parameters: each is added by a collective of its own
     bool updates_on_the_way = false;
     bool measures = false; ///< the norm of the gradients, between adding and updating them
+    int passes = 1;        ///< of the schedule, one behind the other, each over as many of the micro-batches
 };
 
 /// A training step as a value: what each role of a replica does, in order. Tasks before `tail` compute gradients, and
@@ -238,7 +239,13 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
         detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages});
-        auto const n = static_cast<std::size_t>(s.write(shape.roles, shape.micro_batches, r, order.data()));
+        int const in_a_pass = shape.micro_batches / shape.passes;
+        std::size_t n = 0;
+        for (int pass = 0; pass < shape.passes; ++pass) {
+            auto const end = n + static_cast<std::size_t>(s.write(shape.roles, in_a_pass, r, order.data() + n));
+            for (; n < end; ++n)
+                order[n].micro_batch = static_cast<std::uint16_t>(order[n].micro_batch + pass * in_a_pass);
+        }
         for (std::size_t i = 0; i < n; ++i) {
             auto c = order[i];
             bool const whole = stages == 1 && i + 1 < n && c.kind == task_kind::forward &&
@@ -293,9 +300,9 @@ TRIREME_COLD constexpr step_program build_evaluation(schedule_choice const& s, s
 }
 
 /// The step program of a shape that the compiler knows.
-template<pipeline_schedule S, int Roles, int MicroBatches, int Replicas = 1, int Slices = 1>
+template<pipeline_schedule S, int Roles, int MicroBatches, int Replicas = 1, int Slices = 1, int Passes = 1>
 struct static_step {
-    static constexpr step_shape shape = {Roles, MicroBatches, Replicas, Slices, false};
+    static constexpr step_shape shape = {Roles, MicroBatches, Replicas, Slices, false, false, Passes};
 
 private:
     struct storage {
