@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,11 @@ using test_support::same_bits;
 
 using table_network =
     network<input<6>, linear<16>, batch_norm<per_shard>, relu, linear<12>, hyperbolic_tangent, linear<3>>;
+template<class Loss, class... Policies>
+using any_trainer_with = trainer<table_network, Loss, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
+                                 reproducible<fixed_tree, dynamic>, Policies...>;
 template<class... Policies>
-using any_trainer = trainer<table_network, mean_squared_error, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
-                            reproducible<fixed_tree, dynamic>, Policies...>;
+using any_trainer = any_trainer_with<mean_squared_error, Policies...>;
 
 /// Samples of 6 numbers with 3 targets each; one target of sample `at` is `bad`.
 struct table {
@@ -37,6 +40,20 @@ struct table {
     samples_in_memory samples() const { return {inputs, make_shape(6), targets, make_shape(3)}; }
 };
 
+/// Squared errors, whose slope is no number where a target is above 90.
+struct pitfall {
+    static constexpr int operations = 3;
+    template<class T>
+    static T value(T x, T target) noexcept {
+        return target > 90 ? T(1) : (x - target) * (x - target);
+    }
+    template<class T>
+    static T slope(T x, T target) noexcept {
+        return target > 90 ? std::numeric_limits<T>::quiet_NaN() : 2 * (x - target);
+    }
+};
+using pitfalls = value_loss_of<pitfall>;
+
 enum result { none, intact, changed };
 template<class F>
 result divergence_of(F&& f) {
@@ -45,6 +62,9 @@ result divergence_of(F&& f) {
     } catch (divergence_error const& e) {
         CHECK(!std::isfinite(e.loss()));
         CHECK(e.step() > 0);
+        std::string const said = e.what();
+        CHECK(said.find(e.loss() == e.loss() ? " is inf" : " is nan") != std::string::npos);
+        CHECK(said.find(e.intact() ? "those of the step before" : "into a new trainer") != std::string::npos);
         return e.intact() ? intact : changed;
     }
     return none;
@@ -86,6 +106,24 @@ void ends_an_epoch(int devices, int stages, std::size_t shards, bool leaves_weig
     CHECK(steps <= 10);
     for (float const w : t.gather_parameters()) CHECK(std::isfinite(w) >= leaves_weights);
     if (leaves_weights) CHECK(std::isfinite(t.step(few).loss)); // it works on
+}
+
+/// A gradient that is not finite, of a finite loss, is no reason to skip a step: the weights have it, and the next
+/// loss.
+template<class Trainer>
+void shows_in_the_next_loss(int devices, int stages, std::size_t shards) {
+    for (std::size_t const at : {0u, 13u, 23u}) {
+        Trainer t({.learning_rate = 0.01f, .batch = 24, .seed = 4, .logical_shards = shards},
+                  {.devices = devices, .stages = stages, .micro_batches = stages == 1 || shards != 0 ? 0u : 3u});
+        table const good(24);
+        t.step(good);
+        CHECK(std::isfinite(t.step(table(24, at, 99)).loss));
+        std::size_t finite = 0;
+        for (float const w : t.gather_parameters()) finite += std::isfinite(w) ? 1 : 0;
+        CHECK(finite < Trainer::network_type::parameters / 2);
+        CHECK_FALSE(std::isfinite(t.gather_parameters().front()));
+        CHECK(divergence_of([&] { t.step(good); }) == intact);
+    }
 }
 
 } // namespace test_diverging

@@ -25,6 +25,18 @@ TEST_SUITE("trainer/divergence") {
                 }
     }
 
+    TEST_CASE("a gradient that is not finite while the loss is changes the weights, and the next loss tells") {
+        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}})
+            for (std::size_t const shards : {0u, 6u}) {
+                int const devices = layout.first, stages = layout.second;
+                CAPTURE(devices);
+                CAPTURE(stages);
+                CAPTURE(shards);
+                shows_in_the_next_loss<any_trainer_with<pitfalls>>(devices, stages, shards);
+                shows_in_the_next_loss<any_trainer_with<pitfalls, clip_norm>>(devices, stages, shards);
+            }
+    }
+
     TEST_CASE("an epoch ends with the step, on all devices") {
         for (int const devices : {1, 2, 3}) {
             CAPTURE(devices);

@@ -108,8 +108,12 @@ class divergence_error : public std::runtime_error {
 public:
     TRIREME_COLD divergence_error(std::uint64_t step, double loss, bool intact)
         : std::runtime_error(
-              "the loss of training step " + std::to_string(step) + " is " + std::to_string(loss) +
-              (intact ? ": the weights are those of the step before. " : ": the weights have been changed by it. ") +
+              "the loss of training step " + std::to_string(step) + " is " +
+              (loss == loss ? number_text(loss) : std::string("nan")) + // without the sign that some NaN have
+              (intact
+                   ? ": the weights are those of the step before. "
+                   : ": the weights have been changed by it, and the optimizer's numbers with them; load weights that "
+                     "you kept into a new trainer. ") +
               "Lower learning_rate, add clip_norm, or look for samples that are not finite"),
           step_(step), loss_(loss), intact_(intact) {}
 

@@ -471,11 +471,11 @@ private:
     }
 
     /// A loss that is not finite leaves a NaN where the gradients begin, in all stages of its replica, and their sum
-    /// takes it to all replicas: then no device updates. Costs a look at the losses, and a sum over the stages.
+    /// takes it to all replicas: then no device updates. A gradient that is not finite becomes infinite there, so that
+    /// no sum makes a NaN of it. Costs a look at the losses, and a sum over the stages.
     void tell_of_losses() {
-        bool finite = true;
-        for (auto s = shards_.begin; s < shards_.end && is_last(); ++s)
-            finite = finite && std::isfinite(batch_.losses[s]);
+        std::span const own(batch_.losses + shards_.begin, is_last() ? shards_.size() : 0);
+        bool finite = std::ranges::all_of(own, [](double loss) { return std::isfinite(loss); });
         if constexpr (Model::staged)
             if (layout_.stages > 1) {
                 std::span const lost(static_cast<double*>(squares_.data) + measured_pieces, 1);
@@ -484,7 +484,9 @@ private:
                                      proved_schedule<direct, collective::all_reduce>(layout_.stages), lost);
                 finite = lost[0] == 0;
             }
-        if (!finite && numbers_.elements != 0) *gradient_slot(0) = std::numeric_limits<T>::quiet_NaN();
+        for (std::size_t i = 0; numbers_.elements != 0 && i < std::max<std::size_t>(tree_.depth(), 1); ++i)
+            if (T& first = *gradient_slot(i); !finite || !std::isfinite(first))
+                first = finite ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::quiet_NaN();
     }
     bool is_lost() const noexcept { return numbers_.elements != 0 && std::isnan(*gradient_slot(0)); }
 
