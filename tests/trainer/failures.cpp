@@ -51,6 +51,27 @@ struct brittle {
             throw std::out_of_range("the layer is broken");
     }
 };
+/// A layer that keeps all devices but the caller's waiting, when a test says so.
+struct drowsy {
+    static inline std::atomic<bool> sleeps{false};
+
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        return d;
+    }
+    static void forward(auto const& io) {
+        if (sleeps.load() && std::this_thread::get_id() != brittle::caller) {
+            ++asleep;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+            --asleep;
+        }
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i] + 1;
+    }
+    static void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.dy.size(); ++i) io.dx[i] = io.dy[i];
+    }
+};
 using with_brittle = any_layout<network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<12>, brittle, linear<10>>>;
 
 /// What a job on `t` throws, as the trainer's device `guilty` has thrown it.
@@ -207,6 +228,22 @@ TEST_SUITE("trainer/failures") {
         }
         until_all_awake();
         plan_fault();
+    }
+
+    TEST_CASE("so is one that stalls in a prediction, whose outputs it writes when nobody waits for them any more") {
+        brittle::caller = std::this_thread::get_id();
+        std::vector<float> const numbers(6 * 5000, 1.0f);
+        samples_in_memory const asked(numbers, make_shape(6));
+        {
+            model<network<input<6>, drowsy>, on<mesh<host, dp<2>>>> m({}, {.deadline = std::chrono::milliseconds(300)});
+            m.load_parameters({});
+            CHECK(m.predict(asked)[4999][5] == 2);
+            drowsy::sleeps = true;
+            CHECK_THROWS_WITH_AS(m.predict(asked), doctest::Contains("device 1"), deadline_error);
+            drowsy::sleeps = false;
+            CHECK_THROWS_AS(m.predict(asked), usage_error);
+        }
+        until_all_awake();
     }
 
     TEST_CASE("the same where the weights are held once, and a slice is updated in the middle of the collective") {

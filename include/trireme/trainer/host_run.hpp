@@ -28,6 +28,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -158,9 +159,9 @@ public:
         auto& s = *shared_;
         s.number_all();
         work_on_samples();
-        std::vector<T> all(s.samples().size() * outputs);
-        s.outputs = all.data();
+        s.outputs.resize(s.samples().size() * outputs);
         on_every_device([](shared& here, communicator& c) { here.predict(c); });
+        auto all = std::exchange(s.outputs, {});
         if constexpr (!of_one_process) {
             auto const of = [&](int rank) { // the outputs that a last stage has
                 auto const shards = s.layout.shards_of_device(rank);
@@ -274,7 +275,7 @@ private:
         arena scores;
         traffic beside; ///< of what is no step, in a process
         std::span<T const> parameters, buffers;
-        T* outputs = nullptr; ///< of a prediction
+        std::vector<T> outputs; ///< of a prediction: a device that comes too late may still write there
         std::span<std::byte const> mine;
         std::span<std::byte> everybody;
 
@@ -329,7 +330,7 @@ private:
         }
 
         void predict(communicator& c) {
-            at(c.rank()).template evaluate<Faults>({&samples(), this->all(), nullptr, nullptr, 0, outputs});
+            at(c.rank()).template evaluate<Faults>({&samples(), this->all(), nullptr, nullptr, 0, outputs.data()});
         }
 
         void take(communicator& c) {
