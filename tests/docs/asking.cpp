@@ -44,7 +44,7 @@ TEST_CASE("asking a trained network") {
     using lenet_model = model<lenet, on<mesh<host, dp<2>>>>;
     static_assert(lenet_model::plan(batch{256}).memory().gradients == 0);
     lenet_model m;
-    load_weights(m, path); // or m.load_parameters(t.gather_parameters())
+    load_weights(m, path); // or m.load_parameters(t.gather_parameters()), and with batch_norm load_buffers likewise
     auto const answer = m.predict(samples_in_memory(pixels, make_shape(1, 28, 28)));
     // [/model]
     CHECK(answer.size() == 64);
@@ -62,9 +62,8 @@ TEST_CASE("a loss that is not finite") {
     try {
         t.step(damaged); // a target in it is infinite
     } catch (divergence_error const& e) {
-        bool const as_before = e.intact(); // the weights are those before e.step()
+        if (!e.intact()) throw; // the weights are not those before e.step(): a new trainer is needed
         t.set_learning_rate(0.01f);
-        CHECK(as_before);
     }
     t.step(good);
     // [/diverged]

@@ -37,6 +37,7 @@ void takes_what_is_planned(Model const*, typename Model::options const& o, typen
     }
     CHECK(allocation_hook::aligned_to_line + allocation_hook::aligned_beyond == arenas + control);
     m.load_parameters(std::vector<float>(Model::network_type::parameters));
+    m.load_buffers(std::vector<float>(Model::network_type::buffers));
     auto const before = allocation_hook::aligned_to_line.load();
     m.predict(made_up(77));
     CHECK(allocation_hook::aligned_to_line == before);
@@ -103,9 +104,10 @@ TEST_SUITE("trainer/model") {
     TEST_CASE("one sample is enough, also where training needs more") {
         model<every_layer> m{{.batch = 1}};
         trainer<every_layer, cross_entropy, sgd> t{{.batch = 16}};
-        m.load_parameters(t.gather_parameters());
-        m.load_buffers(t.gather_buffers());
         auto const image = made_up(1, 6);
+        m.load_parameters(t.gather_parameters());
+        CHECK(says(refusal([&] { m.predict(image); }), {"no running statistics yet", "load_buffers"}));
+        m.load_buffers(t.gather_buffers());
         CHECK(test_support::apart(values_of(m.predict(image)), values_of(t.predict(image))) < 1e-5);
     }
 }

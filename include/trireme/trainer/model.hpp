@@ -96,7 +96,7 @@ inline namespace TRIREME_ISA {
 /// numbers, and of the values between its layers only those that a later layer reads. It runs where trainers do.
 ///
 ///     model<lenet> m;
-///     load_weights(m, "lenet.safetensors"); // or m.load_parameters(t.gather_parameters())
+///     load_weights(m, "lenet.safetensors"); // or m.load_parameters(t.gather_parameters()), and load_buffers likewise
 ///     auto const said = m.predict(samples);
 ///
 /// The options are `batch`, and those of where it runs: `model<lenet, on<mesh<host, dp<2>>>> m{{.batch = 64},
@@ -132,11 +132,15 @@ public:
     int rank() const noexcept { return devices_.rank(); }
 
     /// The outputs for all of `samples`, which need no targets, on all devices. Every process calls it, and gets all.
-    /// Errors: usage_error if the samples do not fit the network, or no weights have been loaded.
+    /// Errors: usage_error if the samples do not fit the network, or not all of its weights have been loaded.
     predictions<value_type> predict(sample_set const& samples) {
-        if (!loaded_)
+        if (!has_parameters_)
             throw usage_error("this model has no weights yet: call load_weights(model, file), or "
                               "model.load_parameters(trainer.gather_parameters()), before predict");
+        if (!has_buffers_)
+            throw usage_error("this model has parameters, and no running statistics yet (of batch_norm): call "
+                              "model.load_buffers(trainer.gather_buffers()), too, before predict; load_weights(model, "
+                              "file) loads both");
         return devices_.predict(samples);
     }
     template<class Other>
@@ -148,13 +152,16 @@ public:
     /// Weights, as a trainer has them; see there.
     void load_parameters(std::span<value_type const> values) {
         devices_.load_parameters(values);
-        loaded_ = true;
+        has_parameters_ = true;
     }
-    void load_buffers(std::span<value_type const> values) { devices_.load_buffers(values); }
+    void load_buffers(std::span<value_type const> values) {
+        devices_.load_buffers(values);
+        has_buffers_ = true;
+    }
     template<class Read>
     void load(Read&& read) {
         devices_.load(std::forward<Read>(read));
-        loaded_ = true;
+        has_parameters_ = has_buffers_ = true;
     }
     std::vector<value_type> gather_parameters() const { return devices_.gather_parameters(); }
     std::vector<value_type> gather_buffers() const { return devices_.gather_buffers(); }
@@ -167,7 +174,7 @@ private:
     }
 
     devices_type devices_;
-    bool loaded_ = false;
+    bool has_parameters_ = false, has_buffers_ = network_type::buffers == 0; ///< loaded, or none to load
 };
 
 } // namespace TRIREME_ISA
