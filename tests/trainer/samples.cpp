@@ -11,9 +11,12 @@
 #include <support/networks.hpp>
 #include <support/regression.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace trainer_samples_test {
@@ -169,6 +172,46 @@ TEST_SUITE("trainer/samples") {
         CHECK(says(refusal([&] { of_values.step(without{table.samples(), true}); }), {"no targets", "squared_error"}));
         CHECK(of_values.step(table).samples == 8);
         CHECK(of_classes.step(labelled).samples == 8);
+    }
+
+    TEST_CASE(
+        "a label that a source of one's own promised not to have is refused, before a kernel takes it for a place") {
+        using net = network<input<6>, linear<3>>;
+        made_up_table<float> const table(8);
+        /// A source that has never looked at its labels.
+        struct careless {
+            made_up_table<float> const* table;
+            sample_rows labels;
+            std::size_t size() const { return table->size(); }
+            sample_rows inputs() const { return table->samples().inputs(); }
+            sample_rows targets() const {
+                auto rows = labels;
+                rows.classes = 3;
+                return rows;
+            }
+        };
+        any<net, cross_entropy> t({.batch = 8});
+        any<net, cross_entropy_with<ignoring<255>>> ignores({.batch = 8});
+        for (int const wrong : {3, -1, 255, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
+            std::vector<int> labels(8, 2);
+            labels[6] = wrong;
+            careless const samples{&table, rows_of(labels.data(), make_shape(1))};
+            std::string const text = "the label of sample 6 is " + std::to_string(wrong) + ",";
+            char const* const label = text.c_str();
+            CHECK(says(refusal([&] { t.step(samples); }), {label, "[0, 3):"}));
+            CHECK(says(refusal([&] { t.evaluate(samples); }), {label}));
+            CHECK(says(refusal([&] { top_k_accuracy(t.predict(samples), samples, 1); }), {label}));
+            if (wrong == 255)
+                CHECK(std::isfinite(ignores.step(samples).loss));
+            else
+                CHECK(says(refusal([&] { ignores.step(samples); }), {label, "[0, 3), or 255:"}));
+        }
+        std::vector<double> no_number(8, 1.0);
+        no_number[7] = std::numeric_limits<double>::quiet_NaN();
+        CHECK(says(refusal([&] { t.step(careless{&table, rows_of(no_number.data(), make_shape(1))}); }),
+                   {"sample 7 is nan"}));
+        std::vector<std::uint8_t> const good(8, 2);
+        CHECK(t.step(careless{&table, rows_of(good.data(), make_shape(1))}).samples == 8);
     }
 
     TEST_CASE("a plan counts the targets of a granule") {

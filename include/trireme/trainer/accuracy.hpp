@@ -7,6 +7,7 @@
 #include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/trainer/predictions.hpp>
+#include <trireme/trainer/training_state.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -43,6 +44,7 @@ TRIREME_COLD void check_scored(predictions<T> const& said, sample_set const& sam
                           number(targets.classes) +
                           ": pass the samples that were predicted, by a network with as many "
                           "outputs");
+    check_labels(targets, samples.size(), targets.ignored);
 }
 
 } // namespace detail

@@ -20,11 +20,34 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace trireme {
+
+namespace detail {
+
+/// Throws usage_error for a label of `samples` samples that is neither a class nor `ignored`: kernels take it for a
+/// place. Makers of samples have looked at theirs; sources of a program's own may not have.
+TRIREME_COLD inline void check_labels(sample_rows const& rows, std::size_t samples, int ignored) {
+    for (std::size_t i = 0; i < samples; ++i)
+        for (std::size_t k = 0; k < rows.size(); ++k) {
+            auto const label = with_number_of(rows.kind, [&]<class N>(N number) {
+                std::memcpy(&number, rows.of(i) + k * sizeof(N), sizeof(N));
+                return static_cast<double>(number) * rows.scale;
+            });
+            if (label >= 0 && label < static_cast<double>(rows.classes)) continue;
+            if (label == ignored && ignored != no_label) continue;
+            throw usage_error("the label of sample " + std::to_string(i) + " is " + number_text(label) +
+                              ", and the source of the samples promises labels in [0, " + std::to_string(rows.classes) +
+                              ")" + (ignored == no_label ? std::string() : ", or " + std::to_string(ignored)) +
+                              ": correct it, or let targets() tell more classes");
+        }
+}
+
+} // namespace detail
 
 /// What a trainer works on, whatever its devices: options, layout, the samples in use and their order, the losses and
 /// right answers of every shard. `T`: of targets that are values.
@@ -41,7 +64,7 @@ public:
         if (samples.size() == 0)
             throw usage_error("the data set is empty: a step, an evaluation and a prediction need at least one sample");
         check_inputs(samples.inputs());
-        if (targets) check_targets(samples.targets());
+        if (targets) check_targets(samples.targets(), samples.size());
     }
     /// The samples of the next job. Throws usage_error likewise.
     void use(sample_set const& samples, bool targets = true) {
@@ -178,7 +201,7 @@ private:
         throw usage_error(samples_are + ", " + number(rows.size()) + " values each, the network's input has " +
                           number(in.size()) + ": the input<...> of the network must be the shape of the samples");
     }
-    TRIREME_COLD void check_targets(sample_rows const& rows) const {
+    TRIREME_COLD void check_targets(sample_rows const& rows, std::size_t samples) const {
         constexpr auto wants = Loss::describe(Network::output_extents::shape);
         auto const of_loss = [] { return detail::type_name<Loss>(); };
         if (rows.data == nullptr) {
@@ -205,6 +228,7 @@ private:
             throw usage_error("each sample has " + number(rows.size()) + " targets, and " + of_loss() + " wants " +
                               number(wants.targets.size()) + " for a network whose output is " +
                               detail::to_string(Network::output_extents::shape));
+        if (rows.classes != 0) detail::check_labels(rows, samples, wants.ignored);
     }
 
     template<class Value>
