@@ -5,6 +5,7 @@
 // `model` loads the file, which has no gradients and no optimizer, and tells what it sees. `use_weights FILE` asks the
 // weights in FILE instead. Exit codes: those in the README.
 
+#include <trireme/core/exit_code.hpp>
 #include <trireme/trireme.hpp>
 #include <trireme/weights.hpp>
 
@@ -44,5 +45,6 @@ int main(int argc, char** argv) try {
         std::printf("class %zu: %.2f of them found\n", c, matrix.recall(c));
 } catch (std::exception const& e) {
     std::fprintf(stderr, "%s\n", e.what());
-    return 2;
+    return dynamic_cast<usage_error const*>(&e) || dynamic_cast<data_error const*>(&e) ? exit_code::usage
+                                                                                       : exit_code::failure;
 }
