@@ -90,6 +90,17 @@ TEST_SUITE("parallel/plan") {
         check_weights_held_once<network<input<1, 28, 28>, avg_pool2d<14>, flatten, linear<10>>, sgd_momentum>();
     }
 
+    TEST_CASE("the same for optimizers that keep means, sums and a count of their updates") {
+        auto const images = made_up(64);
+        auto const check = [&]<class... Optimizer>(pack<Optimizer...>) {
+            (check_plan<any_layout<test_networks::softmax_regression, Optimizer>>(
+                 {{.batch = 37}, {.devices = 3, .strategy = ring{}}}, images),
+             ...);
+        };
+        check(pack<adam, adamw, rmsprop, rmsprop_momentum, adagrad>{});
+        check_weights_held_once<test_networks::softmax_regression, adagrad>();
+    }
+
     TEST_CASE("the same for LeNet") {
         auto const images = made_up(64);
         using trainer_t = any_layout<lenet, sgd_momentum>;
