@@ -196,6 +196,15 @@ void extremes() {
         CHECK((loss[0] == 0 && correct[0] == 0));
     }
 
+    // a class that is ruled out costs nothing, unless it has a share of the target
+    float const masked[] = {2, -infinity};
+    soft_cross_entropy_gradient<plain, 2, 1>(Policy{}, masked, labels, weight, dlogits, loss);
+    CHECK((loss[0] == 0 && dlogits[0] == 0 && dlogits[1] == 0));
+    soft_cross_entropy<plain, 2, 1>(Policy{}, masked, labels, loss, correct);
+    CHECK((loss[0] == 0 && correct[0] == 1));
+    soft_cross_entropy<smooth, 2, 1>(Policy{}, masked, labels, loss, correct);
+    CHECK(loss[0] == infinity);
+
     // the first of equal logits counts, and of several NaN
     int const second[] = {1};
     for (float const x : {1.0f, nan}) {

@@ -47,6 +47,27 @@ TEST_SUITE("processes/divergence") {
             }
         }
     }
+
+    TEST_CASE("an epoch ends in all of them where gradients travel in parts; a gradient alone ends none") {
+        watchdog const guard("a loss that is not finite, in parts");
+        auto const place = meeting_place::create(3);
+        forked_ranks all(3, [&](int rank) {
+            trainer<table_network, pitfalls, adam, on<mesh<host, dp<3>>>, transport<shared_windows>,
+                    reduce_by<ring, bucket<1_KiB>>>
+                t({.learning_rate = 0.01f, .batch = 24}, {.deadline = 60s, .processes = seat{place, rank}});
+            table const bad(240, 100, std::numeric_limits<float>::quiet_NaN()), good(24), steep(24, 20, 99);
+            training_set const data{bad.samples(), good.samples()};
+            if (divergence_of([&] { t.train(data, {.epochs = 1}); }) != intact) throw std::runtime_error("not noticed");
+            if (!std::isfinite(t.step(good).loss)) throw std::runtime_error("the weights have changed");
+            if (!std::isfinite(t.step(steep).loss)) throw std::runtime_error("a finite loss is none");
+            if (std::isfinite(t.gather_parameters().front())) throw std::runtime_error("a step was left out");
+            if (divergence_of([&] { t.step(good); }) != intact) throw std::runtime_error("the weights do not tell");
+        });
+        for (auto const& o : all.wait(100s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 0);
+        }
+    }
 }
 
 } // namespace processes_divergence_test

@@ -31,7 +31,8 @@ TRIREME_NOINLINE void soft_cross_entropy_gradient(reference, T const* logits, in
             T const all = Targets::template all_shares<T>(labels[lane]);
             T q = T(Targets::of_each) * Targets::template weight<T>(c);
             if (c == static_cast<std::size_t>(labels[lane])) q += Targets::template share<T>(labels[lane]);
-            loss[lane] += q * (std::log(sum) - (logits[at] - largest));
+            if (Targets::spreads || c == static_cast<std::size_t>(labels[lane])) // else 0 times what may be infinite
+                loss[lane] += q * (std::log(sum) - (logits[at] - largest));
             dlogits[at] = weight[lane] * (all * (std::exp(logits[at] - largest) / sum) - q);
         }
     }
@@ -56,7 +57,8 @@ TRIREME_NOINLINE void soft_cross_entropy(reference, T const* logits, int const* 
         for (std::size_t c = 0; c < Classes && counts; ++c) {
             T q = T(Targets::of_each) * Targets::template weight<T>(c);
             if (c == static_cast<std::size_t>(labels[lane])) q += Targets::template share<T>(labels[lane]);
-            loss[lane] += q * (std::log(sum) - (logits[c * Lanes + lane] - largest));
+            if (Targets::spreads || c == static_cast<std::size_t>(labels[lane]))
+                loss[lane] += q * (std::log(sum) - (logits[c * Lanes + lane] - largest));
         }
         correct[lane] = Targets::is_scored(labels[lane]) && best == static_cast<std::size_t>(labels[lane]) ? 1 : 0;
     }
