@@ -4,12 +4,15 @@
 #include <trireme/reference.hpp>
 
 #include <doctest/doctest.h>
+#include <golden/hash.hpp>
+#include <support/golden.hpp>
 #include <support/messages.hpp>
 #include <support/predicting.hpp>
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace trainer_predictions_test {
@@ -20,7 +23,33 @@ using test_networks::small;
 using test_support::refusal;
 using test_support::says;
 
+namespace {
+
+/// Outputs of a network of one layer, for PyTorch's samples and weights of the case `name`.
+template<class Layer, class Input>
+void predicts_as_torch(std::string const& name) {
+    CAPTURE(name);
+    using net = network<Input, Layer>;
+    trireme_golden::file const layers("layers");
+    auto const number = static_cast<std::uint64_t>(layers.integers(name + ".case_number").front());
+    auto const x = trireme_golden::tensor<double>(100 + number, layers.numbers(name + ".dx").size(), 1.0);
+    auto const wanted = layers.numbers(name + ".y");
+    model<net, precision<f64>, on<mesh<host, dp<2>>>> m;
+    m.load_parameters(trireme_golden::parameters<net, double>());
+    auto const said = m.predict(samples_in_memory(x, Input::extents::shape));
+    REQUIRE(said.values().size() == wanted.size());
+    CHECK(test_support::apart(values_of(said), wanted) < 1e-12);
+}
+
+} // namespace
+
 TEST_SUITE("trainer/predictions") {
+    TEST_CASE("outputs equal PyTorch's") {
+        predicts_as_torch<linear<5>, input<7>>("linear");
+        predicts_as_torch<conv2d<4, kernel<3>, stride<2>, padding<1>>, input<3, 7, 6>>("conv2d_k3_p1_s2");
+        predicts_as_torch<max_pool2d<3, stride<2>>, input<2, 7, 6>>("max_pool2d_k3_s2");
+    }
+
     TEST_CASE("classes and probabilities, by hand") {
         double const third = std::log(3.0), nan = std::numeric_limits<double>::quiet_NaN();
         predictions<double> const said({0, third, 1000 + third, 1000, 2, 2, 1, nan}, make_shape(2), 2);

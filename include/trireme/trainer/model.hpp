@@ -132,6 +132,7 @@ public:
     int rank() const noexcept { return devices_.rank(); }
 
     /// The outputs for all of `samples`, which need no targets, on all devices. Every process calls it, and gets all.
+    /// Several values in a row count as scores of classes: a model has no loss that says otherwise.
     /// Errors: usage_error if the samples do not fit the network, or not all of its weights have been loaded.
     predictions<value_type> predict(sample_set const& samples) {
         if (!has_parameters_)
