@@ -50,7 +50,7 @@ TRIREME_COLD void check_scored(predictions<T> const& said, sample_set const& sam
 } // namespace detail
 
 /// The share of samples whose label is among the `k` classes with the largest scores. Of equal scores the first classes
-/// are the larger ones; a NaN is the largest. Samples that losses leave out are left out.
+/// are the larger ones; a NaN is the largest. Samples with the label that is to be ignored are left out.
 /// Errors: usage_error if samples, classes or `k` do not fit.
 template<class T>
 double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std::size_t k) {
@@ -77,7 +77,7 @@ double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std
 }
 
 /// A confusion matrix counts how often samples of a class were taken for each class: [label][class with the largest
-/// score]. Samples that losses leave out are left out.
+/// score]. Samples with the label that is to be ignored are left out; weights of classes change nothing.
 class confusion_matrix {
 public:
     /// Errors: usage_error if samples or classes do not fit.

@@ -360,7 +360,7 @@ private:
         if (gives_weights(t.kind)) {
             n.gradients = gradient_slot(layout_.reproducible() ? tree_.depth() : 0);
             n.statistics = n.gradients + numbers_.buffers_lie;
-            if (layout_.reproducible() || t.micro_batch == 0)
+            if (numbers_.elements != 0 && (layout_.reproducible() || t.micro_batch == 0))
                 std::memset(n.gradients, 0, numbers_.elements * sizeof(T));
             if (t.kind == task_kind::backward)
                 for (std::size_t i = 0; i < numbers_.buffers; ++i) n.statistics[i] += waiting[i];
