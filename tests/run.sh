@@ -249,6 +249,7 @@ if [ "$mode" != nightly ]; then
     # lines take a fifth, and messages name functions without them
     some="$some $strict -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow"
 fi
+export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}" # else it is only printed
 # shellcheck disable=SC2086
 stage "$(basename "${with_addresses##* }")-asan+ubsan" "$with_addresses" quick "$sanitized -Db_sanitize=address,undefined $v3 $some" \
     $checked -t 4 ${still:+"$still"}

@@ -55,8 +55,8 @@ TEST_SUITE("trainer/accumulation") {
                              usage_error);
         CHECK_NOTHROW(t::check({}, {.devices = 1, .stages = 2, .micro_batches = 9}));
         using norms = trainer<with_norms, cross_entropy, sgd, accumulate<8>>;
-        using one_value = trainer<network<input<4>, linear<3>, batch_norm<per_shard>, linear<2>>, cross_entropy, sgd,
-                                  accumulate<8>>;
+        using one_value =
+            trainer<network<input<4>, linear<3>, batch_norm<per_shard>, linear<2>>, cross_entropy, sgd, accumulate<8>>;
         CHECK_NOTHROW(norms::check({.batch = 8}));
         CHECK_THROWS_WITH(one_value::check({.batch = 8}),
                           doctest::Contains("batch = 8 on 8 micro-batches leaves 1 for micro-batch 0"));

@@ -527,11 +527,10 @@ private:
                     scale_values(typename Model::sample_kernels{}, gradient_slot(0) + slice.begin, clipping_,
                                  trained - slice.begin);
             using optimizer = typename Model::optimizer;
-            auto const first = numbers_.first_parameter;
+            range const all{numbers_.first_parameter + slice.begin, numbers_.first_parameter + trained};
             detail::update_runs<optimizer>(
-                typename Model::sample_kernels{}, layout_.updates, {first + slice.begin, first + trained},
-                w + slice.begin, gradient_slot(0) + slice.begin, static_cast<T*>(state_.data), trained - slice.begin,
-                optimizer::template numbers<T>(options),
+                typename Model::sample_kernels{}, layout_.updates, all, w + slice.begin, gradient_slot(0) + slice.begin,
+                static_cast<T*>(state_.data), trained - slice.begin, optimizer::template numbers<T>(options),
                 optimizer::template numbers<T>(detail::without_weight_decay(options)), updates_made());
         }
         auto const buffered = std::min(slice.end, numbers_.buffers_lie + numbers_.buffers);
