@@ -6,7 +6,7 @@ names.py SOURCE_ROOT
 
 Checked are README.md, CONTRIBUTING.md, the unreleased part of CHANGELOG.md and the pages of docs: what stands in
 backticks, in blocks that nothing compiles (sh, text, console), and words with an underscore anywhere. Blocks of C++,
-CMake, Meson and make are the matter of snippets.py and errors.py.
+CMake, Meson, make, ini, JSON and Python are the matter of snippets.py and errors.py.
 
 - An identifier stands in the code of include, examples, tests, bench or a build file: not in a comment; in a string,
   if it is part of a sentence.
@@ -24,18 +24,19 @@ import sys
 
 FOREIGN = {
     'the standard library': 'terminate',
-    'Meson and CMake': 'b_sanitize b_lundef --print-errorlogs CMAKE_PREFIX_PATH',
+    'Meson and CMake': 'b_sanitize b_lundef --print-errorlogs CMAKE_PREFIX_PATH CMAKE_TOOLCHAIN_FILE CMAKE_BUILD_TYPE',
     'MPI, its launchers and networks': 'MPI_Win_allocate_shared --host --nodes --ntasks FI_PROVIDER',
     'TensorBoard': '--logdir',
+    'package managers': '--confirm purge source_url source_hash sha256sum vcpkg_download_distfile --overlay-ports',
     'Linux and containers': 'memfd MADV_COLLAPSE process_vm_readv eth0 shareProcessNamespace',
     'what a compiler says': 'enclosed initializer',
     'forms of names': 'snake_case PascalCase',
-    "a user's project": 'subprojects/trireme',
+    "a user's project": 'subprojects/trireme subprojects/trireme.wrap',
 }
-SOURCES = {'.hpp', '.cpp', '.cu', '.py', '.sh', '.build', '.txt', '.cmake', ''}
+SOURCES = {'.hpp', '.cpp', '.cu', '.py', '.sh', '.build', '.txt', '.cmake', '.wrap', ''}
 SKIPPED = ('tests/docs/names.py', 'bench/results/')
 BUILD_FILES = ('meson.build', 'meson_options.txt')
-CODE_FENCES = ('cpp', 'cmake', 'meson', 'make')
+CODE_FENCES = ('cpp', 'cmake', 'meson', 'make', 'ini', 'json', 'python')
 
 WORD = re.compile(r'[A-Za-z_][A-Za-z0-9_]*')
 FENCE = re.compile(r'^```(\w*)\n(.*?)^```$', re.M | re.S)

@@ -4,9 +4,9 @@
 
 snippets.py SOURCE_ROOT
 
-- Each block of C++, CMake, Meson or make of README.md and of the pages of docs (but errors.md, which is written by
-  tests/compile_fail/page.py) follows a line `<!-- snippet: NAME -->` and equals, less its indentation, a region of tested
-  code: "// [NAME]" to "// [/NAME]" in tests/docs (those of docs/clusters.md: in tests/mpi
+- Each block of C++, CMake, Meson, make, ini, JSON or Python of README.md and of the pages of docs (but errors.md, which
+  is written by tests/compile_fail/page.py) follows a line `<!-- snippet: NAME -->` and equals, less its indentation, a
+  region of tested code: "// [NAME]" to "// [/NAME]" in tests/docs (those of docs/clusters.md: in tests/mpi
   and tests/processes), or, if NAME is the path of an example or of a consumer's project, that file less the comments
   that it begins with. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
@@ -49,7 +49,7 @@ def blocks(path):
         if kind is None and line.startswith('```'):
             kind, lines, start, mark = line[3:].strip(), [], number, MARK.match(before)
         elif kind is not None and line.startswith('```'):
-            if kind in ('cpp', 'cmake', 'meson', 'make'):
+            if kind in ('cpp', 'cmake', 'meson', 'make', 'ini', 'json', 'python'):
                 yield start, mark and mark[1], '\n'.join(lines)
             kind = None
         elif kind is not None:
@@ -65,7 +65,7 @@ def check_snippets(root):
         yield from faults
         wanted |= found
     shown = set()
-    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/gpu.md', 'docs/clusters.md'):
+    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/gpu.md', 'docs/clusters.md', 'docs/packages.md'):
         for line, name, text in blocks(root / page):
             if name is None:
                 yield f'{page}:{line}: a block of code needs <!-- snippet: NAME --> in the line above'
