@@ -10,6 +10,8 @@
 #include <trireme/logs.hpp>
 #include <trireme/weights.hpp>
 
+#include <filesystem>
+
 using namespace trireme;
 
 // clang-format off
@@ -20,7 +22,8 @@ using lenet = network<input<1, 28, 28>,
 // clang-format on
 
 int main(int argc, char** argv) try {
-    std::string const program = argv[0], folder = argc > 1 ? argv[1] : program.substr(0, program.rfind('/'));
+    auto const beside = std::filesystem::path(argv[0]).parent_path() / "."; // the program
+    std::string const folder = argc > 1 ? argv[1] : beside.string();
     auto const all = fashion_mnist::load();
     dataset const data{all.train.take(0, 4000), all.test.take(0, 1000)};
 

@@ -29,6 +29,7 @@ void make_up(std::filesystem::path const& file) {
         for (std::uint64_t c = 0; c < 4; ++c) out << mean[i % 3][c] + random.uniform(4 * i + c) - 0.5 << ',';
         out << (i % 3 == 0 ? "setosa" : i % 3 == 1 ? "versicolor" : "virginica") << '\n';
     }
+    if (!out.flush()) throw data_error(file.string(), 0, "the file cannot be written: name one of yours, mlp FILE");
 }
 
 int main(int argc, char** argv) try {

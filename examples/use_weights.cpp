@@ -44,7 +44,7 @@ int main(int argc, char** argv) try {
     for (std::size_t c = 0; c < matrix.classes(); ++c)
         std::printf("class %zu: %.2f of them found\n", c, matrix.recall(c));
 } catch (std::exception const& e) {
-    std::fprintf(stderr, "%s\n", e.what());
+    std::fprintf(stderr, "use_weights: %s\n", e.what());
     return dynamic_cast<usage_error const*>(&e) || dynamic_cast<data_error const*>(&e) ? exit_code::usage
                                                                                        : exit_code::failure;
 }

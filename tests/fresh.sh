@@ -22,7 +22,7 @@ both="$first; sh tests/run.sh --quick"
 two='-Dtests=enabled -Dtest_folders=core,group -Dexamples=disabled'
 two="apt-get install -qq --yes doctest-dev; meson setup build/two $two; meson test -C build/two --suite core --suite group"
 refused='code=0; sh examples/run.sh >said 2>&1 || code=$?; cat said; test $code -eq 3; grep "have an administrator run" said'
-consumers='for kind in subproject cmake pkg-config; do python3 tests/consumers/run.py $kind . g++; done'
+consumers='for kind in subproject wrap cmake pkg-config; do python3 tests/consumers/run.py $kind . g++; done'
 cells="
 first-command|bookworm||$first
 bookworm|bookworm||$both

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/data/augmented.hpp>
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/standardisation.hpp>
 
@@ -66,6 +67,9 @@ TEST_SUITE("data/standardisation") {
             standardisation const scale(images);
             CHECK(scale.means()[0] == doctest::Approx(0.1)); // bytes / 255
             scaled = scale(images.take(1, 1));
+            image_changes const flip{.crop_padding = 1, .flip = true};
+            CHECK(scale(augmented(images, flip)).inputs().changes == flip);
+            CHECK_FALSE(scaled.inputs().changes.any());
         }
         CHECK(scaled.size() == 1);
         CHECK(scaled.inputs().shape == make_shape(1, 1, 2));

@@ -12,6 +12,7 @@
 #include <support/networks.hpp>
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -25,6 +26,7 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace trainer_logs_test {
@@ -116,6 +118,27 @@ template<class Log>
 void refused_at_construction(std::string const& path, char const* words) {
     files::expect_data_error([&] { Log const log(path); }, path, 0, words);
 }
+
+/// The largest size that files of this process may grow to, as long as it lives: a disk that is full.
+class room_in_files {
+public:
+    explicit room_in_files(::rlim_t bytes) : ignored_before_(std::signal(SIGXFSZ, SIG_IGN)) {
+        REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+        auto less = before_;
+        less.rlim_cur = bytes;
+        REQUIRE(::setrlimit(RLIMIT_FSIZE, &less) == 0);
+    }
+    room_in_files(room_in_files const&) = delete;
+    room_in_files& operator=(room_in_files const&) = delete;
+    ~room_in_files() {
+        ::setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, ignored_before_);
+    }
+
+private:
+    struct ::rlimit before_ = {};
+    void (*ignored_before_)(int);
+};
 
 /// A terminal of so many columns that is written to instead of the user's.
 class terminal {
@@ -262,11 +285,45 @@ TEST_SUITE("trainer/logs") {
         refused_at_construction<tensorboard_log>(file + "/below", "Not a directory");
         refused_at_construction<tensorboard_log>("/proc/events", "name a folder that may be written");
         CHECK(test_support::says(test_support::refusal([] { csv_log(std::string("a\0b", 3)); }), {"zero byte"}));
-        if (::access("/dev/full", W_OK) == 0) { // no room: what `add` says
+        if (::access("/dev/full", W_OK) == 0) {
             auto const link = folder.path("link");
             std::filesystem::create_symlink("/dev/full", link);
             refused_at_construction<csv_log>(link, "a pipe or device is there");
         }
+    }
+
+    TEST_CASE("on a full disk a log says so, and holds whole records") {
+        files::folder const folder;
+        auto const text = "1,2,3,0.5,20,1\n";
+        for (bool const append : {false, true})
+            for (::rlim_t const room : {60u, 71u, 72u, 86u, 87u}) { // of a line of names with 41 bytes, and rows of 15
+                CAPTURE(append);
+                CAPTURE(room);
+                auto const path = folder.write("log", {});
+                csv_log log(path, {.steps = true, .append = append});
+                std::size_t rows = 0;
+                {
+                    room_in_files const little(room);
+                    try {
+                        for (; rows < 10; ++rows) log(step(2, 0.5));
+                    } catch (data_error const& e) {
+                        CHECK(e.path() == path);
+                        CHECK(e.offset() == 41 + 15 * rows);
+                        CHECK(test_support::says(e.what(), {"writing the log fails (File too large)", "has room"}));
+                    }
+                }
+                CHECK(rows == (room - 41) / 15);
+                CHECK(content_of(path).size() == 41 + 15 * rows);
+                log(step(2, 0.5)); // there is room again
+                auto const lines = split(content_of(path), '\n');
+                REQUIRE(lines.size() == rows + 2);
+                for (std::size_t i = 1; i < lines.size(); ++i) CHECK(lines[i] + "\n" == text);
+            }
+        files::folder const other;
+        tensorboard_log board(other.path(), {.steps = true});
+        board(step(1, 1));
+        room_in_files const none(10);
+        CHECK_THROWS_AS(board(step(1, 1)), data_error);
     }
 
     TEST_CASE("checksums, messages and records are those of TensorBoard, byte for byte") {

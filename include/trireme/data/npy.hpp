@@ -18,6 +18,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -338,12 +339,18 @@ private:
 
 /// Reads an array into memory.
 /// Errors: data_error for a file that is missing, no regular file, truncated, damaged, hostile, or of a type or order
-/// that is not read, with the words of Python that save it otherwise.
+/// that is not read, with the words of Python that save it otherwise; for one that is larger than the memory.
 /// Memory: the numbers, once their size has been compared with that of the file.
 TRIREME_COLD inline npy_array read_npy(std::string const& path) {
     detail::regular_file const file(path);
     auto header = detail::npy::header_of(file);
-    auto const bytes = std::make_shared<std::vector<std::byte>>(header.bytes);
+    auto const bytes = std::make_shared<std::vector<std::byte>>();
+    try {
+        bytes->resize(header.bytes);
+    } catch (std::bad_alloc const&) {
+        file.fail(header.begin, "the numbers take " + std::to_string(header.bytes) +
+                                    " bytes of memory, which are not to be had: use map_npy, which reads what is used");
+    }
     file.read(header.begin, *bytes);
     return {path, std::move(header), bytes->data(), bytes};
 }

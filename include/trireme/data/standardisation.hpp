@@ -52,7 +52,8 @@ public:
     std::span<double const> means() const noexcept { return means_; }
     std::span<double const> factors() const noexcept { return factors_; } ///< 1 / deviation
 
-    /// A copy of the samples, whose inputs are (number - mean) * factor, as float. Targets stay as they are.
+    /// A copy of the samples, whose inputs are (number - mean) * factor, as float. Targets, and changes of images, stay
+    /// as they are; the zeros that a crop brings in are means then.
     /// Errors: usage_error if the samples have another size, or a number is not finite.
     template<sample_source Source>
     owned_samples operator()(Source const& source) const {
@@ -65,7 +66,8 @@ public:
         numbers->inputs = applied(from, source.size());
         auto targets = source.targets();
         numbers->targets = detail::packed_rows(targets, source.size(), [](std::size_t i) { return i; });
-        auto const inputs = rows_of(numbers->inputs.data(), from.shape);
+        auto inputs = rows_of(numbers->inputs.data(), from.shape);
+        inputs.changes = from.changes;
         return {std::move(numbers), source.size(), inputs, targets, detail::class_names_of(source)};
     }
 

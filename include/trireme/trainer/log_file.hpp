@@ -32,7 +32,8 @@ struct log_options {
 
 namespace detail {
 
-/// A file that grows by whole records, each on its way to the disk when `add` returns. Opening it changes nothing: of
+/// A file that grows by whole records, each on its way to the disk when `add` returns; of a record that does not fit on
+/// the disk nothing stays, so that the next one begins a line. Opening it changes nothing: of
 /// several processes that open one file, that of rank 0 writes.
 /// Errors: data_error if it cannot be opened or written.
 class log_file {
@@ -53,16 +54,29 @@ public:
 
     void add(std::string_view record) {
         if (!append_ && size_ == 0 && ::ftruncate(file_.number, 0) != 0) fail("the log cannot be emptied", errno);
+        auto const begin = size_;
         while (!record.empty()) {
             auto const done = ::write(file_.number, record.data(), record.size());
             if (done < 0 && errno == EINTR) continue;
-            if (done <= 0) fail("writing the log fails", errno);
+            if (done <= 0) {
+                auto const why = errno;
+                cut_off(begin);
+                fail("writing the log fails", why);
+            }
             size_ += static_cast<std::uint64_t>(done);
             record.remove_prefix(static_cast<std::size_t>(done));
         }
     }
 
 private:
+    /// Takes away what a record has left behind byte `begin`, unless another program has written behind it.
+    TRIREME_COLD void cut_off(std::uint64_t begin) noexcept {
+        struct ::stat about = {};
+        if (::fstat(file_.number, &about) != 0 || static_cast<std::uint64_t>(about.st_size) != size_) return;
+        auto const end = static_cast<::off_t>(begin);
+        if (::ftruncate(file_.number, end) == 0 && ::lseek(file_.number, end, SEEK_SET) == end) size_ = begin;
+    }
+
     [[noreturn]] TRIREME_COLD void fail(char const* what, int number) const {
         throw data_error(path_, size_,
                          std::string(what) + " (" + reason(number) +
