@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Files that are wrong on purpose: tables and arrays that are written by their formats' rules but for one or two of
-// them. csv.cpp and npy.cpp damage bytes at random; here what is read must be what was written, and what is refused must
-// be refused in words that help.
+// them. csv.cpp and npy.cpp damage bytes at random; here what is read must be what was written, and what is refused
+// must be refused in words that help.
 
-#include "files.hpp"
 #include "hostile.hpp"
+#include "files.hpp"
 
 #include <trireme/data/csv.hpp>
 #include <trireme/data/npy.hpp>
@@ -111,34 +111,99 @@ std::string broken(dice& d, table t, std::string& how) {
     };
     using namespace std::string_literals;
     switch (d.below(24)) {
-    case 0: how += "number "; field = d.of(numbers); break;
-    case 1: how += "quote that never ends "; field = "\"" + field; break;
-    case 2: how += "quote inside "; field += "\"x"; break;
-    case 3: how += "zero byte "; field += "\0"s; break;
-    case 4: how += "zero byte in quotes "; field = "\"\0\""s; break;
-    case 5: how += "field less "; line.pop_back(); break;
-    case 6: how += "field more "; line.push_back("1"); break;
-    case 7: how += "many fields "; line.insert(line.end(), 20'000, "1"); break;
-    case 8: how += "long field "; field = std::string(50'000, '7'); break;
-    case 9: how += "long number "; field = "0." + std::string(50'000, '3') + "e-5"; break;
-    case 10: how += "two names "; t.lines[0].back() = t.lines[0].front(); break;
-    case 11: how += "control characters "; field = "\x1B[31m\x07"; break;
-    case 12: how += "lone carriage return "; field = "1\r2"; break;
-    case 13: how += "carriage returns "; t.end = "\r"; break;
-    case 14: how += "no UTF-8 "; field = "\xFF\xC3\xC0\x80"; break;
-    case 15: how += "mark inside "; field = "\xEF\xBB\xBF" + field; break;
-    case 16: how += "half a mark "; t.begin = "\xEF\xBB"; break;
-    case 17: how += "another separator "; t.separator = t.separator == ";" ? "|" : ";"; break;
-    case 18: how += "names alone "; t.lines.resize(1); break;
-    case 19: how += "blanks "; t.begin += " \t\n\r\n  "; t.lines[0][0] = " \t" + t.lines[0][0] + "  "; break;
-    case 20: return whole("cut off ", [&](std::string& text) { text.resize(d.below(text.size())); });
-    case 21: return whole("twice ", [](std::string& text) { text += text; });
-    case 22: return whole("UTF-16 ", [](std::string& text) {
-        std::string wide = "\xFF\xFE";
-        for (char const c : text) wide += {c, '\0'};
-        text = wide;
-    });
-    default: return whole("nothing there ", [&](std::string& text) { text.assign(d.below(3), "\n \r"[d.below(3)]); });
+    case 0:
+        how += "number ";
+        field = d.of(numbers);
+        break;
+    case 1:
+        how += "quote that never ends ";
+        field = "\"" + field;
+        break;
+    case 2:
+        how += "quote inside ";
+        field += "\"x";
+        break;
+    case 3:
+        how += "zero byte ";
+        field += "\0"s;
+        break;
+    case 4:
+        how += "zero byte in quotes ";
+        field = "\"\0\""s;
+        break;
+    case 5:
+        how += "field less ";
+        line.pop_back();
+        break;
+    case 6:
+        how += "field more ";
+        line.push_back("1");
+        break;
+    case 7:
+        how += "many fields ";
+        line.insert(line.end(), 20'000, "1");
+        break;
+    case 8:
+        how += "long field ";
+        field = std::string(50'000, '7');
+        break;
+    case 9:
+        how += "long number ";
+        field = "0." + std::string(50'000, '3') + "e-5";
+        break;
+    case 10:
+        how += "two names ";
+        t.lines[0].back() = t.lines[0].front();
+        break;
+    case 11:
+        how += "control characters ";
+        field = "\x1B[31m\x07";
+        break;
+    case 12:
+        how += "lone carriage return ";
+        field = "1\r2";
+        break;
+    case 13:
+        how += "carriage returns ";
+        t.end = "\r";
+        break;
+    case 14:
+        how += "no UTF-8 ";
+        field = "\xFF\xC3\xC0\x80";
+        break;
+    case 15:
+        how += "mark inside ";
+        field = "\xEF\xBB\xBF" + field;
+        break;
+    case 16:
+        how += "half a mark ";
+        t.begin = "\xEF\xBB";
+        break;
+    case 17:
+        how += "another separator ";
+        t.separator = t.separator == ";" ? "|" : ";";
+        break;
+    case 18:
+        how += "names alone ";
+        t.lines.resize(1);
+        break;
+    case 19:
+        how += "blanks ";
+        t.begin += " \t\n\r\n  ";
+        t.lines[0][0] = " \t" + t.lines[0][0] + "  ";
+        break;
+    case 20:
+        return whole("cut off ", [&](std::string& text) { text.resize(d.below(text.size())); });
+    case 21:
+        return whole("twice ", [](std::string& text) { text += text; });
+    case 22:
+        return whole("UTF-16 ", [](std::string& text) {
+            std::string wide = "\xFF\xFE";
+            for (char const c : text) wide += {c, '\0'};
+            text = wide;
+        });
+    default:
+        return whole("nothing there ", [&](std::string& text) { text.assign(d.below(3), "\n \r"[d.below(3)]); });
     }
     return d.one_in(3) ? broken(d, std::move(t), how) : t.text();
 }
@@ -200,8 +265,16 @@ struct type {
 };
 
 array_file array_of(dice& d) {
-    static constexpr std::array<type, 10> good{{{"|u1", 1}, {"|i1", 1}, {"|b1", 1}, {"<u2", 2}, {"<i2", 2}, {"<i4", 4},
-                                               {"<i8", 8}, {"<f4", 4}, {"<f8", 8}, {"=f4", 4}}};
+    static constexpr std::array<type, 10> good{{{"|u1", 1},
+                                                {"|i1", 1},
+                                                {"|b1", 1},
+                                                {"<u2", 2},
+                                                {"<i2", 2},
+                                                {"<i4", 4},
+                                                {"<i8", 8},
+                                                {"<f4", 4},
+                                                {"<f8", 8},
+                                                {"=f4", 4}}};
     static constexpr std::array<char const*, 16> bad{">f4", ">i8", "<f2", "<f16", "<c8",  "|O",  "<U3", "|S0",
                                                      "|V4", "",    "<",   "f4",   "<f4 ", "|f4", "<u4", "<M8[us]"};
     static constexpr std::array<char const*, 12> extents{"-1",
@@ -288,7 +361,8 @@ array_file array_of(dice& d) {
         wrong("magic");
         all[d.below(6)] ^= 0x20;
     }
-    for (std::size_t i = 0; i < (version == 1 ? 2u : 4u); ++i) all.push_back(static_cast<std::uint8_t>(length >> 8 * i));
+    for (std::size_t i = 0; i < (version == 1 ? 2u : 4u); ++i)
+        all.push_back(static_cast<std::uint8_t>(length >> 8 * i));
     all.insert(all.end(), header.begin(), header.end());
     auto bytes = fits && rank <= 5 ? numbers * kind.bytes : 8;
     if (fits && d.one_in(8)) {

@@ -3,17 +3,22 @@
 
 // Trainings on samples that are no images, with losses that are no cross_entropy.
 
+#include <trireme/readers.hpp>
 #include <trireme/reference.hpp>
 
+#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/compare.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <support/regression.hpp>
+#include <support/sanitizers.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -32,6 +37,19 @@ namespace {
 template<class Network, class Loss, class... Policies>
 using any = trainer<Network, Loss, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
                     Policies...>;
+
+/// Bytes of memory that belong to no file.
+std::size_t memory_of_its_own() {
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+        if (word == "RssAnon:") {
+            std::size_t kib = 0;
+            status >> kib;
+            return kib * 1024;
+        }
+    FAIL("/proc/self/status does not name RssAnon");
+    return 0;
+}
 
 } // namespace
 
@@ -212,6 +230,29 @@ TEST_SUITE("trainer/samples") {
                    {"sample 7 is nan"}));
         std::vector<std::uint8_t> const good(8, 2);
         CHECK(t.step(careless{&table, rows_of(good.data(), make_shape(1))}).samples == 8);
+    }
+
+    TEST_CASE("an epoch on a mapped file takes no memory for its samples" * doctest::skip(sanitized)) {
+        constexpr std::size_t samples = 1 << 15, each = 4096; // 128 MiB
+        files::folder const folder;
+        auto const array = [&](std::string const& name, std::string const& shape, std::size_t bytes) {
+            std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (" + shape + "), }";
+            header.resize(117, ' ');
+            files::bytes content{0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 118, 0};
+            content.insert(content.end(), header.begin(), header.end());
+            content.push_back('\n');
+            auto const path = folder.write(name, content);
+            std::filesystem::resize_file(path, 128 + bytes); // takes no disk
+            return map_npy(path);
+        };
+        auto const all = npy_samples(array("x", std::to_string(samples) + ", " + std::to_string(each), samples * each),
+                                     array("y", std::to_string(samples) + ",", samples), 2);
+        any<network<input<each>, linear<2>>, cross_entropy> t({.batch = 256}, {.devices = 2});
+        t.step(all.take(0, 256));
+        auto const before = memory_of_its_own();
+        training_set const data{all.take(0, samples - 256), all.take(samples - 256, 256)};
+        CHECK(t.train(data, {.epochs = 1}).test.accuracy == 1);
+        CHECK(memory_of_its_own() < before + (std::size_t{16} << 20));
     }
 
     TEST_CASE("a plan counts the targets of a granule") {

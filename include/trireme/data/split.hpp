@@ -62,7 +62,8 @@ TRIREME_COLD inline std::vector<std::uint32_t> split_order(std::size_t n, std::u
 
 /// Copies samples chosen by `seed` into two parts, to train and to test with. The choice depends on the seed and on the
 /// number of samples alone: it is the same on every machine and for any number of devices. No sample is in both parts;
-/// where the counts leave samples over, these are in neither.
+/// where the counts leave samples over, these are in neither. Of a mapped file that memory does not hold,
+/// owned_samples::take makes parts without a copy. Memory: that of the samples in both parts.
 /// Errors: usage_error if a part has no sample, or both together have more than there are.
 template<sample_source Source>
 training_set<owned_samples> split(Source const& source, split_counts const& counts, std::uint64_t seed) {
