@@ -262,6 +262,10 @@ TEST_SUITE("data/csv") {
         auto const t = table_of("a,b,c\n1,2,3\n");
         auto const asked = [&](csv_columns const& how) { return [&t, how] { (void)t.samples(how); }; };
         CHECK(says(refusal(asked({})), {"either classes or targets"}));
+        CHECK_FALSE(test_support::has(refusal(asked({})), "no name"));
+        auto const unnamed = table_of("a,\n1,2\n"); // as a separator at the end of each line makes it
+        CHECK(says(refusal([&] { (void)unnamed.samples({.classes = unnamed.names().back()}); }),
+                   {"either classes or targets", "column 2 of ", "has no name: give it one in the first line"}));
         CHECK(says(refusal(asked({.targets = {"a"}, .classes = "b"})), {"either classes or targets"}));
         CHECK(says(refusal(asked({.inputs = {"a", "b"}, .targets = {"b"}})), {"'b' is asked for twice"}));
         CHECK(says(refusal(asked({.inputs = {"a", "a"}, .targets = {"b"}})), {"'a' is asked for twice"}));

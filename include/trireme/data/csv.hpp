@@ -310,7 +310,8 @@ public:
     TRIREME_COLD owned_samples samples(csv_columns const& wanted) const {
         if (wanted.targets.empty() == wanted.classes.empty())
             throw usage_error("samples have either classes or targets: pass .classes = \"NAME\" for a column of "
-                              "classes, or .targets = {\"NAME\"} for columns of numbers");
+                              "classes, or .targets = {\"NAME\"} for columns of numbers" +
+                              remedy_for_unnamed());
         std::vector<char> taken(columns(), 0);
         auto const targets = chosen(wanted.classes.empty() ? wanted.targets : std::vector{wanted.classes}, taken);
         auto inputs = chosen(wanted.inputs, taken);
@@ -331,6 +332,15 @@ private:
         std::vector<std::int32_t> numbers = {};
         std::vector<std::string> names = {};
     };
+
+    /// What to do about the first column without a name, which nobody can ask for as classes.
+    TRIREME_COLD std::string remedy_for_unnamed() const {
+        for (std::size_t c = 0; c < columns(); ++c)
+            if (content_.name(c).empty())
+                return "; column " + std::to_string(c + 1) + " of " + content_.path +
+                       " has no name: give it one in the first line, or take it away";
+        return {};
+    }
 
     std::string_view field(std::size_t row, std::size_t column) const noexcept {
         return content_.field((row + (content_.header ? 1 : 0)) * columns() + column);
