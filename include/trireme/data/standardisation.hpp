@@ -72,15 +72,21 @@ public:
     }
 
 private:
+    /// The numbers of a sample, whatever their type: what works on them is compiled once.
+    TRIREME_COLD static void read(sample_rows const& rows, std::size_t sample, std::vector<double>& to) {
+        with_number_of(rows.kind, [&]<class N>(N) {
+            auto const* const from = reinterpret_cast<N const*>(rows.of(sample));
+            for (std::size_t c = 0; c < to.size(); ++c) to[c] = static_cast<double>(from[c]) * rows.scale;
+        });
+    }
     /// Calls f(sample, column, number) for all numbers, sample by sample.
     template<class F>
     static void each_number(sample_rows const& rows, std::size_t samples, F const& f) {
-        with_number_of(rows.kind, [&]<class N>(N) {
-            for (std::size_t i = 0; i < samples; ++i) {
-                auto const* const from = reinterpret_cast<N const*>(rows.of(i));
-                for (std::size_t c = 0; c < rows.size(); ++c) f(i, c, static_cast<double>(from[c]) * rows.scale);
-            }
-        });
+        std::vector<double> numbers(rows.size());
+        for (std::size_t i = 0; i < samples; ++i) {
+            read(rows, i, numbers);
+            for (std::size_t c = 0; c < numbers.size(); ++c) f(i, c, numbers[c]);
+        }
     }
 
     [[noreturn]] TRIREME_COLD static void fail(std::size_t sample, std::size_t column, char const* what) {
