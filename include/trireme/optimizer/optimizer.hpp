@@ -84,7 +84,7 @@ template<optimizer O, class T>
 constexpr optimizer_state<O, T> state_in([[maybe_unused]] T* block, [[maybe_unused]] std::size_t apart,
                                          [[maybe_unused]] std::size_t first) {
     optimizer_state<O, T> arrays{};
-    for (std::size_t i = 0; i < arrays.size(); ++i) arrays[i] = block + i * apart + first;
+    for (auto*& array : arrays) array = block + first, block += apart;
     return arrays;
 }
 
