@@ -85,6 +85,7 @@
 #include <trireme/schedule/collective/hierarchical.hpp>
 #include <trireme/schedule/collective/recursive_halving_doubling.hpp>
 #include <trireme/schedule/collective/ring.hpp>
+#include <trireme/schedule/collective/strategy_by_default.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/pipeline/print.hpp>

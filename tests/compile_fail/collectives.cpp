@@ -186,18 +186,6 @@ void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<do
 #endif
 } // namespace tri0052
 
-namespace tri0079 {
-// Which strategy is best depends on the size, the ranks and the links ([schedules](schedules.md) has the costs), so
-// none is the default on a communicator of your own.
-#if defined(NO_STRATEGY)
-// NO_STRATEGY: TRI0079: a collective is told its strategy | all_reduce<ring>(...) | asked_for<
-// errors <= 1
-void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce(me, numbers); }
-#else
-void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<direct>(me, numbers); }
-#endif
-} // namespace tri0079
-
 namespace tri0080 {
 // Ranks compare what they call, NCCL and MPI have their own code for it, and registers are added several numbers at a
 // time: a functor of two numbers is none of that.

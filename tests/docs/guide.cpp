@@ -413,7 +413,7 @@ TEST_SUITE("docs/guide") {
         group.run([&](threads::communicator& me) { // the same function on every rank, in a thread of its own
             std::vector<float> mine(100, static_cast<float>(me.rank() + 1)), largest(100);
             all_reduce<ring>(me, mine, largest, op::max{});
-            all_reduce<ring>(me, mine); // in place
+            all_reduce(me, mine); // in place; by the strategy that is the cheapest for this size and these ranks
             sums[static_cast<std::size_t>(me.rank())] = mine[99] + largest[99];
         });
         // [/collective]

@@ -14,7 +14,8 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical. T is any type that may be
 /// copied as bytes. Throws as all_reduce; cost: traffic_of(schedule, rank, cut) between ranks.
-template<class Strategy = unnamed_strategy, collective_communicator C, writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::all_gather>, collective_communicator C,
+         writable_buffer Buffer>
     requires byte_copyable<element_of<Buffer>>
 in_flight<element_of<Buffer>, detail::no_op, C> start_all_gather(C& comm, Buffer&& whole) {
     using T = element_of<Buffer>;
@@ -29,7 +30,8 @@ in_flight<element_of<Buffer>, detail::no_op, C> start_all_gather(C& comm, Buffer
             detail::call_of<T, detail::no_op>(collective::all_gather, s, buffer.size(), buffer, buffer),
             {}};
 }
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::all_gather>, collective_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 in_flight<element_of<In>, detail::no_op, C> start_all_gather(C& comm, In&& input, Out&& output) {
     using T = element_of<In>;
@@ -45,12 +47,14 @@ in_flight<element_of<In>, detail::no_op, C> start_all_gather(C& comm, In&& input
 }
 
 /// Gives every rank the blocks of all ranks, in order, and returns when they are there. See start_all_gather.
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::all_gather>, collective_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 void all_gather(C& comm, In&& input, Out&& output) {
     start_all_gather<Strategy>(comm, input, output).wait();
 }
-template<class Strategy = unnamed_strategy, collective_communicator C, writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::all_gather>, collective_communicator C,
+         writable_buffer Buffer>
     requires byte_copyable<element_of<Buffer>>
 void all_gather(C& comm, Buffer&& whole) {
     start_all_gather<Strategy>(comm, whole).wait();

@@ -20,8 +20,8 @@ namespace trireme::inline TRIREME_ISA {
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, double_binary_tree, chain, hierarchical.
 /// Throws usage_error (sizes; a strategy that is no all-reduce), mismatch_error, deadline_error, group_stopped. Cost:
 /// traffic_of(schedule, rank, elements, sizeof(T)) between ranks; no allocation after the strategy's first use.
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
-         buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::all_reduce>, reduction_operation Op = op::sum,
+         collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires reducible<element_of<In>>
 in_flight<element_of<In>, Op, C> start_all_reduce(C& comm, In&& input, Out&& output, Op = {}) {
     using T = element_of<In>;
@@ -38,8 +38,8 @@ in_flight<element_of<In>, Op, C> start_all_reduce(C& comm, In&& input, Out&& out
             detail::call_of<T, Op>(collective::all_reduce, s, in.size(), in, out),
             {0, out.size()}};
 }
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
-         writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::all_reduce>, reduction_operation Op = op::sum,
+         collective_communicator C, writable_buffer Buffer>
     requires reducible<element_of<Buffer>>
 in_flight<element_of<Buffer>, Op, C> start_all_reduce(C& comm, Buffer&& whole, Op o = {}) {
     using T = element_of<Buffer>;
@@ -49,24 +49,26 @@ in_flight<element_of<Buffer>, Op, C> start_all_reduce(C& comm, Buffer&& whole, O
 
 /// Gives every rank the sum, or what `Op` says, of all ranks' `input`, and returns when it is there. See
 /// start_all_reduce.
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
-         buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::all_reduce>, reduction_operation Op = op::sum,
+         collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires reducible<element_of<In>>
 void all_reduce(C& comm, In&& input, Out&& output, Op o = {}) {
     start_all_reduce<Strategy>(comm, input, output, o).wait();
 }
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
-         writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::all_reduce>, reduction_operation Op = op::sum,
+         collective_communicator C, writable_buffer Buffer>
     requires reducible<element_of<Buffer>>
 void all_reduce(C& comm, Buffer&& whole, Op o = {}) {
     start_all_reduce<Strategy>(comm, whole, o).wait();
 }
 
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer Buffer, functor_of_another_kind F>
+template<class Strategy = strategy_by_default<collective::all_reduce>, collective_communicator C, buffer Buffer,
+         functor_of_another_kind F>
 void all_reduce(C&, Buffer&&, F const&) {
     [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
 }
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer Out, functor_of_another_kind F>
+template<class Strategy = strategy_by_default<collective::all_reduce>, collective_communicator C, buffer In, buffer Out,
+         functor_of_another_kind F>
 void all_reduce(C&, In&&, Out&&, F const&) {
     [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
 }

@@ -13,7 +13,8 @@ namespace trireme::inline TRIREME_ISA {
 /// apart.
 ///
 /// Strategies: direct. T is any type that may be copied as bytes. Throws usage_error (sizes), and as all_reduce.
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::all_to_all>, collective_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 in_flight<element_of<In>, detail::no_op, C> start_all_to_all(C& comm, In&& input, Out&& output) {
     using T = element_of<In>;
@@ -38,7 +39,8 @@ in_flight<element_of<In>, detail::no_op, C> start_all_to_all(C& comm, In&& input
 }
 
 /// Gives every rank its block of every rank's `input`, and returns when they are there. See start_all_to_all.
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::all_to_all>, collective_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 void all_to_all(C& comm, In&& input, Out&& output) {
     start_all_to_all<Strategy>(comm, input, output).wait();

@@ -13,7 +13,7 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Strategies: direct, binomial_tree, double_binary_tree, chain, hierarchical. T is any type that may be copied as
 /// bytes. Throws usage_error (no such root), and as all_reduce.
-template<class Strategy = unnamed_strategy, collective_communicator C, writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::broadcast>, collective_communicator C, writable_buffer Buffer>
     requires byte_copyable<element_of<Buffer>>
 in_flight<element_of<Buffer>, detail::no_op, C> start_broadcast(C& comm, Buffer&& whole, int root = 0) {
     using T = element_of<Buffer>;
@@ -28,7 +28,7 @@ in_flight<element_of<Buffer>, detail::no_op, C> start_broadcast(C& comm, Buffer&
 }
 
 /// Gives every rank the root's `buffer`, and returns when it is there. See start_broadcast.
-template<class Strategy = unnamed_strategy, collective_communicator C, writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::broadcast>, collective_communicator C, writable_buffer Buffer>
     requires byte_copyable<element_of<Buffer>>
 void broadcast(C& comm, Buffer&& whole, int root = 0) {
     start_broadcast<Strategy>(comm, whole, root).wait();

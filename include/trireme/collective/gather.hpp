@@ -14,7 +14,8 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Strategies: direct, binomial_tree. T is any type that may be copied as bytes. Throws usage_error (sizes, no such
 /// root), and as all_reduce.
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::gather>, collective_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 in_flight<element_of<In>, detail::no_op, C> start_gather(C& comm, In&& input, Out&& output, int root = 0) {
     using T = element_of<In>;
@@ -38,7 +39,8 @@ in_flight<element_of<In>, detail::no_op, C> start_gather(C& comm, In&& input, Ou
 }
 
 /// Gives the root the blocks of all ranks, in order, and returns when this rank's part is done. See start_gather.
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::gather>, collective_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 void gather(C& comm, In&& input, Out&& output, int root = 0) {
     start_gather<Strategy>(comm, input, output, root).wait();

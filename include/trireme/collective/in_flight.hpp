@@ -5,6 +5,7 @@
 #include <trireme/collective/proved.hpp>
 #include <trireme/collective/reduction.hpp>
 #include <trireme/collective/run.hpp>
+#include <trireme/schedule/collective/strategy_by_default.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -21,19 +21,9 @@ struct strategy_makes_rule {
         "names, or give your own a static member function of the collective's name");
 };
 
-template<class... Where>
-struct strategy_named_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0079: a collective is told its strategy: write all_reduce<direct>(...), all_reduce<ring>(...) or "
-                  "the like; the collective's documentation names those that make it");
-};
-
-/// A word of these messages.
+/// A word of this message.
 template<collective>
 struct asked_for;
-
-/// The strategy of a call that names none.
-struct unnamed_strategy {};
 
 namespace detail {
 
@@ -44,10 +34,6 @@ struct makes_check {
 template<class Strategy, collective Goal>
 struct makes_check<Strategy, Goal, false> {
     using type = strategy_makes_rule<strategy<Strategy>, asked_for<Goal>>;
-};
-template<collective Goal>
-struct makes_check<unnamed_strategy, Goal, false> {
-    using type = strategy_named_rule<asked_for<Goal>>;
 };
 
 } // namespace detail

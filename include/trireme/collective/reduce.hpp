@@ -14,8 +14,8 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Strategies: direct, binomial_tree, double_binary_tree, chain, hierarchical. Throws usage_error (sizes, no such
 /// root), and as all_reduce.
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
-         buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::reduce>, reduction_operation Op = op::sum,
+         collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires reducible<element_of<In>>
 in_flight<element_of<In>, Op, C> start_reduce(C& comm, In&& input, Out&& output, int root = 0, Op = {}) {
     using T = element_of<In>;
@@ -33,8 +33,8 @@ in_flight<element_of<In>, Op, C> start_reduce(C& comm, In&& input, Out&& output,
             detail::call_of<T, Op>(collective::reduce, s, in.size(), in, out),
             {0, comm.rank() == root ? out.size() : 0}};
 }
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
-         writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::reduce>, reduction_operation Op = op::sum,
+         collective_communicator C, writable_buffer Buffer>
     requires reducible<element_of<Buffer>>
 in_flight<element_of<Buffer>, Op, C> start_reduce(C& comm, Buffer&& whole, int root = 0, Op o = {}) {
     using T = element_of<Buffer>;
@@ -44,24 +44,26 @@ in_flight<element_of<Buffer>, Op, C> start_reduce(C& comm, Buffer&& whole, int r
 
 /// Gives the root the sum, or what `Op` says, of all ranks' `input`, and returns when this rank's part is done. See
 /// start_reduce.
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
-         buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::reduce>, reduction_operation Op = op::sum,
+         collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires reducible<element_of<In>>
 void reduce(C& comm, In&& input, Out&& output, int root = 0, Op o = {}) {
     start_reduce<Strategy>(comm, input, output, root, o).wait();
 }
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
-         writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::reduce>, reduction_operation Op = op::sum,
+         collective_communicator C, writable_buffer Buffer>
     requires reducible<element_of<Buffer>>
 void reduce(C& comm, Buffer&& whole, int root = 0, Op o = {}) {
     start_reduce<Strategy>(comm, whole, root, o).wait();
 }
 
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer Buffer, functor_of_another_kind F>
+template<class Strategy = strategy_by_default<collective::reduce>, collective_communicator C, buffer Buffer,
+         functor_of_another_kind F>
 void reduce(C&, Buffer&&, int, F const&) {
     [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
 }
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer Out, functor_of_another_kind F>
+template<class Strategy = strategy_by_default<collective::reduce>, collective_communicator C, buffer In, buffer Out,
+         functor_of_another_kind F>
 void reduce(C&, In&&, Out&&, int, F const&) {
     [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
 }

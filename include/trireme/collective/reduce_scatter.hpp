@@ -15,8 +15,8 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Strategies: direct, ring, bidirectional_ring, recursive_halving_doubling, hierarchical.
 /// Throws and costs as all_reduce.
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
-         buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
+         collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires reducible<element_of<In>>
 in_flight<element_of<In>, Op, C> start_reduce_scatter(C& comm, In&& input, Out&& output, Op = {}) {
     using T = element_of<In>;
@@ -39,8 +39,8 @@ in_flight<element_of<In>, Op, C> start_reduce_scatter(C& comm, In&& input, Out&&
     auto const result = one_block ? 0 : r * block;
     return {comm, s, {in.size(), sizeof(T), s.chunks, comm.size()}, call, {result, result + block}};
 }
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
-         writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
+         collective_communicator C, writable_buffer Buffer>
     requires reducible<element_of<Buffer>>
 in_flight<element_of<Buffer>, Op, C> start_reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
     using T = element_of<Buffer>;
@@ -50,24 +50,26 @@ in_flight<element_of<Buffer>, Op, C> start_reduce_scatter(C& comm, Buffer&& whol
 
 /// Gives every rank its block of the sum, or what `Op` says, of all ranks' `input`, and returns when it is there. See
 /// start_reduce_scatter.
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C, buffer In,
-         buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
+         collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
     requires reducible<element_of<In>>
 void reduce_scatter(C& comm, In&& input, Out&& output, Op o = {}) {
     start_reduce_scatter<Strategy>(comm, input, output, o).wait();
 }
-template<class Strategy = unnamed_strategy, reduction_operation Op = op::sum, collective_communicator C,
-         writable_buffer Buffer>
+template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
+         collective_communicator C, writable_buffer Buffer>
     requires reducible<element_of<Buffer>>
 void reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
     start_reduce_scatter<Strategy>(comm, whole, o).wait();
 }
 
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer Buffer, functor_of_another_kind F>
+template<class Strategy = strategy_by_default<collective::reduce_scatter>, collective_communicator C, buffer Buffer,
+         functor_of_another_kind F>
 void reduce_scatter(C&, Buffer&&, F const&) {
     [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
 }
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer Out, functor_of_another_kind F>
+template<class Strategy = strategy_by_default<collective::reduce_scatter>, collective_communicator C, buffer In,
+         buffer Out, functor_of_another_kind F>
 void reduce_scatter(C&, In&&, Out&&, F const&) {
     [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
 }

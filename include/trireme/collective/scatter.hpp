@@ -15,7 +15,8 @@ namespace trireme::inline TRIREME_ISA {
 ///
 /// Strategies: direct, binomial_tree. T is any type that may be copied as bytes. Throws usage_error (sizes, no such
 /// root), and as all_reduce.
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::scatter>, collective_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 in_flight<element_of<In>, detail::no_op, C> start_scatter(C& comm, In&& input, Out&& output, std::size_t block,
                                                           int root = 0) {
@@ -42,7 +43,8 @@ in_flight<element_of<In>, detail::no_op, C> start_scatter(C& comm, In&& input, O
 }
 
 /// Gives every rank its block of the root's `input`, and returns when it is there. See start_scatter.
-template<class Strategy = unnamed_strategy, collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
+template<class Strategy = strategy_by_default<collective::scatter>, collective_communicator C, buffer In,
+         buffer_of<element_of<In>> Out>
     requires byte_copyable<element_of<In>>
 void scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0) {
     start_scatter<Strategy>(comm, input, output, block, root).wait();
