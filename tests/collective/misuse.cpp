@@ -108,7 +108,9 @@ TEST_SUITE("collective/misuse: ranks that differ") {
                     broadcast<direct>(c, x);
                 };
             };
-            CHECK(says(mismatch_of(ranks, sent(std::uint8_t{}), sent(std::uint64_t{})), "100 x bytes, 8 each"));
+            CHECK(says(mismatch_of(ranks, sent(std::uint8_t{}), sent(std::uint64_t{})), "100 x u64, root 0"));
+            CHECK(says(mismatch_of(ranks, sent(std::array<char, 8>{}), sent(std::array<char, 4>{})),
+                       "100 x bytes, 8 each"));
             CHECK(says(
                 mismatch_of(ranks, adding<hierarchical<direct, ring>>(100), adding<hierarchical<ring, direct>>(100)),
                 "all_reduce<hierarchical<ring, direct>>"));

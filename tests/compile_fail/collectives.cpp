@@ -187,13 +187,13 @@ void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<do
 } // namespace tri0052
 
 namespace tri0080 {
-// Ranks compare what they call, NCCL and MPI have their own code for it, and registers are added several numbers at a
-// time: a functor of two numbers is none of that.
+// Ranks compare what they call, and combine the ranks' numbers in any order and grouping: a function alone has no name,
+// and nobody has said that its order does not matter.
 #if defined(A_LAMBDA)
-// A_LAMBDA: TRI0080: this is no reduction operation | lambda
+// A_LAMBDA: TRI0080: this is no reduction operation | op::commutative( | lambda
 // errors <= 1
 void largest(threads::communicator& me, std::vector<float>& numbers) {
-    all_reduce<ring>(me, numbers, [](float a, float b) { return a > b ? a : b; });
+    all_reduce(me, numbers, [](float a, float b) { return a > b ? a : b; });
 }
 #elif defined(NO_OPERATION)
 // NO_OPERATION: TRI0080: this is no reduction operation | op::sum, op::max, op::min and op::avg are | gets<std::plus<
@@ -205,10 +205,45 @@ void add(threads::communicator& me, std::vector<float>& numbers) { all_reduce<ri
 void multiply(threads::communicator& me, std::vector<float>& from, std::vector<float>& to) {
     reduce<direct>(me, from, to, 0, [](auto a, auto b) { return a * b; });
 }
+#elif defined(NO_OPERATION_ON_A_NUMBER)
+// NO_OPERATION_ON_A_NUMBER: TRI0080: this is no reduction operation | lambda
+// errors <= 1
+double product(threads::communicator& me, double mine) {
+    return all_reduce(me, mine, [](auto a, auto b) { return a * b; });
+}
 #else
-void largest(threads::communicator& me, std::vector<float>& numbers) { all_reduce<ring>(me, numbers, op::max{}); }
+void largest(threads::communicator& me, std::vector<float>& numbers) {
+    all_reduce(me, numbers, op::commutative("largest", [](float a, float b) { return a > b ? a : b; }));
+}
 #endif
 } // namespace tri0080
+
+namespace tri0115 {
+// Whatever the schedule, two elements become one of the same kind, on every rank, in the midst of other ranks' numbers.
+struct interval {
+    float from, to;
+};
+#if defined(OF_ANOTHER_TYPE)
+// OF_ANOTHER_TYPE: TRI0115: this operation does not combine two elements of the buffer | wants<
+// errors <= 1
+void widest(threads::communicator& me, std::vector<interval>& mine) {
+    all_reduce(me, mine, op::commutative("widest", [](interval a, interval b) { return a.to - b.from; }));
+}
+#elif defined(A_COUNTER)
+// A_COUNTER: TRI0115: this operation does not combine two elements of the buffer | wants<int>
+// errors <= 1
+int counted(threads::communicator& me) {
+    int calls = 0;
+    return all_reduce(me, 1, op::commutative("counted", [calls](int a, int b) mutable { return a + b + ++calls; }));
+}
+#else
+void widest(threads::communicator& me, std::vector<interval>& mine) {
+    all_reduce(me, mine, op::commutative("widest", [](interval a, interval b) {
+                   return interval{std::min(a.from, b.from), std::max(a.to, b.to)};
+               }));
+}
+#endif
+} // namespace tri0115
 
 namespace tri0081 {
 // Everywhere else a chunk has one place in the buffers of all ranks.
@@ -234,6 +269,11 @@ static_assert(proves<crossed, collective::all_gather, 2>);
 namespace temporaries {
 #if defined(TEMPORARY)
 // TEMPORARY: no matching function for call to
-void add(threads::communicator& me) { all_reduce<ring>(me, std::vector<float>(10)); }
+void add(threads::communicator& me) { start_all_reduce<ring>(me, std::vector<float>(10)).wait(); }
+#elif defined(TEMPORARY_OUTPUT)
+// TEMPORARY_OUTPUT: no matching function for call to
+void add(threads::communicator& me, std::vector<float>& mine) { all_reduce(me, mine, std::vector<float>(10)); }
+#else
+auto added(threads::communicator& me) { return all_reduce(me, std::vector<float>(10)); }
 #endif
 } // namespace temporaries

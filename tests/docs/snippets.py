@@ -59,7 +59,7 @@ def blocks(path):
 
 def check_snippets(root):
     wanted = {}
-    for source in ('tests/docs/guide.cpp', 'tests/docs/own_numbers.cpp', 'tests/docs/optimizers.cpp', 'tests/docs/asking.cpp', 'tests/docs/watching.cpp', 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/nccl.cu',
+    for source in ('tests/docs/guide.cpp', 'tests/docs/collectives.cpp', 'tests/docs/own_numbers.cpp', 'tests/docs/optimizers.cpp', 'tests/docs/asking.cpp', 'tests/docs/watching.cpp', 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/nccl.cu',
                    'tests/processes/trainer.cpp'):
         found, faults = regions(root / source)
         yield from faults

@@ -4,8 +4,11 @@
 
 #include <trireme/collective/in_flight.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -58,6 +61,24 @@ template<class Strategy = strategy_by_default<collective::all_gather>, collectiv
     requires byte_copyable<element_of<Buffer>>
 void all_gather(C& comm, Buffer&& whole) {
     start_all_gather<Strategy>(comm, whole).wait();
+}
+
+/// The numbers of all ranks, in order: of one from each, `std::vector<int> const all = all_gather(me, me.rank());`, or
+/// of a buffer that the caller gives away, whose size is the same on all ranks. Else as with two buffers.
+template<class Strategy = strategy_by_default<collective::all_gather>, collective_communicator C, single_value T>
+    requires(!std::same_as<T, bool>)
+[[nodiscard]] std::vector<T> all_gather(C& comm, T const value) {
+    std::vector<T> all(static_cast<std::size_t>(comm.size()), value);
+    start_all_gather<Strategy>(comm, all).wait();
+    return all;
+}
+template<class Strategy = strategy_by_default<collective::all_gather>, collective_communicator C, temporary_buffer B>
+    requires byte_copyable<element_of<B>>
+[[nodiscard]] std::vector<element_of<B>> all_gather(C& comm, B&& numbers) {
+    std::span<element_of<B> const> const mine(numbers);
+    auto all = detail::copies_of(mine, static_cast<std::size_t>(comm.size()));
+    start_all_gather<Strategy>(comm, mine, all).wait();
+    return all;
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -44,6 +46,17 @@ template<class Strategy = strategy_by_default<collective::all_to_all>, collectiv
     requires byte_copyable<element_of<In>>
 void all_to_all(C& comm, In&& input, Out&& output) {
     start_all_to_all<Strategy>(comm, input, output).wait();
+}
+
+/// This rank's block of every rank's `input`, in order: `auto const theirs = all_to_all(me, mine);`. Else as with two
+/// buffers.
+template<class Strategy = strategy_by_default<collective::all_to_all>, collective_communicator C, class In>
+    requires(buffer<In> || temporary_buffer<In>) && byte_copyable<element_of<In>>
+[[nodiscard]] std::vector<element_of<In>> all_to_all(C& comm, In&& input) {
+    std::span<element_of<In> const> const in(input);
+    auto all = detail::copies_of(in, 1);
+    start_all_to_all<Strategy>(comm, in, all).wait();
+    return all;
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -32,6 +33,20 @@ template<class Strategy = strategy_by_default<collective::broadcast>, collective
     requires byte_copyable<element_of<Buffer>>
 void broadcast(C& comm, Buffer&& whole, int root = 0) {
     start_broadcast<Strategy>(comm, whole, root).wait();
+}
+
+/// What the root has: one number, `int const seed = broadcast(me, 42);`, or a buffer that the caller gives away, of one
+/// size on all ranks. Else as with a buffer.
+template<class Strategy = strategy_by_default<collective::broadcast>, collective_communicator C, single_value T>
+[[nodiscard]] T broadcast(C& comm, T value, int root = 0) {
+    start_broadcast<Strategy>(comm, std::span<T>(&value, 1), root).wait();
+    return value;
+}
+template<class Strategy = strategy_by_default<collective::broadcast>, collective_communicator C, temporary_buffer B>
+    requires byte_copyable<element_of<B>>
+[[nodiscard]] B broadcast(C& comm, B&& numbers, int root = 0) {
+    start_broadcast<Strategy>(comm, std::span<element_of<B>>(numbers), root).wait();
+    return std::move(numbers);
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -4,8 +4,12 @@
 
 #include <trireme/collective/in_flight.hpp>
 
+#include <array>
+#include <concepts>
 #include <cstddef>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -44,6 +48,29 @@ template<class Strategy = strategy_by_default<collective::gather>, collective_co
     requires byte_copyable<element_of<In>>
 void gather(C& comm, In&& input, Out&& output, int root = 0) {
     start_gather<Strategy>(comm, input, output, root).wait();
+}
+
+/// The numbers of all ranks, in order, on the root, and none elsewhere: of one from each, or of a buffer that the
+/// caller gives away, whose size is the same on all ranks. Else as with two buffers.
+template<class Strategy = strategy_by_default<collective::gather>, collective_communicator C, temporary_buffer B>
+    requires byte_copyable<element_of<B>>
+[[nodiscard]] std::vector<element_of<B>> gather(C& comm, B&& numbers, int root = 0) {
+    using T = element_of<B>;
+    std::span<T const> const mine(numbers);
+    auto const n = static_cast<std::size_t>(comm.size());
+    detail::check_root("gather", root, static_cast<int>(n));
+    auto const s = detail::schedule_for<Strategy, collective::gather, T>(comm, n * mine.size(), root);
+    bool const here = comm.rank() == root;
+    std::vector<T> all;
+    if (here || detail::written_by(s, comm.rank()) != detail::output_part::none) all = detail::copies_of(mine, n);
+    start_gather<Strategy>(comm, mine, all, root).wait();
+    if (!here) all.clear();
+    return all;
+}
+template<class Strategy = strategy_by_default<collective::gather>, collective_communicator C, single_value T>
+    requires(!std::same_as<T, bool>)
+[[nodiscard]] std::vector<T> gather(C& comm, T const value, int root = 0) {
+    return gather<Strategy>(comm, std::array<T, 1>{value}, root);
 }
 
 } // namespace trireme::inline TRIREME_ISA

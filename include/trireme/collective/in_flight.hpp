@@ -16,12 +16,10 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace trireme {
-
-/// Element types of collectives that only move data: they copy bytes.
-template<class T>
-concept byte_copyable = std::is_trivially_copyable_v<T> && sizeof(T) <= cache_line;
 
 /// Numbers one behind the other that outlive the call: a vector or an array that has a name, a span. A temporary one
 /// would be gone while others still read it.
@@ -39,14 +37,37 @@ concept buffer_of = buffer<B> && std::same_as<element_of<B>, T> &&
 template<class B>
 concept writable_buffer = buffer_of<B, element_of<B>>;
 
+/// A vector or an array that its caller gives away: the call returns it, with the result in it.
+template<class B>
+concept temporary_buffer = std::ranges::contiguous_range<B> && std::ranges::sized_range<B> &&
+                           !std::ranges::borrowed_range<B> && !std::is_const_v<B>;
+
+/// One number, or anything else that is copied as bytes and is no range: a call takes it and returns its result.
 template<class T>
-inline constexpr char const* dtype_name = "bytes";
+concept single_value = std::is_object_v<T> && byte_copyable<T> && !std::ranges::range<T> && !std::is_pointer_v<T> &&
+                       !reduction_operation<T>;
+
+namespace detail {
+
+template<class T>
+constexpr char const* name_of_dtype() noexcept {
+    if constexpr (std::integral<T> && !std::same_as<T, bool>) {
+        constexpr char const* names[2][4] = {{"u8", "u16", "u32", "u64"}, {"i8", "i16", "i32", "i64"}};
+        constexpr int size = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+        return names[std::is_signed_v<T>][size];
+    } else {
+        return "bytes";
+    }
+}
+
+} // namespace detail
+
+template<class T>
+inline constexpr char const* dtype_name = detail::name_of_dtype<T>();
 template<>
 inline constexpr char const* dtype_name<float> = "f32";
 template<>
 inline constexpr char const* dtype_name<double> = "f64";
-template<>
-inline constexpr char const* dtype_name<std::int32_t> = "i32";
 template<>
 inline constexpr char const* dtype_name<bf16> = "bf16";
 
@@ -91,11 +112,15 @@ namespace trireme::detail::inline TRIREME_ISA {
 template<class Op>
 struct adder {
     int divisor = 1;
+    Op how = Op();
     template<class T>
-    bytes_t operator()(reduction_view<T> const& v) const noexcept {
-        if constexpr (!std::same_as<Op, no_op>)
+    bytes_t operator()(reduction_view<T> const& v) const noexcept(!is_commutative<Op>) {
+        if constexpr (named_operation<Op> && in_registers<T>)
             reduce_into<Op>(v.out, v.copies, v.step.destinations.count, v.own, v.sources, v.step.sources.count,
                             v.elements, divisor);
+        else if constexpr (reduction_operation<Op> && combines<Op, T>)
+            combine_into(v.out, v.copies, v.step.destinations.count, v.own, v.sources, v.step.sources.count, v.elements,
+                         divisor, how);
         return static_cast<bytes_t>(v.step.sources.count) * v.elements * sizeof(T);
     }
 };
@@ -110,11 +135,12 @@ namespace trireme::inline TRIREME_ISA {
 template<class T, class Op, collective_communicator C>
 class [[nodiscard("a collective that has begun must be waited for: keep this value and call its wait()")]] in_flight {
 public:
-    in_flight(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide)
+    in_flight(C& comm, schedule const& s, buffer_cut const& cut, collective_call const& call, range divide,
+              Op how = Op())
         : comm_(comm), divide_(divide), out_(reinterpret_cast<T*>(call.out)),
           divisor_(std::same_as<Op, op::avg> ? s.ranks : 1),
           at_once_(divisor_ != 1 && !s.of_a_transport && detail::adds_at_once(s)),
-          run_(comm, s, cut, call, detail::adder<Op>{at_once_ ? divisor_ : 1}) {}
+          run_(comm, s, cut, call, detail::adder<Op>{at_once_ ? divisor_ : 1, std::move(how)}) {}
     in_flight(in_flight const&) = delete;
     in_flight& operator=(in_flight const&) = delete;
     ~in_flight() {
@@ -180,6 +206,12 @@ void copy_elements(T const* from, T* to, std::size_t n) noexcept {
     if (n != 0 && from != to) std::memcpy(to, from, n * sizeof(T));
 }
 
+/// Room for a result of `times` inputs; what is in it does not matter.
+template<class T>
+std::vector<T> copies_of(std::span<T const> in, std::size_t times) {
+    return in.empty() ? std::vector<T>() : std::vector<T>(times * in.size(), in.front());
+}
+
 /// Buffers may be one, so that every number stands where it would; else they must not overlap. `in_from`, `out_from`:
 /// the elements of the whole that come before.
 template<class T>
@@ -220,13 +252,23 @@ schedule schedule_for(C const& comm, std::size_t elements, int root = 0) {
     return proved_schedule<Strategy, Goal>(comm.size(), root, groups_of(comm), elements * sizeof(T));
 }
 
+[[noreturn]] TRIREME_COLD inline void refuse_own_operation(char const* what, schedule const& s, char const* own) {
+    throw usage_error(std::string(what) + " by " + s.name +
+                      ": it is a transport's own, which knows sum, max, min and "
+                      "avg, but not the operation \"" +
+                      own + "\": choose another strategy for it");
+}
+
 template<class T, class Op>
 collective_call call_of(collective goal, schedule const& s, std::size_t elements, std::span<T const> in,
-                        std::span<T> out) {
+                        std::span<T> out, Op const& how = Op()) {
+    [[maybe_unused]] static constexpr typename combining_check<Op, T>::type checked{};
+    if constexpr (is_commutative<Op>)
+        if (s.of_a_transport) refuse_own_operation(name_of(goal), s, how.name);
     collective_call call;
     call.name = name_of(goal);
     call.strategy = s.name;
-    call.op = Op::name;
+    call.op = how.name;
     call.dtype = dtype_name<T>;
     call.elements = elements;
     call.element_bytes = sizeof(T);

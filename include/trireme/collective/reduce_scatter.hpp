@@ -5,7 +5,11 @@
 #include <trireme/collective/in_flight.hpp>
 
 #include <cstddef>
+#include <ranges>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -17,8 +21,8 @@ namespace trireme::inline TRIREME_ISA {
 /// Throws and costs as all_reduce.
 template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
          collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
-    requires reducible<element_of<In>>
-in_flight<element_of<In>, Op, C> start_reduce_scatter(C& comm, In&& input, Out&& output, Op = {}) {
+    requires reducible_by<element_of<In>, Op>
+in_flight<element_of<In>, Op, C> start_reduce_scatter(C& comm, In&& input, Out&& output, Op how = {}) {
     using T = element_of<In>;
     std::span<T const> const in(input);
     std::span<T> const out(output);
@@ -34,42 +38,55 @@ in_flight<element_of<In>, Op, C> start_reduce_scatter(C& comm, In&& input, Out&&
                                ", is enough for the strategy direct");
     detail::check_overlap<T>("reduce_scatter", in, 0, out, one_block ? r * block : 0);
     if (n == 1) detail::copy_elements(in.data(), out.data(), in.size());
-    auto call = detail::call_of<T, Op>(collective::reduce_scatter, s, in.size(), in, out);
+    auto call = detail::call_of<T, Op>(collective::reduce_scatter, s, in.size(), in, out, how);
     if (one_block) call.out_from = r * block * sizeof(T);
     auto const result = one_block ? 0 : r * block;
-    return {comm, s, {in.size(), sizeof(T), s.chunks, comm.size()}, call, {result, result + block}};
+    return {comm, s, {in.size(), sizeof(T), s.chunks, comm.size()}, call, {result, result + block}, std::move(how)};
 }
 template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
          collective_communicator C, writable_buffer Buffer>
-    requires reducible<element_of<Buffer>>
-in_flight<element_of<Buffer>, Op, C> start_reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
+    requires reducible_by<element_of<Buffer>, Op>
+in_flight<element_of<Buffer>, Op, C> start_reduce_scatter(C& comm, Buffer&& whole, Op how = {}) {
     using T = element_of<Buffer>;
     std::span<T> const buffer(whole);
-    return start_reduce_scatter<Strategy>(comm, std::span<T const>(buffer), buffer, o);
+    return start_reduce_scatter<Strategy>(comm, std::span<T const>(buffer), buffer, std::move(how));
 }
 
 /// Gives every rank its block of the sum, or what `Op` says, of all ranks' `input`, and returns when it is there. See
 /// start_reduce_scatter.
 template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
          collective_communicator C, buffer In, buffer_of<element_of<In>> Out>
-    requires reducible<element_of<In>>
-void reduce_scatter(C& comm, In&& input, Out&& output, Op o = {}) {
-    start_reduce_scatter<Strategy>(comm, input, output, o).wait();
+    requires reducible_by<element_of<In>, Op>
+void reduce_scatter(C& comm, In&& input, Out&& output, Op how = {}) {
+    start_reduce_scatter<Strategy>(comm, input, output, std::move(how)).wait();
 }
 template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
          collective_communicator C, writable_buffer Buffer>
-    requires reducible<element_of<Buffer>>
-void reduce_scatter(C& comm, Buffer&& whole, Op o = {}) {
-    start_reduce_scatter<Strategy>(comm, whole, o).wait();
+    requires reducible_by<element_of<Buffer>, Op>
+void reduce_scatter(C& comm, Buffer&& whole, Op how = {}) {
+    start_reduce_scatter<Strategy>(comm, whole, std::move(how)).wait();
 }
 
-template<class Strategy = strategy_by_default<collective::reduce_scatter>, collective_communicator C, buffer Buffer,
-         functor_of_another_kind F>
+/// This rank's block of the result, of a buffer that the caller gives away: `auto const mine = reduce_scatter(me,
+/// std::move(blocks));`. Else as with two buffers.
+template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
+         collective_communicator C, temporary_buffer B>
+    requires reducible_by<element_of<B>, Op>
+[[nodiscard]] std::vector<element_of<B>> reduce_scatter(C& comm, B&& numbers, Op how = {}) {
+    std::span<element_of<B>> const all(numbers);
+    start_reduce_scatter<Strategy>(comm, all, std::move(how)).wait();
+    auto const block = all.size() / static_cast<std::size_t>(comm.size());
+    auto const mine = all.subspan(static_cast<std::size_t>(comm.rank()) * block, block);
+    return {mine.begin(), mine.end()};
+}
+
+template<class Strategy = strategy_by_default<collective::reduce_scatter>, collective_communicator C,
+         std::ranges::contiguous_range Buffer, functor_of_another_kind<element_of<Buffer>> F>
 void reduce_scatter(C&, Buffer&&, F const&) {
     [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
 }
 template<class Strategy = strategy_by_default<collective::reduce_scatter>, collective_communicator C, buffer In,
-         buffer Out, functor_of_another_kind F>
+         buffer Out, functor_of_another_kind<element_of<In>> F>
 void reduce_scatter(C&, In&&, Out&&, F const&) {
     [[maybe_unused]] static constexpr operation_rule<gets<F>> checked{};
 }

@@ -4,15 +4,24 @@
 
 #include <trireme/core/bf16.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/device/host/stored_numbers.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
 
 namespace trireme {
+
+/// Element types of collectives that only move data: they copy bytes.
+template<class T>
+concept byte_copyable = std::is_trivially_copyable_v<T> && sizeof(T) <= cache_line;
 
 /// How two numbers become one. Every operation is commutative; the sum of floating-point numbers depends on the order
 /// of additions, which the schedule fixes.
@@ -48,29 +57,96 @@ struct avg : sum {
     static constexpr char const* name = "avg";
 };
 
+/// An operation of one's own: a function of two elements of any type that is copied as bytes, which returns one.
+///
+///     all_reduce(me, numbers, op::commutative("product", [](auto a, auto b) { return a * b; }));
+///
+/// Its name says what its author knows of it: schedules combine the ranks' elements in any order and grouping, so it is
+/// commutative and associative, up to rounding. The text is a literal: ranks compare it (24 characters), and messages
+/// show it. The function may carry state, the same on all ranks; it is called as a constant, by every rank. What it
+/// throws ends the collective on all ranks. Cost: a loop over the elements, which the compiler may turn into vectors.
+template<class F>
+struct commutative {
+    char const* name;
+    F function;
+    constexpr commutative(char const* called, F f) : name(called), function(std::move(f)) {}
+};
+template<class F>
+commutative(char const*, F) -> commutative<F>;
+
 } // namespace op
 
-/// Operations of collectives that add: op::sum, op::max, op::min and op::avg.
+/// The operations that ranks and transports know by their names: op::sum, op::max, op::min and op::avg.
 template<class Op>
-concept reduction_operation =
+concept named_operation =
     std::same_as<Op, op::sum> || std::same_as<Op, op::max> || std::same_as<Op, op::min> || std::same_as<Op, op::avg>;
+
+namespace detail {
+
+template<class>
+inline constexpr bool is_commutative = false;
+template<class F>
+inline constexpr bool is_commutative<op::commutative<F>> = true;
+
+/// Numbers that there are registers of: what all kernels add.
+template<class T>
+concept in_registers =
+    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> || std::same_as<T, bf16>;
+
+template<class Op, class T>
+inline constexpr bool combines = true;
+template<class F, class T>
+inline constexpr bool combines<op::commutative<F>, T> = [] {
+    if constexpr (std::is_invocable_v<F const&, T const&, T const&>)
+        return std::is_convertible_v<std::invoke_result_t<F const&, T const&, T const&>, T>;
+    else
+        return false;
+}();
+
+} // namespace detail
+
+/// Operations of collectives that add: the named ones, and op::commutative.
+template<class Op>
+concept reduction_operation = named_operation<Op> || detail::is_commutative<Op>;
+
+/// Element types of collectives that add by a named operation: float, double, bf16 and integers.
+template<class T>
+concept reducible = detail::in_registers<T> || (std::integral<T> && !std::same_as<T, bool>);
+
+/// Element types that collectives may add by an operation: for one's own all that are copied as bytes.
+template<class T, class Op>
+concept reducible_by = (named_operation<Op> && reducible<T>) || (detail::is_commutative<Op> && byte_copyable<T>);
 
 template<class... Where>
 struct operation_rule {
     static_assert(rule_holds<Where...>,
-                  "TRI0080: this is no reduction operation: op::sum, op::max, op::min and op::avg are, which ranks and "
-                  "transports know by name; for another one, all_gather the numbers and combine them on every rank");
+                  "TRI0080: this is no reduction operation: op::sum, op::max, op::min and op::avg are; of a function "
+                  "whose order and grouping do not matter op::commutative(\"its name\", function) makes one, which "
+                  "ranks compare by name");
+};
+template<class... Where>
+struct combining_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0115: this operation does not combine two elements of the buffer: the function of "
+                  "op::commutative takes two of them, returns one, and can be called as a constant");
 };
 
-/// A functor where an operation belongs: collectives take it, to refuse it by that rule.
-template<class F>
-concept functor_of_another_kind = !reduction_operation<F> && std::invocable<F&, float, float>;
+/// A functor where an operation belongs: collectives take it, to refuse it by a rule.
+template<class F, class T>
+concept functor_of_another_kind = !reduction_operation<F> && std::invocable<F&, T const&, T const&>;
 
-/// Element types of collectives that add.
-template<class T>
-concept reducible =
-    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> || std::same_as<T, bf16>;
+namespace detail {
 
+template<class Op, class T, bool Combines = combines<Op, T>>
+struct combining_check {
+    using type = no_rule;
+};
+template<class F, class T>
+struct combining_check<op::commutative<F>, T, false> {
+    using type = combining_rule<gets<F>, wants<T>>;
+};
+
+} // namespace detail
 } // namespace trireme
 
 #if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
@@ -151,10 +227,53 @@ void add_into(T* sum, T const* term, std::size_t n) noexcept {
 /// Divides in place, for averages whose sums came in several steps.
 template<class T>
 TRIREME_NOINLINE void divide(T* x, std::size_t n, int divisor) noexcept {
-    using vector = reckoned_vector<T>;
-    auto const by = vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));
-    for_registers<vector>(
-        n, [=](std::size_t i, auto count) { write_numbers(read_numbers<vector>(x + i, count) / by, x + i, count); });
+    if constexpr (in_registers<T>) {
+        using vector = reckoned_vector<T>;
+        auto const by = vector::all(static_cast<decltype(vector::all(0).sum())>(divisor));
+        for_registers<vector>(n, [=](std::size_t i, auto count) {
+            write_numbers(read_numbers<vector>(x + i, count) / by, x + i, count);
+        });
+    } else {
+        auto const by = static_cast<std::common_type_t<T, int>>(divisor);
+        for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<T>(x[i] / by);
+    }
+}
+
+/// Two elements that there are no registers of, or that are combined by an operation of one's own.
+template<class Op, class T>
+constexpr T combined(Op const& how, T const& a, T const& b) noexcept(named_operation<Op>) {
+    if constexpr (std::same_as<Op, op::max>) {
+        return a < b ? b : a;
+    } else if constexpr (std::same_as<Op, op::min>) {
+        return b < a ? b : a;
+    } else if constexpr (named_operation<Op>) {
+        using natural = std::make_unsigned_t<T>; // sums go round, as they do in registers
+        return static_cast<T>(static_cast<natural>(static_cast<natural>(a) + static_cast<natural>(b)));
+    } else {
+        return static_cast<T>(how.function(a, b));
+    }
+}
+
+/// The same as reduce_into for any elements, in the same order, an element at a time.
+template<class T, class Op>
+TRIREME_NOINLINE void combine_into(T* out, T* const* copies, int copy_count, T const* own, T const* const* sources,
+                                   int source_count, std::size_t n, int divisor,
+                                   Op const& how) noexcept(named_operation<Op>) {
+    constexpr std::size_t piece = 8192 / sizeof(T); // stays in the nearest cache until all sources have been added
+    for (std::size_t at = 0; at < n; at += piece) {
+        auto const count = std::min(piece, n - at);
+        auto* const to = out + at;
+        auto const* so_far = own + at;
+        for (int k = 0; k < source_count; ++k) {
+            auto const* const other = sources[k] + at;
+            for (std::size_t i = 0; i < count; ++i) to[i] = combined(how, so_far[i], other[i]);
+            so_far = to;
+        }
+        if (so_far != to) std::memmove(to, so_far, count * sizeof(T));
+        if constexpr (std::same_as<Op, op::avg>)
+            if (divisor != 1) divide(to, count, divisor);
+        for (int k = 0; k < copy_count; ++k) std::memcpy(copies[k] + at, to, count * sizeof(T));
+    }
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA

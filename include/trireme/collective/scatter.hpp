@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -48,6 +50,24 @@ template<class Strategy = strategy_by_default<collective::scatter>, collective_c
     requires byte_copyable<element_of<In>>
 void scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0) {
     start_scatter<Strategy>(comm, input, output, block, root).wait();
+}
+
+/// This rank's block of the root's `input`: `auto const mine = scatter(me, all, 100);`. Else as with two buffers.
+template<class Strategy = strategy_by_default<collective::scatter>, collective_communicator C, buffer In>
+    requires byte_copyable<element_of<In>>
+[[nodiscard]] std::vector<element_of<In>> scatter(C& comm, In&& input, std::size_t block, int root = 0) {
+    using T = element_of<In>;
+    detail::check_root("scatter", root, comm.size());
+    auto const n = static_cast<std::size_t>(comm.size());
+    auto const s = detail::schedule_for<Strategy, collective::scatter, T>(comm, n * block, root);
+    bool const whole = detail::written_by(s, comm.rank()) == detail::output_part::whole;
+    std::vector<T> mine(whole ? n * block : block);
+    start_scatter<Strategy>(comm, input, mine, block, root).wait();
+    if (mine.size() != block) {
+        auto const from = mine.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(comm.rank()) * block);
+        mine = std::vector<T>(from, from + static_cast<std::ptrdiff_t>(block));
+    }
+    return mine;
 }
 
 } // namespace trireme::inline TRIREME_ISA

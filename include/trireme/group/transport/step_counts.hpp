@@ -62,47 +62,47 @@ TRIREME_COLD inline void check_levels(int ranks, levels const& groups) {
 /// are cut where they are longer than their place.
 class call_words {
 public:
-    static constexpr std::size_t count = 18;
+    static constexpr std::size_t count = 20;
 
     call_words() = default;
     explicit call_words(collective_call const& c) noexcept {
         write(0, 2, c.name);
         write(2, 5, c.strategy);
-        write(7, 1, c.op);
-        write(8, 1, c.dtype);
-        words[9] = c.elements;
-        words[10] = c.element_bytes;
-        words[11] = static_cast<std::uint32_t>(c.root);
-        words[12] = static_cast<std::uint32_t>(c.steps);
-        words[13] = static_cast<std::uint32_t>(c.chunks);
-        write(14, 1, c.subject.what);
-        words[15] = c.subject.count;
-        words[16] = c.subject.digest;
-        words[17] = std::bit_cast<std::uint32_t>(c.subject.learning_rate);
+        write(7, 3, c.op);
+        write(10, 1, c.dtype);
+        words[11] = c.elements;
+        words[12] = c.element_bytes;
+        words[13] = static_cast<std::uint32_t>(c.root);
+        words[14] = static_cast<std::uint32_t>(c.steps);
+        words[15] = static_cast<std::uint32_t>(c.chunks);
+        write(16, 1, c.subject.what);
+        words[17] = c.subject.count;
+        words[18] = c.subject.digest;
+        words[19] = std::bit_cast<std::uint32_t>(c.subject.learning_rate);
     }
     bool operator==(call_words const&) const = default;
 
     /// "all_reduce<ring>(1024 x f32, sum, root 0; 6 steps, 4 chunks)".
     TRIREME_COLD std::string text() const {
-        auto const dtype = read(8, 1), op = read(7, 1);
+        auto const dtype = read(10, 1), op = read(7, 3);
         auto said = read(0, 2) + '<' + read(2, 5) + ">(";
-        if (!dtype.empty()) said += std::to_string(words[9]) + " x " + dtype + ", ";
-        if (dtype == "bytes") said += std::to_string(words[10]) + " each, ";
+        if (!dtype.empty()) said += std::to_string(words[11]) + " x " + dtype + ", ";
+        if (dtype == "bytes") said += std::to_string(words[12]) + " each, ";
         if (!op.empty()) said += op + ", ";
-        return said + "root " + std::to_string(words[11]) + "; " + std::to_string(words[12]) + " steps, " +
-               std::to_string(words[13]) + " chunks)";
+        return said + "root " + std::to_string(words[13]) + "; " + std::to_string(words[14]) + " steps, " +
+               std::to_string(words[15]) + " chunks)";
     }
 
     /// True if the calls are alike, and only the data that they work for differs.
     bool differs_in_subject_only(call_words const& other) const noexcept {
-        return words != other.words && std::equal(words.begin(), words.begin() + 14, other.words.begin());
+        return words != other.words && std::equal(words.begin(), words.begin() + 16, other.words.begin());
     }
     /// "64 samples with digest 0123456789abcdef, learning rate 0.1".
     TRIREME_COLD std::string subject_text() const {
-        auto const what = read(14, 1);
+        auto const what = read(16, 1);
         if (what.empty()) return "no data";
-        auto const rate = std::bit_cast<float>(static_cast<std::uint32_t>(words[17]));
-        return std::to_string(words[15]) + ' ' + what + " with digest " + digest_text(words[16]) + ", learning rate " +
+        auto const rate = std::bit_cast<float>(static_cast<std::uint32_t>(words[19]));
+        return std::to_string(words[17]) + ' ' + what + " with digest " + digest_text(words[18]) + ", learning rate " +
                number_text(rate);
     }
 

@@ -71,7 +71,7 @@ struct process_slot : step_slot<shared_progress> {
 };
 
 struct process_table {
-    static constexpr std::uint64_t layout = 0x5472697265'0003; ///< changes with what stands below
+    static constexpr std::uint64_t layout = 0x5472697265'0004; ///< changes with what stands below
     std::uint64_t magic = layout;
     std::uint64_t slot_bytes = sizeof(process_slot);
     int ranks = 0;
