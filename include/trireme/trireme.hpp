@@ -7,15 +7,19 @@
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
 #include <trireme/collective/all_gather.hpp>
+#include <trireme/collective/all_gatherv.hpp>
 #include <trireme/collective/all_reduce.hpp>
 #include <trireme/collective/all_to_all.hpp>
 #include <trireme/collective/barrier.hpp>
+#include <trireme/collective/blocks_by_rank.hpp>
 #include <trireme/collective/broadcast.hpp>
 #include <trireme/collective/channel.hpp>
 #include <trireme/collective/gather.hpp>
+#include <trireme/collective/gatherv.hpp>
 #include <trireme/collective/reduce.hpp>
 #include <trireme/collective/reduce_scatter.hpp>
 #include <trireme/collective/scatter.hpp>
+#include <trireme/collective/scatterv.hpp>
 #include <trireme/core/bf16.hpp>
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/dtype.hpp>

@@ -15,14 +15,17 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace collective_convenience_test {
@@ -238,6 +241,59 @@ TEST_SUITE("collective/convenience: results") {
         static_assert(temporary_buffer<std::vector<int>> && temporary_buffer<std::array<int, 3>>);
         static_assert(!temporary_buffer<std::vector<int>&> && !temporary_buffer<std::vector<int> const>);
         static_assert(!temporary_buffer<std::span<int>>); // whose numbers are somebody's
+    }
+}
+
+TEST_SUITE("collective/convenience: blocks that differ in size") {
+    TEST_CASE_TEMPLATE("arrive where they belong, with exactly their bytes", S, EVERY_STRATEGY) {
+        watchdog const guard("uneven blocks");
+        for (int ranks = 1; ranks <= 8; ++ranks) {
+            threads::group g(ranks, std::chrono::seconds(100));
+            g.run([](comm& c) { require_uneven_blocks<S>(c); });
+        }
+        threads::group g(12, std::chrono::seconds(100), levels(3, 2, 2)); // blocks in another order
+        g.run([](comm& c) { require_uneven_blocks<S>(c); });
+    }
+
+    TEST_CASE("a value with the blocks of all ranks is a range of spans") {
+        std::array<std::size_t, 3> const sizes{2, 0, 1};
+        blocks_by_rank<int> blocks(sizes);
+        CHECK(blocks.numbers.size() == 3);
+        CHECK(blocks.offsets == std::vector<std::size_t>{0, 2, 2, 3});
+        blocks[0][1] = 5;
+        blocks[2][0] = 7;
+        int sum = 0, seen = 0;
+        for (auto const block : std::as_const(blocks)) {
+            ++seen;
+            for (int const x : block) sum += seen * x;
+        }
+        CHECK(sum == 5 + 3 * 7);
+        for (auto const block : blocks)
+            for (int& x : block) ++x;
+        CHECK(blocks.numbers == std::vector<int>{1, 6, 8});
+        static_assert(std::ranges::forward_range<blocks_by_rank<int>>);
+        static_assert(std::ranges::forward_range<blocks_by_rank<int> const>);
+        static_assert(std::same_as<std::ranges::range_value_t<blocks_by_rank<int> const>, std::span<int const>>);
+        CHECK(blocks_by_rank<int>().empty());
+        CHECK(std::ranges::distance(blocks) == 3);
+    }
+
+    TEST_CASE("roots that do not exist and blocks that nobody has are refused") {
+        watchdog const guard("refused");
+        auto const refused = [](auto f) -> std::string {
+            threads::group g(3, std::chrono::seconds(20));
+            try {
+                g.run([&](comm& c) { f(c); });
+            } catch (device_error const& e) {
+                return e.what();
+            }
+            return "nothing was refused";
+        };
+        std::vector<int> const mine(3);
+        CHECK(has(refused([&](comm& c) { (void)gatherv(c, mine, 3); }), "gatherv: root = 3 in a group of 3 ranks"));
+        CHECK(has(refused([&](comm& c) { (void)scatterv(c, blocks_by_rank<int>(), -1); }), "scatterv: root = -1"));
+        CHECK(has(refused([&](comm& c) { (void)scatterv(c, blocks_by_rank<int>()); }),
+                  "scatterv: the root has 0 blocks; it needs 3, one per rank"));
     }
 }
 

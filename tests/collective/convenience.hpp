@@ -214,4 +214,92 @@ void require_results(C& c) {
     }
 }
 
+/// How many numbers a rank has in a round: in some nothing, in one nobody has any.
+inline std::size_t count_of(int rank, int round) {
+    auto const r = static_cast<std::size_t>(rank);
+    if (round == 0) return 0;
+    if (round == 1) return r % 2 == 0 ? 0 : 3;
+    if (round == 2) return r == 1 ? 1000 : 0;
+    return (r * 37 + static_cast<std::size_t>(round) * 11) % 90;
+}
+inline blocks_by_rank<particle> blocks_of_round(int ranks, int round) {
+    std::vector<std::size_t> sizes;
+    for (int r = 0; r < ranks; ++r) sizes.push_back(count_of(r, round));
+    blocks_by_rank<particle> all(sizes);
+    for (int r = 0; r < ranks; ++r)
+        for (std::size_t i = 0; auto& p : all[static_cast<std::size_t>(r)]) p = made(r, i++);
+    return all;
+}
+
+/// Blocks that differ in size, by a strategy that gathers or scatters.
+template<class S, class C>
+tally uneven_blocks_by(C& c, bool all_roots) {
+    tally t;
+    auto const r = static_cast<std::size_t>(c.rank());
+    auto const moved = [&](schedule const& s, traffic before, blocks_by_rank<particle> const& all) {
+        auto const want =
+            traffic_of(s, c.rank(), {all.numbers.size(), sizeof(particle), s.chunks, c.size(), all.offsets.data()});
+        auto const now = c.pulled() - before;
+        t.miscounted += now.messages != want.messages || now.bytes != want.bytes;
+    };
+    /// What the exchange of sizes moves.
+    auto const sizes_moved = [&] {
+        auto const before = c.pulled();
+        (void)all_gather<direct>(c, std::size_t{0});
+        return c.pulled() - before;
+    };
+    for (int round = 0; round < 6; ++round) {
+        auto const wanted = blocks_of_round(c.size(), round);
+        std::vector<particle> const mine(wanted[r].begin(), wanted[r].end());
+        auto extra = sizes_moved();
+        if constexpr (makes<S, collective::all_gather>) {
+            auto before = c.pulled();
+            auto const all = all_gatherv<S>(c, mine);
+            before += extra;
+            moved(schedule_of<S, collective::all_gather>(c.size(), 0, c.groups()), before, wanted);
+            t.wrong += all != wanted || all_gatherv<S>(c, std::vector<particle>(mine)) != wanted;
+        }
+        for (int root = 0; root < c.size(); root += all_roots ? 1 : c.size() / 2 + 1) {
+            bool const here = c.rank() == root;
+            blocks_by_rank<particle> all;
+            if constexpr (makes<S, collective::gather>) {
+                auto before = c.pulled();
+                all = gatherv<S>(c, mine, root);
+                before += extra;
+                moved(schedule_of<S, collective::gather>(c.size(), root, c.groups()), before, wanted);
+                t.wrong += here ? all != wanted : all.size() != wanted.size() || !all.numbers.empty();
+            }
+            if constexpr (makes<S, collective::scatter>)
+                t.wrong += scatterv<S>(c, here ? wanted : blocks_by_rank<particle>(), root) != mine;
+        }
+    }
+    return t;
+}
+template<class... S, class C>
+void require_uneven_blocks(C& c) {
+    auto const by = [&]<class Strategy>(Strategy) {
+        auto const t = uneven_blocks_by<Strategy>(c, c.size() <= 5);
+        require(t.wrong + t.miscounted == 0, std::string("uneven blocks by ") + Strategy::name + ": " +
+                                                 std::to_string(t.wrong) + " wrong, " + std::to_string(t.miscounted) +
+                                                 " miscounted");
+    };
+    (by(S{}), ...);
+    auto const wanted = blocks_of_round(c.size(), 5);
+    auto const& mine = wanted[static_cast<std::size_t>(c.rank())];
+    require(all_gatherv(c, mine) == wanted, "blocks by default");
+    auto const at_root = gatherv(c, mine);
+    require(c.rank() == 0 ? at_root == wanted : at_root.numbers.empty(), "blocks at the root by default");
+    auto const back = scatterv(c, at_root);
+    require(std::equal(back.begin(), back.end(), mine.begin(), mine.end()), "and back");
+}
+
+/// A few of all that, for groups of processes.
+template<class C>
+void require_conveniences(C& c) {
+    require_defaults(c);
+    require_results(c);
+    require_own_operations<direct, ring, recursive_halving_doubling, double_binary_tree, two_levels>(c);
+    require_uneven_blocks<direct, ring, recursive_halving_doubling, binomial_tree, two_levels>(c);
+}
+
 } // namespace test_collectives

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <trireme/trireme.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <stdexcept>
 #include <utility>
@@ -19,9 +20,9 @@ TEST_SUITE("docs/collectives") {
         // [results]
         threads::group group(4);
         group.run([&](threads::communicator& me) {
-            double const total = all_reduce(me, 0.5 * me.rank());         // a number: its result is returned
-            std::vector<int> const ranks = all_gather(me, me.rank());     // one from each
-            int const seed = broadcast(me, me.rank() + 42);               // what rank 0 has
+            double const total = all_reduce(me, 0.5 * me.rank());     // a number: its result is returned
+            std::vector<int> const ranks = all_gather(me, me.rank()); // one from each
+            int const seed = broadcast(me, me.rank() + 42);           // what rank 0 has
             std::vector<float> mine(100, 1);
             auto const sums = all_reduce(me, std::move(mine), op::max{}); // a buffer that is given away comes back
             right[static_cast<std::size_t>(me.rank())] = total == 3 && ranks[3] == 3 && seed == 42 && sums[99] == 1;
@@ -45,5 +46,21 @@ TEST_SUITE("docs/collectives") {
             if (best.where != 2) throw std::logic_error("the last rank has the least");
         });
         // [/own_operation]
+    }
+
+    TEST_CASE("blocks that differ in size") {
+        std::vector<int> right(4);
+        // [uneven_blocks]
+        threads::group group(4);
+        group.run([&](threads::communicator& me) {
+            std::vector<int> const mine(static_cast<std::size_t>(me.rank()), 7); // as many as the rank says
+            auto const everyones = all_gatherv(me, mine);
+            std::size_t longest = 0;
+            for (auto const theirs : everyones) longest = std::max(longest, theirs.size()); // a span for each rank
+            right[static_cast<std::size_t>(me.rank())] =
+                longest == everyones[3].size() && everyones.numbers.size() == 6;
+        });
+        // [/uneven_blocks]
+        CHECK(right == std::vector<int>(4, 1));
     }
 }

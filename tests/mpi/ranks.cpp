@@ -7,6 +7,7 @@
 
 #include <trireme/mpi.hpp>
 
+#include <collective/convenience.hpp>
 #include <collective/matrix.hpp>
 #include <support/networks.hpp>
 
@@ -261,6 +262,7 @@ void every_collective() {
     if (g.rank() == 0) std::printf("%s\n", g.describe().c_str());
     g.run([](mpi_communicator& c) {
         require_usual_strategies(c);
+        require_conveniences(c);
         barrier_holds<dissemination>(c);
         barrier_holds<direct>(c);
         barrier_holds<hierarchical<direct, direct>>(c);

@@ -6,6 +6,7 @@
 #include <trireme/processes.hpp>
 
 #include <collective/channels.hpp>
+#include <collective/convenience.hpp>
 #include <collective/matrix.hpp>
 #include <collective/parts.hpp>
 #include <data/files.hpp>
@@ -61,6 +62,11 @@ TEST_SUITE("processes/group") {
     TEST_CASE("every collective among 1 to 8 processes, as among threads") {
         watchdog const guard("every collective", 300);
         for (int const ranks : {1, 2, 3, 4, 5, 8}) in_processes(ranks, [](comm& c) { require_usual_strategies(c); });
+    }
+
+    TEST_CASE("collectives without strategies, by operations of one's own, with results and uneven blocks") {
+        watchdog const guard("conveniences", 300);
+        for (int const ranks : {1, 2, 3, 5}) in_processes(ranks, [](comm& c) { require_conveniences(c); });
     }
 
     TEST_CASE("messages between processes, and the step programs of a pipeline") {

@@ -14,19 +14,25 @@ constexpr range chunk_range(std::size_t elements, int chunk, int chunks, std::si
     return part(elements, static_cast<std::size_t>(chunk), static_cast<std::size_t>(chunks), unit);
 }
 
-/// How a buffer is cut into the parts of a schedule: as a whole, on cache lines; or, where it consists of a block of
-/// equal size per rank, first into these blocks.
+/// How a buffer is cut into the parts of a schedule: as a whole, on cache lines; or, where it consists of a block per
+/// rank, first into these blocks, which are of equal size or begin at `offsets`.
 struct buffer_cut {
     std::size_t elements = 0;
     std::size_t element_bytes = 0;
     int chunks = 1;
-    int blocks = 1; ///< of elements / blocks each
+    int blocks = 1;                       ///< of elements / blocks each, unless there are offsets
+    std::size_t const* offsets = nullptr; ///< blocks + 1 of them, from 0 to elements: for blocks that differ in size
 
     constexpr range at(int place) const noexcept {
         if (blocks == 1) return chunk_range(elements, place, chunks, element_bytes);
-        auto const size = elements / static_cast<std::size_t>(blocks);
         int const per = chunks / blocks;
-        auto const begin = static_cast<std::size_t>(place / per) * size;
+        auto const block = static_cast<std::size_t>(place / per);
+        auto size = elements / static_cast<std::size_t>(blocks);
+        auto begin = block * size;
+        if (offsets != nullptr) {
+            begin = offsets[block];
+            size = offsets[block + 1] - begin;
+        }
         auto const within = chunk_range(size, place % per, per, element_bytes);
         return {begin + within.begin, begin + within.end};
     }
