@@ -16,6 +16,7 @@
 #include <trireme/collective/channel.hpp>
 #include <trireme/collective/gather.hpp>
 #include <trireme/collective/gatherv.hpp>
+#include <trireme/collective/rank_messages.hpp>
 #include <trireme/collective/reduce.hpp>
 #include <trireme/collective/reduce_scatter.hpp>
 #include <trireme/collective/scatter.hpp>

@@ -63,4 +63,21 @@ TEST_SUITE("docs/collectives") {
         // [/uneven_blocks]
         CHECK(right == std::vector<int>(4, 1));
     }
+
+    TEST_CASE("messages from rank to rank") {
+        float got = 0;
+        // [rank_messages]
+        threads::group group(2);
+        group.run([&](threads::communicator& me) {
+            rank_messages messages(me); // all ranks of the group make one
+            if (me.rank() == 0) {
+                messages.send(1, std::vector<float>{1, 2, 3});
+            } else {
+                auto const numbers = messages.receive<float>(0); // as many as were sent
+                got = numbers[2];
+            }
+        });
+        // [/rank_messages]
+        CHECK(got == 3);
+    }
 }

@@ -9,6 +9,7 @@
 
 #include <collective/convenience.hpp>
 #include <collective/matrix.hpp>
+#include <collective/rank_messages.hpp>
 #include <support/networks.hpp>
 
 #include <algorithm>
@@ -263,6 +264,7 @@ void every_collective() {
     g.run([](mpi_communicator& c) {
         require_usual_strategies(c);
         require_conveniences(c);
+        require_rank_messages_or_refusal(c);
         barrier_holds<dissemination>(c);
         barrier_holds<direct>(c);
         barrier_holds<hierarchical<direct, direct>>(c);

@@ -9,6 +9,7 @@
 #include <collective/convenience.hpp>
 #include <collective/matrix.hpp>
 #include <collective/parts.hpp>
+#include <collective/rank_messages.hpp>
 #include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <group/no_threads.hpp>
@@ -73,6 +74,7 @@ TEST_SUITE("processes/group") {
         watchdog const guard("channels");
         for (int const ranks : {2, 3}) {
             in_processes(ranks, [](comm& c) { require_messages(c, 100); });
+            in_processes(ranks, [](comm& c) { require_rank_messages(c, 5); });
             in_processes(ranks, [](comm& c) { require_program(c, one_f_one_b{}, 9); });
         }
         in_processes(4, [](comm& c) { require_program(c, one_f_one_b{}, 5, 2); });

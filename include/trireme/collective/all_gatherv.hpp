@@ -47,9 +47,9 @@ template<class Strategy = strategy_by_default<collective::all_gather>, collectiv
     detail::copy_elements(in.data(), all[static_cast<std::size_t>(comm.rank())].data(), in.size());
     std::span<T> const out(all.numbers);
     auto const s = detail::schedule_for<Strategy, collective::all_gather, T>(comm, out.size());
-    in_flight<T, detail::no_op, C>(
-        comm, s, {out.size(), sizeof(T), s.chunks, comm.size(), all.offsets.data()},
-        detail::call_of<T, detail::no_op>(collective::all_gather, s, out.size(), out, out), {})
+    in_flight<T, detail::no_op, C>(comm, s, {out.size(), sizeof(T), s.chunks, comm.size(), all.offsets.data()},
+                                   detail::call_of<T, detail::no_op>(collective::all_gather, s, out.size(), out, out),
+                                   {})
         .wait();
     return all;
 }

@@ -57,7 +57,9 @@ struct blocks_by_rank {
     bool empty() const noexcept { return size() == 0; }
 
     /// The numbers of a rank.
-    std::span<T> operator[](std::size_t rank) noexcept { return std::span(numbers).subspan(offsets[rank], size_of(rank)); }
+    std::span<T> operator[](std::size_t rank) noexcept {
+        return std::span(numbers).subspan(offsets[rank], size_of(rank));
+    }
     std::span<T const> operator[](std::size_t rank) const noexcept {
         return std::span(numbers).subspan(offsets[rank], size_of(rank));
     }

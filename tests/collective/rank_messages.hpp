@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <collective/matrix.hpp>
+
+#include <trireme/collective/rank_messages.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+// Messages that ranks of any group send one another by name.
+namespace test_collectives {
+
+/// Numbers of a message, told from those of all others.
+inline std::vector<std::uint32_t> contents(int from, int to, std::uint32_t number, std::size_t count) {
+    std::vector<std::uint32_t> x(count);
+    for (std::size_t i = 0; i < count; ++i)
+        x[i] = static_cast<std::uint32_t>(from * 1000003 + to * 7919) + number * 31 + static_cast<std::uint32_t>(i);
+    return x;
+}
+
+/// Every rank sends to all others, of all sizes around those of a slot's parts, and receives in an order of its own.
+template<class C>
+void require_rank_messages(C& c, std::uint64_t seed) {
+    trireme::rank_messages messages(c, 4096); // in parts of 256 bytes
+    int const ranks = c.size(), me = c.rank();
+    std::mt19937_64 random(seed + static_cast<std::uint64_t>(me));
+    std::uint32_t number = 0;
+    for (std::size_t const count : {0, 1, 47, 48, 49, 111, 112, 113, 48 + 15 * 64}) {
+        for (int to = 0; to < ranks; ++to)
+            if (to != me) messages.send(to, contents(me, to, number, count));
+        std::vector<int> order;
+        for (int from = 0; from < ranks; ++from)
+            if (from != me) order.push_back(from);
+        std::shuffle(order.begin(), order.end(), random);
+        for (int const from : order) {
+            auto const wanted = contents(from, me, number, count);
+            if (random() % 2 == 0) {
+                require(messages.template receive<std::uint32_t>(from) == wanted, "another message");
+            } else {
+                std::vector<std::uint32_t> into(count);
+                messages.receive(from, into);
+                require(into == wanted, "another message, in a buffer");
+            }
+        }
+        ++number;
+    }
+    // many small ones on their way at once, then one that is longer than its slot: to the next rank, from the one before
+    if (ranks == 1) return;
+    int const next = (me + 1) % ranks, before = (me + ranks - 1) % ranks;
+    for (int k = 0; k < 16; ++k) messages.send(next, particle{me, {static_cast<std::uint8_t>(k)}});
+    for (int k = 0; k < 16; ++k) {
+        particle got{};
+        messages.receive(before, got);
+        require(got == particle{before, {static_cast<std::uint8_t>(k)}}, "a struct");
+    }
+    std::size_t const many = 100000;
+    auto const moved = c.pulled();
+    if (me % 2 == 0) messages.send(next, contents(me, next, 77, many));
+    if (before % 2 == 0)
+        require(messages.template receive<std::uint32_t>(before) == contents(before, me, 77, many), "a long message");
+    require((c.pulled() - moved).bytes == (before % 2 == 0 ? 4 * many : 0), "other bytes have moved");
+    if (me % 2 == 1) messages.send(next, std::string("from an odd rank"));
+    if (before % 2 == 1) {
+        auto const text = messages.template receive<char>(before);
+        require(std::string(text.begin(), text.end()) == "from an odd rank", "a text");
+    }
+}
+
+/// The same where it depends on the launch whether ranks share memory.
+template<class C>
+void require_rank_messages_or_refusal(C& c) {
+    if (shares_memory(c)) return require_rank_messages(c, 5);
+    try {
+        trireme::rank_messages const messages(c);
+    } catch (usage_error const& e) {
+        return require(std::string(e.what()).find("several machines, or windows are off") != std::string::npos, e.what());
+    }
+    require(false, "messages between machines were not refused");
+}
+
+} // namespace test_collectives
