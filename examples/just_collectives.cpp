@@ -8,10 +8,10 @@
 #include <trireme/collective/broadcast.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/group/transport/threads/group.hpp>
-#include <trireme/schedule/collective/binomial_tree.hpp>
-#include <trireme/schedule/collective/direct.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <span>
@@ -54,7 +54,7 @@ void find_centres(threads::communicator& me) {
 
     std::array<point, clusters> centres;
     if (me.rank() == 0) centres = {mine[0], mine[1], mine[2]};
-    broadcast<binomial_tree>(me, centres); // of any type that can be copied as bytes
+    broadcast(me, centres); // of any type that can be copied as bytes
 
     for (int round = 0; round < rounds; ++round) {
         std::array<double, 3 * clusters> sums{}; // x, y and the number of points
@@ -64,10 +64,17 @@ void find_centres(threads::communicator& me) {
             sums[3 * c + 1] += p.y;
             sums[3 * c + 2] += 1;
         }
-        all_reduce<direct>(me, sums);
+        all_reduce(me, sums); // by a strategy that suits the size and the threads
         for (std::size_t c = 0; c < clusters; ++c)
             if (sums[3 * c + 2] != 0) centres[c] = {sums[3 * c] / sums[3 * c + 2], sums[3 * c + 1] / sums[3 * c + 2]};
     }
+    double farthest = 0;
+    for (auto const p : mine) {
+        auto const c = centres[nearest(p, centres)];
+        farthest = std::max(farthest, std::hypot(p.x - c.x, p.y - c.y));
+    }
+    farthest = all_reduce(me, farthest, op::max{}); // of one number: its result is returned
+    if (me.rank() == 0) std::printf("no point is farther than %.2f from its centre\n", farthest);
     if (me.rank() == 0)
         for (auto const c : centres) std::printf("centre at (%.2f, %.2f)\n", c.x, c.y);
 }

@@ -123,9 +123,9 @@ TEST_SUITE("collective/rank_messages") {
                 CHECK(refused([&] { (void)messages.receive<double>(peer); }) == "receive: " + text);
             }
         });
-        CHECK(has(ends_with<device_error>(
-                      [](comm& c) { rank_messages messages(c, c.rank() == 0 ? 4096 : 1 << 20); }, 20s, 3),
-                  "all ranks give the same size"));
+        CHECK(has(
+            ends_with<device_error>([](comm& c) { rank_messages messages(c, c.rank() == 0 ? 4096 : 1 << 20); }, 20s, 3),
+            "all ranks give the same size"));
     }
 
     TEST_CASE("two ranks that both send too much first are told of one another") {

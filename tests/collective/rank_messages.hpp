@@ -31,7 +31,7 @@ void require_rank_messages(C& c, std::uint64_t seed) {
     int const ranks = c.size(), me = c.rank();
     std::mt19937_64 random(seed + static_cast<std::uint64_t>(me));
     std::uint32_t number = 0;
-    for (std::size_t const count : {0, 1, 47, 48, 49, 111, 112, 113, 48 + 15 * 64}) {
+    for (std::size_t const count : {0u, 1u, 47u, 48u, 49u, 111u, 112u, 113u, 48u + 15u * 64u}) {
         for (int to = 0; to < ranks; ++to)
             if (to != me) messages.send(to, contents(me, to, number, count));
         std::vector<int> order;
@@ -50,7 +50,8 @@ void require_rank_messages(C& c, std::uint64_t seed) {
         }
         ++number;
     }
-    // many small ones on their way at once, then one that is longer than its slot: to the next rank, from the one before
+    // many small ones on their way at once, then one that is longer than its slot: to the next rank, from the one
+    // before
     if (ranks == 1) return;
     int const next = (me + 1) % ranks, before = (me + ranks - 1) % ranks;
     for (int k = 0; k < 16; ++k) messages.send(next, particle{me, {static_cast<std::uint8_t>(k)}});
@@ -79,7 +80,8 @@ void require_rank_messages_or_refusal(C& c) {
     try {
         trireme::rank_messages const messages(c);
     } catch (usage_error const& e) {
-        return require(std::string(e.what()).find("several machines, or windows are off") != std::string::npos, e.what());
+        return require(std::string(e.what()).find("several machines, or windows are off") != std::string::npos,
+                       e.what());
     }
     require(false, "messages between machines were not refused");
 }

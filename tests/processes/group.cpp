@@ -80,6 +80,17 @@ TEST_SUITE("processes/group") {
         in_processes(4, [](comm& c) { require_program(c, one_f_one_b{}, 5, 2); });
     }
 
+    TEST_CASE("what a process has sent is there when it has ended") {
+        watchdog const guard("sent and gone");
+        in_processes(3, [](comm& c) {
+            rank_messages messages(c);
+            if (c.rank() != 2) return messages.send(2, std::vector<int>(5000, c.rank()));
+            std::this_thread::sleep_for(200ms); // by then the others have left
+            for (int const from : {1, 0})
+                require(messages.receive<int>(from) == std::vector<int>(5000, from), "another message");
+        });
+    }
+
     TEST_CASE("collectives along the axes of a mesh, all groups at once") {
         watchdog const guard("parts");
         mesh_value const m{{"dp", 2}, {"pp", 3}};

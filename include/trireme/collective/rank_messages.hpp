@@ -66,7 +66,8 @@ struct pulling<C> {
 
 [[noreturn]] TRIREME_COLD inline void refuse_peer(char const* what, int peer, int rank, int ranks) {
     throw usage_error(std::string(what) + ": rank " + std::to_string(peer) + " is asked for by rank " +
-                      std::to_string(rank) + " of " + std::to_string(ranks) + ": messages go between two different ranks");
+                      std::to_string(rank) + " of " + std::to_string(ranks) +
+                      ": messages go between two different ranks");
 }
 [[noreturn]] TRIREME_COLD inline void refuse_message(int from, message_head const& sent, int to,
                                                      message_head const& wanted) {
@@ -155,7 +156,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t parts = 16;            ///< of a slot; a message takes one or more
+    static constexpr std::size_t parts = 16;              ///< of a slot; a message takes one or more
     static constexpr std::size_t head_bytes = cache_line; ///< in a message's first part, before its numbers
 
     static std::size_t part_of(std::size_t slot_bytes) noexcept {
@@ -196,7 +197,8 @@ private:
         auto const* const from = reinterpret_cast<std::byte const*>(numbers.data());
         std::size_t done = 0;
         for (bool first = true; first || done < numbers.size_bytes(); first = false) {
-            if (sent >= parts) channels_.wait_taken(i, static_cast<std::uint32_t>(sent - parts + 1), doing("send", sent));
+            if (sent >= parts)
+                channels_.wait_taken(i, static_cast<std::uint32_t>(sent - parts + 1), doing("send", sent));
             auto* at = comm_.template shared<std::byte>(slots_, comm_.rank()) + place(comm_.rank(), to, sent);
             if (first) {
                 auto const head = detail::message_head::of<T>(numbers.size());
