@@ -63,8 +63,9 @@ void all_gather(C& comm, Buffer&& whole) {
     start_all_gather<Strategy>(comm, whole).wait();
 }
 
-/// The numbers of all ranks, in order: of one from each, `std::vector<int> const all = all_gather(me, me.rank());`, or
-/// of a buffer that the caller gives away, whose size is the same on all ranks. Else as with two buffers.
+/// Returns the numbers of all ranks, in order: of one from each, `std::vector<int> const all = all_gather(me,
+/// me.rank());`, or of a buffer that the caller gives away, whose size is the same on all ranks. Else as with two
+/// buffers.
 template<class Strategy = strategy_by_default<collective::all_gather>, collective_communicator C, single_value T>
     requires(!std::same_as<T, bool>)
 [[nodiscard]] std::vector<T> all_gather(C& comm, T const value) {

@@ -32,8 +32,8 @@ std::vector<std::size_t> counts_of(C& comm, std::size_t mine) {
 
 namespace trireme::inline TRIREME_ISA {
 
-/// All-gather of blocks that differ in size: what every rank has for `input`, of which it may have any number, on all
-/// ranks. `auto const everyones = all_gatherv(me, mine);`: then `everyones[r]` is what rank r had.
+/// All-gather of blocks that differ in size: returns what every rank has for `input`, of which it may have any number,
+/// on all ranks. `auto const everyones = all_gatherv(me, mine);`: then `everyones[r]` is what rank r had.
 ///
 /// The sizes are exchanged first, by a direct all-gather; then a schedule of all_gather moves exactly these bytes. Its
 /// strategies are those of all_gather. Throws as all_gather. Cost: that of both, traffic_of(schedule, rank, cut) with

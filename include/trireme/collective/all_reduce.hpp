@@ -69,8 +69,8 @@ void all_reduce(C& comm, Buffer&& whole, Op how = {}) {
     start_all_reduce<Strategy>(comm, whole, std::move(how)).wait();
 }
 
-/// The result of one number, or of a buffer that the caller gives away: `double const total = all_reduce(me, 3.5);`,
-/// `auto const sums = all_reduce(me, std::move(mine));`. Else as with two buffers.
+/// Returns the result of one number, or of a buffer that the caller gives away: `double const total =
+/// all_reduce(me, 3.5);`, `auto const sums = all_reduce(me, std::move(mine));`. Else as with two buffers.
 template<class Strategy = strategy_by_default<collective::all_reduce>, reduction_operation Op = op::sum,
          collective_communicator C, single_value T>
     requires reducible_by<T, Op>

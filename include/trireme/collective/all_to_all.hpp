@@ -48,8 +48,8 @@ void all_to_all(C& comm, In&& input, Out&& output) {
     start_all_to_all<Strategy>(comm, input, output).wait();
 }
 
-/// This rank's block of every rank's `input`, in order: `auto const theirs = all_to_all(me, mine);`. Else as with two
-/// buffers.
+/// Returns this rank's block of every rank's `input`, in order: `auto const theirs = all_to_all(me, mine);`. Else as
+/// with two buffers.
 template<class Strategy = strategy_by_default<collective::all_to_all>, collective_communicator C, class In>
     requires(buffer<In> || temporary_buffer<In>) && byte_copyable<element_of<In>>
 [[nodiscard]] std::vector<element_of<In>> all_to_all(C& comm, In&& input) {

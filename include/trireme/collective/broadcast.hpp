@@ -35,8 +35,8 @@ void broadcast(C& comm, Buffer&& whole, int root = 0) {
     start_broadcast<Strategy>(comm, whole, root).wait();
 }
 
-/// What the root has: one number, `int const seed = broadcast(me, 42);`, or a buffer that the caller gives away, of one
-/// size on all ranks. Else as with a buffer.
+/// Returns what the root has: one number, `int const seed = broadcast(me, 42);`, or a buffer that the caller gives
+/// away, of one size on all ranks. Else as with a buffer.
 template<class Strategy = strategy_by_default<collective::broadcast>, collective_communicator C, single_value T>
 [[nodiscard]] T broadcast(C& comm, T value, int root = 0) {
     start_broadcast<Strategy>(comm, std::span<T>(&value, 1), root).wait();

@@ -50,8 +50,8 @@ void gather(C& comm, In&& input, Out&& output, int root = 0) {
     start_gather<Strategy>(comm, input, output, root).wait();
 }
 
-/// The numbers of all ranks, in order, on the root, and none elsewhere: of one from each, or of a buffer that the
-/// caller gives away, whose size is the same on all ranks. Else as with two buffers.
+/// Returns the numbers of all ranks, in order, on the root, and none elsewhere: of one from each, or of a buffer that
+/// the caller gives away, whose size is the same on all ranks. Else as with two buffers.
 template<class Strategy = strategy_by_default<collective::gather>, collective_communicator C, temporary_buffer B>
     requires byte_copyable<element_of<B>>
 [[nodiscard]] std::vector<element_of<B>> gather(C& comm, B&& numbers, int root = 0) {

@@ -12,8 +12,8 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// Gather of blocks that differ in size: what every rank has for `input`, of which it may have any number, on the root;
-/// elsewhere all blocks are empty. As all_gatherv, with the strategies of gather. Throws as gather.
+/// Gather of blocks that differ in size: returns what every rank has for `input`, of which it may have any number, on
+/// the root; elsewhere all blocks are empty. As all_gatherv, with the strategies of gather. Throws as gather.
 template<class Strategy = strategy_by_default<collective::gather>, collective_communicator C, numbers_of_any_count In>
 [[nodiscard]] blocks_by_rank<element_of<In>> gatherv(C& comm, In&& input, int root = 0) {
     using T = element_of<In>;

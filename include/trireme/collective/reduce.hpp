@@ -61,8 +61,8 @@ void reduce(C& comm, Buffer&& whole, int root = 0, Op how = {}) {
     start_reduce<Strategy>(comm, whole, root, std::move(how)).wait();
 }
 
-/// The result of one number on the root, on the others what they gave; or that of a buffer that the caller gives away,
-/// which the others get back as scratch. `double const total = reduce(me, 3.5);`. Else as with two buffers.
+/// Returns the result of one number on the root, on the others what they gave; or that of a buffer that the caller
+/// gives away, which the others get back as scratch. `double const total = reduce(me, 3.5);`. Else as with two buffers.
 template<class Strategy = strategy_by_default<collective::reduce>, reduction_operation Op = op::sum,
          collective_communicator C, single_value T>
     requires reducible_by<T, Op>

@@ -67,8 +67,8 @@ void reduce_scatter(C& comm, Buffer&& whole, Op how = {}) {
     start_reduce_scatter<Strategy>(comm, whole, std::move(how)).wait();
 }
 
-/// This rank's block of the result, of a buffer that the caller gives away: `auto const mine = reduce_scatter(me,
-/// std::move(blocks));`. Else as with two buffers.
+/// Returns this rank's block of the result, of a buffer that the caller gives away: `auto const mine =
+/// reduce_scatter(me, std::move(blocks));`. Else as with two buffers.
 template<class Strategy = strategy_by_default<collective::reduce_scatter>, reduction_operation Op = op::sum,
          collective_communicator C, temporary_buffer B>
     requires reducible_by<element_of<B>, Op>

@@ -52,7 +52,8 @@ void scatter(C& comm, In&& input, Out&& output, std::size_t block, int root = 0)
     start_scatter<Strategy>(comm, input, output, block, root).wait();
 }
 
-/// This rank's block of the root's `input`: `auto const mine = scatter(me, all, 100);`. Else as with two buffers.
+/// Returns this rank's block of the root's `input`: `auto const mine = scatter(me, all, 100);`. Else as with two
+/// buffers.
 template<class Strategy = strategy_by_default<collective::scatter>, collective_communicator C, buffer In>
     requires byte_copyable<element_of<In>>
 [[nodiscard]] std::vector<element_of<In>> scatter(C& comm, In&& input, std::size_t block, int root = 0) {

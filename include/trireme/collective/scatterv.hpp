@@ -16,9 +16,9 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// Scatter of blocks that differ in size: this rank's block of what the root has, which may be what gatherv has made;
-/// that of the others is not looked at. The root tells the sizes first, then a schedule of scatter moves exactly these
-/// bytes. Throws usage_error if the root has another number of blocks than ranks, and as scatter.
+/// Scatter of blocks that differ in size: returns this rank's block of what the root has, which may be what gatherv has
+/// made; that of the others is not looked at. The root tells the sizes first, then a schedule of scatter moves exactly
+/// these bytes. Throws usage_error if the root has another number of blocks than ranks, and as scatter.
 template<class Strategy = strategy_by_default<collective::scatter>, collective_communicator C, byte_copyable T>
     requires std::default_initializable<T>
 [[nodiscard]] std::vector<T> scatterv(C& comm, blocks_by_rank<T> const& blocks, int root = 0) {
