@@ -88,6 +88,21 @@ TEST_SUITE("collective/convenience: default strategies") {
             CHECK((c.pulled() - before).bytes == traffic_of(chain::all_reduce(3), c.rank(), 300, 4).bytes);
         });
     }
+
+    TEST_CASE("ranks whose sizes differ, and with them the choice, are told of both") {
+        watchdog const guard("other sizes");
+        threads::group g(4, std::chrono::seconds(20));
+        try {
+            g.run([](comm& c) {
+                std::vector<float> x(c.rank() == 0 ? 4 : 4000);
+                all_gather(c, x);
+            });
+            FAIL("nobody has noticed");
+        } catch (mismatch_error const& e) {
+            CHECK(has(e.what(), "all_gather<recursive_halving_doubling>(4 x f32, "));
+            CHECK(has(e.what(), "all_gather<ring>(4000 x f32, "));
+        }
+    }
 }
 
 /// Averages and sums of a type of integers by several strategies, which differ in how they divide.
