@@ -85,7 +85,7 @@ SECTIONS = [
             '|name_of|collective|collectives|schedule|.*_schedule|schedule_of|makes|.*_strategy'),
     Section('Collectives', 'clusters.md#collectives-on-a-communicator-of-your-own', 'collective/*.hpp',
             'message_.*|native_run|either_run|.*_view|schedule_run|run_by|run_of|sent_places|stage_moves|proved_schedule'
-            '|asked_for|unnamed_strategy|.*buffer_of|.*buffer|functor_.*|add_in_fixed_tree'),
+            '|asked_for|.*buffer_of|.*buffer|functor_.*|add_in_fixed_tree'),
     Section('Groups of ranks', 'clusters.md#collectives-on-a-communicator-of-your-own', 
             'group/communicator.hpp group/transport/threads/group.hpp group/transport/processes/state.hpp '
             'group/transport/processes/group.hpp group/transport/mpi/group.hpp group/transport/peer/group.hpp '
