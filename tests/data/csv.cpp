@@ -263,6 +263,10 @@ TEST_SUITE("data/csv") {
         auto const asked = [&](csv_columns const& how) { return [&t, how] { (void)t.samples(how); }; };
         CHECK(says(refusal(asked({})), {"either classes or targets"}));
         CHECK_FALSE(test_support::has(refusal(asked({})), "no name"));
+        auto const pandas = table_of(",a,b\n0,1,2\n1,3,4\n"); // with index=True, its default
+        CHECK(says(refusal([&] { (void)pandas.samples({.targets = {"b"}}); }),
+                   {"column 1 of ", "has no name, as the index that pandas writes", ".inputs = {"}));
+        CHECK(pandas.samples({.inputs = {"a"}, .targets = {"b"}}).size() == 2);
         auto const unnamed = table_of("a,\n1,2\n"); // as a separator at the end of each line makes it
         CHECK(says(refusal([&] { (void)unnamed.samples({.classes = unnamed.names().back()}); }),
                    {"either classes or targets", "column 2 of ", "has no name: give it one in the first line"}));

@@ -41,7 +41,7 @@ struct csv_options {
 
 /// Columns of a table that become samples: either `targets` or `classes` is given.
 struct csv_columns {
-    std::vector<std::string> inputs = {};  ///< in this order; empty: all columns but the targets, as in the file
+    std::vector<std::string> inputs = {};  ///< in this order; empty: all but the targets, which then all have names
     std::vector<std::string> targets = {}; ///< numbers that the network is to give
     std::string classes = {};              ///< the column that holds the class of each row
     /// Names of the classes by their numbers, as another table has them: samples.class_names(). Empty: the different
@@ -315,8 +315,14 @@ public:
         std::vector<char> taken(columns(), 0);
         auto const targets = chosen(wanted.classes.empty() ? wanted.targets : std::vector{wanted.classes}, taken);
         auto inputs = chosen(wanted.inputs, taken);
-        for (std::size_t c = 0; c < columns() && wanted.inputs.empty(); ++c)
-            if (taken[c] == 0) inputs.push_back(c);
+        for (std::size_t c = 0; c < columns() && wanted.inputs.empty(); ++c) {
+            if (taken[c] != 0) continue;
+            if (content_.header && content_.name(c).empty())
+                throw usage_error("column " + std::to_string(c + 1) + " of " + content_.path +
+                                  " has no name, as the index that pandas writes: name the columns that are inputs, "
+                                  ".inputs = {\"NAME\", ...}, or give it a name if it is one");
+            inputs.push_back(c);
+        }
         if (inputs.empty())
             throw usage_error("no column is left for the inputs: a sample needs at least one number beside its target");
         auto const of_input = make_shape(inputs.size());
