@@ -4,6 +4,7 @@
 
 #include <trireme/trireme.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,8 +29,8 @@ struct fading_sgd : sgd {
     static constexpr bool counts_updates = true;
 
     template<class Kernels, class T, class Numbers>
-    static void update(Kernels const& policy, T* w, T const* gradient, T*, std::size_t n, Numbers numbers,
-                       std::uint64_t const* made) {
+    static void update(Kernels const& policy, T* w, T const* gradient, std::array<T*, 0>, std::size_t n,
+                       Numbers numbers, std::uint64_t const* made) {
         if constexpr (accelerator_kernels<Kernels>) {
             policy.each(n, shorter_step<T>{w, gradient, numbers, made});
         } else {

@@ -91,7 +91,7 @@ constexpr optimizer_state<O, T> state_in([[maybe_unused]] T* block, [[maybe_unus
 /// Options for parameters that do not decay.
 template<class Options>
 Options without_weight_decay(Options o) {
-    if constexpr (requires { o.weight_decay = 0.0f; }) o.weight_decay = 0.0f;
+    if constexpr (requires { requires std::floating_point<decltype(o.weight_decay)>; }) o.weight_decay = 0;
     return o;
 }
 
