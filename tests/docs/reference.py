@@ -91,7 +91,8 @@ SECTIONS = [
             'group/transport/processes/group.hpp group/transport/mpi/group.hpp group/transport/peer/group.hpp '
             'group/transport/nccl/group.hpp group/launch.hpp', '',
             '.*communicator|launch|.*_launch|launched_.*|group|.*_group|.*_job|meeting_place|mpi_windows'),
-    Section('Pipeline schedules', 'guide.md#a-pipeline-of-stages', 'schedule/pipeline/schedule.hpp', '.*_of.*|gives_.*'),
+    Section('Pipeline schedules', 'guide.md#a-pipeline-of-stages',
+            'schedule/pipeline/schedule.hpp schedule/pipeline/schedules/*.hpp', '.*_of.*|gives_.*'),
     Section('Schedules as values', 'guide.md#a-schedule-is-a-value', 
             'schedule/collective/schedule.hpp schedule/collective/strategy.hpp schedule/verify.hpp schedule/proof.hpp '
             'schedule/draw.hpp core/levels.hpp', '', 'step_kind|rank_list|one_rank|two_ranks|all_others|chunk_list'

@@ -57,29 +57,6 @@ struct folded {
     }
 };
 
-/// Interleaved stages: each role has `V` of them, in rounds.
-/// Source: Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021.
-template<int V>
-struct interleaved {
-    static constexpr char const* name = "interleaved";
-    static constexpr int chunks = V;
-    static constexpr scheduled_work nth(int p, task_kind kind, int i) {
-        int const group = i / (p * V), in = i % (p * V), c = in / p;
-        return {kind, static_cast<std::uint8_t>(kind == task_kind::forward ? c : V - 1 - c),
-                static_cast<std::uint16_t>(group * p + in % p)};
-    }
-    static constexpr int write(int p, int m, int role, scheduled_work* out) {
-        int n = 0, f = 0, b = 0, all = m * V, ahead = std::min((p - role - 1) * 2 + (V - 1) * p, all);
-        while (f < ahead) out[n++] = nth(p, task_kind::forward, f++);
-        while (f < all) {
-            out[n++] = nth(p, task_kind::forward, f++);
-            out[n++] = nth(p, task_kind::backward, b++);
-        }
-        while (b < all) out[n++] = nth(p, task_kind::backward, b++);
-        return n;
-    }
-};
-
 // ---- and wrong ones ----
 
 /// Its last role goes back before it has gone forward.

@@ -3,6 +3,10 @@
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
+#include <trireme/schedule/pipeline/schedules/interleaved.hpp>
+#include <trireme/schedule/pipeline/schedules/zero_bubble_h1.hpp>
+#include <trireme/schedule/pipeline/schedules/zero_bubble_v.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 
@@ -515,9 +519,14 @@ TEST_SUITE("schedule/pipeline") {
             every_mutation_is_refused_or_the_same<late_weights>({2, 3, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<folded>({2, 2, 2, 1}, by, all);
             every_mutation_is_refused_or_the_same<interleaved<2>>({2, 4, 1, 1}, by, all);
+            every_mutation_is_refused_or_the_same<interleaved<2>>({2, 3, 1, 1}, by, all);
+            every_mutation_is_refused_or_the_same<breadth_first<2>>({2, 3, 1, 1}, by, all);
+            every_mutation_is_refused_or_the_same<zero_bubble_h1>({3, 4, 1, 1}, by, all);
+            every_mutation_is_refused_or_the_same<zero_bubble_v>({2, 2, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<one_f_one_b>({3, 4, 1, 1}, by, all, true);
             every_mutation_is_refused_or_the_same<folded>({2, 2, 1, 1}, by, all, true);
         }
+        every_mutation_is_refused_or_the_same<zero_bubble_v>({2, 4, 2, 1}, by_counters, all);
         MESSAGE("mutations: " << all.refused << " refused, " << all.same << " the same step, " << all.wrong
                               << " wrong");
         CHECK(all.refused > 1000);

@@ -101,9 +101,9 @@ namespace detail {
 class role_writer {
 public:
     constexpr role_writer(step_program const& p, int role, std::span<step_task> out,
-                          std::span<std::uint8_t const> role_of, std::uint16_t evaluation_frames = 1)
-        : program_(p), role_(role), out_(out), role_of_(role_of), evaluation_frames_(evaluation_frames),
-          held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
+                          std::span<std::uint8_t const> role_of, int most_slots, std::uint16_t evaluation_frames = 1)
+        : program_(p), role_(role), out_(out), role_of_(role_of), most_slots_(static_cast<std::uint16_t>(most_slots)),
+          evaluation_frames_(evaluation_frames), held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
           busy_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches) + 1) {}
 
     role_writer(role_writer const&) = delete;
@@ -127,7 +127,7 @@ public:
         t.frame = frame;
         t.scales = stage == last && (c.kind == task_kind::train || gives_input(c.kind));
         if (gives_input(c.kind) && stage > 0) {
-            t.slot = sent_++ % 2;
+            t.slot = static_cast<std::uint16_t>(sent_++ % most_slots_);
             slots_ = std::max(slots_, static_cast<std::uint16_t>(t.slot + 1));
         }
         out_[count_++] = t;
@@ -180,7 +180,7 @@ private:
     int role_;
     std::span<step_task> out_;
     std::span<std::uint8_t const> role_of_; ///< by stage
-    std::uint16_t evaluation_frames_, evaluated_ = 0;
+    std::uint16_t most_slots_, evaluation_frames_, evaluated_ = 0;
     std::size_t count_ = 0;
     scratch<std::uint16_t> held_;
     scratch<bool> busy_;
@@ -228,7 +228,8 @@ constexpr void keep_role(step_program& p, int role, role_writer const& w, std::s
 /// Builds a step in `room`, which has step_capacity(s, shape) tasks and lives as long as the program.
 ///
 /// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
-/// after its last backward task; gradients leave from two outgoing slots in turn. Where one role has everything and
+/// after its last backward task; gradients leave from outgoing slots in turn, two
+/// if the schedule does not say otherwise. Where one role has everything and
 /// forward is followed by backward, the two are one task.
 TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_shape const& shape,
                                                std::span<step_task> room) {
@@ -236,10 +237,10 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
     detail::scratch<std::uint8_t> role_of(stages);
     auto p = detail::with_stages(s, shape, role_of);
     detail::scratch<scheduled_work> order(static_cast<std::size_t>(3 * s.chunks * shape.micro_batches + 1));
+    int const in_a_pass = shape.micro_batches / shape.passes;
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
-        detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages});
-        int const in_a_pass = shape.micro_batches / shape.passes;
+        detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, s.slots(shape.roles, in_a_pass));
         std::size_t n = 0;
         for (int pass = 0; pass < shape.passes; ++pass) {
             auto const end = n + static_cast<std::size_t>(s.write(shape.roles, in_a_pass, r, order.data() + n));
@@ -285,7 +286,7 @@ TRIREME_COLD constexpr step_program build_evaluation(schedule_choice const& s, s
     auto p = detail::with_stages(s, shape, role_of);
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
-        detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, step.frames[r]);
+        detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, default_slots, step.frames[r]);
         for (int m = 0; m < shape.micro_batches; ++m)
             for (int stage = 0; stage < step.stage_count(); ++stage)
                 for (int c = 0; c < s.chunks; ++c)

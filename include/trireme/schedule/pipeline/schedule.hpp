@@ -47,7 +47,10 @@ struct scheduled_work {
 ///     static constexpr int chunks = 1;
 ///     static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out); // returns how many
 ///
-/// Sends, receives and where values are kept follow from the order; whether it works is proved (verify.hpp).
+/// Sends, receives and where values are kept follow from the order; whether it works is proved (verify.hpp). A schedule
+/// that goes back several times before the role before it takes the first gradient says for how many a role has room:
+///
+///     static constexpr int slots(int roles, int micro_batches); // by default default_slots
 template<class S>
 concept pipeline_schedule = requires(scheduled_work* out) {
     { S::name } -> std::convertible_to<char const*>;
@@ -56,6 +59,7 @@ concept pipeline_schedule = requires(scheduled_work* out) {
 };
 
 inline constexpr int max_chunks = 8;
+inline constexpr int default_slots = 2;
 
 /// The stage that is a role's `chunk`-th.
 template<pipeline_schedule S>
@@ -64,6 +68,15 @@ constexpr int stage_of(int roles, int role, int chunk) noexcept {
         return S::stage(roles, role, chunk);
     else
         return chunk * roles + role;
+}
+
+/// The gradients that a role may have sent while none of them has been taken.
+template<pipeline_schedule S>
+constexpr int slots_of(int roles, int micro_batches) noexcept {
+    if constexpr (requires { S::slots(roles, micro_batches); })
+        return S::slots(roles, micro_batches);
+    else
+        return default_slots;
 }
 
 /// Schedule: all micro-batches forward, then all backward. Keeps the values of all of them.
@@ -104,10 +117,12 @@ struct schedule_choice {
     int chunks = one_f_one_b::chunks;
     int (*write)(int roles, int micro_batches, int role, scheduled_work* out) = &one_f_one_b::write;
     int (*stage)(int roles, int role, int chunk) = &stage_of<one_f_one_b>;
+    int (*slots)(int roles, int micro_batches) = &slots_of<one_f_one_b>;
 
     constexpr schedule_choice() = default;
     template<pipeline_schedule S>
-    constexpr schedule_choice(S) noexcept : name(S::name), chunks(S::chunks), write(&S::write), stage(&stage_of<S>) {
+    constexpr schedule_choice(S) noexcept
+        : name(S::name), chunks(S::chunks), write(&S::write), stage(&stage_of<S>), slots(&slots_of<S>) {
         static_assert(S::chunks >= 1 && S::chunks <= max_chunks,
                       "a role has at least one stage, and at most max_chunks");
     }

@@ -11,11 +11,12 @@
 
 namespace trireme {
 
-/// Times of one micro-batch in one stage, in any unit; moves take none.
+/// Times of one micro-batch in one stage, in any unit, and of a transfer between two roles.
 struct stage_times {
     double forward = 1;
     double backward_input = 1;
     double backward_weights = 1;
+    double transfer = 0; ///< from the end of the task that sends to the earliest begin of the one that receives
 
     constexpr double of(task_kind kind) const noexcept {
         switch (kind) {
@@ -38,9 +39,10 @@ struct stage_times {
 
 /// Plays a proved program, each role doing its next task as soon as it can: `times(kind, stage)` is how long one takes,
 /// moves nothing; `done(role, task, begin, end)` is told of each. What has been sent from a frame or a slot stays there
-/// until its receiver gets to it. Returns when the last one ends.
+/// until its receiver gets to it. Between two roles that takes `transfer` at least, beside what both compute. Returns
+/// when the last one ends.
 template<class Times, class Done>
-constexpr double play_step(step_program const& p, Times const& times, Done&& done) {
+constexpr double play_step(step_program const& p, Times const& times, Done&& done, double transfer = 0) {
     auto const roles = static_cast<std::size_t>(p.shape.roles), stages = static_cast<std::size_t>(p.stage_count()),
                micro_batches = static_cast<std::size_t>(p.shape.micro_batches);
     std::size_t frames = 0, slots = 0;
@@ -81,7 +83,8 @@ constexpr double play_step(step_program const& p, Times const& times, Done&& don
                     auto const& m = t.moves[k];
                     if (m.sends || taken[number(m)] >= 0) continue;
                     if (!m.gradient) wait_until_free(false, m.place);
-                    wait_for(sent[number(m)]);
+                    auto const when = sent[number(m)];
+                    wait_for(when < 0 || m.role == r ? when : when + transfer);
                     if (waits) break;
                     taken[number(m)] = now[r];
                     moved = true;
@@ -102,7 +105,24 @@ constexpr double play_step(step_program const& p, Times const& times, Done&& don
 
 /// The time from the first task to the last gradient, if all stages take the same times. For a proved program.
 constexpr double step_span(step_program const& p, stage_times const& times = {}) {
-    return play_step(p, [&](task_kind kind, int) { return times.of(kind); }, [](int, std::size_t, double, double) {});
+    return play_step(
+        p, [&](task_kind kind, int) { return times.of(kind); }, [](int, std::size_t, double, double) {},
+        times.transfer);
+}
+
+/// The longest time from a role's first task to its last gradient: what a step costs where steps follow one another and
+/// roles do not meet between them, so that each role begins the next one as soon as it is done.
+constexpr double busiest_role_span(step_program const& p, stage_times const& times = {}) {
+    detail::scratch<double> begin(static_cast<std::size_t>(p.shape.roles), -1.0);
+    double longest = 0;
+    auto const done = [&](int role, std::size_t task, double from, double to) {
+        if (!p.list(role)[task].computes()) return;
+        auto& first = begin[static_cast<std::size_t>(role)];
+        if (first < 0) first = from;
+        longest = std::max(longest, to - first);
+    };
+    play_step(p, [&](task_kind kind, int) { return times.of(kind); }, done, times.transfer);
+    return longest;
 }
 
 /// The part of that time in which a device has nothing to do, for the device that has most to do.

@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+/// All pipeline schedules that come with Trireme, and their proof and price. `trireme/trireme.hpp` has gpipe and
+/// one_f_one_b alone.
+
+#include <trireme/core/macros.hpp> // first: it refuses older standards
+
+#include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
+#include <trireme/schedule/pipeline/schedules/interleaved.hpp>
+#include <trireme/schedule/pipeline/schedules/v_half.hpp>
+#include <trireme/schedule/pipeline/schedules/v_min.hpp>
+#include <trireme/schedule/pipeline/schedules/zero_bubble_auto.hpp>
+#include <trireme/schedule/pipeline/schedules/zero_bubble_h1.hpp>
+#include <trireme/schedule/pipeline/schedules/zero_bubble_h2.hpp>
+#include <trireme/schedule/pipeline/schedules/zero_bubble_v.hpp>
+#include <trireme/schedule/pipeline/span.hpp>
+#include <trireme/schedule/pipeline/verify.hpp>
