@@ -8,7 +8,6 @@
 #include <support/networks.hpp>
 #include <trireme/schedule/draw.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
-#include <trireme/schedules.hpp>
 #include <trireme/weights.hpp>
 
 #include <algorithm>
@@ -282,15 +281,6 @@ struct hasty {
 static_assert(verify(static_step<hasty, 2, 4>::program).ok());
 static_assert(bubble_fraction(static_step<hasty, 2, 4>::program) == 0.5);
 // [/own_schedule]
-
-// [built_in_schedules]
-static_assert(bubble_fraction(static_step<one_f_one_b, 4, 8>::program) > 0.27);      // 3 of 11 parts
-static_assert(bubble_fraction(static_step<zero_bubble_h1, 4, 8>::program) < 0.12);   // 3 of 27
-static_assert(bubble_fraction(static_step<zero_bubble_v, 4, 8>::program) < 0.06);    // 3 of 51
-static_assert(static_step<zero_bubble_h1, 4, 8>::program.frames[0] == 4);            // as one_f_one_b
-static_assert(static_step<zero_bubble_v, 4, 8>::program.frames[3] == 8);             // of stages half as long
-static_assert(!verify(static_step<zero_bubble_v, 4, 8>::program, by_messages).ok()); // it wants counters
-// [/built_in_schedules]
 
 } // namespace
 

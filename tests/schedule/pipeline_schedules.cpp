@@ -109,7 +109,8 @@ int forwards_first(int roles, int micro_batches, int role) {
 } // namespace
 
 TEST_SUITE("schedule/pipeline_schedules") {
-    TEST_CASE("every schedule is a training step on 1 to 8 roles with 1 to 16 micro-batches; where it is not, it is refused") {
+    TEST_CASE("every schedule is a training step on 1 to 8 roles with 1 to 16 micro-batches; where it is not, it is "
+              "refused") {
         auto const or_alone = [](int p, int m) { return p == 1 || few(p, m); };
         proves<gpipe>(always, always, program_fault::none);
         proves<one_f_one_b>(always, always, program_fault::none);
@@ -122,15 +123,16 @@ TEST_SUITE("schedule/pipeline_schedules") {
         proves<breadth_first<1>>(always, always, program_fault::none);
         proves<breadth_first<2>>(always, few, program_fault::deadlock);
         proves<breadth_first<3>>(always, few, program_fault::deadlock);
-        auto const v = up_to<2, 3, 4, 5, 6, 7, 8>, half = up_to<2, 2, 3, 3, 4, 4, 5>, least = up_to<2, 2, 2, 3, 3, 3, 4>;
+        auto const v = up_to<2, 3, 4, 5, 6, 7, 8>, half = up_to<2, 2, 3, 3, 4, 4, 5>,
+                   least = up_to<2, 2, 2, 3, 3, 3, 4>;
         proves<zero_bubble_v>(v, v, program_fault::mismatch);
         proves<v_half>(half, half, program_fault::mismatch);
         proves<v_min>(least, least, program_fault::mismatch);
     }
 
     TEST_CASE_TEMPLATE("searched schedules are training steps, within their frames", S, zero_bubble_auto<1, 1, 1, 0, 1>,
-                       zero_bubble_auto<1, 1, 1, 0, 4>, zero_bubble_auto<3, 3, 1, 1, 8>, zero_bubble_auto<1, 3, 2, 0, 16>,
-                       zero_bubble_auto<2, 1, 5, 7, 3>) {
+                       zero_bubble_auto<1, 1, 1, 0, 4>, zero_bubble_auto<3, 3, 1, 1, 8>,
+                       zero_bubble_auto<1, 3, 2, 0, 16>, zero_bubble_auto<2, 1, 5, 7, 3>) {
         int const most = S::frames;
         for (int p = 1; p <= 8; ++p)
             for (int m = 1; m <= 16; ++m) {
@@ -237,14 +239,23 @@ TEST_SUITE("schedule/pipeline_schedules") {
         CHECK(step_span(built<zero_bubble_v>(1, 4).program, parts<zero_bubble_v>(times)) == 12);
         CHECK(step_span(built<one_f_one_b>(2, 1).program, times) == 2 * 3 + 2 * 2);
         CHECK(step_span(built<gpipe>(3, 4).program, times) == 3 * (4 + 2) + 4 * 2); // there twice, and back twice
-        CHECK(step_span(built<zero_bubble_v>(2, 1).program, times) == 8 + 1 + 4 * 2); // there, back, and one of the weights'
+        CHECK(step_span(built<zero_bubble_v>(2, 1).program, times) ==
+              8 + 1 + 4 * 2); // there, back, and one of the weights'
     }
 
     TEST_CASE("names tell the schedules apart") {
-        std::set<std::string> const names{gpipe::name,          one_f_one_b::name,    interleaved<2>::name,
-                                          interleaved<3>::name, breadth_first<2>::name, breadth_first<3>::name,
-                                          zero_bubble_h1::name, zero_bubble_h2::name, zero_bubble_v::name,
-                                          v_half::name,         v_min::name,          zero_bubble_auto<1, 1, 1, 0, 1>::name};
+        std::set<std::string> const names{gpipe::name,
+                                          one_f_one_b::name,
+                                          interleaved<2>::name,
+                                          interleaved<3>::name,
+                                          breadth_first<2>::name,
+                                          breadth_first<3>::name,
+                                          zero_bubble_h1::name,
+                                          zero_bubble_h2::name,
+                                          zero_bubble_v::name,
+                                          v_half::name,
+                                          v_min::name,
+                                          zero_bubble_auto<1, 1, 1, 0, 1>::name};
         CHECK(names.size() == 12);
         CHECK(schedule_choice(breadth_first<2>{}).slots(4, 9) == 9);
         CHECK(schedule_choice(zero_bubble_v{}).slots(4, 9) == 2);
@@ -279,8 +290,8 @@ TEST_SUITE("schedule/pipeline_schedules") {
     }
 
     // Ours are 0.14 to 0.35 points above theirs: 0.1090 for 0.1055, 0.0847 for 0.0818, 0.0461 for 0.0443, 0.1136 for
-    // 0.1104, 0.0878 for 0.0852, 0.0459 for 0.0445. Their chunk is a layer, and the first and the last stage have a layer
-    // less, that is 22 layers in 24 chunks; here all chunks take a third of the mean time of a stage.
+    // 0.1104, 0.0878 for 0.0852, 0.0459 for 0.0445. Their chunk is a layer, and the first and the last stage have a
+    // layer less, that is 22 layers in 24 chunks; here all chunks take a third of the mean time of a stage.
     TEST_CASE("published bubble rates: interleaved within half a point") {
         for (auto const& s : published_bubbles::settings) {
             CAPTURE(s.roles);
@@ -292,8 +303,8 @@ TEST_SUITE("schedule/pipeline_schedules") {
     // Their limit of memory is in bytes: what a backward_weights still needs is less than what a backward_input does,
     // 32 s h of 34 s h + 5 a s^2, so that twice 1F1B's memory holds 43 (a = 24, h = 2304) and 74 (a = 40, h = 5120) of
     // them. Frames are kept whole here. With p frames the rates are theirs; with 2 p, 0.1015, 0.0784, 0.0415, 0.0672,
-    // 0.0516, 0.0266, they are not; with 43 and 74 frames they are 0.0446 for 0.0433, 0.0039 for 0.0039, and nothing for
-    // 0.0026, 0.0066, 0.0054 and 0.0028.
+    // 0.0516, 0.0266, they are not; with 43 and 74 frames they are 0.0446 for 0.0433, 0.0039 for 0.0039, and nothing
+    // for 0.0026, 0.0066, 0.0054 and 0.0028.
     TEST_CASE("published bubble rates: a search with as many frames as 1F1B, and with all that are worth it") {
         for (auto const& s : published_bubbles::settings) {
             CAPTURE(s.roles);

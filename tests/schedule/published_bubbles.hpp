@@ -6,8 +6,9 @@
 namespace published_bubbles {
 
 /// A setting and its bubble rates, (cost - m (F + B + W)) / cost.
-/// Source: Qi et al., "Zero bubble pipeline parallelism", ICLR 2024, tables 3 to 6: models of 1.5 billion (p = 8) and 14.6
-/// billion parameters (p = 16) on A100 cards; times in milliseconds, measured there, rates calculated there from them.
+/// Source: Qi et al., "Zero bubble pipeline parallelism", ICLR 2024, tables 3 to 6: models of 1.5 billion (p = 8)
+/// and 14.6 billion parameters (p = 16) on A100 cards; times in milliseconds, measured there, rates calculated there
+/// from them.
 struct setting {
     int roles, micro_batches;
     double forward, backward_input, backward_weights, transfer;

@@ -100,6 +100,13 @@ struct pipeline_schedule_rule {
         "once back through every stage, back in the order of their numbers, and nobody waits for ever. The "
         "words name the role and the number of its task where it goes wrong");
 };
+template<class... Where>
+struct executed_schedule_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0115: trainers execute schedules with one stage a role (chunks = 1) and whole backward tasks: write gpipe, "
+        "one_f_one_b, or one of your own; the others can be proved, priced and drawn");
+};
 
 namespace detail {
 
@@ -161,11 +168,14 @@ constexpr bool cuts_wrongly(int stages) {
 /// Whether the program of a pipeline that the compiler knows is a training step.
 template<class Schedule, int Stages, int MicroBatches, int Passes>
 constexpr auto broken_pipeline_rule() {
-    constexpr auto v = verify(static_step<Schedule, Stages, MicroBatches, 1, 1, Passes>::program);
-    if constexpr (v.ok())
-        return pack<no_rule>{};
-    else
+    constexpr auto& program = static_step<Schedule, Stages, MicroBatches, 1, 1, Passes>::program;
+    constexpr auto v = verify(program);
+    if constexpr (!v.ok())
         return pack<pipeline_schedule_rule<gets<pipeline<Schedule, MicroBatches>>, on_rank<v.role>, at_step<v.task>>>{};
+    else if constexpr (program.has_halves())
+        return pack<executed_schedule_rule<gets<pipeline<Schedule, MicroBatches>>>>{};
+    else
+        return pack<no_rule>{};
 }
 
 /// The first rule of pipelines that a network breaks.
@@ -179,6 +189,8 @@ constexpr auto broken_stages_rule() {
     else if constexpr (Network::whole_batch)
         return pack<
             synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>, gets<typename Policies::mesh>>>{};
+    else if constexpr (stages != 1 && Policies::pipelining::schedule::chunks > 1)
+        return pack<executed_schedule_rule<gets<typename Policies::pipelining>>>{};
     else if constexpr (stages > 0 && stages <= max_roles && Policies::micro_batches > 0)
         return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches,
                                     Policies::accumulation::parts>();

@@ -83,6 +83,12 @@ struct step_program {
         auto const r = static_cast<std::size_t>(role);
         return all.subspan(begin[r], begin[r + 1] - begin[r]);
     }
+    /// True if some task is a half of backward.
+    constexpr bool has_halves() const noexcept {
+        for (auto const& t : all)
+            if (t.kind == task_kind::backward_input || t.kind == task_kind::backward_weights) return true;
+        return false;
+    }
     constexpr int stage(int role, int chunk) const noexcept {
         return stages[static_cast<std::size_t>(role)][static_cast<std::size_t>(chunk)];
     }

@@ -15,7 +15,8 @@ namespace trireme {
 /// Phases: C times m forward, C times m backward. Bubble: (p - 1) / (C m + p - 1) for m >= p.
 /// Peak: C m values of a stage, those of all micro-batches, as of gpipe.
 /// Wins where micro-batches are few and parameters are sharded over the replicas: each stage's are gathered twice a
-/// step, whatever m is. Rendezvous deadlock from m = 2 p on. Source: Lamy-Poirier, "Breadth-first pipeline parallelism", 2022.
+/// step, whatever m is. Rendezvous deadlock from m = 2 p on. Source: Lamy-Poirier, "Breadth-first pipeline
+/// parallelism", 2022.
 template<int C>
 struct breadth_first {
     static_assert(C >= 1 && C <= max_chunks, "breadth_first<C>: a role has 1 to max_chunks stages");
@@ -31,7 +32,8 @@ struct breadth_first {
                                 static_cast<std::uint16_t>(m)};
         return n;
     }
-    /// Gradients of all micro-batches leave a stage before the stage before it, which may be on the same role, goes back.
+    /// Gradients of all micro-batches leave a stage before the stage before it, which may be on the same role, goes
+    /// back.
     static constexpr int slots(int, int micro_batches) { return C == 1 ? default_slots : std::max(2, micro_batches); }
 };
 

@@ -10,16 +10,16 @@
 namespace trireme {
 
 /// Schedule: one forward, one backward, over C stages of each role: stage chunk * roles + role. Micro-batches go in
-/// groups of as many as there are roles, one group through all stages before the next. A last group that is smaller keeps
-/// the places of those that it lacks.
+/// groups of as many as there are roles, one group through all stages before the next. A last group that is smaller
+/// keeps the places of those that it lacks.
 ///
 /// Phases: role r goes forward 2 (p - 1 - r) + (C - 1) p times, then forward and backward in turn, then only backward.
 /// Bubble: (p - 1) / (C m + p - 1) for m a multiple of p, else up to that of the next multiple.
 /// Peak: min(C m, 2 (p - 1) + (C - 1) p + 1) values of a stage at role 0, if m is a multiple of p; a stage is 1/C of
 /// one of one_f_one_b.
-/// Wins over one_f_one_b where micro-batches are few, for C times the messages and more memory. Rendezvous deadlock from
-/// m = 2 p on; counters and messages carry it for all p and m.
-/// Source: Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021.
+/// Wins over one_f_one_b where micro-batches are few, for C times the messages and more memory. Rendezvous deadlock
+/// from m = 2 p on; counters and messages carry it for all p and m. Source: Narayanan et al., "Efficient large-scale
+/// language model training on GPU clusters", 2021.
 template<int C>
 struct interleaved {
     static_assert(C >= 1 && C <= max_chunks, "interleaved<C>: a role has 1 to max_chunks stages");

@@ -12,9 +12,9 @@ namespace trireme {
 /// (p / 2)(F + B + W). Peak: 2 ((p + 2) / 2) values of a stage on every role, rounded down; a stage is half of one of
 /// one_f_one_b, which keeps p.
 /// Wins where memory is what limits a micro-batch: one twice as large fits.
-/// Values and gradients of one boundary keep their order, those of the two stages of a role do not: over counters it runs,
-/// over messages in one queue and rendezvous most shapes are refused (verify: mismatch).
-/// Source: Qi et al., "Pipeline parallelism with controllable memory", 2024; V-Half.
+/// Values and gradients of one boundary keep their order, those of the two stages of a role do not: over counters it
+/// runs, over messages in one queue and rendezvous most shapes are refused (verify: mismatch). Source: Qi et al.,
+/// "Pipeline parallelism with controllable memory", 2024; V-Half.
 struct v_half : detail::v_shape<v_half> {
     static constexpr char const* name = "v_half";
     static constexpr detail::v_block block = {1, 2, 1, 2};

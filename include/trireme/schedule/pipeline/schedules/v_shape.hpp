@@ -15,8 +15,8 @@ namespace detail {
 
 /// A building block of V-shaped schedules: the times from a role to the next, in tasks, of one micro-batch: down the
 /// first stages, back up the second ones, and the gradients the same way back. The longer they are, the longer values
-/// are kept, and the more of the waiting at the beginning and the end is filled: blocks are repeated every six units, the
-/// tasks of a micro-batch on a role, so that a role keeps a sixth of roles * (the sum of the four) stages' values.
+/// are kept, and the more of the waiting at the beginning and the end is filled: blocks are repeated every six units,
+/// the tasks of a micro-batch on a role, so that a role keeps a sixth of roles * (the sum of the four) stages' values.
 struct v_block {
     int forward_down = 1; ///< from role to role + 1, in stage `role`
     int forward_up = 1;   ///< from role + 1 to role, in stage 2 * roles - 1 - role
@@ -94,8 +94,8 @@ private:
             }
         }
     }
-    /// The weights' gradients take the two units that are left, in the order in which fewer values are kept. Returns the most
-    /// values that a role keeps.
+    /// The weights' gradients take the two units that are left, in the order in which fewer values are kept. Returns
+    /// the most values that a role keeps.
     constexpr int place_weights() {
         int most = 0;
         for (int r = 0; r < p_; ++r) {
@@ -147,7 +147,8 @@ private:
         if (best == first || best == none) return best;
         best = none;
         for (int k = 0; k < 6; ++k)
-            if (begun(k, r) < m_ && (best == none || when(k) < when(best)) && ready(k, r) && has_room(k, r, when(first)))
+            if (begun(k, r) < m_ && (best == none || when(k) < when(best)) && ready(k, r) &&
+                has_room(k, r, when(first)))
                 best = k;
         return best;
     }
@@ -172,8 +173,8 @@ private:
         int now = kept(r), most = now;
         for (int t = from, until = at(k, r) + 6 * begun(k, r); t < until; ++t)
             for (int const other : {f0, f1, w0, w1})
-                if (int const i = (t - at(other, r)) / 6; (t - at(other, r)) % 6 == 0 && t >= at(other, r) &&
-                                                          i >= begun(other, r) && i < m_) {
+                if (int const i = (t - at(other, r)) / 6;
+                    (t - at(other, r)) % 6 == 0 && t >= at(other, r) && i >= begun(other, r) && i < m_) {
                     now += other <= f1 ? 1 : -1;
                     most = std::max(most, now);
                 }

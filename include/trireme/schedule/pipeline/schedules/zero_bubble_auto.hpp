@@ -23,8 +23,8 @@ struct zero_bubble_costs {
 class zero_bubble_search {
 public:
     constexpr zero_bubble_search(zero_bubble_costs const& costs, int roles, int micro_batches)
-        : c_(costs), p_(roles), m_(micro_batches), roles_(count(roles)),
-          forward_(count(roles) * count(micro_batches)), backward_(count(roles) * count(micro_batches)) {}
+        : c_(costs), p_(roles), m_(micro_batches), roles_(count(roles)), forward_(count(roles) * count(micro_batches)),
+          backward_(count(roles) * count(micro_batches)) {}
 
     constexpr int write(int role, scheduled_work* out) {
         int best = 0;
@@ -47,8 +47,8 @@ private:
     struct state {
         long now = 0, begin = -1;
         int f = 0, b = 0, w = 0; ///< micro-batches that have been forward, back, and all the way
-        bool waits = false; ///< for a role that is at the same time
-        bool back = false;  ///< its last task but for weights' gradients was a backward one
+        bool waits = false;      ///< for a role that is at the same time
+        bool back = false;       ///< its last task but for weights' gradients was a backward one
     };
 
     static constexpr std::size_t count(int n) { return static_cast<std::size_t>(n); }
@@ -79,8 +79,8 @@ private:
         for (int n = 0, left = 3 * p_ * m_; left > 0;) {
             int r = none;
             for (int q = 0; q < p_; ++q)
-                if (at(q).w < m_ && (r == none || at(q).now < at(r).now ||
-                                     (at(q).now == at(r).now && !at(q).waits && at(r).waits)))
+                if (at(q).w < m_ &&
+                    (r == none || at(q).now < at(r).now || (at(q).now == at(r).now && !at(q).waits && at(r).waits)))
                     r = q;
             auto& s = at(r);
             auto const kind = choose(setting, r);
@@ -146,19 +146,20 @@ private:
 } // namespace detail
 
 /// Schedule: the best order that a search finds for these times: F of forward, B of backward_input, W of
-/// backward_weights, Comm of a transfer between two roles, all in one unit, with the values of at most Frames micro-batches
-/// on a role.
+/// backward_weights, Comm of a transfer between two roles, all in one unit, with the values of at most Frames
+/// micro-batches on a role.
 ///
-/// Phases: forward while memory lasts or until the first gradient comes, then both in turn, backward_weights in gaps and
-/// where memory is full; twelve settings of these rules are played, and the one whose busiest role is done soonest is
-/// written. Bubble: that of zero_bubble_h1 with Frames = p, of zero_bubble_h2 with 2 p - 1 if F = B = W; with more frames
-/// it falls to none for unequal times, too. Peak: at most min(Frames, m).
-/// Wins where times are known and not equal. A role keeps a micro-batch's whole frame until its backward_weights.
-/// Cost: 36 p m tasks are played for each role. Source: Qi et al., "Zero bubble pipeline parallelism", 2024, section 3.1.
+/// Phases: forward while memory lasts or until the first gradient comes, then both in turn, backward_weights in gaps
+/// and where memory is full; twelve settings of these rules are played, and the one whose busiest role is done soonest
+/// is written. Bubble: that of zero_bubble_h1 with Frames = p, of zero_bubble_h2 with 2 p - 1 if F = B = W; with more
+/// frames it falls to none for unequal times, too. Peak: at most min(Frames, m). Wins where times are known and not
+/// equal. A role keeps a micro-batch's whole frame until its backward_weights. Cost: 36 p m tasks are played for each
+/// role. Source: Qi et al., "Zero bubble pipeline parallelism", 2024, section 3.1.
 template<int F, int B, int W, int Comm, int Frames>
 struct zero_bubble_auto {
-    static_assert(F >= 1 && B >= 1 && W >= 1 && Comm >= 0 && Frames >= 1,
-                  "zero_bubble_auto<F, B, W, Comm, Frames>: tasks take time, and a role keeps at least one micro-batch");
+    static_assert(
+        F >= 1 && B >= 1 && W >= 1 && Comm >= 0 && Frames >= 1,
+        "zero_bubble_auto<F, B, W, Comm, Frames>: tasks take time, and a role keeps at least one micro-batch");
     static constexpr char const* name = "zero_bubble_auto";
     static constexpr int frames = Frames;
     static constexpr int chunks = 1;

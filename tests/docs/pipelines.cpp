@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the pages say of pipeline schedules.
+#include <trireme/schedules.hpp>
+
+#include <doctest/doctest.h>
+
+namespace docs_pipelines_test {
+using namespace trireme;
+
+// [built_in_schedules]
+static_assert(bubble_fraction(static_step<one_f_one_b, 4, 8>::program) > 0.27);      // 3 of 11 parts
+static_assert(bubble_fraction(static_step<zero_bubble_h1, 4, 8>::program) < 0.12);   // 3 of 27
+static_assert(bubble_fraction(static_step<zero_bubble_v, 4, 8>::program) < 0.06);    // 3 of 51
+static_assert(static_step<zero_bubble_h1, 4, 8>::program.frames[0] == 4);            // as one_f_one_b
+static_assert(static_step<zero_bubble_v, 4, 8>::program.frames[3] == 8);             // of stages half as long
+static_assert(!verify(static_step<zero_bubble_v, 4, 8>::program, by_messages).ok()); // it wants counters
+// [/built_in_schedules]
+
+TEST_SUITE("docs/pipelines") {
+    TEST_CASE("the compiler has checked what the guide says of built-in schedules") {
+        CHECK(verify(static_step<v_min, 4, 8>::program).ok());
+    }
+}
+
+} // namespace docs_pipelines_test
