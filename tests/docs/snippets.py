@@ -59,13 +59,13 @@ def blocks(path):
 
 def check_snippets(root):
     wanted = {}
-    for source in ('tests/docs/guide.cpp', 'tests/docs/collectives.cpp', 'tests/docs/own_numbers.cpp', 'tests/docs/optimizers.cpp', 'tests/docs/asking.cpp', 'tests/docs/watching.cpp', 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/nccl.cu',
+    for source in ('tests/docs/guide.cpp', 'tests/docs/collectives.cpp', 'tests/docs/own_numbers.cpp', 'tests/docs/optimizers.cpp', 'tests/docs/asking.cpp', 'tests/docs/watching.cpp', 'tests/docs/pipelines.cpp', 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/nccl.cu',
                    'tests/processes/trainer.cpp'):
         found, faults = regions(root / source)
         yield from faults
         wanted |= found
     shown = set()
-    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/gpu.md', 'docs/clusters.md', 'docs/packages.md'):
+    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/pipelines.md', 'docs/gpu.md', 'docs/clusters.md', 'docs/packages.md'):
         for line, name, text in blocks(root / page):
             if name is None:
                 yield f'{page}:{line}: a block of code needs <!-- snippet: NAME --> in the line above'

@@ -208,6 +208,19 @@ TEST_SUITE("schedule/pipeline_schedules") {
             }
     }
 
+    TEST_CASE("unequal times cost v_min the more, the more micro-batches there are, and the others not") {
+        auto const waits = [](auto schedule, int m) {
+            using S = decltype(schedule);
+            return busiest_role_span(built<S>(8, m).program, parts<S>({1, 1, 0.5})) - 2.5 * m;
+        };
+        CHECK(waits(v_min{}, 16) == 21);
+        CHECK(waits(v_min{}, 32) == 29);
+        CHECK(waits(one_f_one_b{}, 32) == 17.5);
+        CHECK(waits(v_half{}, 16) == waits(v_half{}, 32));
+        CHECK(waits(zero_bubble_v{}, 16) == waits(zero_bubble_v{}, 32));
+        CHECK(waits(zero_bubble_v{}, 16) == 3.5);
+    }
+
     TEST_CASE("phases are those of the comments") {
         for (int p = 2; p <= 6; ++p)
             for (int r = 0; r < p; ++r) {

@@ -2,17 +2,91 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
 #include <trireme/schedule/svg_text.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trireme {
+
+namespace detail {
+
+/// The colour of a task, paler for each stage that its rank has before this one.
+inline std::string task_colour(task_kind k, int chunk) {
+    auto const rgb = [](task_kind kind) -> unsigned {
+        switch (kind) {
+        case task_kind::forward:
+        case task_kind::evaluate:
+            return 0x2a6496;
+        case task_kind::backward:
+            return 0x3f7f3d;
+        case task_kind::backward_input:
+            return 0x1f8a84;
+        case task_kind::backward_weights:
+            return 0xa6741c;
+        case task_kind::train:
+            return 0x5b4b8a;
+        case task_kind::move:
+            return 0x9aa0a6;
+        default:
+            return 0x8a5a2b;
+        }
+    }(k);
+    auto const paler = [&](unsigned part) {
+        for (int c = 0; c < chunk; ++c) part += (255 - part) * 2 / 5;
+        return part;
+    };
+    char text[8];
+    std::snprintf(text, sizeof text, "#%02x%02x%02x", paler(rgb >> 16 & 255), paler(rgb >> 8 & 255), paler(rgb & 255));
+    return text;
+}
+
+/// The stages of each rank, by their numbers: tasks are told apart by them.
+class stages_of_ranks {
+public:
+    explicit stages_of_ranks(std::span<timed_task const> tasks) {
+        for (auto const& t : tasks) {
+            if (t.kind > task_kind::evaluate) continue;
+            auto const n = static_cast<std::size_t>(t.rank);
+            if (stages_.size() <= n) stages_.resize(n + 1);
+            auto& of_rank = stages_[n];
+            auto const at = std::lower_bound(of_rank.begin(), of_rank.end(), t.stage);
+            if (at == of_rank.end() || *at != t.stage) of_rank.insert(at, t.stage);
+        }
+    }
+    /// The stages that the rank has before the task's.
+    int before(timed_task const& t) const {
+        auto const n = static_cast<std::size_t>(t.rank);
+        if (t.kind > task_kind::evaluate || n >= stages_.size()) return 0;
+        return static_cast<int>(std::lower_bound(stages_[n].begin(), stages_[n].end(), t.stage) - stages_[n].begin());
+    }
+
+private:
+    std::vector<std::vector<int>> stages_;
+};
+
+} // namespace detail
+
+/// The computing tasks of a proved program when it is played, for step_svg; a role is a rank.
+inline std::vector<timed_task> played_tasks(step_program const& p, stage_times const& times = {}) {
+    std::vector<timed_task> all;
+    play_step(
+        p, [&](task_kind kind, int) { return times.of(kind); },
+        [&](int role, std::size_t task, double begin, double end) {
+            auto const& t = p.list(role)[task];
+            if (t.computes()) all.push_back({role, 1, t.kind, p.stage(role, t.chunk), t.micro_batch, begin, end});
+        },
+        times.transfer);
+    return all;
+}
 
 /// Tasks that are drawn under a name of their own.
 struct drawn_tasks {
@@ -22,10 +96,13 @@ struct drawn_tasks {
 
 /// A step as an SVG picture: parts one above the other, for instance what was predicted and what was measured, on one
 /// axis of time; in each part a lane per rank and queue. A box is a task with its micro-batch: forward is blue,
-/// backward green, a move grey, what follows the micro-batches brown. Each part begins at its first task.
+/// backward green, backward_input teal, backward_weights ochre, a move grey, what follows the micro-batches brown. The
+/// second stage of a rank is paler, its third one paler still. Each part begins at its first task. The legend names
+/// what is there. Times are printed in `unit`, of which a second of the tasks' times has `per_second`.
 ///
 /// Cost: a hundred bytes of text per task.
-inline std::string step_svg(std::string const& title, std::span<drawn_tasks const> parts) {
+inline std::string step_svg(std::string const& title, std::span<drawn_tasks const> parts, char const* unit = "ms",
+                            double per_second = 1e3) {
     auto const begin_of = [](drawn_tasks const& p) {
         double begin = p.tasks.empty() ? 0 : p.tasks.front().begin;
         for (auto const& t : p.tasks) begin = std::min(begin, t.begin);
@@ -39,23 +116,6 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
         for (auto const& t : p.tasks) longest = std::max(longest, t.end - begin);
         height += 34 + task_lanes(p.tasks).count() * lane;
     }
-    auto const colour = [](task_kind k) {
-        switch (k) {
-        case task_kind::forward:
-        case task_kind::evaluate:
-            return "#2a6496";
-        case task_kind::backward:
-        case task_kind::backward_input:
-        case task_kind::backward_weights:
-            return "#3f7f3d";
-        case task_kind::train:
-            return "#5b4b8a";
-        case task_kind::move:
-            return "#9aa0a6";
-        default:
-            return "#8a5a2b";
-        }
-    };
     std::string svg;
     char text[400];
     auto const add = [&](char const* format, auto... values) {
@@ -65,9 +125,22 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
     add("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
         left + width + 24, height + 30, left + width + 24, height + 30);
     svg += "<style>text { font: 12px sans-serif; fill: #222 } .t { font-size: 15px } .p { font-weight: bold } "
-           ".n { fill: white; font-size: 10px; text-anchor: middle } .a { text-anchor: middle; fill: #666 }</style>\n"
+           ".n { fill: white; font-size: 10px; text-anchor: middle } .n.d { fill: #222 } .a { text-anchor: middle; "
+           "fill: #666 }</style>\n"
            "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text class=\"t\" x=\"12\" y=\"24\">" +
            detail::svg_text(title) + "</text>\n";
+    std::set<std::pair<task_kind, int>> there;
+    for (auto const& p : parts) {
+        detail::stages_of_ranks const stages(p.tasks);
+        for (auto const& t : p.tasks) there.emplace(t.kind, stages.before(t));
+    }
+    int legend = left + width;
+    for (auto i = there.rbegin(); i != there.rend(); ++i) {
+        auto const name = name_of(i->first) + (i->second == 0 ? std::string() : ", " + std::to_string(i->second + 1));
+        legend -= 26 + 7 * static_cast<int>(name.size());
+        add("<rect x=\"%d\" y=\"32\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%d\" y=\"42\">%s</text>\n",
+            legend, detail::task_colour(i->first, i->second).c_str(), legend + 17, name.c_str());
+    }
     int y = 40;
     auto const x = [&](double seconds) { return left + width * seconds / longest; };
     for (auto const& p : parts) {
@@ -76,6 +149,7 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
         svg += "<text class=\"p\" x=\"12\" y=\"" + std::to_string(y) + "\">" + detail::svg_text(p.name) + "</text>\n";
         y += 8;
         task_lanes const lanes(p.tasks);
+        detail::stages_of_ranks const stages(p.tasks);
         lanes.for_each([&](int rank, int queue) {
             int const top = y + lanes.of(rank, queue) * lane;
             add("<text x=\"12\" y=\"%d\">%s</text>\n", top + box - 5, task_lanes::name(rank, queue).c_str());
@@ -85,20 +159,22 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
         for (auto const& t : p.tasks) {
             int const top = y + lanes.of(t.rank, t.queue) * lane;
             auto const from = x(t.begin - begin), wide = x(t.end - begin) - from;
+            auto const chunk = stages.before(t);
             add("<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\" stroke=\"white\" "
-                "stroke-width=\"0.5\"><title>%s %d, stage %d: %.3f ms</title></rect>\n",
-                from, top, std::max(wide, 0.2), box, colour(t.kind), name_of(t.kind), t.micro_batch, t.stage,
-                1e3 * (t.end - t.begin));
-            if (wide > 14 && t.kind != task_kind::move)
-                add("<text class=\"n\" x=\"%.2f\" y=\"%d\">%d</text>\n", from + wide / 2, top + box - 6, t.micro_batch);
+                "stroke-width=\"0.5\"><title>%s %d, stage %d: %.3f %s</title></rect>\n",
+                from, top, std::max(wide, 0.2), box, detail::task_colour(t.kind, chunk).c_str(), name_of(t.kind),
+                t.micro_batch, t.stage, per_second * (t.end - t.begin), unit);
+            if (wide > 10 && t.kind != task_kind::move)
+                add("<text class=\"n%s\" x=\"%.2f\" y=\"%d\">%d</text>\n", chunk > 0 ? " d" : "", from + wide / 2,
+                    top + box - 6, t.micro_batch);
         }
         y += lanes.count() * lane + 6;
     }
     for (int tick = 0; tick <= 4; ++tick) {
         add("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"46\" y2=\"%d\" stroke=\"#ddd\" stroke-dasharray=\"2 3\"/>\n",
             x(longest * tick / 4), x(longest * tick / 4), y);
-        add("<text class=\"a\" x=\"%.1f\" y=\"%d\">%.3g ms</text>\n", x(longest * tick / 4), y + 16,
-            1e3 * longest * tick / 4);
+        add("<text class=\"a\" x=\"%.1f\" y=\"%d\">%.3g %s</text>\n", x(longest * tick / 4), y + 16,
+            per_second * longest * tick / 4, unit);
     }
     return svg + "</svg>\n";
 }

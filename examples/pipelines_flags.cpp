@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "pipelines_flags.hpp"
+#include "flag_values.hpp"
+
+std::optional<pipelines_flags> pipelines_flags::parse(int argc, char const* const* argv) {
+    pipelines_flags f;
+    CLI::App app("Draws and prices all pipeline schedules that come with Trireme.", "pipelines");
+    app.add_option("--stages", f.stages, "devices of the pipeline, which may have several stages each")
+        ->check(whole_number(1, 32))
+        ->type_name("P")
+        ->capture_default_str();
+    app.add_option("--micro-batches", f.micro_batches, "of a step")
+        ->check(whole_number(1, 128))
+        ->type_name("M")
+        ->capture_default_str();
+    app.add_option("--svg", f.svg, "write a picture of each schedule, and index.md, into this folder, which is made if missing")
+        ->check(some_name())
+        ->type_name("DIR");
+    if (!parse_flags(app, argc, argv)) return {};
+    return f;
+}

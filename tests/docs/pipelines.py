@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compares the pictures and the table of docs/pipelines.md with those that examples/pipelines makes, and tries what it
+refuses.
+
+pipelines.py SOURCE_ROOT PIPELINES [--mend]    --mend writes them
+
+The pictures are docs/pictures/pipelines/*.svg; the table stands between <!-- prices --> and <!-- /prices -->.
+"""
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+TABLE = re.compile(r'(?<=^<!-- prices -->\n).*?(?=^<!-- /prices -->$)', re.M | re.S)
+
+
+def run(program, *arguments):
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def drawn(program):
+    """The pictures by name, and the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        there = pathlib.Path(folder) / 'not' / 'there yet'
+        ran = run(program, '--svg', there)
+        if ran.returncode != 0:
+            sys.exit(f'{program} ended with {ran.returncode}: {ran.stderr.strip()}')
+        index = (there / 'index.md').read_text(encoding='utf-8')
+        if ran.stdout not in index:
+            sys.exit(f'{program}: the table in index.md is not the one that it prints')
+        pictures = {path.name: path.read_bytes() for path in there.glob('*.svg')}
+        unnamed = [name for name in pictures if f']({name})' not in index]
+        if unnamed:
+            sys.exit(f'{program}: index.md does not show {", ".join(unnamed)}')
+        return pictures, ran.stdout
+
+
+def refusals(program):
+    """A file that cannot be written, and wrong flags, end it with 2 and one sentence, before anything else."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, taken = pathlib.Path(folder) / 'file', pathlib.Path(folder) / 'taken'
+        file.write_text('')
+        (taken / 'v_min.svg').mkdir(parents=True)
+        for arguments in (('--svg', file), ('--svg', file / 'below'), ('--svg', taken), ('--stages', 0),
+                          ('--micro-batches', 129), ('--stages', '2x'), ('--svg', '')):
+            ran = run(program, *arguments)
+            told = shlex.join(map(str, ('pipelines', *arguments)))
+            if ran.returncode != 2 or ran.stdout or not re.fullmatch(r'pipelines: [^\n]+\n', ran.stderr):
+                yield f'{told} ended with {ran.returncode}: {ran.stdout[:200]}{ran.stderr[:200]}'
+    small = run(program, '--stages', 1, '--micro-batches', 1)
+    if small.returncode != 0 or not small.stdout.startswith('| schedule |'):
+        yield f'one stage and one micro-batch: {small.returncode}, {small.stderr}'
+
+
+def complaints(pictures, folder, page, table):
+    there = {path.name: path for path in folder.glob('*.svg')}
+    for name in sorted(pictures.keys() - there.keys()):
+        yield f'docs/pictures/pipelines/{name} is missing'
+    for name in sorted(there.keys() - pictures.keys()):
+        yield f'docs/pictures/pipelines/{name} is left over'
+    for name in sorted(there.keys() & pictures.keys()):
+        if there[name].read_bytes() != pictures[name]:
+            yield f'docs/pictures/pipelines/{name} differs from the schedule'
+    text = page.read_text(encoding='utf-8')
+    if TABLE.findall(text) != [table]:
+        yield 'docs/pipelines.md: the table of prices differs from that of the schedules'
+    for name in sorted(pictures):
+        if f'](pictures/pipelines/{name})' not in text:
+            yield f'docs/pipelines.md does not show pictures/pipelines/{name}'
+
+
+def mend(pictures, folder, page, table):
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob('*.svg'):
+        path.unlink()
+    for name, picture in pictures.items():
+        (folder / name).write_bytes(picture)
+    page.write_text(TABLE.sub(lambda _: table, page.read_text(encoding='utf-8')), encoding='utf-8')
+
+
+root, program = pathlib.Path(sys.argv[1]), sys.argv[2]
+pictures, table = drawn(program)
+where = root / 'docs/pictures/pipelines', root / 'docs/pipelines.md', table
+if '--mend' in sys.argv:
+    mend(pictures, *where)
+faults = list(complaints(pictures, *where))
+if faults:
+    script = root / 'tests/docs/pipelines.py'
+    faults.append('to mend: ' + shlex.join(['python3', str(script), str(root), program, '--mend']))
+faults += refusals(program)
+print('\n'.join([*faults, f'{0 if faults else 1} passed, {len(faults)} failed']))
+sys.exit(1 if faults else 0)

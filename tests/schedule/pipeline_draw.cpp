@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/schedule/pipeline/draw.hpp>
+#include <trireme/schedules.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace pipeline_draw_test {
+using namespace trireme;
+
+namespace {
+
+std::size_t count(std::string const& text, std::string const& what) {
+    std::size_t n = 0;
+    for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+    return n;
+}
+template<class S>
+std::string drawn(int roles, int micro_batches, stage_times const& times = {}) {
+    std::vector<step_task> room(step_capacity(S{}, {roles, micro_batches}));
+    auto const all = played_tasks(build_step(S{}, {roles, micro_batches}, room), times);
+    drawn_tasks const parts[] = {{"played", all}};
+    return step_svg("a step", parts, "units", 1);
+}
+std::string colour(task_kind k, int chunk) { return "fill=\"" + detail::task_colour(k, chunk) + '"'; }
+
+} // namespace
+
+TEST_SUITE("schedule/pipeline_draw") {
+    TEST_CASE("every kind of task, in each stage of a role, has a colour of its own") {
+        std::set<std::string> colours;
+        auto const kinds = {task_kind::forward,          task_kind::backward, task_kind::backward_input,
+                            task_kind::backward_weights, task_kind::train,    task_kind::move,
+                            task_kind::update};
+        for (auto const kind : kinds)
+            for (int chunk = 0; chunk < 4; ++chunk) colours.insert(detail::task_colour(kind, chunk));
+        CHECK(colours.size() == 4 * kinds.size());
+        CHECK(detail::task_colour(task_kind::forward, 0) == "#2a6496");
+    }
+
+    TEST_CASE("halves of backward and the stages of a role are told apart, and the legend names them") {
+        auto const v = drawn<zero_bubble_v>(3, 4);
+        for (auto const kind : {task_kind::forward, task_kind::backward_input, task_kind::backward_weights})
+            for (int chunk : {0, 1}) CHECK(count(v, colour(kind, chunk)) == 3 * 4 + 1); // and one in the legend
+        CHECK(count(v, colour(task_kind::backward, 0)) == 0);
+        CHECK(count(v, ">backward_weights, 2</text>") == 1);
+        CHECK(count(v, "<title>") == 3u * 3 * 2 * 4);
+        CHECK(count(v, "</svg>") == 1);
+        auto const one = drawn<one_f_one_b>(3, 4);
+        CHECK(count(one, colour(task_kind::backward, 0)) == 13);
+        CHECK(count(one, ">backward</text>") == 1);
+        CHECK(count(one, ", 2</text>") == 0);
+    }
+
+    TEST_CASE("tasks are drawn where the played program has them") {
+        std::vector<step_task> room(step_capacity(gpipe{}, {2, 1}));
+        auto const all = played_tasks(build_step(gpipe{}, {2, 1}, room), {1, 2, 3, 0.5});
+        REQUIRE(all.size() == 4);
+        double begin[2][2] = {}; // by role, and forward or backward
+        for (auto const& t : all) {
+            begin[t.rank][t.kind == task_kind::backward] = t.begin;
+            CHECK(t.end - t.begin == (t.kind == task_kind::backward ? 5 : 1));
+            CHECK(t.stage == t.rank);
+        }
+        CHECK(begin[0][0] == 0);
+        CHECK(begin[1][0] == 1.5);
+        CHECK(begin[1][1] == 2.5);
+        CHECK(begin[0][1] == 8);
+        CHECK(count(drawn<gpipe>(2, 1, {1, 2, 3, 0.5}), "13 units</text>") == 1); // where the last one ends
+        CHECK(count(drawn<gpipe>(2, 1, {1, 2, 3, 0.5}), "backward 0, stage 1: 5.000 units") == 1);
+        drawn_tasks const parts[] = {{"played", all}};
+        CHECK(count(step_svg("a step", parts), "1.3e+04 ms</text>") == 1);
+    }
+}
+
+} // namespace pipeline_draw_test
