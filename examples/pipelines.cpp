@@ -77,9 +77,18 @@ std::string percent(double part) {
 }
 
 void run(pipelines_flags const& flags) {
-    schedule_choice const schedules[] = {gpipe{},          one_f_one_b{},    interleaved<2>{}, interleaved<3>{},
-                                         breadth_first<2>{}, zero_bubble_h1{}, zero_bubble_h2{},
-                                         zero_bubble_auto<1, 1, 1, 0, 16>{}, zero_bubble_v{}, v_half{}, v_min{}};
+    schedule_choice const schedules[] = {gpipe{},
+                                         one_f_one_b{},
+                                         interleaved<2>{},
+                                         interleaved<3>{},
+                                         breadth_first<2>{},
+                                         zero_bubble_h1{},
+                                         zero_bubble_h2{},
+                                         zero_bubble_auto<1, 1, 1, 0, 16>{},
+                                         zero_bubble_v{},
+                                         v_half{},
+                                         v_min{},
+                                         dual_pipe_v{}};
     gallery files(flags.svg, schedules);
     std::string table = "| schedule | stages a role | bubble | in a role's own time | peak | tasks | over messages |\n"
                         "| --- | --- | --- | --- | --- | --- | --- |\n";
@@ -89,6 +98,13 @@ void run(pipelines_flags const& flags) {
         step_shape const shape{flags.stages, flags.micro_batches};
         std::vector<step_task> room(step_capacity(s, shape));
         auto const program = build_step(s, shape, room);
+        if (program.tail[0] == 0) { // such a schedule says in its comment what it needs
+            table += "| `" + std::string(s.name) + "` | " + std::to_string(s.chunks) +
+                     " | needs more micro-batches | | | | |\n";
+            if (files.wanted())
+                files.picture(i, step_svg(std::string(s.name) + " needs more micro-batches", {}, "units", 1));
+            continue;
+        }
         if (auto const v = verify(program); !v.ok())
             throw std::logic_error(std::string(s.name) + " " + describe(v.fault));
         double const part = 1.0 / s.chunks; // a stage is that much of one of one_f_one_b

@@ -15,7 +15,8 @@ std::optional<pipelines_flags> pipelines_flags::parse(int argc, char const* cons
         ->check(whole_number(1, 128))
         ->type_name("M")
         ->capture_default_str();
-    app.add_option("--svg", f.svg, "write a picture of each schedule, and index.md, into this folder, which is made if missing")
+    app.add_option("--svg", f.svg,
+                   "write a picture of each schedule, and index.md, into this folder, which is made if missing")
         ->check(some_name())
         ->type_name("DIR");
     if (!parse_flags(app, argc, argv)) return {};

@@ -8,6 +8,7 @@
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
 #include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
+#include <trireme/schedule/pipeline/schedules/dual_pipe_v.hpp>
 #include <trireme/schedule/pipeline/schedules/interleaved.hpp>
 #include <trireme/schedule/pipeline/schedules/v_half.hpp>
 #include <trireme/schedule/pipeline/schedules/v_min.hpp>

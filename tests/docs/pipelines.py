@@ -50,9 +50,13 @@ def refusals(program):
             told = shlex.join(map(str, ('pipelines', *arguments)))
             if ran.returncode != 2 or ran.stdout or not re.fullmatch(r'pipelines: [^\n]+\n', ran.stderr):
                 yield f'{told} ended with {ran.returncode}: {ran.stdout[:200]}{ran.stderr[:200]}'
-    small = run(program, '--stages', 1, '--micro-batches', 1)
-    if small.returncode != 0 or not small.stdout.startswith('| schedule |'):
-        yield f'one stage and one micro-batch: {small.returncode}, {small.stderr}'
+    with tempfile.TemporaryDirectory() as folder: # one schedule cannot do with so few
+        small = run(program, '--stages', 3, '--micro-batches', 1, '--svg', folder)
+        if small.returncode != 0 or small.stdout.count('needs more micro-batches') != 1:
+            yield f'three stages and one micro-batch: {small.returncode}, {small.stdout}{small.stderr}'
+        for path in pathlib.Path(folder).glob('*.svg'):
+            if not path.read_text(encoding='utf-8').endswith('</svg>\n'):
+                yield f'three stages and one micro-batch: {path.name} is no picture'
 
 
 def complaints(pictures, folder, page, table):

@@ -34,9 +34,9 @@ std::string colour(task_kind k, int chunk) { return "fill=\"" + detail::task_col
 TEST_SUITE("schedule/pipeline_draw") {
     TEST_CASE("every kind of task, in each stage of a role, has a colour of its own") {
         std::set<std::string> colours;
-        auto const kinds = {task_kind::forward,          task_kind::backward, task_kind::backward_input,
-                            task_kind::backward_weights, task_kind::train,    task_kind::move,
-                            task_kind::update};
+        auto const kinds = {
+            task_kind::forward, task_kind::backward, task_kind::backward_input, task_kind::backward_weights,
+            task_kind::train,   task_kind::move,     task_kind::update};
         for (auto const kind : kinds)
             for (int chunk = 0; chunk < 4; ++chunk) colours.insert(detail::task_colour(kind, chunk));
         CHECK(colours.size() == 4 * kinds.size());

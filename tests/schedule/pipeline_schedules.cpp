@@ -26,6 +26,7 @@ constexpr bool proved = verify(static_step<S, P, M>::program).ok();
 static_assert(proved<interleaved<2>, 3, 5> && proved<breadth_first<3>, 2, 4>);
 static_assert(proved<zero_bubble_h1, 4, 6> && proved<zero_bubble_h2, 3, 6>);
 static_assert(proved<zero_bubble_v, 3, 4> && proved<v_half, 2, 3> && proved<v_min, 2, 3>);
+static_assert(proved<dual_pipe_v, 2, 4>);
 static_assert(proved<zero_bubble_auto<2, 2, 1, 0, 3>, 2, 3>);
 static_assert(step_span(static_step<zero_bubble_h1, 3, 5>::program) == 3 * 5 + 2);
 static_assert(step_span(static_step<one_f_one_b, 3, 5>::program, {1, 1, 1, 2}) == 3 * (5 + 2) + 2 * 2 * 2 + 8);
@@ -128,6 +129,25 @@ TEST_SUITE("schedule/pipeline_schedules") {
         proves<zero_bubble_v>(v, v, program_fault::mismatch);
         proves<v_half>(half, half, program_fault::mismatch);
         proves<v_min>(least, least, program_fault::mismatch);
+    }
+
+    TEST_CASE("dual_pipe_v wants twice as many micro-batches as roles, and is a training step then") {
+        for (int p = 1; p <= 8; ++p)
+            for (int m = 1; m <= 20; ++m) {
+                CAPTURE(p);
+                CAPTURE(m);
+                bool const enough = m >= 2 * p;
+                auto const otherwise = [&](program_fault f) { return enough ? f : program_fault::incomplete; };
+                CHECK(fault<dual_pipe_v>(p, m, by_counters) == otherwise(program_fault::none));
+                CHECK(fault<dual_pipe_v>(p, m, by_messages) ==
+                      otherwise(p <= 2 ? program_fault::none : program_fault::mismatch));
+                CHECK(fault<dual_pipe_v>(p, m, by_rendezvous) ==
+                      otherwise(p <= 2 ? program_fault::deadlock : program_fault::mismatch));
+                if (!enough) continue;
+                for (int r = 0; r < p; ++r) CHECK(built<dual_pipe_v>(p, m).frames(r) == 2 * p + 1);
+                CHECK(span<dual_pipe_v>(p, m) == 3 * m + 0.5 * (p - 1));
+                CHECK(busiest<dual_pipe_v>(p, m) == 3 * m + 0.5 * (p - 1));
+            }
     }
 
     TEST_CASE_TEMPLATE("searched schedules are training steps, within their frames", S, zero_bubble_auto<1, 1, 1, 0, 1>,
@@ -270,6 +290,7 @@ TEST_SUITE("schedule/pipeline_schedules") {
                                           v_min::name,
                                           zero_bubble_auto<1, 1, 1, 0, 1>::name};
         CHECK(names.size() == 12);
+        CHECK(!names.contains(dual_pipe_v::name));
         CHECK(schedule_choice(breadth_first<2>{}).slots(4, 9) == 9);
         CHECK(schedule_choice(zero_bubble_v{}).slots(4, 9) == 2);
     }
