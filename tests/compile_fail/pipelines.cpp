@@ -183,18 +183,18 @@ using program = staged<on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>;
 auto const cost = program::plan(batch{64});
 } // namespace tri0097
 
-namespace tri0115 {
+namespace tri0116 {
 // Those of trireme/schedules.hpp are to be proved, priced and drawn: devices do backward in one, in one stage.
 #if defined(HALVES_APART)
-// HALVES_APART: TRI0115 | one_f_one_b | zero_bubble_h1
+// HALVES_APART: TRI0116 | one_f_one_b | zero_bubble_h1
 // errors <= 1
 using program = staged<on<mesh<host, pp<2>>>, pipeline<zero_bubble_h1, 4>>;
 #elif defined(STAGES_OF_A_ROLE)
-// STAGES_OF_A_ROLE: TRI0115 | one stage a role | interleaved<2
+// STAGES_OF_A_ROLE: TRI0116 | one stage a role | interleaved<2
 // errors <= 1
 using program = staged<on<mesh<host, pp<2>>>, pipeline<interleaved<2>>>;
 #else
 using program = staged<on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>;
 #endif
 auto const cost = program::plan(batch{64});
-} // namespace tri0115
+} // namespace tri0116

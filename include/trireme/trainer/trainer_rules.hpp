@@ -104,7 +104,7 @@ template<class... Where>
 struct executed_schedule_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0115: trainers execute schedules with one stage a role (chunks = 1) and whole backward tasks: write gpipe, "
+        "TRI0116: trainers execute schedules with one stage a role (chunks = 1) and whole backward tasks: write gpipe, "
         "one_f_one_b, or one of your own; the others can be proved, priced and drawn (docs/pipelines.md)");
 };
 

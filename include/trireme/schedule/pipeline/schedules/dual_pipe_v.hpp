@@ -8,18 +8,18 @@
 
 namespace trireme {
 
-/// Schedule: two stages a role in the shape of a V, where a forward task of one micro-batch stands beside a backward one
-/// of another, so that the communication within the one can hide behind the other.
+/// Schedule: two stages a role in the shape of a V, where a forward task of one micro-batch stands beside a backward
+/// one of another, so that the communication within the one can hide behind the other.
 ///
-/// Phases, on role r: 2 (p - 1 - r) times forward in the first stage; r + 1 times in both; p - 1 - r times backward_input,
-/// backward_weights and forward in the second one; then forward in one stage and backward in the other, in turn; at the
-/// end only backward, whose weights are done apart, and fill the gaps. Needs m >= 2 p: for fewer it writes nothing, and
-/// verify refuses it (incomplete).
-/// Bubble: a sixth of (p - 1)(F + B + W), half a unit per role where the three take one; tasks are played one behind the
-/// other, what overlapping gains is not priced. Peak: 2 p + 1 values of a stage; a stage is half of one of one_f_one_b.
-/// Wins where layers communicate among experts. Else zero_bubble_v waits less, for less memory. As with zero_bubble_v,
-/// over messages in one queue it is refused from p = 3 on (verify: mismatch); rendezvous deadlock.
-/// Source: DeepSeek-AI, "DeepSeek-V3 technical report", 2024, DualPipe, cut in half.
+/// Phases, on role r: 2 (p - 1 - r) times forward in the first stage; r + 1 times in both; p - 1 - r times
+/// backward_input, backward_weights and forward in the second one; then forward in one stage and backward in the other,
+/// in turn; at the end only backward, whose weights are done apart, and fill the gaps. Needs m >= 2 p: for fewer it
+/// writes nothing, and verify refuses it (incomplete). Bubble: a sixth of (p - 1)(F + B + W), half a unit per role
+/// where the three take one; tasks are played one behind the other, what overlapping gains is not priced. Peak: 2 p + 1
+/// values of a stage; a stage is half of one of one_f_one_b. Wins where layers communicate among experts. Else
+/// zero_bubble_v waits less, for less memory. As with zero_bubble_v, over messages in one queue it is refused from p =
+/// 3 on (verify: mismatch); rendezvous deadlock. Source: DeepSeek-AI, "DeepSeek-V3 technical report", 2024, DualPipe,
+/// cut in half.
 struct dual_pipe_v {
     static constexpr char const* name = "dual_pipe_v";
     static constexpr int chunks = 2;
