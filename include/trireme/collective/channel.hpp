@@ -5,6 +5,7 @@
 #include <trireme/collective/barrier.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 
@@ -48,8 +49,10 @@ public:
     rank_channels(rank_channels const&) = delete;
     rank_channels& operator=(rank_channels const&) = delete;
 
-    /// Memory of a rank for so many links.
-    static constexpr bytes_t counter_bytes(std::size_t links) noexcept { return links * sizeof(counter); }
+    /// Memory of a rank for so many links. An arena begins on a cache line, and counters want more.
+    static constexpr bytes_t counter_bytes(std::size_t links) noexcept {
+        return links * sizeof(counter) + (alignof(counter) - cache_line);
+    }
 
     /// Tells the receiver that the next message of a link is there; returns its number, counted from 1. The sender
     /// leaves it as it is until it has been taken.
@@ -84,7 +87,10 @@ public:
 private:
     using counter = typename C::counter;
 
-    counter* of(int rank) const { return comm_.template shared<counter>(counters_, rank); }
+    counter* of(int rank) const {
+        auto const begin = reinterpret_cast<std::uintptr_t>(comm_.template shared<std::byte>(counters_, rank));
+        return reinterpret_cast<counter*>(round_up<std::uintptr_t>(begin, alignof(counter)));
+    }
     void require(std::size_t i, int rank, char const* does) const {
         if (comm_.rank() != rank) [[unlikely]]
             throw usage_error("rank " + std::to_string(comm_.rank()) + ' ' + does + " a link from rank " +
