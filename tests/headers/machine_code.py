@@ -34,7 +34,7 @@ NUMBERS = '''
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <cstdint>
 using namespace trireme;
-struct some { float learning_rate; struct { rate_schedule value; } rate; };
+struct some { float learning_rate; struct { rate_schedule value; } rate; struct { std::size_t samples; } batch; };
 double numbers(rate_schedule const& r, std::uint64_t step) {
     return r.factor(step) + clipping_factor(2, 1) + adam_correction<double>::of({}, step).step +
            detail::options_of_step(some{}, step).learning_rate;

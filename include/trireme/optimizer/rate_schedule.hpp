@@ -29,7 +29,7 @@ struct rate_schedule {
 
     double factor(std::uint64_t step) const noexcept;
 
-    constexpr double factor_of_batch(std::size_t samples) const noexcept {
+    [[gnu::always_inline]] constexpr double factor_of_batch(std::size_t samples) const noexcept {
         return scales ? static_cast<double>(samples) / static_cast<double>(from) : 1.0;
     }
 

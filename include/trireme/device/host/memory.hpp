@@ -16,15 +16,14 @@
 
 namespace trireme {
 
-/// Zeroed memory on a host device, beginning on a pair of cache lines, as counters of ranks do. The only way the
-/// library takes memory for numbers.
+/// Zeroed memory on a host device, beginning on a cache line. The only way the library takes memory for numbers.
 class host_memory {
 public:
     host_memory() = default;
 
     /// `bytes` as asked for, 0 allowed; throws std::bad_alloc. The pages are touched here, before the first step.
     explicit host_memory(std::size_t bytes)
-        : data_(bytes == 0 ? nullptr : ::operator new(bytes, alignment)), bytes_(bytes) {
+        : data_(bytes == 0 ? nullptr : ::operator new(bytes, std::align_val_t{cache_line})), bytes_(bytes) {
         if (bytes >= 2 * huge_page) ask_for_huge_pages();
         if (bytes != 0) std::memset(data_, 0, bytes);
     }
@@ -36,15 +35,13 @@ public:
         return *this;
     }
     ~host_memory() {
-        if (data_ != nullptr) ::operator delete(data_, alignment);
+        if (data_ != nullptr) ::operator delete(data_, std::align_val_t{cache_line});
     }
 
     void* data() const noexcept { return data_; }
     std::size_t bytes() const noexcept { return bytes_; }
 
 private:
-    static constexpr std::align_val_t alignment{2 * cache_line};
-
     /// Passes over large arenas are 10 to 15 % faster where the kernel grants this; it may refuse.
     void ask_for_huge_pages() const noexcept {
 #if defined(__linux__)
