@@ -150,8 +150,12 @@ TEST_SUITE("collective/rank_messages") {
                 if (c.rank() == 1) (void)messages.receive<float>(0);
             },
             300ms);
-        CHECK(has(text, "device 0 did not arrive within the deadline"));
-        CHECK(has(text, "device 1 waited for device 0 in receive (rank_messages"));
+        CAPTURE(text);
+        // it depends on when the other one returns
+        bool const late = has(text, "device 0 did not arrive within the deadline") &&
+                          has(text, "device 1 waited for device 0 in receive (rank_messages");
+        bool const gone = has(text, "device 0 has returned, but device 1 waits for it");
+        CHECK((late || gone));
     }
 
     TEST_CASE("what a rank throws ends the waits of the others") {

@@ -192,7 +192,7 @@ using program = staged<on<mesh<host, pp<2>>>, pipeline<zero_bubble_h1, 4>>;
 #elif defined(STAGES_OF_A_ROLE)
 // STAGES_OF_A_ROLE: TRI0116 | one stage a role | interleaved<2
 // errors <= 1
-using program = staged<on<mesh<host, pp<2>>>, pipeline<interleaved<2>>>;
+using program = staged<on<mesh<host, pp<2>>>, pipeline<interleaved<2>, 4>>;
 #else
 using program = staged<on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>;
 #endif
