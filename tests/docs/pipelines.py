@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-TABLE = re.compile(r'(?<=^<!-- prices -->\n).*?(?=^<!-- /prices -->$)', re.M | re.S)
+sys.dont_write_bytecode = True
+from gallery import gallery  # noqa: E402
 
 
 def run(program, *arguments):
@@ -59,41 +60,9 @@ def refusals(program):
                 yield f'three stages and one micro-batch: {path.name} is no picture'
 
 
-def complaints(pictures, folder, page, table):
-    there = {path.name: path for path in folder.glob('*.svg')}
-    for name in sorted(pictures.keys() - there.keys()):
-        yield f'docs/pictures/pipelines/{name} is missing'
-    for name in sorted(there.keys() - pictures.keys()):
-        yield f'docs/pictures/pipelines/{name} is left over'
-    for name in sorted(there.keys() & pictures.keys()):
-        if there[name].read_bytes() != pictures[name]:
-            yield f'docs/pictures/pipelines/{name} differs from the schedule'
-    text = page.read_text(encoding='utf-8')
-    if TABLE.findall(text) != [table]:
-        yield 'docs/pipelines.md: the table of prices differs from that of the schedules'
-    for name in sorted(pictures):
-        if f'](pictures/pipelines/{name})' not in text:
-            yield f'docs/pipelines.md does not show pictures/pipelines/{name}'
-
-
-def mend(pictures, folder, page, table):
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob('*.svg'):
-        path.unlink()
-    for name, picture in pictures.items():
-        (folder / name).write_bytes(picture)
-    page.write_text(TABLE.sub(lambda _: table, page.read_text(encoding='utf-8')), encoding='utf-8')
-
-
 root, program = pathlib.Path(sys.argv[1]), sys.argv[2]
-pictures, table = drawn(program)
-where = root / 'docs/pictures/pipelines', root / 'docs/pipelines.md', table
-if '--mend' in sys.argv:
-    mend(pictures, *where)
-faults = list(complaints(pictures, *where))
-if faults:
-    script = root / 'tests/docs/pipelines.py'
-    faults.append('to mend: ' + shlex.join(['python3', str(script), str(root), program, '--mend']))
+page = gallery(root, 'docs/pipelines.md', 'pictures/pipelines', '*.svg', 'prices')
+faults = page.compare(sys.argv, *drawn(program))
 faults += refusals(program)
 print('\n'.join([*faults, f'{0 if faults else 1} passed, {len(faults)} failed']))
 sys.exit(1 if faults else 0)

@@ -7,13 +7,12 @@ schedules.py SOURCE_ROOT DRAW_SCHEDULES [--mend]    --mend writes them
 The pictures are docs/pictures/schedule-*.svg; the table stands between <!-- costs --> and <!-- /costs -->.
 """
 import pathlib
-import re
-import shlex
 import subprocess
 import sys
 import tempfile
 
-TABLE = re.compile(r'(?<=^<!-- costs -->\n).*?(?=^<!-- /costs -->$)', re.M | re.S)
+sys.dont_write_bytecode = True
+from gallery import gallery  # noqa: E402
 
 
 def drawn(program):
@@ -25,39 +24,8 @@ def drawn(program):
         return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}, ran.stdout
 
 
-def complaints(pictures, folder, page, table):
-    there = {path.name: path for path in folder.glob('schedule-*.svg')}
-    for name in sorted(pictures.keys() - there.keys()):
-        yield f'docs/pictures/{name} is missing'
-    for name in sorted(there.keys() - pictures.keys()):
-        yield f'docs/pictures/{name} is left over'
-    for name in sorted(there.keys() & pictures.keys()):
-        if there[name].read_bytes() != pictures[name]:
-            yield f'docs/pictures/{name} differs from the schedule'
-    text = page.read_text(encoding='utf-8')
-    if TABLE.findall(text) != [table]:
-        yield 'docs/schedules.md: the table of costs differs from that of the schedules'
-    for name in sorted(pictures):
-        if f'](pictures/{name})' not in text:
-            yield f'docs/schedules.md does not show pictures/{name}'
-
-
-def mend(pictures, folder, page, table):
-    for path in folder.glob('schedule-*.svg'):
-        path.unlink()
-    for name, picture in pictures.items():
-        (folder / name).write_bytes(picture)
-    page.write_text(TABLE.sub(lambda _: table, page.read_text(encoding='utf-8')), encoding='utf-8')
-
-
 root, program = pathlib.Path(sys.argv[1]), sys.argv[2]
-pictures, table = drawn(program)
-where = root / 'docs/pictures', root / 'docs/schedules.md', table
-if '--mend' in sys.argv:
-    mend(pictures, *where)
-faults = list(complaints(pictures, *where))
-if faults:
-    script = root / 'tests/docs/schedules.py'
-    faults.append('to mend: ' + shlex.join(['python3', str(script), str(root), program, '--mend']))
+page = gallery(root, 'docs/schedules.md', 'pictures', 'schedule-*.svg', 'costs')
+faults = page.compare(sys.argv, *drawn(program))
 print('\n'.join([*faults, f'{0 if faults else 1} passed, {max(0, len(faults) - 1)} failed']))
 sys.exit(1 if faults else 0)
