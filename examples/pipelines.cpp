@@ -38,7 +38,7 @@ std::string file_name(std::string name) {
     return name;
 }
 
-/// Where the files of a run go. All are opened, and so refused, before anything is computed.
+/// The files of a run. All are opened, and so refused, before anything is computed.
 class gallery {
 public:
     gallery(std::string const& folder, std::span<schedule_choice const> schedules) {

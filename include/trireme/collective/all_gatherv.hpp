@@ -20,7 +20,7 @@ concept numbers_of_any_count =
 
 namespace detail {
 
-/// How many numbers each rank has.
+/// The counts of numbers that all ranks have.
 template<collective_communicator C>
 std::vector<std::size_t> counts_of(C& comm, std::size_t mine) {
     static_assert(sizeof(std::size_t) == 8);

@@ -23,7 +23,7 @@
 namespace trireme {
 namespace detail {
 
-/// What a message begins with.
+/// The beginning of a message.
 struct message_head {
     std::uint64_t elements = 0;
     std::uint32_t element_bytes = 0;
@@ -173,7 +173,7 @@ private:
     std::size_t link(int from, int to) const noexcept {
         return static_cast<std::size_t>(from) * (sent_.size() - 1) + slot(from, to);
     }
-    /// Where a part lies, in the memory of its sender.
+    /// The place of a part in the memory of its sender.
     std::size_t place(int from, int to, std::uint64_t part) const noexcept {
         return (slot(from, to) * parts + static_cast<std::size_t>(part % parts)) * part_bytes_;
     }

@@ -61,10 +61,11 @@ struct avg : sum {
 ///
 ///     all_reduce(me, numbers, op::commutative("product", [](auto a, auto b) { return a * b; }));
 ///
-/// Its name says what its author knows of it: schedules combine the ranks' elements in any order and grouping, so it is
-/// commutative and associative, up to rounding. The text is a literal: ranks compare it (24 characters), and messages
-/// show it. The function may carry state, the same on all ranks; it is called as a constant, by every rank. What it
-/// throws ends the collective on all ranks. Cost: a loop over the elements, which the compiler may turn into vectors.
+/// The name of the type is a promise: schedules combine the ranks' elements in any order and grouping, so the function
+/// is commutative and associative, up to rounding. The text is a literal: ranks compare it (24 characters), and
+/// messages show it. The function may carry state, the same on all ranks; it is called as a constant, by every rank.
+/// What it throws ends the collective on all ranks. Cost: a loop over the elements, which the compiler may turn into
+/// vectors.
 template<class F>
 struct commutative {
     char const* name;
@@ -254,7 +255,7 @@ constexpr T combined(Op const& how, T const& a, T const& b) noexcept(named_opera
     }
 }
 
-/// The same as reduce_into for any elements, in the same order, an element at a time.
+/// Combines own and the sources like reduce_into, for any elements, in that order, an element at a time.
 template<class T, class Op>
 TRIREME_NOINLINE void combine_into(T* out, T* const* copies, int copy_count, T const* own, T const* const* sources,
                                    int source_count, std::size_t n, int divisor,

@@ -339,7 +339,7 @@ private:
         std::vector<std::string> names = {};
     };
 
-    /// What to do about the first column without a name, which nobody can ask for as classes.
+    /// Words about the first column without a name, which no program can ask for as classes.
     TRIREME_COLD std::string remedy_for_unnamed() const {
         for (std::size_t c = 0; c < columns(); ++c)
             if (content_.name(c).empty())

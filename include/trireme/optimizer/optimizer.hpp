@@ -88,10 +88,14 @@ constexpr optimizer_state<O, T> state_in([[maybe_unused]] T* block, [[maybe_unus
     return arrays;
 }
 
+template<class Options>
+inline constexpr bool has_weight_decay =
+    requires(Options o) { requires std::floating_point<decltype(o.weight_decay)>; };
+
 /// Options for parameters that do not decay.
 template<class Options>
 Options without_weight_decay(Options o) {
-    if constexpr (requires { requires std::floating_point<decltype(o.weight_decay)>; }) o.weight_decay = 0;
+    if constexpr (has_weight_decay<Options>) o.weight_decay = 0;
     return o;
 }
 

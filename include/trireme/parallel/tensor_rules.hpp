@@ -105,7 +105,7 @@ struct all_reduce_rules_of<Devices, pack<S...>> {
 template<int Devices, choosing_strategy S>
 struct all_reduce_rule<Devices, S> : all_reduce_rules_of<Devices, typename S::candidates> {};
 
-/// Whether a type chooses tensors.
+/// A type that chooses tensors.
 template<class Which>
 concept chooses_tensors = requires(tensor_place const& t) {
     { Which::takes(t) } -> std::convertible_to<bool>;

@@ -18,16 +18,6 @@ struct update_run {
     bool decays = true;  ///< weight_decay applies to them
 };
 
-/// f(run) for what some of the network's parameters have of the runs, in order; without runs all of them are one.
-template<class F>
-constexpr void for_each_update_run(std::span<update_run const> runs, range parameters, F&& f) {
-    if (runs.empty()) return f(update_run{parameters, true});
-    for (auto const& run : runs) {
-        range const both{std::max(run.elements.begin, parameters.begin), std::min(run.elements.end, parameters.end)};
-        if (both.begin < both.end) f(update_run{both, run.decays});
-    }
-}
-
 namespace detail {
 
 /// The count of an optimizer's updates, in the last cache line of its memory; null for one that does not want to know.
@@ -39,17 +29,21 @@ std::uint64_t* count_of_updates([[maybe_unused]] void* memory, [[maybe_unused]] 
         return nullptr;
 }
 
-/// Updates some of the network's parameters, run by run. `w`, `gradient` and `state` point to the numbers of the first
-/// of them; the arrays of the state begin `apart` elements one behind the other. `decaying` and `other`: what an update
-/// needs where the weights decay, and where they do not.
+/// Updates some of the network's parameters, run by run; without runs all of them are one. `w`, `gradient` and `state`
+/// point to the numbers of the first of them; the arrays of the state begin `apart` elements one behind the other.
+/// `decaying` and `other`: what an update needs where the weights decay, and where they do not.
 template<optimizer O, class Kernels, class T, class Numbers>
 void update_runs(Kernels const& k, std::span<update_run const> runs, range parameters, T* w, T const* gradient,
                  T* state, std::size_t apart, Numbers decaying, Numbers other, std::uint64_t const* made) {
-    for_each_update_run(runs, parameters, [&](update_run const& run) {
-        auto const first = run.elements.begin - parameters.begin;
-        apply_update<O>(k, w + first, gradient + first, state_in<O>(state, apart, first), run.elements.size(),
+    update_run const whole{parameters, true};
+    for (auto const& run : runs.empty() ? std::span(&whole, 1) : runs) {
+        auto const begin = std::max(run.elements.begin, parameters.begin),
+                   end = std::min(run.elements.end, parameters.end);
+        if (begin >= end) continue;
+        auto const first = begin - parameters.begin;
+        apply_update<O>(k, w + first, gradient + first, state_in<O>(state, apart, first), end - begin,
                         run.decays ? decaying : other, made);
-    });
+    }
 }
 
 } // namespace detail

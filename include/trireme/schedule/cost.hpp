@@ -14,7 +14,7 @@ constexpr range chunk_range(std::size_t elements, int chunk, int chunks, std::si
     return part(elements, static_cast<std::size_t>(chunk), static_cast<std::size_t>(chunks), unit);
 }
 
-/// How a buffer is cut into the parts of a schedule: as a whole, on cache lines; or, where it consists of a block per
+/// The cut of a buffer into the parts of a schedule: as a whole, on cache lines; or, where it consists of a block per
 /// rank, first into these blocks, which are of equal size or begin at `offsets`.
 struct buffer_cut {
     std::size_t elements = 0;

@@ -53,8 +53,9 @@ TRIREME_COLD inline void check_samples(std::size_t row, std::size_t least, bool 
                      : "leave these out, train.take(0, " + number(of - samples) + "), or take another `batch`";
     }
     if (shards > 1) {
-        std::string const name = l.reproducible() ? "logical shard" : l.micro_batches > 1 ? "micro-batch" : "device";
-        auto const many = name + (name.ends_with('h') ? "es" : "s");
+        bool const parts = !l.reproducible() && l.micro_batches > 1;
+        std::string const name = l.reproducible() ? "logical shard" : parts ? "micro-batch" : "device";
+        auto const many = name + (parts ? "es" : "s");
         what += " on " + number(shards) + ' ' + many + " leaves " + number(part(samples, shard, shards).size()) +
                 " for " + name + ' ' + number(shard);
         remedy += ", or use fewer " + many + ", or batch_norm<synchronised>";

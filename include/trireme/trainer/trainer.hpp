@@ -368,8 +368,8 @@ private:
                           .shared_weights = policies::shared_weights,
                           .clips = policies::clips,
                           .buckets = buckets(),
-                          .updates = updates()};
-        l.passes = policies::accumulation::parts;
+                          .updates = updates(),
+                          .passes = policies::accumulation::parts};
         if constexpr (policies::has_stages) {
             l.stages = policies::stages == dynamic ? stages : policies::stages;
             if constexpr (policies::micro_batches != dynamic)
@@ -401,7 +401,7 @@ private:
         static constexpr type value{model_type::arena_elements};
     };
 
-    /// Where some parameters do not decay.
+    /// Runs of parameters that are updated alike, where some do not decay.
     static constexpr std::span<update_run const> updates() {
         if constexpr (policies::undecayed::rules != 0)
             return std::span(update_table::value.runs).first(update_table::value.count);

@@ -201,9 +201,6 @@ constexpr auto broken_stages_rule() {
 template<class Options>
 inline constexpr bool has_max_norm = requires(Options o) { o.max_norm.value; };
 
-template<class Options>
-inline constexpr bool has_weight_decay = requires(Options o) { o.weight_decay = 0.0f; };
-
 /// The first rule that a trainer breaks; the network's own mistakes come first.
 template<class Network, class Loss, class Optimizer, class... Policies>
 constexpr auto broken_trainer_rule() {

@@ -13,9 +13,9 @@
 namespace trireme {
 namespace detail {
 
-// Who is among these must be the cheapest somewhere: each costs time to compile. Reduce-scatters, gathers and scatters
-// have one, because it alone lets ranks do without scratch memory: what a call needs should not depend on the number of
-// ranks.
+// Each of these strategies is the cheapest somewhere, for each costs time to compile. Reduce-scatters, gathers and
+// scatters have one, because it alone lets ranks do without scratch memory: what a call needs should not depend on the
+// number of ranks.
 template<collective Goal>
 struct by_default {
     using type = direct;

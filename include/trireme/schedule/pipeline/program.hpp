@@ -234,9 +234,8 @@ constexpr void keep_role(step_program& p, int role, role_writer const& w, std::s
 /// Builds a step in `room`, which has step_capacity(s, shape) tasks and lives as long as the program.
 ///
 /// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
-/// after its last backward task; gradients leave from outgoing slots in turn, two
-/// if the schedule does not say otherwise. Where one role has everything and
-/// forward is followed by backward, the two are one task.
+/// after its last backward task; gradients leave from outgoing slots in turn, two if the schedule does not say
+/// otherwise. Where one role has everything and forward is followed by backward, the two are one task.
 TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_shape const& shape,
                                                std::span<step_task> room) {
     auto const stages = static_cast<std::size_t>(shape.roles * s.chunks);
