@@ -235,6 +235,13 @@ bool asked(std::string const& path, csv_options const& options) {
             for (auto const x : all) CHECK(std::isfinite(x));
         });
     if (names.size() == 1 || names[0].empty()) return refused; // a column of classes needs a name
+    if (std::ranges::find(names, "") != names.end()) {         // inputs that nobody names need names, too
+        ask([&] {
+            files::expect_usage_error([&] { (void)read->samples({.classes = names[0]}); },
+                                      " of " + path + " has no name");
+        });
+        return true;
+    }
     ask([&] {
         auto const s = read->samples({.classes = names[0]});
         CHECK(s.size() == read->rows());
