@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 namespace layer_activation_plan_test {
@@ -45,6 +47,7 @@ public:
         for (std::size_t g = 0; g < granules_; ++g) write(values, 0, g);
         for (std::size_t i = 0; i < depth; ++i)
             for (std::size_t g = 0; g < granules_; ++g) forward(i, g);
+        other_tasks();
         for (std::size_t g = 0; g < granules_; ++g) loss(g);
         for (std::size_t i = depth; i-- > first_trainable;)
             for (std::size_t g = 0; g < granules_; ++g) backward(i, g);
@@ -72,6 +75,7 @@ public:
             }
             i = end == depth ? depth + 1 : end;
         }
+        other_tasks();
         auto begin = depth;
         for (auto end = depth + 1; end > first_trainable;) {
             for (std::size_t g = 0; g < granules_; ++g) {
@@ -94,9 +98,16 @@ public:
     /// What weights read is whole at the end, too; a layer that needs the whole shard has them before its own way back.
     std::size_t lagging_weights() {
         together();
-        for (std::size_t i = first_trainable; i < depth; ++i)
-            if (auto const& d = Network::row(i).description; d.parameter_count > 0 && d.backward.phases == 0)
-                for (std::size_t g = 0; g < granules_; ++g) reads_of_backward(i, g);
+        reads_of_weights();
+        return faults_;
+    }
+
+    /// Forward and the halves of backward are tasks: others, between them, write to all that lies outside of the frame.
+    std::size_t halves(way_of_samples way) {
+        apart_ = true;
+        way == way_of_samples::together ? together() : one_behind_the_other();
+        other_tasks();
+        reads_of_weights();
         return faults_;
     }
 
@@ -156,6 +167,14 @@ private:
         if (row.description.execution.backward_reads_input) read(values, row.from, g);
         if (row.description.execution.backward_reads_output) read(values, i + 1, g);
     }
+    void other_tasks() {
+        if (apart_) std::fill(owner_.begin() + static_cast<std::ptrdiff_t>(plan_.kept), owner_.end(), -1);
+    }
+    void reads_of_weights() {
+        for (std::size_t i = first_trainable; i < depth; ++i)
+            if (auto const& d = Network::row(i).description; d.parameter_count > 0 && d.backward.phases == 0)
+                for (std::size_t g = 0; g < granules_; ++g) reads_of_backward(i, g);
+    }
     void backward(std::size_t i, std::size_t g) {
         auto const& row = Network::row(i);
         if (row.is_sum() || (row.description.execution.view && !row.is_fork())) return;
@@ -170,23 +189,28 @@ private:
     std::vector<int> owner_;
     std::size_t value_of_[depth + 1] = {}, gradient_of_[depth + 1] = {};
     std::size_t faults_ = 0;
+    bool apart_ = false;
 };
 
 template<class Network>
 player<Network> play(std::size_t lanes, std::size_t granules, std::size_t element_bytes, way_of_samples way,
-                     bool weights_lag = false) {
-    return {plan_activations<Network>(lanes * granules, element_bytes, weights_lag, way), lanes, granules,
-            element_bytes};
+                     weight_gradients when = weight_gradients::at_once) {
+    auto const apart = when == weight_gradients::apart ? lanes * granules : 0;
+    return {plan_activations<Network>(lanes * granules, element_bytes, when, way, {0, Network::depth}, apart), lanes,
+            granules, element_bytes};
 }
 
 template<class Network>
 void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) {
     CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together).together() == 0);
-    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together, true).lagging_weights() == 0);
+    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together, weight_gradients::beside).lagging_weights() ==
+          0);
     for (std::size_t const granules : {1u, 2u, 5u}) {
         CAPTURE(granules);
         CHECK(play<Network>(lanes, granules, element_bytes, way_of_samples::one_behind_the_other)
                   .one_behind_the_other() == 0);
+        for (auto const way : {way_of_samples::together, way_of_samples::one_behind_the_other})
+            CHECK(play<Network>(lanes, granules, element_bytes, way, weight_gradients::apart).halves(way) == 0);
     }
 }
 

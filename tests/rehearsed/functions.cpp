@@ -42,8 +42,8 @@ TEST_SUITE("rehearsed/functions") {
 
     TEST_CASE("a function that a layer applies lies where the layer's own result does") {
         for (std::size_t const samples : std::initializer_list<std::size_t>{1, 3, 64}) {
-            fused_lie_in_place<every_layer>(plan_activations<every_layer>(samples, 4, true));
-            fused_lie_in_place<functions>(plan_activations<functions>(samples, 4, true));
+            fused_lie_in_place<every_layer>(plan_activations<every_layer>(samples, 4, weight_gradients::beside));
+            fused_lie_in_place<functions>(plan_activations<functions>(samples, 4, weight_gradients::beside));
         }
     }
 }

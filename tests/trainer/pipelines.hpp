@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
@@ -63,7 +64,8 @@ void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
     for (int stages = 2; stages <= most_stages; ++stages)
         for (int const devices : replicas)
             for (schedule_choice const& schedule :
-                 {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(eager{})}) {
+                 {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(eager{}),
+                  schedule_choice(zero_bubble_h1{})}) {
                 CAPTURE(stages);
                 CAPTURE(devices);
                 CAPTURE(std::string(schedule.name));

@@ -13,8 +13,8 @@ namespace trireme {
 /// Places of values and gradients in the activation arena, in elements; `npos` for what has none. value[i] is slot i of
 /// the network (value[depth]: its output), gradient[i] the loss's gradient by it.
 ///
-/// The arena has three parts. Places below `kept` lie in the frame of a micro-batch: they last from its way there to
-/// its way back, where these are tasks of their own. Those from `sent` on lie in an outgoing slot: the gradient that
+/// The arena has three parts. Places below `kept` lie in the frame of a micro-batch: they last from one of its tasks to
+/// another, where the way there, the way back, or each half of that, are tasks of their own. Those from `sent` on lie in an outgoing slot: the gradient that
 /// goes to the stage before. The others last within one task.
 template<std::size_t Depth>
 struct activation_plan {
@@ -85,20 +85,25 @@ private:
 
 } // namespace detail
 
+enum class way_of_samples { together, one_behind_the_other };
+
+/// The time of the gradients by the parameters: row by row with those by the inputs; beside them, at any time before
+/// the end of backward; or in a task of their own, later (backward_weights).
+enum class weight_gradients { at_once, beside, apart };
+
 /// Plans an arena by a sweep over time: forward through row i happens at time i, the loss at time depth, backward
 /// through row i at time 2 depth - i. A block lives from the moment it is written to its last reading. `lanes` samples
-/// are in flight; blocks begin on cache lines. Where `weights_lag`, the gradients by the parameters are computed beside
-/// backward, at any time before its end: what they read stays till then. Where granules go `one_behind_the_other` from
+/// are in flight; blocks begin on cache lines. What gradients by the parameters read stays until they are computed; see
+/// weight_gradients. Where granules go `one_behind_the_other` from
 /// one layer that needs the whole shard to the next, each is somewhere else in between: then such a stretch is one
 /// time.
 ///
 /// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that
 /// blocks have room for which last within one task. What the stage gets from the others, and gives them, lies in the
 /// frame, or in an outgoing slot. `forward_only`: of a network that is not trained; there are no gradients.
-enum class way_of_samples { together, one_behind_the_other };
 template<class Network>
 constexpr activation_plan<Network::depth>
-plan_activations(std::size_t lanes, std::size_t element_bytes, bool weights_lag = false,
+plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients when = weight_gradients::at_once,
                  way_of_samples way = way_of_samples::together, range rows = {0, Network::depth},
                  std::size_t in_task = 0, bool forward_only = false) {
     constexpr std::size_t depth = Network::depth;
@@ -107,6 +112,7 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, bool weights_lag 
     std::size_t size[blocks] = {};
     std::size_t born[blocks] = {};
     std::size_t dies[blocks] = {};
+    bool stays[blocks] = {};         // from one half of backward to the other
     std::size_t shares[blocks] = {}; // the block that it lies in: its own, or that of what it is a view of
 
     auto const unit = cache_line / element_bytes;
@@ -126,6 +132,7 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, bool weights_lag 
         auto const whole = block_of(with);
         shares[b] = whole;
         if (dies[b] > dies[whole]) dies[whole] = dies[b];
+        stays[whole] = stays[whole] || stays[b];
         born[b] = never;
     };
 
@@ -154,10 +161,14 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, bool weights_lag 
         if (row.is_sum()) live_to(row.other, i);
         if (i < first_trainable || forward_only) continue;
         // what needs the whole shard has its gradients before its own way back
-        auto const read_last = weights_lag && d.parameter_count > 0 && d.backward.phases == 0 ? 2 * depth : back;
-        if (d.execution.backward_reads_input) live_to(row.from, read_last);
-        if (d.execution.backward_reads_output) live_to(i + 1, read_last);
-        live_to(grad(i + 1), read_last);
+        bool const later = when != weight_gradients::at_once && d.parameter_count > 0 && d.backward.phases == 0;
+        auto const read = [&](std::size_t b) {
+            live_to(b, later ? 2 * depth : back);
+            if (later && when == weight_gradients::apart) stays[block_of(b)] = true;
+        };
+        if (d.execution.backward_reads_input) read(row.from);
+        if (d.execution.backward_reads_output) read(i + 1);
+        read(grad(i + 1));
         if (row.is_fork()) live_to(grad(row.other), back);
         bool const writes = row.is_fork() || !(d.execution.view || row.is_sum());
         if (writes && i > first_trainable) born[grad(i)] = back;
@@ -207,8 +218,8 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, bool weights_lag 
     bool in_frame[blocks] = {};
     auto const sent = gets_input && first > first_trainable && !forward_only ? grad(first) : npos;
     for (std::size_t b = 0; b < blocks; ++b) {
-        in_frame[b] =
-            apart && born[b] != never && b != sent && (b == block_of(grad(last)) || (born[b] < gap && dies[b] >= gap));
+        in_frame[b] = apart && born[b] != never && b != sent &&
+                      (b == block_of(grad(last)) || (born[b] < gap && dies[b] >= gap) || stays[b]);
         bool const whole = !apart || in_frame[b] || b == sent;
         size[b] = round_up(size[b] * (whole ? lanes : in_task), unit);
         if (!in_frame[b]) continue;

@@ -206,13 +206,17 @@ public:
 
     /// Plans for one granule after the other, and for all of `samples`.
     static constexpr plan_type one =
-        plan_activations<Network>(Lanes, sizeof(stored_type), false, way_of_samples::together, all_rows, 0, !trains);
+        plan_activations<Network>(Lanes, sizeof(stored_type), weight_gradients::at_once,
+ way_of_samples::together, all_rows, 0, !trains);
     static constexpr plan_type plan(std::size_t samples) {
-        return plan_activations<Network>(places_for(samples), sizeof(stored_type), false, way, all_rows, 0, !trains);
+        return plan_activations<Network>(places_for(samples), sizeof(stored_type), weight_gradients::at_once, way,
+ all_rows, 0, !trains);
     }
-    /// The plan of a stage, for all of `samples`, where forward and backward are tasks of their own.
-    static constexpr plan_type plan(std::size_t samples, range rows) {
-        return plan_activations<Network>(places_for(samples), sizeof(stored_type), false,
+    /// The plan of a stage, for all of `samples`, where forward and backward are tasks of their own; `halves`: and each
+    /// half of backward.
+    static constexpr plan_type plan(std::size_t samples, range rows, bool halves = false) {
+        return plan_activations<Network>(places_for(samples), sizeof(stored_type),
+                                         halves ? weight_gradients::apart : weight_gradients::at_once,
                                          whole_shard ? way : way_of_samples::together, rows,
                                          whole_shard ? places_for(samples) : Lanes, !trains);
     }
@@ -280,6 +284,14 @@ public:
     template<class... Hooks>
     void backward(Hooks&&... hooks) const {
         stage_pass(*this, with_loss()).backward(hooks...);
+    }
+    template<class... Hooks>
+    void backward_input(Hooks&&... hooks) const {
+        stage_pass(*this, with_loss()).backward_input(hooks...);
+    }
+    template<class... Hooks>
+    void backward_weights(Hooks&&... hooks) const {
+        stage_pass(*this, rows_).backward_weights(hooks...);
     }
 
     std::size_t size() const noexcept { return granules(shard_.count); }

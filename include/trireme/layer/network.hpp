@@ -35,6 +35,7 @@ struct layer_row {
     std::size_t first_buffer = 0;    ///< of its first buffer, among the buffers
     std::size_t first_kept = 0;      ///< of the numbers it keeps, among those of all layers
     std::size_t first_exchange = 0;  ///< of its exchanges, among those of all layers
+    std::size_t first_agreed = 0;    ///< of its parameters, among those of layers that agree on something on the way back
 
     /// Parts of a residual.
     constexpr bool is_fork() const noexcept { return other != npos && description.execution.view; }
@@ -79,7 +80,7 @@ struct row_writer {
     layer_row* rows;
     way* open; ///< residuals in residuals
     shape now;
-    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0, exchanges = 0;
+    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0, exchanges = 0, agreed = 0;
     std::size_t refused_at = npos; ///< the first row that does not accept its input
     std::size_t open_count = 0;
 
@@ -93,6 +94,7 @@ struct row_writer {
         buffers += d.buffer_elements();
         kept += d.kept;
         exchanges += static_cast<std::size_t>(d.exchanges());
+        agreed += d.backward.phases != 0 ? d.parameter_elements() : 0;
         ++count;
         return row;
     }
@@ -105,6 +107,7 @@ struct row_writer {
         row.first_buffer = buffers;
         row.first_kept = kept;
         row.first_exchange = exchanges;
+        row.first_agreed = agreed;
     }
 };
 

@@ -25,12 +25,29 @@ struct model_numbers {
     std::size_t first_parameter = 0;
     std::size_t first_buffer = 0;
     std::size_t first_kept = 0; ///< likewise, of the numbers that layers keep of a shard
+    /// Where gradients have a task of their own, those wait here till then that layers find while they agree.
+    T* agreed = nullptr;
+    std::size_t first_agreed = 0;
 
     T const* parameters_of(layer_row const& r) const noexcept {
         return parameters + (r.first_parameter - first_parameter);
     }
-    T* gradients_of(layer_row const& r) const noexcept { return gradients + (r.first_parameter - first_parameter); }
+    T* gradients_of(layer_row const& r) const noexcept {
+        if (agreed != nullptr) return agreed + (r.first_agreed - first_agreed);
+        return gradients + (r.first_parameter - first_parameter);
+    }
 };
+
+/// f(from, to, count) for the gradients of each layer that agrees on something on the way back: where they wait, and
+/// where they lie among those of the stage with these rows.
+template<class Network, class F>
+void for_each_agreed(range rows, F const& f) {
+    auto const& first = Network::row(rows.begin);
+    for (auto r = rows.begin; r < rows.end; ++r)
+        if (auto const& row = Network::row(r); row.description.backward.phases != 0)
+            f(row.first_agreed - first.first_agreed, row.first_parameter - first.first_parameter,
+              row.description.parameter_elements());
+}
 
 /// The memory of the three parts of an activation plan.
 template<class Stored>

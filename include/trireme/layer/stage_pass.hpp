@@ -86,6 +86,29 @@ public:
     /// back, and leaves the gradient of its output; `between(row)` as in forward.
     template<class Begin = nothing_beside, class Between = nothing_beside, class Exchange = nothing_beside>
     void backward(Begin&& begin = {}, Between&& between = {}, Exchange&& exchange = {}) const {
+        back<true>(begin, between, exchange);
+    }
+    /// The first half of it, which gives the gradient by the input: gradients are added only by layers that agree.
+    template<class Begin = nothing_beside, class Between = nothing_beside, class Exchange = nothing_beside>
+    void backward_input(Begin&& begin = {}, Between&& between = {}, Exchange&& exchange = {}) const {
+        back<false>(begin, between, exchange);
+    }
+    /// The second half, which adds the gradients of all other layers.
+    template<class Begin = nothing_beside, class Between = nothing_beside>
+    void backward_weights(Begin&& begin = {}, Between&& between = {}) const {
+        auto const last = std::max(rows_.begin, network::first_trainable);
+        for (std::size_t t = 0; t < teams_.size(); ++t) {
+            begin(t);
+            for (auto r = rows_.end; r-- > last;) {
+                for (auto const& c : teams_[t]) calls[r](call::backward_weights, c, r);
+                between(r);
+            }
+        }
+    }
+
+private:
+    template<bool Weights, class Begin, class Between, class Exchange>
+    void back(Begin& begin, Between& between, Exchange& exchange) const {
         auto const last = std::max(rows_.begin, network::first_trainable); // nothing below it wants a gradient
         auto end = rows_.end;
         for (bool begun = false; end > last || !begun; begun = true) {
@@ -97,7 +120,7 @@ public:
                 auto const& team = teams_[t];
                 for (auto r = end; r-- > row;) {
                     for (auto const& c : team) {
-                        calls[r](call::backward_weights, c, r);
+                        if constexpr (Weights) calls[r](call::backward_weights, c, r);
                         calls[r](call::backward_input, c, r);
                     }
                     between(r);
@@ -115,7 +138,6 @@ public:
         }
     }
 
-private:
     using call = detail::row_call;
     static constexpr auto const& calls = detail::rows_of_context<context>;
     static constexpr layer_description const& description(std::size_t row) noexcept {

@@ -131,12 +131,12 @@ public:
     static constexpr std::size_t places_of(std::size_t samples) noexcept { return samples; }
 
     static constexpr plan_type plan(std::size_t samples) {
-        return plan_activations<Network>(samples, sizeof(stored_type), true, way_of_samples::together,
+        return plan_activations<Network>(samples, sizeof(stored_type), weight_gradients::beside, way_of_samples::together,
                                          {0, Network::depth}, 0, !detail::trains_with<Loss>);
     }
-    /// The plan of a stage, where forward and backward are tasks of their own.
-    static constexpr plan_type plan(std::size_t samples, range rows) {
-        return plan_activations<Network>(samples, sizeof(stored_type), true, way_of_samples::together, rows, samples,
+    /// The plan of a stage, where forward and backward are tasks of their own; `halves`: and each half of backward.
+    static constexpr plan_type plan(std::size_t samples, range rows, bool halves = false) {
+        return plan_activations<Network>(samples, sizeof(stored_type), halves ? weight_gradients::apart : weight_gradients::beside, way_of_samples::together, rows, samples,
                                          !detail::trains_with<Loss>);
     }
     static constexpr std::size_t task_elements(plan_type const& p) noexcept { return p.sent - p.kept; }

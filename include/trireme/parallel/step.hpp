@@ -35,10 +35,11 @@ constexpr schedule_choice schedule_of(parallel_layout const& l) noexcept {
 struct rank_frames {
     std::size_t frames = 0;
     std::size_t slots = 0;
+    bool halves = false; ///< frames keep what the second half of backward needs of the first
 };
 constexpr rank_frames frames_of(parallel_layout const& l, step_program const& p, int role) noexcept {
     auto const r = static_cast<std::size_t>(role);
-    return l.stages == 1 ? rank_frames{} : rank_frames{p.frames[r], p.slots[r]};
+    return l.stages == 1 ? rank_frames{} : rank_frames{p.frames[r], p.slots[r], p.has_halves()};
 }
 constexpr rank_frames frames_of_rank(parallel_layout const& l, int rank) {
     if (l.stages == 1) return {};
@@ -74,7 +75,6 @@ public:
                        " stages a role, and devices have one; write gpipe, one_f_one_b, or a schedule with chunks = 1");
         require(l, verify(step_));
         require(l, verify_evaluation(evaluation_));
-        if (step_.has_halves()) refuse(l, "has the halves of backward apart, which devices do in one");
     }
 
 private:

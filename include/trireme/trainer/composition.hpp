@@ -75,6 +75,7 @@ struct stage_activations {
     std::size_t frame = 0, task = 0, slot = 0; ///< elements of each
     std::size_t targets = 0;                   ///< likewise: those of the samples that the loss takes at once
     std::size_t statistics = 0; ///< at this element of a frame: what forward adds to buffers, till backward takes it
+    std::size_t agreed = 0;     ///< likewise: gradients that layers find while they agree, till backward_weights
 
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
         : stage_activations(l, most, rank, frames_of_rank(l, rank)) {}
@@ -88,12 +89,17 @@ struct stage_activations {
         if constexpr (Model::staged)
             if (l.stages > 1) {
                 rows = l.cut(l.stages, l.role_of(rank));
-                plan = pass::plan(samples, rows);
+                plan = pass::plan(samples, rows, places.halves);
             }
-        frame = statistics = detail::frame_elements<network, typename Model::value_type, stored_type>(plan, rows);
+        frame = statistics = agreed =
+            detail::frame_elements<network, typename Model::value_type, stored_type>(plan, rows);
         if (is_stage()) {
-            auto const buffers = network::row(rows.end).first_buffer - network::row(rows.begin).first_buffer;
-            frame += round_up(buffers * sizeof(typename Model::value_type), cache_line) / sizeof(stored_type);
+            auto const of = [](std::size_t numbers) {
+                return round_up(numbers * sizeof(typename Model::value_type), cache_line) / sizeof(stored_type);
+            };
+            auto const &begin = network::row(rows.begin), &end = network::row(rows.end);
+            frame = agreed = statistics + of(end.first_buffer - begin.first_buffer);
+            if (places.halves) frame += of(end.first_agreed - begin.first_agreed);
         }
         task = pass::task_elements(plan);
         if constexpr (one_by_one<typename Model::kernels, typename Model::value_type> != 0 && !pass::whole_shard) {

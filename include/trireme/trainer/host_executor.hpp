@@ -336,14 +336,17 @@ private:
                 Faults::at(fault_point::forward, comm_.rank(), steps_);
                 pass.forward(gather, fetch_next, exchange);
             }
-            if (!trains) return;
+            if (t.kind == task_kind::forward) return;
             Faults::at(fault_point::backward, comm_.rank(), steps_);
-            pass.backward(
-                [&](std::size_t team) {
-                    comm_.check_stopped();
-                    gather_for_loss(team);
-                },
-                fetch_next, exchange);
+            auto const begin_back = [&](std::size_t team) {
+                comm_.check_stopped();
+                if (t.kind != task_kind::backward_weights) gather_for_loss(team);
+            };
+            if constexpr (Model::staged) {
+                if (t.kind == task_kind::backward_input) return pass.backward_input(begin_back, fetch_next, exchange);
+                if (t.kind == task_kind::backward_weights) return pass.backward_weights(begin_back, fetch_next);
+            }
+            pass.backward(begin_back, fetch_next, exchange);
         });
         losses_.sum = nullptr;
         if (t.scales || scores) batch_.losses[shard] = loss;
@@ -351,19 +354,28 @@ private:
     }
 
     /// The numbers that a task works with. The gradients of a micro-batch are added to one slot for all, in their
-    /// order, or, where a tree adds them, to one of their own; statistics that were found on the way there wait in the
-    /// frame.
+    /// order, or, where a tree adds them, to one of their own; statistics that were found on the way there, and
+    /// gradients that were found before the others, wait in the frame.
     detail::model_numbers<T> numbers_for(step_task const& t) {
         auto n = numbers_in(weights());
-        auto* const waiting =
-            reinterpret_cast<T*>(arena_of_activations() + t.frame * blocks_.frame + blocks_.statistics);
+        auto* const frame = arena_of_activations() + t.frame * blocks_.frame;
+        auto* const waiting = reinterpret_cast<T*>(frame + blocks_.statistics);
+        auto* const agreed = reinterpret_cast<T*>(frame + blocks_.agreed);
         if (gives_weights(t.kind)) {
             n.gradients = gradient_slot(layout_.reproducible() ? tree_.depth() : 0);
             n.statistics = n.gradients + numbers_.buffers_lie;
             if (numbers_.elements != 0 && (layout_.reproducible() || t.micro_batch == 0))
                 std::memset(n.gradients, 0, numbers_.elements * sizeof(T));
-            if (t.kind == task_kind::backward)
-                for (std::size_t i = 0; i < numbers_.buffers; ++i) n.statistics[i] += waiting[i];
+            for (std::size_t i = 0; i < numbers_.buffers && t.kind != task_kind::train; ++i)
+                n.statistics[i] += waiting[i];
+            if (Model::staged && t.kind == task_kind::backward_weights)
+                detail::for_each_agreed<network>(numbers_.rows, [&](std::size_t from, std::size_t to, std::size_t count) {
+                    for (std::size_t i = 0; i < count; ++i) n.gradients[to + i] += agreed[from + i];
+                });
+        } else if (t.kind == task_kind::backward_input) {
+            n.agreed = agreed;
+            n.first_agreed = network::row(numbers_.rows.begin).first_agreed;
+            std::fill_n(agreed, network::row(numbers_.rows.end).first_agreed - n.first_agreed, T{0});
         } else if (t.kind == task_kind::forward) {
             n.statistics = waiting;
             std::fill_n(waiting, numbers_.buffers, T{0});
