@@ -203,8 +203,9 @@ player<Network> play(std::size_t lanes, std::size_t granules, std::size_t elemen
 template<class Network>
 void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) {
     CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together).together() == 0);
-    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together, weight_gradients::beside).lagging_weights() ==
-          0);
+    CHECK(
+        play<Network>(lanes, 1, element_bytes, way_of_samples::together, weight_gradients::beside).lagging_weights() ==
+        0);
     for (std::size_t const granules : {1u, 2u, 5u}) {
         CAPTURE(granules);
         CHECK(play<Network>(lanes, granules, element_bytes, way_of_samples::one_behind_the_other)

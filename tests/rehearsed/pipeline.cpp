@@ -49,7 +49,8 @@ TEST_SUITE("rehearsed/pipeline") {
         };
         for (int stages = 2; stages <= 3; ++stages)
             for (int const devices : {1, 3})
-                for (schedule_choice const& schedule : {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{})})
+                for (schedule_choice const& schedule :
+                     {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_h1{})})
                     for (auto const& how : {order{timing::late, 0, false},
                                             {timing::shuffled, 1, false},
                                             {timing::shuffled, 2, true},

@@ -14,8 +14,8 @@ namespace trireme {
 /// the network (value[depth]: its output), gradient[i] the loss's gradient by it.
 ///
 /// The arena has three parts. Places below `kept` lie in the frame of a micro-batch: they last from one of its tasks to
-/// another, where the way there, the way back, or each half of that, are tasks of their own. Those from `sent` on lie in an outgoing slot: the gradient that
-/// goes to the stage before. The others last within one task.
+/// another, where the way there, the way back, or each half of that, are tasks of their own. Those from `sent` on lie
+/// in an outgoing slot: the gradient that goes to the stage before. The others last within one task.
 template<std::size_t Depth>
 struct activation_plan {
     std::size_t value[Depth + 1] = {};

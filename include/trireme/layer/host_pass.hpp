@@ -205,20 +205,18 @@ public:
     static constexpr range all_rows = {0, Network::depth};
 
     /// Plans for one granule after the other, and for all of `samples`.
-    static constexpr plan_type one =
-        plan_activations<Network>(Lanes, sizeof(stored_type), weight_gradients::at_once,
- way_of_samples::together, all_rows, 0, !trains);
+    static constexpr plan_type one = plan_activations<Network>(Lanes, sizeof(stored_type), weight_gradients::at_once,
+                                                               way_of_samples::together, all_rows, 0, !trains);
     static constexpr plan_type plan(std::size_t samples) {
         return plan_activations<Network>(places_for(samples), sizeof(stored_type), weight_gradients::at_once, way,
- all_rows, 0, !trains);
+                                         all_rows, 0, !trains);
     }
     /// The plan of a stage, for all of `samples`, where forward and backward are tasks of their own; `halves`: and each
     /// half of backward.
     static constexpr plan_type plan(std::size_t samples, range rows, bool halves = false) {
-        return plan_activations<Network>(places_for(samples), sizeof(stored_type),
-                                         halves ? weight_gradients::apart : weight_gradients::at_once,
-                                         whole_shard ? way : way_of_samples::together, rows,
-                                         whole_shard ? places_for(samples) : Lanes, !trains);
+        return plan_activations<Network>(
+            places_for(samples), sizeof(stored_type), halves ? weight_gradients::apart : weight_gradients::at_once,
+            whole_shard ? way : way_of_samples::together, rows, whole_shard ? places_for(samples) : Lanes, !trains);
     }
 
     /// Elements of what lasts within a task: its blocks, and the kernels' scratch.

@@ -35,7 +35,7 @@ struct layer_row {
     std::size_t first_buffer = 0;    ///< of its first buffer, among the buffers
     std::size_t first_kept = 0;      ///< of the numbers it keeps, among those of all layers
     std::size_t first_exchange = 0;  ///< of its exchanges, among those of all layers
-    std::size_t first_agreed = 0;    ///< of its parameters, among those of layers that agree on something on the way back
+    std::size_t first_agreed = 0; ///< of its parameters, among those of layers that agree on something on the way back
 
     /// Parts of a residual.
     constexpr bool is_fork() const noexcept { return other != npos && description.execution.view; }

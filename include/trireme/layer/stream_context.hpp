@@ -131,13 +131,14 @@ public:
     static constexpr std::size_t places_of(std::size_t samples) noexcept { return samples; }
 
     static constexpr plan_type plan(std::size_t samples) {
-        return plan_activations<Network>(samples, sizeof(stored_type), weight_gradients::beside, way_of_samples::together,
-                                         {0, Network::depth}, 0, !detail::trains_with<Loss>);
+        return plan_activations<Network>(samples, sizeof(stored_type), weight_gradients::beside,
+                                         way_of_samples::together, {0, Network::depth}, 0, !detail::trains_with<Loss>);
     }
     /// The plan of a stage, where forward and backward are tasks of their own; `halves`: and each half of backward.
     static constexpr plan_type plan(std::size_t samples, range rows, bool halves = false) {
-        return plan_activations<Network>(samples, sizeof(stored_type), halves ? weight_gradients::apart : weight_gradients::beside, way_of_samples::together, rows, samples,
-                                         !detail::trains_with<Loss>);
+        return plan_activations<Network>(samples, sizeof(stored_type),
+                                         halves ? weight_gradients::apart : weight_gradients::beside,
+                                         way_of_samples::together, rows, samples, !detail::trains_with<Loss>);
     }
     static constexpr std::size_t task_elements(plan_type const& p) noexcept { return p.sent - p.kept; }
     static constexpr std::size_t target_elements(std::size_t) noexcept { return 0; } ///< they are staged

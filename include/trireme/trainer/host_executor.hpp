@@ -369,9 +369,11 @@ private:
             for (std::size_t i = 0; i < numbers_.buffers && t.kind != task_kind::train; ++i)
                 n.statistics[i] += waiting[i];
             if (Model::staged && t.kind == task_kind::backward_weights)
-                detail::for_each_agreed<network>(numbers_.rows, [&](std::size_t from, std::size_t to, std::size_t count) {
-                    for (std::size_t i = 0; i < count; ++i) n.gradients[to + i] += agreed[from + i];
-                });
+                detail::for_each_agreed<network>(numbers_.rows,
+                                                 [&](std::size_t from, std::size_t to, std::size_t count) {
+                                                     for (std::size_t i = 0; i < count; ++i)
+                                                         n.gradients[to + i] += agreed[from + i];
+                                                 });
         } else if (t.kind == task_kind::backward_input) {
             n.agreed = agreed;
             n.first_agreed = network::row(numbers_.rows.begin).first_agreed;

@@ -66,7 +66,8 @@ public:
     void wait_for_places(step_program const& p, step_task const& t) {
         if (pipeline_ == nullptr) return;
         operation const what{name_of(t.kind), p.schedule, t.micro_batch};
-        if (role_ == 0 && !gives_weights(t.kind) && !gives_input(t.kind)) pipeline_->moves.wait_until_free(false, t.frame, what);
+        if (role_ == 0 && !gives_weights(t.kind) && !gives_input(t.kind))
+            pipeline_->moves.wait_until_free(false, t.frame, what);
         if (role_ != 0 && gives_input(t.kind)) pipeline_->moves.wait_until_free(true, t.slot, what);
     }
 

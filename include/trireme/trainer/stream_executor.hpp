@@ -333,7 +333,10 @@ private:
         for (auto const& t : tasks_)
             if (gives_weights(kind)) begin_shard(*t.rank, t.task->micro_batch);
         if (goes_forward(kind)) go_forward();
-        if (gives_weights(kind)) go_back();
+        if (kind == task_kind::backward_weights)
+            add_later();
+        else if (kind != task_kind::forward)
+            go_back();
         for (auto const& t : tasks_)
             if (gives_weights(kind)) end_shard(*t.rank, t.task->micro_batch);
     }
@@ -367,8 +370,10 @@ private:
         }
     }
 
-    /// Loss, and backward. `beside` waits for the gradients when it has the losses, for what it reads row by row.
+    /// Loss, and backward, or its first half. `beside` waits for the gradients when it has the losses, for what it
+    /// reads row by row.
     void go_back() {
+        bool const adds = gives_weights(tasks_[0].task->kind);
         begin_team();
         for (std::size_t i = 0; i < tasks_.size(); ++i) {
             auto const& t = tasks_[i];
@@ -377,36 +382,57 @@ private:
                 order_->begin(r.going_back(t.slot, *t.task));
                 stamp(r, *t.task, t.slot, false, r.compute);
             }
-            order_->begin(r.is_last() ? r.losing(t.slot, *t.task) : r.clearing_gradients());
+            if (r.is_last())
+                order_->begin(r.losing(t.slot, *t.task));
+            else if (adds)
+                order_->begin(r.clearing_gradients());
             order_->begin(r.going_back(t.slot, *t.task));
-            r.enqueue_waiting_statistics(team_[i], *t.task);
+            r.enqueue_waiting(team_[i], *t.task);
         }
         ranks_of_process<context> const team{team_};
-        stage_pass(team, rows_and_loss())
-            .backward(
-                nothing_beside{},
-                [this](std::size_t row) {
-                    if (row == network::depth)
-                        score();
-                    else
-                        gradients_of(row);
-                },
-                exchanging());
+        stage_pass const pass(team, rows_and_loss());
+        auto const between = [this, adds](std::size_t row) {
+            if (row == network::depth)
+                score(adds);
+            else
+                gradients_of(row);
+        };
+        if (adds)
+            pass.backward(nothing_beside{}, between, exchanging());
+        else
+            pass.backward_input(nothing_beside{}, between, exchanging());
         for (auto const& t : tasks_) {
-            if (!overlaps()) order_->end(t.rank->adding_gradients(t.slot, *t.task));
+            if (adds && !overlaps()) order_->end(t.rank->adding_gradients(t.slot, *t.task));
             stamp(*t.rank, *t.task, t.slot, true, t.rank->compute);
             order_->end(t.rank->going_back(t.slot, *t.task, overlaps()));
         }
     }
 
-    /// The losses of the tasks' samples are there.
-    void score() {
+    /// The second half of backward.
+    void add_later() {
+        begin_team();
+        for (std::size_t i = 0; i < tasks_.size(); ++i) {
+            auto const& t = tasks_[i];
+            order_->begin(t.rank->adding_later(t.slot, *t.task));
+            stamp(*t.rank, *t.task, t.slot, false, t.rank->compute);
+            t.rank->enqueue_waiting(team_[i], *t.task);
+        }
+        ranks_of_process<context> const team{team_};
+        stage_pass(team, rows()).backward_weights();
+        for (auto const& t : tasks_) {
+            stamp(*t.rank, *t.task, t.slot, true, t.rank->compute);
+            order_->end(t.rank->adding_later(t.slot, *t.task));
+        }
+    }
+
+    /// The losses of the tasks' samples are there. `adds`: gradients follow.
+    void score(bool adds) {
         for (std::size_t i = 0; i < tasks_.size(); ++i) {
             auto const& t = tasks_[i];
             order_->end(t.rank->losing(t.slot, *t.task));
             hand_over(t.rank->scoring(t.slot),
                       [&] { t.rank->enqueue_score(team_[i].beside(), t.task->micro_batch, true); });
-            order_->begin(t.rank->clearing_gradients());
+            if (adds) order_->begin(t.rank->clearing_gradients());
         }
     }
 

@@ -19,6 +19,7 @@
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/predictions.hpp>
+#include <trireme/trainer/staged_granule.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -32,44 +33,6 @@
 #include <vector>
 
 namespace trireme {
-
-/// The samples that a rank computes at once, as they are staged: what they are (staged_shard), targets and weights in
-/// the loss for the last stage, inputs for the first; each begins on a cache line. Inputs are bytes, or as wide as
-/// parameters: there is room for these, and what is copied is what is there.
-template<class Model>
-struct staged_granule {
-    using T = typename Model::value_type;
-    using target = typename Model::target;
-    static constexpr std::size_t values = Model::network::input_extents::size;
-
-    std::size_t samples;
-    bool first = true, last = true;
-
-    constexpr staged_granule(parallel_layout const& l, std::size_t most, int rank)
-        : samples(most), first(l.role_of(rank) == 0), last(l.role_of(rank) + 1 == l.stages) {}
-
-    constexpr std::size_t targets() const noexcept { return cache_line; }
-    constexpr std::size_t weights() const noexcept {
-        return targets() + scored() * round_up(samples * Model::targets * sizeof(target), cache_line);
-    }
-    constexpr std::size_t inputs() const noexcept {
-        return weights() + scored() * round_up(samples * sizeof(T), cache_line);
-    }
-    constexpr std::size_t bytes() const noexcept { return inputs() + (first ? input_bytes(sizeof(T)) : 0); }
-    /// Of inputs, each number so wide.
-    constexpr std::size_t input_bytes(std::size_t of_number) const noexcept {
-        return round_up(samples * values * of_number, cache_line);
-    }
-
-    /// Kernels leave of each sample, beside the staged, its loss, and whether it was right.
-    constexpr std::size_t correct() const noexcept { return round_up(samples * sizeof(T), cache_line); }
-    constexpr std::size_t loss_bytes() const noexcept {
-        return scored() * (correct() + round_up(samples * sizeof(int), cache_line));
-    }
-
-private:
-    constexpr std::size_t scored() const noexcept { return last ? 1 : 0; }
-};
 
 /// One rank on an accelerator: its memory, its streams, and the work that each kind of task is, with what it reads and
 /// writes. Nothing here waits, and nothing orders: see stream_executor.
@@ -285,6 +248,10 @@ public:
                 {{places_.parameters, samples_place(slot), frame_place(t.frame), places_.task}},
                 {{reduction == npos ? gradients_now() : one(places_.parts, reduction)}}};
     }
+    /// The second half of backward.
+    stream_work adding_later(int slot, step_task const& t) const {
+        return {on_compute_, {{places_.parameters, samples_place(slot)}}, {{frame_place(t.frame), gradients_now()}}};
+    }
     stream_work merging() const { return {on_compute_, {}, {{places_.parts, places_.sums}}}; }
     /// A reduction of a part, or of all that a fixed tree adds.
     stream_work reducing(std::size_t reduction, bool all) const {
@@ -335,6 +302,11 @@ public:
                                    numbers_.first_buffer,
                                    numbers_.first_kept};
         if (t.kind == task_kind::forward) n.statistics = waiting(t.frame);
+        if (t.kind == task_kind::backward_input) {
+            n.agreed = agreed(t.frame);
+            n.first_agreed = network::row(numbers_.rows.begin).first_agreed;
+        }
+        bool const in_order = t.kind == task_kind::backward_weights; // nothing goes on beside it
         bool const evaluates = t.kind == task_kind::evaluate;
         if (evaluates) n.gradients = n.statistics = nullptr;
         using target = typename Model::target;
@@ -345,7 +317,7 @@ public:
                 stage_.memory(values(), t.frame, t.slot),
                 n,
                 kernels_on(compute, 0, granule),
-                kernels_on(beside, 1, granule),
+                in_order ? kernels_on(compute, 0, granule) : kernels_on(beside, 1, granule),
                 ready_,
                 stage_.rows,
                 narrow_copy(),
@@ -380,11 +352,21 @@ public:
             reinterpret_cast<stored_type const*>(static_cast<std::byte const*>(outputs_.data()) + k * output_bytes());
         detail::copy_output<out>(first + i * out::size, 1, narrow::images_last, to);
     }
-    /// The statistics that forward has left in a frame are added where backward's gradients are.
-    void enqueue_waiting_statistics(context const& c, step_task const& t) {
-        if (t.kind == task_kind::backward && numbers_.buffers != 0)
-            add_into(c.kernels(), gradients() + numbers_.buffers_lie, static_cast<T const*>(waiting(t.frame)),
-                     numbers_.buffers);
+    /// What earlier tasks have left in a frame is added where the gradients are: forward's statistics, and gradients of
+    /// layers that agree on something, which begin at zero in the first half of backward.
+    void enqueue_waiting(context const& c, step_task const& t) {
+        auto const add = [&](std::size_t to, T const* from, std::size_t count) {
+            add_into(c.kernels(), gradients() + to, from, count);
+        };
+        if (gives_weights(t.kind) && t.kind != task_kind::train && numbers_.buffers != 0)
+            add(numbers_.buffers_lie, waiting(t.frame), numbers_.buffers);
+        if (t.kind != task_kind::backward_input && t.kind != task_kind::backward_weights) return;
+        detail::for_each_agreed<network>(numbers_.rows, [&](std::size_t from, std::size_t to, std::size_t count) {
+            if (t.kind == task_kind::backward_input)
+                compute.zero(agreed(t.frame) + from, count * sizeof(T));
+            else
+                add(to, agreed(t.frame) + from, count);
+        });
     }
 
     /// Adds a shard's gradients to those before it, as the fixed tree of the shards says.
@@ -546,6 +528,9 @@ private:
     T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
     T* waiting(std::size_t frame) const noexcept {
         return reinterpret_cast<T*>(values() + frame * stage_.frame + stage_.statistics);
+    }
+    T* agreed(std::size_t frame) const noexcept {
+        return reinterpret_cast<T*>(values() + frame * stage_.frame + stage_.agreed);
     }
     T* losses() const noexcept { return static_cast<T*>(losses_.data()); }
     /// Null where targets are no classes.
