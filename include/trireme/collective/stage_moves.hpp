@@ -39,29 +39,37 @@ class stage_moves {
 public:
     /// Every rank of the group calls it; it takes one arena. `p`: this rank's; the others' have as many stages.
     stage_moves(C& comm, step_program const& p, int replicas)
-        : first_link_(static_cast<std::size_t>(comm.rank() / p.shape.roles) * ways(p)),
-          channels_(comm, links(p, replicas)) {
-        auto const role = static_cast<std::size_t>(comm.rank() % p.shape.roles);
-        left_[0].resize(p.frames[role]);
-        left_[1].resize(p.slots[role]);
+        : rank_(comm.rank()), role_(comm.rank() % p.shape.roles), channels_(comm, links(p, replicas)) {
+        auto next = links(p, 1).size() * static_cast<std::size_t>(comm.rank() / p.shape.roles);
+        for (int b = 0; b + 1 < p.stage_count(); ++b) {
+            link_.push_back(next);
+            if (p.role_of(b) != p.role_of(b + 1)) next += 2;
+        }
+        left_[0].resize(p.frames[role_]);
+        left_[1].resize(p.slots[role_]);
     }
 
-    /// Memory of a rank for these channels.
-    static constexpr bytes_t counter_bytes(int replicas, int stages) noexcept {
-        return rank_channels<C>::counter_bytes(static_cast<std::size_t>(replicas * 2 * (stages - 1)));
+    /// Memory of a rank for these channels: over so many boundaries of each replica.
+    static constexpr bytes_t counter_bytes(int replicas, int crossings) noexcept {
+        return rank_channels<C>::counter_bytes(static_cast<std::size_t>(replicas * 2 * crossings));
     }
 
-    /// Carries out a task that moves. `take(transfer, rank, place)` copies from that place of another rank to that of
-    /// the transfer, and returns the bytes.
+    /// Carries out a task that moves. `take(transfer, rank, place)` copies from that place of a rank to that of the
+    /// transfer, and returns the bytes. What goes from a stage of this rank to another has no channel, and is not
+    /// counted: it was there before.
     template<class Take>
     void run(sent_places const& places, step_task const& t, operation const& what, Take&& take) {
         for (int k = 0; k < t.transfers; ++k)
-            if (auto const& m = t.moves[k]; m.sends) left_[m.gradient][m.place] = {link(m), channels_.send(link(m))};
+            if (auto const& m = t.moves[k]; m.sends && !is_own(m))
+                left_[m.gradient][m.place] = {link(m), channels_.send(link(m))};
         for (int k = 0; k < t.transfers; ++k) {
             auto const& m = t.moves[k];
             if (m.sends) continue;
             if (!m.gradient) wait_until_free(false, m.place, what);
-            channels_.receive(link(m), what, [&](int sender) { return take(m, sender, places.of(m)); });
+            if (is_own(m))
+                take(m, rank_, places.of(m));
+            else
+                channels_.receive(link(m), what, [&](int sender) { return take(m, sender, places.of(m)); });
         }
     }
 
@@ -76,20 +84,22 @@ private:
         std::uint32_t number = 0; ///< 0: none yet
     };
 
-    static std::size_t ways(step_program const& p) { return 2 * static_cast<std::size_t>(p.stage_count() - 1); }
     static std::vector<channel_link> links(step_program const& p, int replicas) {
         std::vector<channel_link> all;
         for (int first = 0; first < replicas * p.shape.roles; first += p.shape.roles)
             for (int b = 0; b + 1 < p.stage_count(); ++b) {
                 int const lower = first + p.role_of(b), upper = first + p.role_of(b + 1);
+                if (lower == upper) continue;
                 all.push_back({lower, upper});
                 all.push_back({upper, lower});
             }
         return all;
     }
-    std::size_t link(stage_transfer const& m) const noexcept { return first_link_ + m.way(); }
+    std::size_t link(stage_transfer const& m) const noexcept { return link_[m.boundary] + (m.gradient ? 1 : 0); }
+    bool is_own(stage_transfer const& m) const noexcept { return m.role == role_; }
 
-    std::size_t first_link_;
+    int rank_, role_;
+    std::vector<std::size_t> link_; ///< the first of each boundary, of this replica
     rank_channels<C> channels_;
     std::vector<message> left_[2]; ///< the last message from each frame, and from each slot
 };

@@ -95,16 +95,42 @@ struct parallel_layout {
 
     levels groups = {}; ///< which devices are near one another, for strategies that take them; none: as even as it goes
 
-    int stages = 1;                ///< of each replica, on a device each
+    int stages = 1;                ///< devices of each replica; each has chunks() stages of the network
     std::size_t micro_batches = 1; ///< of each replica, if logical shards are none
     int passes = 1;                ///< of the schedule, each over as many of a replica's micro-batches
     schedule_choice schedule = {};
-    range (*cut)(int stages, int stage) = nullptr; ///< the rows of a stage; null: there is one stage
+    range (*cut)(int stages, int stage) = nullptr; ///< the rows of a stage of the network; null: there is one
 
     constexpr int devices() const noexcept { return replicas * stages; }
     constexpr mesh_value mesh() const { return {{"dp", replicas}, {"pp", stages}}; }
     constexpr int replica_of(int rank) const noexcept { return rank / stages; }
     constexpr int role_of(int rank) const noexcept { return rank % stages; }
+
+    /// Stages of the network on each device, and on all devices of a replica.
+    constexpr int chunks() const noexcept { return stages == 1 ? 1 : schedule.chunks; }
+    constexpr int stage_count() const noexcept { return stages * chunks(); }
+    /// The stage that is a rank's `chunk`-th.
+    constexpr int stage_of(int rank, int chunk) const noexcept {
+        return stages == 1 ? 0 : schedule.stage(stages, role_of(rank), chunk);
+    }
+    /// The place of a stage in a replica.
+    struct stage_place {
+        int role = 0;
+        int chunk = 0;
+    };
+    constexpr stage_place place_of(int stage) const noexcept {
+        for (int role = 0; role < stages; ++role)
+            for (int c = 0; c < chunks(); ++c)
+                if (stage_of(role, c) == stage) return {role, c};
+        return {};
+    }
+    constexpr int role_of_last_stage() const noexcept { return place_of(stage_count() - 1).role; }
+    /// Boundaries between two stages that different devices have.
+    constexpr int crossings() const noexcept {
+        int n = 0;
+        for (int s = 0; s + 1 < stage_count(); ++s) n += place_of(s).role != place_of(s + 1).role ? 1 : 0;
+        return n;
+    }
 
     constexpr bool reproducible() const noexcept { return logical_shards != 0; }
     /// Micro-batches of all replicas.

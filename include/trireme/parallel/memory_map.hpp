@@ -97,10 +97,10 @@ constexpr row_numbers numbers_of_rows(range rows) noexcept {
     return n;
 }
 
-/// The numbers that a rank holds, those of its stage.
+/// The numbers of a stage of the network.
 template<class Network, class T>
-constexpr row_numbers numbers_of_rank(parallel_layout const& l, int rank) {
-    return numbers_of_rows<Network, T>(l.stages == 1 ? range{0, Network::depth} : l.cut(l.stages, l.role_of(rank)));
+constexpr row_numbers numbers_of_stage(parallel_layout const& l, int stage) {
+    return numbers_of_rows<Network, T>(l.stages == 1 ? range{0, Network::depth} : l.cut(l.stage_count(), stage));
 }
 
 /// The part of the map that is the same on every kind of device: parameters and buffers, their gradients, and the
@@ -108,12 +108,16 @@ constexpr row_numbers numbers_of_rank(parallel_layout const& l, int rank) {
 template<class Model>
 constexpr memory_map memory_of_model(parallel_layout const& l, int rank) {
     using T = typename Model::value_type;
-    auto const elements = numbers_of_rank<typename Model::network, T>(l, rank).elements;
+    std::size_t elements = 0, updated = 0;
+    for (int chunk = 0; chunk < l.chunks(); ++chunk) {
+        auto const n = numbers_of_stage<typename Model::network, T>(l, l.stage_of(rank, chunk)).elements;
+        elements += n;
+        updated += l.slice_of_device(rank, n, sizeof(T)).size();
+    }
     memory_map m;
     m.parameters.bytes = l.shared_weights && l.replica_of(rank) != 0 ? 0 : elements * sizeof(T);
     m.gradients = {elements * sizeof(T), Model::trains ? l.gradient_slots(rank) : 0};
-    m.optimizer_state = {l.slice_of_device(rank, elements, sizeof(T)).size() * sizeof(T),
-                         Model::optimizer::state_per_parameter};
+    m.optimizer_state = {updated * sizeof(T), Model::optimizer::state_per_parameter};
     m.updates.bytes = detail::counts_updates<typename Model::optimizer> ? cache_line : 0;
     return m;
 }

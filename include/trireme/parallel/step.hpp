@@ -69,10 +69,6 @@ public:
     /// Proves both: a schedule may be the user's own. One device with the whole network follows none. Throws
     /// usage_error if the layout's schedule makes no training step.
     void prove(parallel_layout const& l) const {
-        if (step_.chunks > 1)
-            refuse(l,
-                   "has " + std::to_string(step_.chunks) +
-                       " stages a role, and devices have one; write gpipe, one_f_one_b, or a schedule with chunks = 1");
         require(l, verify(step_));
         require(l, verify_evaluation(evaluation_));
     }

@@ -191,12 +191,12 @@ public:
     std::vector<T> gathered(std::span<T const> held_numbers<T>::* numbers) const {
         std::vector<T> all;
         for (int role = 0; role < work_.layout.stages; ++role) {
-            auto const values = held(first_rank() + role).*numbers;
+            auto const values = held(first_rank() + role, 0).*numbers;
             all.insert(all.end(), values.begin(), values.end());
         }
         return all;
     }
-    held_numbers<T> held(int rank) const {
+    held_numbers<T> held(int rank, int) const {
         auto& r = *executor_->ranks[static_cast<std::size_t>(local(rank))];
         auto* const self = const_cast<accelerator_run*>(this);
         self->guarded([&] { self->store(r); });

@@ -32,7 +32,8 @@ std::string agreement(Options const& o, parallel_layout const& l) {
     if (l.stages != 1) {
         say("pp<" + number(l.stages) + ">");
         say(l.schedule.name);
-        for (int stage = 1; stage < l.stages; ++stage) say("cut before row " + number(l.cut(l.stages, stage).begin));
+        for (int stage = 1; stage < l.stage_count(); ++stage)
+            say("cut before row " + number(l.cut(l.stage_count(), stage).begin));
     }
     for (std::size_t i = 0; i < l.reductions(); ++i) say(l.strategy_of(i).name);
     say(number(l.logical_shards) + " logical shards");

@@ -59,9 +59,10 @@ struct composition {
     static constexpr channels_last_rows<Network> rows{};
 };
 
-/// The activation arena of a device: frames, what lasts within a task, outgoing slots; offsets are in elements. A
-/// device with the whole network has one frame, with what layers keep of a shard. `Pass`: the way of samples through
-/// the rows on this kind of device.
+/// A stage of a device in its activation arena, which has frames, what lasts within a task, and outgoing slots; offsets
+/// are in elements. All stages of a device take turns in them: each is as large as the largest stage needs. A device
+/// with the whole network has one frame, with what layers keep of a shard. `Pass`: the way of samples through the rows
+/// on this kind of device.
 template<class Model, class Pass = typename Model::template pass<>>
 struct stage_activations {
     using network = typename Model::network;
@@ -77,10 +78,25 @@ struct stage_activations {
     std::size_t statistics = 0; ///< at this element of a frame: what forward adds to buffers, till backward takes it
     std::size_t agreed = 0;     ///< likewise: gradients that layers find while they agree, till backward_weights
 
-    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
-        : stage_activations(l, most, rank, frames_of_rank(l, rank)) {}
+    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank, int chunk = 0)
+        : stage_activations(l, most, rank, chunk, frames_of_rank(l, rank)) {}
     /// `known`: the frames, where the caller has the program.
-    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank, rank_frames const& known)
+    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank, int chunk,
+                                rank_frames const& known)
+        : stage_activations(most, known, l, l.stage_of(rank, chunk)) {
+        for (int other = 0; other < l.chunks(); ++other) {
+            if (other == chunk) continue;
+            stage_activations const beside(most, known, l, l.stage_of(rank, other));
+            frame = std::max(frame, beside.frame);
+            task = std::max(task, beside.task);
+            slot = std::max(slot, beside.slot);
+            targets = std::max(targets, beside.targets);
+        }
+    }
+
+private:
+    /// A stage by itself.
+    constexpr stage_activations(std::size_t most, rank_frames const& known, parallel_layout const& l, int stage)
         : samples(most), places(known) {
         if constexpr (pass::whole_shard)
             plan = pass::plan(samples);
@@ -88,7 +104,7 @@ struct stage_activations {
             plan = pass::one;
         if constexpr (Model::staged)
             if (l.stages > 1) {
-                rows = l.cut(l.stages, l.role_of(rank));
+                rows = l.cut(l.stage_count(), stage);
                 plan = pass::plan(samples, rows, places.halves);
             }
         frame = statistics = agreed =
@@ -111,6 +127,7 @@ struct stage_activations {
         if (l.stages == 1) places.frames = 1;
     }
 
+public:
     /// True if micro-batches go through other stages, too.
     constexpr bool is_stage() const noexcept { return Model::staged && rows.size() != network::depth; }
 
@@ -150,18 +167,24 @@ constexpr traffic traffic_of_step(parallel_layout const& l, std::size_t batch, i
     using network = typename Model::network;
     using T = typename Model::value_type;
     traffic sum;
-    if constexpr (Model::trains)
-        sum += l.traffic_of_rank(rank, numbers_of_rank<network, T>(l, rank).extent(), sizeof(T));
+    for (int chunk = 0; Model::trains && chunk < l.chunks(); ++chunk)
+        sum += l.traffic_of_rank(rank, numbers_of_stage<network, T>(l, l.stage_of(rank, chunk)).extent(), sizeof(T));
     for (auto const& e : network::exchanges)
         if (Model::trains && l.replicas > 1)
             sum += traffic_of(direct::all_reduce(l.replicas), rank, e.elements, sizeof(T));
     if (l.stages == 1) return sum;
     auto const shards = l.shards_of_device(rank);
-    stage_activations<Model, Pass> const here(l, l.most_shard_samples(batch), rank);
-    for (auto s = shards.begin; s < shards.end; ++s) {
-        auto const samples = Pass::moves_all_places ? here.samples : part(batch, s, l.shards()).size();
-        if (l.role_of(rank) > 0) sum += traffic{1, here.input_bytes(samples)};
-        if (Model::trains && l.role_of(rank) + 1 < l.stages) sum += traffic{1, here.output_gradient_bytes(samples)};
+    for (int chunk = 0; chunk < l.chunks(); ++chunk) {
+        stage_activations<Model, Pass> const here(l, l.most_shard_samples(batch), rank, chunk);
+        int const stage = l.stage_of(rank, chunk);
+        auto const of_another = [&](int other) {
+            return other >= 0 && other < l.stage_count() && l.place_of(other).role != l.role_of(rank);
+        };
+        for (auto s = shards.begin; s < shards.end; ++s) {
+            auto const samples = Pass::moves_all_places ? here.samples : part(batch, s, l.shards()).size();
+            if (of_another(stage - 1)) sum += traffic{1, here.input_bytes(samples)};
+            if (Model::trains && of_another(stage + 1)) sum += traffic{1, here.output_gradient_bytes(samples)};
+        }
     }
     return sum;
 }

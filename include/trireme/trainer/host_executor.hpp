@@ -22,6 +22,7 @@
 #include <trireme/schedule/pipeline/trace.hpp>
 #include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/host_samples.hpp>
+#include <trireme/trainer/host_stage.hpp>
 #include <trireme/trainer/sample_batch.hpp>
 #include <trireme/trainer/stage_neighbours.hpp>
 
@@ -38,12 +39,13 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// One device of the host: its stage of the model, or all of it, and its part of every step, which is a program. All of
+/// One device of the host: its stages of the model, or all of it, and its part of every step, which is a program. All of
 /// its memory comes from its communicator.
 template<class Model, training_communicator Communicator>
 class host_executor {
     using network = typename Model::network;
     using stored = typename Model::stored_type;
+    using stage_type = host_stage<Model>;
 
 public:
     using T = typename Model::value_type;
@@ -53,7 +55,7 @@ public:
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = memory_of_model<Model>(l, rank);
         auto const samples = l.most_shard_samples(batch);
-        m.activations.bytes = stage(l, samples, rank).elements() * sizeof(stored);
+        m.activations.bytes = stage_activations<Model>(l, samples, rank).elements() * sizeof(stored);
         m.workspace.bytes = Model::workspace_bytes(samples);
         m.counters.bytes = Communicator::control_bytes;
         m.channels.bytes = stage_neighbours<Model, Communicator>::channel_bytes(l);
@@ -77,22 +79,29 @@ public:
     template<class Initialiser>
     void begin(std::uint64_t seed) {
         if (parameters_.bytes != 0) { // else another device has the only copy
-            initialise_parameters<network, Initialiser>(weights(), seed, numbers_.rows);
-            initialise_buffers<network>(weights() + numbers_.buffers_lie, numbers_.rows);
+            for (auto const& s : stages_) {
+                initialise_parameters<network, Initialiser>(weights(s), seed, s.numbers.rows);
+                initialise_buffers<network>(weights(s) + s.numbers.buffers_lie, s.numbers.rows);
+            }
         }
         if (layout_.reproducible() && !floats_are_default())
             throw usage_error("reproducible needs floats that are rounded to the nearest and keep denormal values, and "
                               "this device's are not: build for a target that has them, or leave out reproducible");
     }
 
-    /// The numbers to compute with: this device's copy, or the one there is.
-    held_numbers<T> held() const {
-        return {numbers_.rows, {weights(), numbers_.parameters}, {weights() + numbers_.buffers_lie, numbers_.buffers}};
+    /// The numbers to compute with in the `chunk`-th of its stages: this device's copy, or the one there is.
+    held_numbers<T> held(int chunk = 0) const {
+        auto const& s = stages_[static_cast<std::size_t>(chunk)];
+        auto const& n = s.numbers;
+        return {n.rows, {weights(s), n.parameters}, {weights(s) + n.buffers_lie, n.buffers}};
     }
     /// Takes this device's part of a network's parameters, or buffers, where it has a copy of its own.
-    void take_parameters(std::span<T const> all) { take(all, numbers_.first_parameter, numbers_.parameters, 0); }
+    void take_parameters(std::span<T const> all) {
+        for (auto const& s : stages_) take(all, s.numbers.first_parameter, s.numbers.parameters, weights(s));
+    }
     void take_buffers(std::span<T const> all) {
-        take(all, numbers_.first_buffer, numbers_.buffers, numbers_.buffers_lie);
+        for (auto const& s : stages_)
+            take(all, s.numbers.first_buffer, s.numbers.buffers, weights(s) + s.numbers.buffers_lie);
     }
 
     /// The data that the next collectives work for, in the group of all devices, and in that of a stage.
@@ -114,11 +123,11 @@ public:
         [[maybe_unused]] auto const computing = kernels_.begin();
         batch_ = batch;
         seed_ = options.seed;
-        tree_ = {};
+        for (auto& s : stages_) s.tree = {};
         updating_ = 0;
         comm_.at_training_step(++steps_);
         auto const now = detail::options_of_step(options, steps_ - 1);
-        auto const update = [&](range slice) { this->template update<Faults>(slice, now); };
+        auto const update = [&](stage_type const& s, range slice) { this->template update<Faults>(s, slice, now); };
         auto const samples_of = [&](std::size_t micro_batch) {
             return part(batch.indices.size(), shards_.begin + micro_batch, layout_.shards());
         };
@@ -133,17 +142,21 @@ public:
         Faults::at(fault_point::reduce, comm_.rank(), steps_);
         tell_of_losses();
         if (layout_.reproducible() && layout_.replicas == 1)
-            tree_.finish(merging()); // else the blocks of the tree are added with those of others
+            for (auto& s : stages_) s.tree.finish(merging(s)); // else the blocks of the tree are added with others'
         for (auto t = tail; t != list.end(); ++t) {
             traced const done(*this, *t, steps_);
             if (t->kind == task_kind::update) {
-                if (!is_lost()) update(slice_);
+                for (auto const& s : stages_)
+                    if (!is_lost()) update(s, s.slice);
             } else if (t->kind == task_kind::measure)
                 measure(now);
             else if (layout_.reproducible())
-                add_gradients(*t, add_in_fixed_tree(layout_.shards(), numbers_.elements), update);
+                add_gradients(
+                    *t,
+                    [&](stage_type const& s) { return add_in_fixed_tree(layout_.shards(), s.numbers.elements); },
+                    update);
             else
-                add_gradients(*t, detail::adder<op::sum>{}, update);
+                add_gradients(*t, [](stage_type const&) { return detail::adder<op::sum>{}; }, update);
         }
         if constexpr (detail::counts_updates<typename Model::optimizer>)
             if (!is_lost()) ++*updates_made();
@@ -162,10 +175,12 @@ public:
         auto const& program = programs_.evaluation();
         auto const together = static_cast<std::size_t>(program.shape.micro_batches);
         for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
-            if (is_scored()) batch.losses[shard] = 0, batch.correct[shard] = 0;
+            if (is_scored(stages_.back()) || is_scored(stages_.front()))
+                batch.losses[shard] = 0, batch.correct[shard] = 0;
             auto const mine = part(batch.indices.size(), shard, layout_.shards());
-            auto const most = Model::at_once || blocks_.is_stage() ? Model::template pass<>::places_for(blocks_.samples)
-                                                                   : mine.size();
+            auto const& blocks = stages_[0].blocks;
+            auto const most = Model::at_once || blocks.is_stage() ? Model::template pass<>::places_for(blocks.samples)
+                                                                  : mine.size();
             for (auto begin = mine.begin; begin < mine.end; begin += together * most) {
                 auto const samples_of = [&](std::size_t micro_batch) {
                     auto const first = std::min(begin + micro_batch * most, mine.end);
@@ -183,7 +198,10 @@ public:
     /// What this device does in a step, in the program of its replica.
     step_program const& program() const noexcept { return programs_.step(); }
     int role() const noexcept { return layout_.role_of(comm_.rank()); }
-    bool is_last() const noexcept { return role() + 1 == layout_.stages; }
+    /// True if one of its stages is the network's last.
+    bool is_last() const noexcept {
+        return std::ranges::any_of(stages_, [](stage_type const& s) { return s.last; });
+    }
 
     /// Steps begun since construction.
     std::uint64_t steps() const noexcept { return steps_; }
@@ -198,7 +216,6 @@ public:
 
 private:
     using clock = std::chrono::steady_clock;
-    using stage = stage_activations<Model>;
     using losses_type = typename Model::template pass<>::losses_type;
     static constexpr std::size_t pieces = gradient_pieces<network>({0, network::depth}).end;
     static constexpr std::size_t measured_pieces = Model::clips ? pieces : 0;
@@ -206,12 +223,7 @@ private:
     TRIREME_COLD host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch,
                                memory_map const& map)
         : comm_(comm), layout_(layout), programs_(layout, comm.rank()),
-          numbers_(numbers_of_rank<network, T>(layout, comm.rank())),
-          blocks_(layout, layout.most_shard_samples(batch), comm.rank(),
-                  programs_.frames(layout, layout.role_of(comm.rank()))),
-          shards_(layout.shards_of_device(comm.rank())),
-          slice_(layout.slice_of_device(comm.rank(), numbers_.elements, sizeof(T))),
-          parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
+          shards_(layout.shards_of_device(comm.rank())), parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
           state_(comm.allocate(map.optimizer_state.total() + map.updates.total())),
           activations_(comm.allocate(map.activations.total())),
           squares_(map.squares.bytes != 0 ? comm.allocate(map.squares.total()) : arena{}),
@@ -219,10 +231,17 @@ private:
           beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)) {
         if (layout.shared_weights && !shares_memory(comm))
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
-        for (std::size_t i = 0; i < layout.reductions(); ++i)
-            reductions_.push_back(
-                {layout.reduced_by(i, numbers_.extent()), layout.reduction(i, numbers_.extent(), sizeof(T))});
-        losses_.targets = reinterpret_cast<typename Model::target*>(arena_of_activations() + blocks_.first_target());
+        stages_.reserve(static_cast<std::size_t>(layout.chunks()));
+        for (int chunk = 0; chunk < layout.chunks(); ++chunk) {
+            auto const& s = stages_.emplace_back(layout, layout.most_shard_samples(batch), comm.rank(), chunk,
+                                                 programs_.frames(layout, layout.role_of(comm.rank())),
+                                                 chunk == 0 ? nullptr : &stages_.back());
+            auto const extent = s.numbers.extent();
+            for (std::size_t i = 0; i < layout.reductions(); ++i)
+                reductions_.push_back({layout.reduced_by(i, extent), layout.reduction(i, extent, sizeof(T))});
+        }
+        losses_.targets =
+            reinterpret_cast<typename Model::target*>(arena_of_activations() + stages_[0].blocks.first_target());
         if constexpr (Model::at_once) prepare(batch);
     }
 
@@ -253,19 +272,20 @@ private:
         clock::time_point origin_;
     };
 
-    T* weights() const {
+    T* weights(stage_type const& s) const {
         if constexpr (shared_memory_communicator<Communicator>)
-            if (layout_.shared_weights) return beside_.replicas().template shared<T>(parameters_, 0);
-        return static_cast<T*>(parameters_.data);
+            if (layout_.shared_weights) return beside_.replicas().template shared<T>(parameters_, 0) + s.lies;
+        return static_cast<T*>(parameters_.data) + s.lies;
     }
-    T* gradient_slot(std::size_t i) const noexcept { return static_cast<T*>(gradients_.data) + i * numbers_.elements; }
+    T* gradient_slot(stage_type const& s, std::size_t i) const noexcept {
+        return static_cast<T*>(gradients_.data) + s.gradients_lie + i * s.numbers.elements;
+    }
     std::uint64_t* updates_made() const noexcept {
         return detail::count_of_updates<typename Model::optimizer>(state_.data, state_.bytes);
     }
     stored* arena_of_activations() const noexcept { return static_cast<stored*>(activations_.data); }
-    void take(std::span<T const> all, std::size_t first, std::size_t count, std::size_t to) {
-        if (parameters_.bytes != 0)
-            std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(first), count, weights() + to);
+    void take(std::span<T const> all, std::size_t first, std::size_t count, T* to) {
+        if (parameters_.bytes != 0) std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(first), count, to);
     }
 
     // ---- micro-batches ----
@@ -290,11 +310,12 @@ private:
     template<class Faults>
     void compute(step_task const& t, range mine, std::size_t shard) {
         bool const trains = gives_weights(t.kind), evaluates = t.kind == task_kind::evaluate;
-        auto const numbers = numbers_for(t);
+        auto& s = stages_[t.chunk];
+        auto const numbers = numbers_for(s, t);
         granule_place place{
             seed_, steps_, static_cast<std::uint32_t>(shard), 0, mine.size(), mine.size(), batch_.indices.size()};
         losses_.weight = static_cast<T>(batch_.scale);
-        bool const scores = evaluates && is_scored();
+        bool const scores = evaluates && is_scored(s);
         double loss = scores ? batch_.losses[shard] : 0; // of a shard that comes in parts
         losses_.sum = &loss;
         if (scores) losses_.correct = &batch_.correct[shard];
@@ -303,19 +324,19 @@ private:
             place.first = some.begin;
             place.count = some.size();
             auto const pass =
-                this->template pass<Lanes>(numbers, place, t, some.begin, is_scored() ? &losses_ : nullptr);
+                this->template pass<Lanes>(s, numbers, place, t, some.begin, is_scored(s) ? &losses_ : nullptr);
             auto const granule = [&](std::size_t team) {
                 return Model::at_once ? here : here.subspan(team * Lanes, std::min(Lanes, here.size() - team * Lanes));
             };
-            sample_prefetch fetch(batch_.samples->inputs(), next_to_gather<Lanes>(mine, some));
+            sample_prefetch fetch(batch_.samples->inputs(), next_to_gather<Lanes>(s, mine, some));
             auto const fetch_next = [&fetch](std::size_t) { fetch(); };
             auto const exchange = [&](std::size_t i) { add_over_devices(pass.kept(), i); };
             auto const gather = [&](std::size_t team) {
                 comm_.check_stopped();
-                if (numbers_.rows.begin == 0) gather_inputs<Lanes>(granule(team), !evaluates, pass.input(team));
+                if (s.first()) gather_inputs<Lanes>(granule(team), !evaluates, pass.input(team));
             };
             auto const gather_for_loss = [&](std::size_t team) {
-                if (is_scored())
+                if (is_scored(s))
                     host_samples<Model>::template gather_targets<Lanes>(batch_.samples->targets(), granule(team),
                                                                         losses_.targets);
             };
@@ -326,7 +347,7 @@ private:
                         gather_for_loss(team);
                     },
                     [&](std::size_t team) {
-                        if (!scores && is_last())
+                        if (!scores && s.last)
                             host_samples<Model>::template take_outputs<Lanes>(granule(team), pass.output(team),
                                                                               batch_.outputs);
                     });
@@ -350,52 +371,19 @@ private:
         });
         losses_.sum = nullptr;
         if (t.scales || scores) batch_.losses[shard] = loss;
-        if (trains && layout_.reproducible()) tree_.push({shard, shard + 1}, merging());
+        if (trains && layout_.reproducible()) s.tree.push({shard, shard + 1}, merging(s));
     }
 
     /// The numbers that a task works with. The gradients of a micro-batch are added to one slot for all, in their
-    /// order, or, where a tree adds them, to one of their own; statistics that were found on the way there, and
-    /// gradients that were found before the others, wait in the frame.
-    detail::model_numbers<T> numbers_for(step_task const& t) {
-        auto n = numbers_in(weights());
-        auto* const frame = arena_of_activations() + t.frame * blocks_.frame;
-        auto* const waiting = reinterpret_cast<T*>(frame + blocks_.statistics);
-        auto* const agreed = reinterpret_cast<T*>(frame + blocks_.agreed);
-        if (gives_weights(t.kind)) {
-            n.gradients = gradient_slot(layout_.reproducible() ? tree_.depth() : 0);
-            n.statistics = n.gradients + numbers_.buffers_lie;
-            if (numbers_.elements != 0 && (layout_.reproducible() || t.micro_batch == 0))
-                std::memset(n.gradients, 0, numbers_.elements * sizeof(T));
-            for (std::size_t i = 0; i < numbers_.buffers && t.kind != task_kind::train; ++i)
-                n.statistics[i] += waiting[i];
-            if (Model::staged && t.kind == task_kind::backward_weights)
-                detail::for_each_agreed<network>(numbers_.rows,
-                                                 [&](std::size_t from, std::size_t to, std::size_t count) {
-                                                     for (std::size_t i = 0; i < count; ++i)
-                                                         n.gradients[to + i] += agreed[from + i];
-                                                 });
-        } else if (t.kind == task_kind::backward_input) {
-            n.agreed = agreed;
-            n.first_agreed = network::row(numbers_.rows.begin).first_agreed;
-            std::fill_n(agreed, network::row(numbers_.rows.end).first_agreed - n.first_agreed, T{0});
-        } else if (t.kind == task_kind::forward) {
-            n.statistics = waiting;
-            std::fill_n(waiting, numbers_.buffers, T{0});
-        }
-        return n;
+    /// order, or, where a tree adds them, to one of their own.
+    detail::model_numbers<T> numbers_for(stage_type& s, step_task const& t) {
+        bool const trees = layout_.reproducible();
+        return s.numbers_for(t, weights(s), gradient_slot(s, trees ? s.tree.depth() : 0), trees || t.micro_batch == 0,
+                             arena_of_activations());
     }
-    detail::model_numbers<T> numbers_in(T* arena) const noexcept {
-        return {arena,
-                nullptr,
-                arena + numbers_.buffers_lie,
-                nullptr,
-                numbers_.first_parameter,
-                numbers_.first_buffer,
-                numbers_.first_kept};
-    }
-    auto merging() {
-        return [this](std::size_t i, std::size_t j) {
-            detail::add_into<T>(gradient_slot(i), gradient_slot(j), numbers_.elements);
+    auto merging(stage_type const& s) {
+        return [this, &s](std::size_t i, std::size_t j) {
+            detail::add_into<T>(gradient_slot(s, i), gradient_slot(s, j), s.numbers.elements);
         };
     }
 
@@ -413,12 +401,12 @@ private:
                 f(lane_count<lanes>{}, range{at, std::min(at + lanes, samples)});
     }
 
-    /// The way of samples through this device's rows. `before`: those of the micro-batch that come before them.
+    /// The way of samples through a stage's rows. `before`: those of the micro-batch that come before them.
     template<std::size_t Lanes>
-    auto pass(detail::model_numbers<T> const& numbers, granule_place const& samples, step_task const& t,
+    auto pass(stage_type const& s, detail::model_numbers<T> const& numbers, granule_place const& samples, step_task const& t,
               std::size_t before, losses_type const* losses = nullptr) noexcept {
         using pass_type = typename Model::template pass<Lanes>;
-        auto const& here = blocks_;
+        auto const& here = s.blocks;
         auto const memory = here.memory(arena_of_activations(), t.frame, t.slot);
         if constexpr (!Model::whole_shard)
             if (!here.is_stage())
@@ -429,8 +417,8 @@ private:
 
     /// Samples of the micro-batch behind `some`, which are brought near meanwhile.
     template<std::size_t Lanes>
-    std::span<std::uint32_t const> next_to_gather(range mine, range some) const {
-        if (Model::whole_shard || numbers_.rows.begin != 0) return {};
+    std::span<std::uint32_t const> next_to_gather(stage_type const& s, range mine, range some) const {
+        if (Model::whole_shard || !s.first()) return {};
         auto const at = mine.begin + some.end;
         return batch_.indices.subspan(at, std::min(Lanes, mine.end - at));
     }
@@ -442,7 +430,7 @@ private:
         times_.data += seconds(start, clock::now());
     }
     /// True where the samples of the batch have their losses.
-    bool is_scored() const noexcept { return is_last() && batch_.outputs == nullptr; }
+    bool is_scored(stage_type const& s) const noexcept { return s.last && batch_.outputs == nullptr; }
 
     // ---- between devices ----
 
@@ -462,26 +450,31 @@ private:
     /// A reduction that updates what it has completed.
     template<class Add, class Update>
     struct add_then_update {
-        Add const& add;
+        Add add;
         Update const& update;
+        stage_type const& stage;
         bool updates;
         bytes_t operator()(reduction_view<T> const& v) const {
             auto const bytes = add(v);
-            if (updates) update(range{v.begin, v.begin + v.elements});
+            if (updates) update(stage, range{v.begin, v.begin + v.elements});
             return bytes;
         }
         std::size_t blocks(int rank, int ranks) const { return detail::blocks_of(add, rank, ranks); }
         std::size_t between_blocks() const { return detail::between_blocks(add); }
     };
 
-    /// Adds the gradients of all replicas; shared weights are updated on the way, when the own slice is complete.
-    template<class Add, class Update>
-    void add_gradients(step_task const& t, Add const& add, Update const& update) {
-        for (std::size_t i = t.first; i < t.end; ++i)
-            run_schedule<T>(
-                beside_.replicas(), layout_.goal(), reductions_[i].steps,
-                std::span<T>(gradient_slot(0) + reductions_[i].elements.begin, reductions_[i].elements.size()),
-                add_then_update<Add, Update>{add, update, t.updates});
+    /// Adds the gradients of all replicas, by what `add_of` gives for a stage; shared weights are updated on the way,
+    /// when the own slice is complete.
+    template<class AddOf, class Update>
+    void add_gradients(step_task const& t, AddOf const& add_of, Update const& update) {
+        for (std::size_t i = t.first; i < t.end; ++i) {
+            auto const& s = stages_[i / layout_.reductions()];
+            auto const& [elements, steps] = reductions_[i];
+            auto const add = add_of(s);
+            run_schedule<T>(beside_.replicas(), layout_.goal(), steps,
+                            std::span<T>(gradient_slot(s, 0) + elements.begin, elements.size()),
+                            add_then_update<decltype(add_of(s)), Update>{add, update, s, t.updates});
+        }
     }
 
     /// A loss that is not finite leaves a NaN where the gradients begin, in all stages of its replica, and their sum
@@ -498,11 +491,16 @@ private:
                                      proved_schedule<direct, collective::all_reduce>(layout_.stages), lost);
                 finite = lost[0] == 0;
             }
-        for (std::size_t i = 0; numbers_.elements != 0 && i < std::max<std::size_t>(tree_.depth(), 1); ++i)
-            if (T& first = *gradient_slot(i); !finite || !std::isfinite(first))
-                first = finite ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::quiet_NaN();
+        for (auto const& s : stages_)
+            for (std::size_t i = 0; s.numbers.elements != 0 && i < std::max<std::size_t>(s.tree.depth(), 1); ++i)
+                if (T& first = *gradient_slot(s, i); !finite || !std::isfinite(first))
+                    first = finite ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::quiet_NaN();
     }
-    bool is_lost() const noexcept { return numbers_.elements != 0 && std::isnan(*gradient_slot(0)); }
+    bool is_lost() const noexcept {
+        return std::ranges::any_of(stages_, [this](stage_type const& s) {
+            return s.numbers.elements != 0 && std::isnan(*gradient_slot(s, 0));
+        });
+    }
 
     /// The norm of the whole gradient, and the factor that clips it. Stages add their sums to those of the others,
     /// which are zero where they have their own.
@@ -512,11 +510,12 @@ private:
             auto const start = clock::now();
             std::span const sums(static_cast<double*>(squares_.data), pieces);
             std::fill(sums.begin(), sums.end(), 0.0);
-            T const* const gradients = gradient_slot(0);
-            for_each_gradient_piece<network>(numbers_.rows, [&](std::size_t piece, std::size_t first, std::size_t n) {
-                sums[piece] =
-                    sum_of_squares(typename Model::sample_kernels{}, gradients + (first - numbers_.first_parameter), n);
-            });
+            for (auto const& s : stages_)
+                for_each_gradient_piece<network>(
+                    s.numbers.rows, [&](std::size_t piece, std::size_t first, std::size_t n) {
+                        sums[piece] = sum_of_squares(typename Model::sample_kernels{},
+                                                     gradient_slot(s, 0) + (first - s.numbers.first_parameter), n);
+                    });
             updating_ += seconds(start, clock::now());
             if constexpr (Model::staged)
                 if (layout_.stages > 1)
@@ -530,49 +529,52 @@ private:
     }
 
     template<class Faults, class Options>
-    void update(range slice, Options const& options) {
+    void update(stage_type const& s, range slice, Options const& options) {
         auto const start = clock::now();
         Faults::at(fault_point::update, comm_.rank(), steps_);
-        T* const w = weights();
-        auto const trained = std::min(slice.end, numbers_.parameters);
+        auto const& numbers = s.numbers;
+        T *const w = weights(s), *const g = gradient_slot(s, 0);
+        auto const trained = std::min(slice.end, numbers.parameters);
         if (slice.begin < trained) {
             if constexpr (Model::clips)
                 if (!(clipping_ == T{1}))
-                    scale_values(typename Model::sample_kernels{}, gradient_slot(0) + slice.begin, clipping_,
-                                 trained - slice.begin);
+                    scale_values(typename Model::sample_kernels{}, g + slice.begin, clipping_, trained - slice.begin);
             using optimizer = typename Model::optimizer;
-            range const all{numbers_.first_parameter + slice.begin, numbers_.first_parameter + trained};
-            detail::update_runs<optimizer>(
-                typename Model::sample_kernels{}, layout_.updates, all, w + slice.begin, gradient_slot(0) + slice.begin,
-                static_cast<T*>(state_.data), trained - slice.begin, optimizer::template numbers<T>(options),
-                optimizer::template numbers<T>(detail::without_weight_decay(options)), updates_made());
+            range const all{numbers.first_parameter + slice.begin, numbers.first_parameter + trained};
+            detail::update_runs<optimizer>(typename Model::sample_kernels{}, layout_.updates, all, w + slice.begin,
+                                           g + slice.begin, static_cast<T*>(state_.data) + s.state_lies,
+                                           trained - slice.begin, optimizer::template numbers<T>(options),
+                                           optimizer::template numbers<T>(detail::without_weight_decay(options)),
+                                           updates_made());
         }
-        auto const buffered = std::min(slice.end, numbers_.buffers_lie + numbers_.buffers);
-        for (auto i = std::max(slice.begin, numbers_.buffers_lie); i < buffered; ++i)
-            w[i] += static_cast<T>(statistics_momentum) * (gradient_slot(0)[i] - w[i]);
+        auto const buffered = std::min(slice.end, numbers.buffers_lie + numbers.buffers);
+        for (auto i = std::max(slice.begin, numbers.buffers_lie); i < buffered; ++i)
+            w[i] += static_cast<T>(statistics_momentum) * (g[i] - w[i]);
         updating_ += seconds(start, clock::now());
     }
 
     /// Makes the kernels ready for the steps to come: nothing is computed, and no other device's memory is read.
     void prepare(std::size_t batch) {
-        T* const zeros = Model::trains ? gradient_slot(0) : weights();
-        auto numbers = numbers_in(zeros);
-        numbers.gradients = zeros;
-        numbers.statistics = zeros + numbers_.buffers_lie;
         [[maybe_unused]] auto const computing = kernels_.begin();
         kernels_.context.prepare(true);
-        std::size_t before = 0;
-        for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
-            auto const count = part(batch, shard, layout_.shards()).size();
-            if (count == before) continue;
-            before = count;
-            granule_place const place{0, 0, static_cast<std::uint32_t>(shard), 0, count, count, batch};
-            auto const pass = this->template pass<1>(numbers, place, step_task{}, 0);
-            if constexpr (Model::trains) {
-                pass.forward();
-                pass.backward();
-            } else {
-                pass.evaluate();
+        for (auto const& s : stages_) {
+            T* const zeros = Model::trains ? gradient_slot(s, 0) : weights(s);
+            auto numbers = s.numbers_in(zeros);
+            numbers.gradients = zeros;
+            numbers.statistics = zeros + s.numbers.buffers_lie;
+            std::size_t before = 0;
+            for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
+                auto const count = part(batch, shard, layout_.shards()).size();
+                if (count == before) continue;
+                before = count;
+                granule_place const place{0, 0, static_cast<std::uint32_t>(shard), 0, count, count, batch};
+                auto const pass = this->template pass<1>(s, numbers, place, step_task{}, 0);
+                if constexpr (Model::trains) {
+                    pass.forward();
+                    pass.backward();
+                } else {
+                    pass.evaluate();
+                }
             }
         }
         kernels_.context.prepare(false);
@@ -586,11 +588,9 @@ private:
     Communicator& comm_;
     parallel_layout layout_;
     rank_programs programs_;
-    row_numbers numbers_;
-    stage blocks_;
-    std::vector<reduction> reductions_; ///< those of one step
+    std::vector<stage_type> stages_;    ///< of this device
+    std::vector<reduction> reductions_; ///< of one step, stage by stage
     range shards_;
-    range slice_; ///< of the arena, updated by this device
     arena parameters_, gradients_, state_, activations_, squares_;
     [[no_unique_address]] detail::kernels_of_device<Model, Communicator> kernels_;
     stage_neighbours<Model, Communicator> beside_;
@@ -599,7 +599,6 @@ private:
     sample_batch<T> batch_;
     losses_type losses_; ///< of the last stage
     std::uint64_t seed_ = 0;
-    fixed_tree::stack tree_;
     double updating_ = 0; ///< seconds, those of measuring included
     double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
     T clipping_ = 1; ///< the factor of the gradients

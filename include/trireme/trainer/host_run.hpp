@@ -120,8 +120,8 @@ public:
         : ranks_(r, layout, [&] { return agreement<Model, Initialiser>(o, layout); }),
           shared_(std::make_shared<shared>(o, near_ones(layout))) {
         if constexpr (!of_one_process) {
-            shared_->reads_inputs = layout.role_of(first_rank()) == 0;
-            shared_->reads_targets = layout.role_of(first_rank()) + 1 == layout.stages;
+            shared_->reads_inputs = layout.role_of(first_rank()) == layout.place_of(0).role;
+            shared_->reads_targets = layout.role_of(first_rank()) == layout.role_of_last_stage();
         }
         if (r.trace.value)
             for (int k = 0; k < (of_one_process ? layout.devices() : 1); ++k)
@@ -176,7 +176,7 @@ public:
             auto const own_part = of(first_rank());
             std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(own_part.begin), own_part.size(), mine.begin());
             gather(mine, everybody);
-            for (int r = s.layout.stages - 1; r < s.layout.devices(); r += s.layout.stages)
+            for (int r = s.layout.role_of_last_stage(); r < s.layout.devices(); r += s.layout.stages)
                 std::copy_n(everybody.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * most),
                             of(r).size(), all.begin() + static_cast<std::ptrdiff_t>(of(r).begin));
         }
@@ -194,28 +194,40 @@ public:
     }
 
     step_program const& program(int rank) const { return at(rank).program(); }
-    held_numbers<T> held(int rank) const { return at(rank).held(); }
+    held_numbers<T> held(int rank, int chunk) const { return at(rank).held(chunk); }
 
     /// All parameters of the network, or all buffers.
     std::vector<T> gathered(std::span<T const> held_numbers<T>::* numbers) const {
         auto const& l = shared_->layout;
         std::vector<T> all;
         if constexpr (of_one_process) {
-            for (int role = 0; role < l.stages; ++role) append(all, at(role).held().*numbers);
+            for (int stage = 0; stage < l.stage_count(); ++stage) {
+                auto const [role, chunk] = l.place_of(stage);
+                append(all, at(role).held(chunk).*numbers);
+            }
         } else if (l.stages == 1) {
             append(all, own().held().*numbers);
-        } else {
-            std::vector<std::size_t> counts;
-            for (int rank = 0; rank < l.devices(); ++rank) {
-                auto const n = numbers_of_rank<network, T>(l, rank);
-                counts.push_back(numbers == &held_numbers<T>::parameters ? n.parameters : n.buffers);
-            }
-            auto const most = *std::max_element(counts.begin(), counts.end());
-            std::vector<T> mine(most), everybody(most * counts.size());
-            std::ranges::copy(own().held().*numbers, mine.begin());
+        } else { // every rank's stages, one behind the other
+            auto const count = [&](int stage) {
+                auto const n = numbers_of_stage<network, T>(l, stage);
+                return numbers == &held_numbers<T>::parameters ? n.parameters : n.buffers;
+            };
+            auto const before = [&](int role, int chunk) { // in the part of a rank
+                std::size_t sum = 0;
+                for (int c = 0; c < chunk; ++c) sum += count(l.stage_of(role, c));
+                return sum;
+            };
+            std::size_t most = 0;
+            for (int role = 0; role < l.stages; ++role) most = std::max(most, before(role, l.chunks()));
+            std::vector<T> mine, everybody(most * static_cast<std::size_t>(l.devices()));
+            for (int chunk = 0; chunk < l.chunks(); ++chunk) append(mine, own().held(chunk).*numbers);
+            mine.resize(most);
             gather(mine, everybody);
-            for (std::size_t role = 0; role < static_cast<std::size_t>(l.stages); ++role)
-                append(all, std::span(everybody).subspan(role * most, counts[role]));
+            for (int stage = 0; stage < l.stage_count(); ++stage) {
+                auto const [role, chunk] = l.place_of(stage);
+                append(all, std::span(everybody).subspan(static_cast<std::size_t>(role) * most + before(role, chunk),
+                                                         count(stage)));
+            }
         }
         return all;
     }
@@ -357,7 +369,7 @@ private:
             auto const scored = correct.empty() ? n : 2 * n;
             std::span const all(static_cast<double*>(scores.data), scored + (Model::weighs_samples ? 2 : 0));
             std::fill(all.begin(), all.end(), 0.0);
-            if (Model::weighs_samples && c.rank() + 1 == layout.stages) {
+            if (Model::weighs_samples && c.rank() == layout.role_of_last_stage()) {
                 all[scored] = weight.sum;
                 all[scored + 1] = static_cast<double>(weight.samples);
             }

@@ -37,7 +37,7 @@ class stage_neighbours {
 public:
     /// Memory that the moves between stages take from the group.
     static constexpr bytes_t channel_bytes(parallel_layout const& l) noexcept {
-        return l.stages == 1 ? 0 : stage_moves<Communicator>::counter_bytes(l.replicas, l.stages);
+        return l.stages == 1 ? 0 : stage_moves<Communicator>::counter_bytes(l.replicas, l.crossings());
     }
 
     stage_neighbours(Communicator& world, parallel_layout const& l, rank_programs const& programs, arena const& blocks,
@@ -47,8 +47,10 @@ public:
         if (l.stages == 1) return;
         programs.prove(l);
         pipeline_ = std::make_unique<pipeline>(world, l, programs);
-        for (int role = 0; role < l.stages; ++role)
-            pipeline_->by_role.emplace_back(l, most_samples, world.rank() - role_ + role, programs.frames(l, role));
+        for (int stage = 0; stage < l.stage_count(); ++stage) {
+            auto const [role, chunk] = l.place_of(stage);
+            pipeline_->by_stage.emplace_back(l, most_samples, role, chunk, programs.frames(l, role));
+        }
     }
 
     /// This device among those that have the same rows.
@@ -66,9 +68,10 @@ public:
     void wait_for_places(step_program const& p, step_task const& t) {
         if (pipeline_ == nullptr) return;
         operation const what{name_of(t.kind), p.schedule, t.micro_batch};
-        if (role_ == 0 && !gives_weights(t.kind) && !gives_input(t.kind))
+        bool const first = p.stage(role_, t.chunk) == 0;
+        if (first && !gives_weights(t.kind) && !gives_input(t.kind))
             pipeline_->moves.wait_until_free(false, t.frame, what);
-        if (role_ != 0 && gives_input(t.kind)) pipeline_->moves.wait_until_free(true, t.slot, what);
+        if (!first && gives_input(t.kind)) pipeline_->moves.wait_until_free(true, t.slot, what);
     }
 
     /// Carries out a move of a program. `samples(m)`: those of a micro-batch.
@@ -78,8 +81,8 @@ public:
         operation const what{"move", p.schedule, static_cast<int>(&t - p.list(role_).data())};
         pipeline_->moves.run(trains ? pipeline_->of_step : pipeline_->of_evaluation, t, what,
                              [&](stage_transfer const& m, int rank, std::size_t place) {
-                                 auto const& here = pipeline_->by_role[static_cast<std::size_t>(role_)];
-                                 auto const& theirs = pipeline_->by_role[m.role];
+                                 auto const& here = pipeline_->by_stage[m.boundary + (m.gradient ? 0u : 1u)];
+                                 auto const& theirs = pipeline_->by_stage[m.boundary + (m.gradient ? 1u : 0u)];
                                  auto const count = samples(m.micro_batch).size();
                                  auto const bytes =
                                      m.gradient ? here.output_gradient_bytes(count) : here.input_bytes(count);
@@ -100,7 +103,7 @@ private:
         Communicator roles; ///< which measure their gradients together, and tell one another of losses
         stage_moves<Communicator> moves;
         sent_places of_step, of_evaluation;
-        std::vector<activations> by_role;
+        std::vector<activations> by_stage;
 
         pipeline(Communicator& world, parallel_layout const& l, rank_programs const& p)
             : replicas(world, 1, along(l, "dp", world.rank())), roles(world, 2, along(l, "pp", world.rank())),

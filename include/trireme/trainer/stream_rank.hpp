@@ -393,7 +393,7 @@ public:
         traffic sum;
         if constexpr (Model::clips)
             for (int role = 0; role < l.stages; ++role) {
-                auto const n = gradient_pieces<network>(numbers_of_rank<network, T>(l, role).rows).size();
+                auto const n = gradient_pieces<network>(numbers_of_stage<network, T>(l, l.stage_of(role, 0)).rows).size();
                 if (role != l.role_of(rank) && n != 0) sum += traffic{1, n * sizeof(double)};
             }
         return sum;
@@ -464,7 +464,7 @@ private:
     stream_rank(int device, parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
         : number(rank), compute(device), exchange(device), copies(device), beside(device),
           staged{event(device), event(device)}, used{event(device), event(device)}, granule_(l, samples, rank),
-          stage_(l, samples, rank), numbers_(numbers_of_rank<network, T>(l, rank)), updates_(l.updates),
+          stage_(l, samples, rank), numbers_(numbers_of_stage<network, T>(l, l.stage_of(rank, 0))), updates_(l.updates),
           shards_(l.shards_of_device(rank)), all_shards_(l.shards()),
           slots_(std::max<std::size_t>(map.gradients.parts, 1)), in_tree_(l.reproducible()), libraries_(device),
           parameters_(device, map.parameters.total(), "parameters"),

@@ -257,7 +257,11 @@ public:
     template<class F>
     void for_each_piece(int rank, F&& f) const {
         check_ready();
-        for_each_piece_of<network_type>(run_.held(checked_rank(rank)), f);
+        auto const& l = run_.state().layout;
+        auto const role = l.role_of(checked_rank(rank));
+        for (int stage = 0; stage < l.stage_count(); ++stage)
+            if (auto const at = l.place_of(stage); at.role == role)
+                for_each_piece_of<network_type>(run_.held(rank, at.chunk), f);
     }
 
     /// Sets the parameters of all devices.
@@ -415,12 +419,12 @@ private:
 
     static void check(parallel_layout const& layout, std::size_t batch) {
         detail::check_numbers(layout, batch);
-        if constexpr (policies::has_stages) detail::check_stages<network_type, typename policies::cut>(layout);
+        if constexpr (policies::has_stages) detail::check_stages<network_type, policies>(layout);
         if constexpr (model_type::trains)
             detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);
         if constexpr (!policies::proved)
-            for (int role = 0; role < layout.stages; ++role)
-                detail::check_reductions(layout, numbers_of_rank<network_type, value_type>(layout, role).extent(),
+            for (int stage = 0; stage < layout.stage_count(); ++stage)
+                detail::check_reductions(layout, numbers_of_stage<network_type, value_type>(layout, stage).extent(),
                                          sizeof(value_type));
     }
     trainer(options const& o, run_options const& r, parallel_layout const& layout)

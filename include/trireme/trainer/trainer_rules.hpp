@@ -104,8 +104,8 @@ template<class... Where>
 struct executed_schedule_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0116: trainers execute schedules with one stage a role (chunks = 1) and whole backward tasks: write gpipe, "
-        "one_f_one_b, or one of your own; the others can be proved, priced and drawn (docs/pipelines.md)");
+        "TRI0116: accelerators have one stage each: write a schedule with one stage a role (chunks = 1), such as "
+        "one_f_one_b or zero_bubble_h1, or train on the host");
 };
 
 namespace detail {
@@ -172,8 +172,6 @@ constexpr auto broken_pipeline_rule() {
     constexpr auto v = verify(program);
     if constexpr (!v.ok())
         return pack<pipeline_schedule_rule<gets<pipeline<Schedule, MicroBatches>>, on_rank<v.role>, at_step<v.task>>>{};
-    else if constexpr (program.has_halves())
-        return pack<executed_schedule_rule<gets<pipeline<Schedule, MicroBatches>>>>{};
     else
         return pack<no_rule>{};
 }
@@ -181,16 +179,17 @@ constexpr auto broken_pipeline_rule() {
 /// The first rule of pipelines that a network breaks.
 template<class Network, class Policies>
 constexpr auto broken_stages_rule() {
-    constexpr int stages = Policies::stages;
-    if constexpr (stages > 0 && static_cast<std::size_t>(stages) > segments_of<Network>.count)
-        return pack<too_many_stages_rule<wants<at_most<segments_of<Network>.count>>, gets<typename Policies::mesh>>>{};
-    else if constexpr (stages > 0 && cuts_wrongly<Network, typename Policies::cut>(stages))
+    constexpr int stages = Policies::stages, chunks = Policies::pipelining::schedule::chunks, all = stages * chunks;
+    if constexpr (all > 0 && static_cast<std::size_t>(all) > segments_of<Network>.count)
+        return pack<too_many_stages_rule<wants<at_most<segments_of<Network>.count>>, gets<typename Policies::mesh>,
+                                         gets<typename Policies::pipelining>>>{};
+    else if constexpr (all > 0 && cuts_wrongly<Network, typename Policies::cut>(all))
         return pack<cut_rule<gets<stages_by<typename Policies::cut>>, gets<typename Policies::mesh>>>{};
     else if constexpr (Network::whole_batch)
         return pack<
             synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>, gets<typename Policies::mesh>>>{};
-    else if constexpr (stages != 1 && Policies::pipelining::schedule::chunks > 1)
-        return pack<executed_schedule_rule<gets<typename Policies::pipelining>>>{};
+    else if constexpr (chunks > 1 && !Policies::on_host)
+        return pack<executed_schedule_rule<gets<typename Policies::pipelining>, gets<typename Policies::mesh>>>{};
     else if constexpr (stages > 0 && stages <= max_roles && Policies::micro_batches > 0)
         return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches,
                                     Policies::accumulation::parts>();
@@ -236,7 +235,7 @@ constexpr auto broken_trainer_rule() {
 }
 
 /// The rules of pipelines, for layouts that the compiler does not know. Throws usage_error.
-template<class Network, class Cut>
+template<class Network, class Policies>
 TRIREME_COLD void check_stages(parallel_layout const& l) {
     auto const number = [](auto n) { return std::to_string(n); };
     if (l.reproducible() && l.micro_batches != 0 &&
@@ -249,18 +248,26 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
                           (even ? "set it to " + number(share) + ", or leave it out" : "leave it out"));
     }
     if (l.stages == 1) return;
+    if (l.chunks() > 1 && !Policies::on_host)
+        throw usage_error("schedule " + std::string(l.schedule.name) + ": it has " + number(l.chunks()) +
+                          " stages on each device, and accelerators have one; choose a schedule with one, such as "
+                          "one_f_one_b or zero_bubble_h1, or train on the host");
     auto const micro_batches = l.shards() / static_cast<std::size_t>(l.replicas);
     if (auto const parts = static_cast<std::size_t>(l.passes); micro_batches % parts != 0)
         throw usage_error("micro_batches = " + number(micro_batches) + " with accumulate<" + number(parts) +
                           ">: the schedule runs " + number(parts) + " times, each over as many micro-batches; take " +
                           number((micro_batches + parts - 1) / parts * parts));
     auto const& segments = segments_of<Network>;
-    if (static_cast<std::size_t>(l.stages) > segments.count)
-        throw usage_error("stages = " + number(l.stages) + ": this network can be cut at " +
-                          number(segments.count - 1) + " places, into at most " + number(segments.count) +
+    std::string const wanted =
+        "stages = " + number(l.stages) +
+        (l.chunks() == 1 ? std::string() : ", each in " + number(l.chunks()) + " by the schedule " + l.schedule.name);
+    if (static_cast<std::size_t>(l.stage_count()) > segments.count)
+        throw usage_error(wanted + ": this network can be cut at " + number(segments.count - 1) +
+                          " places, into at most " + number(segments.count) +
                           " stages (not inside a residual, and a function stays with the layer before it)");
-    if (cuts_wrongly<Network, Cut>(l.stages))
-        throw usage_error("stages = " + number(l.stages) + ": cut_before makes " + number(Cut::stages) +
+    using cut = typename Policies::cut;
+    if (cuts_wrongly<Network, cut>(l.stage_count()))
+        throw usage_error(wanted + ": cut_before makes " + number(cut::stages) +
                           " stages, of rows that a stage can begin with");
 }
 

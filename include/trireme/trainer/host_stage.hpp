@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/layer/row_context.hpp>
+#include <trireme/optimizer/optimizer.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/memory_map.hpp>
+#include <trireme/parallel/step.hpp>
+#include <trireme/schedule/fixed_tree.hpp>
+#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/trainer/composition.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace trireme::inline TRIREME_ISA {
+
+/// One of the stages that a device of the host has, or the whole network: where its samples lie in the device's
+/// activations, and its numbers in the device's arenas, behind those of the stages before it.
+template<class Model>
+struct host_stage {
+    using network = typename Model::network;
+    using T = typename Model::value_type;
+    using stored = typename Model::stored_type;
+
+    stage_activations<Model> blocks;
+    row_numbers numbers;
+    range slice;                   ///< of these numbers: those that the device updates
+    std::size_t lies = 0;          ///< its first number in the device's parameters
+    std::size_t gradients_lie = 0; ///< likewise in the gradients: its first slot
+    std::size_t state_lies = 0;    ///< likewise in the optimizer's numbers
+    int number = 0;                ///< of the stage in the network
+    bool last = false;             ///< the network ends with it
+    fixed_tree::stack tree = {};   ///< of the shards whose gradients it has in this step
+
+    /// `before`: the stage that lies before it, if there is one.
+    TRIREME_COLD host_stage(parallel_layout const& l, std::size_t most_samples, int rank, int chunk,
+                            rank_frames const& frames, host_stage const* before)
+        : blocks(l, most_samples, rank, chunk, frames),
+          numbers(numbers_of_stage<network, T>(l, l.stage_of(rank, chunk))),
+          slice(l.slice_of_device(rank, numbers.elements, sizeof(T))), number(l.stage_of(rank, chunk)),
+          last(number + 1 == l.stage_count()) {
+        if (before == nullptr) return;
+        lies = before->lies + before->numbers.elements;
+        gradients_lie = l.gradient_slots(rank) * lies;
+        state_lies = before->state_lies + Model::optimizer::state_per_parameter * before->slice.size();
+    }
+
+    bool first() const noexcept { return number == 0; }
+
+    /// Numbers in a part of an arena that is as large as this stage's.
+    detail::model_numbers<T> numbers_in(T* part) const noexcept {
+        return {part,
+                nullptr,
+                part + numbers.buffers_lie,
+                nullptr,
+                numbers.first_parameter,
+                numbers.first_buffer,
+                numbers.first_kept};
+    }
+
+    /// The numbers that a task works with. Gradients are added to `gradients`, which begin at zero if they are `fresh`;
+    /// statistics that were found on the way there, and gradients that were found before the others, wait in the frame.
+    detail::model_numbers<T> numbers_for(step_task const& t, T* weights, T* gradients, bool fresh,
+                                         stored* activations) const {
+        auto n = numbers_in(weights);
+        auto* const frame = activations + t.frame * blocks.frame;
+        auto* const waiting = reinterpret_cast<T*>(frame + blocks.statistics);
+        auto* const agreed = reinterpret_cast<T*>(frame + blocks.agreed);
+        if (gives_weights(t.kind)) {
+            n.gradients = gradients;
+            n.statistics = gradients + numbers.buffers_lie;
+            if (numbers.elements != 0 && fresh) std::memset(gradients, 0, numbers.elements * sizeof(T));
+            for (std::size_t i = 0; i < numbers.buffers && t.kind != task_kind::train; ++i)
+                n.statistics[i] += waiting[i];
+            if (Model::staged && t.kind == task_kind::backward_weights)
+                detail::for_each_agreed<network>(
+                    numbers.rows, [&](std::size_t from, std::size_t to, std::size_t count) {
+                        for (std::size_t i = 0; i < count; ++i) gradients[to + i] += agreed[from + i];
+                    });
+        } else if (t.kind == task_kind::backward_input) {
+            n.agreed = agreed;
+            n.first_agreed = network::row(numbers.rows.begin).first_agreed;
+            std::fill_n(agreed, network::row(numbers.rows.end).first_agreed - n.first_agreed, T{0});
+        } else if (t.kind == task_kind::forward) {
+            n.statistics = waiting;
+            std::fill_n(waiting, numbers.buffers, T{0});
+        }
+        return n;
+    }
+};
+
+} // namespace trireme::inline TRIREME_ISA
