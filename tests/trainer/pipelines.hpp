@@ -63,8 +63,11 @@ void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
     auto const wanted = train(one);
     for (int stages = 2; stages <= most_stages; ++stages)
         for (int const devices : replicas)
-            for (schedule_choice const& schedule : {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}),
-                                                    schedule_choice(eager{}), schedule_choice(zero_bubble_h1{})}) {
+            for (schedule_choice const& schedule :
+                 {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(eager{}),
+                  schedule_choice(zero_bubble_h1{}), schedule_choice(interleaved<2>{}),
+                  schedule_choice(interleaved<3>{}), schedule_choice(zero_bubble_v{})}) {
+                if (stages * schedule.chunks > most_stages) continue;
                 CAPTURE(stages);
                 CAPTURE(devices);
                 CAPTURE(std::string(schedule.name));

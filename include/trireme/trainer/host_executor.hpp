@@ -39,8 +39,8 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// One device of the host: its stages of the model, or all of it, and its part of every step, which is a program. All of
-/// its memory comes from its communicator.
+/// One device of the host: its stages of the model, or all of it, and its part of every step, which is a program. All
+/// of its memory comes from its communicator.
 template<class Model, training_communicator Communicator>
 class host_executor {
     using network = typename Model::network;
@@ -152,8 +152,7 @@ public:
                 measure(now);
             else if (layout_.reproducible())
                 add_gradients(
-                    *t,
-                    [&](stage_type const& s) { return add_in_fixed_tree(layout_.shards(), s.numbers.elements); },
+                    *t, [&](stage_type const& s) { return add_in_fixed_tree(layout_.shards(), s.numbers.elements); },
                     update);
             else
                 add_gradients(*t, [](stage_type const&) { return detail::adder<op::sum>{}; }, update);
@@ -179,8 +178,8 @@ public:
                 batch.losses[shard] = 0, batch.correct[shard] = 0;
             auto const mine = part(batch.indices.size(), shard, layout_.shards());
             auto const& blocks = stages_[0].blocks;
-            auto const most = Model::at_once || blocks.is_stage() ? Model::template pass<>::places_for(blocks.samples)
-                                                                  : mine.size();
+            auto const most =
+                Model::at_once || blocks.is_stage() ? Model::template pass<>::places_for(blocks.samples) : mine.size();
             for (auto begin = mine.begin; begin < mine.end; begin += together * most) {
                 auto const samples_of = [&](std::size_t micro_batch) {
                     auto const first = std::min(begin + micro_batch * most, mine.end);
@@ -222,8 +221,8 @@ private:
 
     TRIREME_COLD host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch,
                                memory_map const& map)
-        : comm_(comm), layout_(layout), programs_(layout, comm.rank()),
-          shards_(layout.shards_of_device(comm.rank())), parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
+        : comm_(comm), layout_(layout), programs_(layout, comm.rank()), shards_(layout.shards_of_device(comm.rank())),
+          parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
           state_(comm.allocate(map.optimizer_state.total() + map.updates.total())),
           activations_(comm.allocate(map.activations.total())),
           squares_(map.squares.bytes != 0 ? comm.allocate(map.squares.total()) : arena{}),
@@ -403,8 +402,8 @@ private:
 
     /// The way of samples through a stage's rows. `before`: those of the micro-batch that come before them.
     template<std::size_t Lanes>
-    auto pass(stage_type const& s, detail::model_numbers<T> const& numbers, granule_place const& samples, step_task const& t,
-              std::size_t before, losses_type const* losses = nullptr) noexcept {
+    auto pass(stage_type const& s, detail::model_numbers<T> const& numbers, granule_place const& samples,
+              step_task const& t, std::size_t before, losses_type const* losses = nullptr) noexcept {
         using pass_type = typename Model::template pass<Lanes>;
         auto const& here = s.blocks;
         auto const memory = here.memory(arena_of_activations(), t.frame, t.slot);

@@ -78,10 +78,11 @@ struct host_stage {
             for (std::size_t i = 0; i < numbers.buffers && t.kind != task_kind::train; ++i)
                 n.statistics[i] += waiting[i];
             if (Model::staged && t.kind == task_kind::backward_weights)
-                detail::for_each_agreed<network>(
-                    numbers.rows, [&](std::size_t from, std::size_t to, std::size_t count) {
-                        for (std::size_t i = 0; i < count; ++i) gradients[to + i] += agreed[from + i];
-                    });
+                detail::for_each_agreed<network>(numbers.rows,
+                                                 [&](std::size_t from, std::size_t to, std::size_t count) {
+                                                     for (std::size_t i = 0; i < count; ++i)
+                                                         gradients[to + i] += agreed[from + i];
+                                                 });
         } else if (t.kind == task_kind::backward_input) {
             n.agreed = agreed;
             n.first_agreed = network::row(numbers.rows.begin).first_agreed;

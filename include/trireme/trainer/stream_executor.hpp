@@ -60,7 +60,8 @@ public:
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = rank_type::memory_of(l, batch, rank);
         if (!Model::trains) return m;
-        m.tables.bytes = Transport::table_bytes(l, rank, numbers_of_stage<network, T>(l, l.stage_of(rank, 0)).extent(), sizeof(T));
+        m.tables.bytes =
+            Transport::table_bytes(l, rank, numbers_of_stage<network, T>(l, l.stage_of(rank, 0)).extent(), sizeof(T));
         for (auto const& e : network::exchanges)
             m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
         return m;

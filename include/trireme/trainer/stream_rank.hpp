@@ -393,7 +393,8 @@ public:
         traffic sum;
         if constexpr (Model::clips)
             for (int role = 0; role < l.stages; ++role) {
-                auto const n = gradient_pieces<network>(numbers_of_stage<network, T>(l, l.stage_of(role, 0)).rows).size();
+                auto const n =
+                    gradient_pieces<network>(numbers_of_stage<network, T>(l, l.stage_of(role, 0)).rows).size();
                 if (role != l.role_of(rank) && n != 0) sum += traffic{1, n * sizeof(double)};
             }
         return sum;
