@@ -90,8 +90,8 @@ std::size_t trace_is_program(Trainer const& t, int stages, std::uint64_t steps) 
             for (auto const& planned : t.program(rank).list(rank % stages)) {
                 REQUIRE(next < all.size());
                 auto const& done = all[next++];
-                bool const right =
-                    done.rank == rank && done.step == step && done.kind == planned.kind && done.stage == rank % stages;
+                bool const right = done.rank == rank && done.step == step && done.kind == planned.kind &&
+                                   done.stage == t.program(rank).stage(rank % stages, planned.chunk);
                 CHECK(right);
                 if (planned.computes()) CHECK(done.micro_batch == planned.micro_batch);
                 CHECK((before[done.queue] <= done.begin && done.begin <= done.end));

@@ -253,7 +253,7 @@ private:
     public:
         traced(host_executor& by, step_task const& t, std::uint64_t step) noexcept : log_(by.log_) {
             if (log_ == nullptr) return;
-            task_ = {by.comm_.rank(), step, t.kind, by.role(), counted_by(t), 0, 0};
+            task_ = {by.comm_.rank(), step, t.kind, by.program().stage(by.role(), t.chunk), counted_by(t), 0, 0};
             origin_ = by.origin_;
             task_.begin = seconds(origin_, clock::now());
         }
