@@ -8,6 +8,7 @@
 #include <support/networks.hpp>
 #include <trireme/schedule/draw.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
+#include <trireme/schedules.hpp>
 #include <trireme/weights.hpp>
 
 #include <algorithm>
@@ -264,24 +265,6 @@ static_assert(in_stages.devices() == 4 && in_stages.bubble() < 0.21); // a devic
 static_assert(in_stages.memory(0).parameters + in_stages.memory(1).parameters < 47'872); // 11,926 numbers, held once
 // [/piped]
 
-// [own_schedule]
-struct hasty {
-    static constexpr char const* name = "hasty";
-    static constexpr int chunks = 1; // stages of each role
-
-    static constexpr int write(int, int micro_batches, int, scheduled_work* to) {
-        int n = 0;
-        for (std::uint16_t m = 0; m < micro_batches; ++m) {
-            to[n++] = {task_kind::forward, 0, m};
-            to[n++] = {task_kind::backward, 0, m};
-        }
-        return n;
-    }
-};
-static_assert(verify(static_step<hasty, 2, 4>::program).ok());
-static_assert(bubble_fraction(static_step<hasty, 2, 4>::program) == 0.5);
-// [/own_schedule]
-
 } // namespace
 
 TEST_SUITE("docs/guide") {
@@ -461,6 +444,14 @@ TEST_SUITE("docs/guide") {
         file << table_of(t.program(0));
         // [/piped_bits]
         CHECK(same);
+        // [halves]
+        using in_halves = trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>, pp<2>>>,
+                                  pipeline<zero_bubble_h1, 4>, reproducible<fixed_tree, 8>>;
+        in_halves h{{.learning_rate = 0.5f, .batch = 64}};
+        h.step(images);
+        bool const as_well = same_bits(h.gather_parameters(), alone.gather_parameters());
+        // [/halves]
+        CHECK(as_well);
         CHECK(file.str().starts_with("role 0: 2 frames\n"
                                      "  0   forward           micro-batch 0, stage 0, frame 0\n"
                                      "  1   move              sends values of micro-batch 0 to role 1\n"

@@ -322,8 +322,8 @@ private:
             auto const here = batch_.indices.subspan(mine.begin + some.begin, some.size());
             place.first = some.begin;
             place.count = some.size();
-            auto const pass =
-                this->template pass<Lanes>(s, numbers, place, t, some.begin, is_scored(s) ? &losses_ : nullptr);
+            auto const pass = s.template pass<Lanes>(arena_of_activations(), numbers, place, t, some.begin,
+                                                     kernels_.policy(), is_scored(s) ? &losses_ : nullptr);
             auto const granule = [&](std::size_t team) {
                 return Model::at_once ? here : here.subspan(team * Lanes, std::min(Lanes, here.size() - team * Lanes));
             };
@@ -398,20 +398,6 @@ private:
         else
             for (std::size_t at = 0; at < samples; at += lanes)
                 f(lane_count<lanes>{}, range{at, std::min(at + lanes, samples)});
-    }
-
-    /// The way of samples through a stage's rows. `before`: those of the micro-batch that come before them.
-    template<std::size_t Lanes>
-    auto pass(stage_type const& s, detail::model_numbers<T> const& numbers, granule_place const& samples,
-              step_task const& t, std::size_t before, losses_type const* losses = nullptr) noexcept {
-        using pass_type = typename Model::template pass<Lanes>;
-        auto const& here = s.blocks;
-        auto const memory = here.memory(arena_of_activations(), t.frame, t.slot);
-        if constexpr (!Model::whole_shard)
-            if (!here.is_stage())
-                return pass_type(pass_type::one, memory, numbers, samples, kernels_.policy(), here.rows, 0, losses);
-        return pass_type(here.plan, memory, numbers, samples, kernels_.policy(), here.rows,
-                         here.is_stage() ? before : 0, losses);
     }
 
     /// Samples of the micro-batch behind `some`, which are brought near meanwhile.
@@ -567,7 +553,8 @@ private:
                 if (count == before) continue;
                 before = count;
                 granule_place const place{0, 0, static_cast<std::uint32_t>(shard), 0, count, count, batch};
-                auto const pass = this->template pass<1>(s, numbers, place, step_task{}, 0);
+                auto const pass =
+                    s.template pass<1>(arena_of_activations(), numbers, place, step_task{}, 0, kernels_.policy());
                 if constexpr (Model::trains) {
                     pass.forward();
                     pass.backward();

@@ -93,6 +93,19 @@ struct host_stage {
         }
         return n;
     }
+
+    /// The way of samples through its rows. `before`: those of the micro-batch that come before them.
+    template<std::size_t Lanes>
+    auto pass(stored* activations, detail::model_numbers<T> const& n, granule_place const& samples, step_task const& t,
+              std::size_t before, typename Model::kernels const& kernels,
+              typename Model::template pass<>::losses_type const* losses = nullptr) const noexcept {
+        using pass_type = typename Model::template pass<Lanes>;
+        auto const memory = blocks.memory(activations, t.frame, t.slot);
+        if constexpr (!Model::whole_shard)
+            if (!blocks.is_stage())
+                return pass_type(pass_type::one, memory, n, samples, kernels, blocks.rows, 0, losses);
+        return pass_type(blocks.plan, memory, n, samples, kernels, blocks.rows, blocks.is_stage() ? before : 0, losses);
+    }
 };
 
 } // namespace trireme::inline TRIREME_ISA
