@@ -86,7 +86,8 @@ TEST_SUITE("trainer/pipeline") {
         by_hand.for_each_piece(1, [&](auto const& p) { first_tensors.push_back(p.tensor); });
         CHECK(first_tensors == std::vector<std::size_t>{2, 3, 4, 5}); // conv2d behind row 2, linear at row 7
         static_assert(fixed::plan(batch{64}).devices() == 6);
-        static_assert(fixed::plan(batch{64}).bubble() > 0.33 && fixed::plan(batch{64}).bubble() < 0.34); // 2 of 6
+        constexpr auto plan = fixed::plan(batch{64});
+        static_assert(plan.bubble(plan.equal_stages) > 0.33 && plan.bubble(plan.equal_stages) < 0.34); // 2 of 6
         static_assert(trainer<lenet, cross_entropy, sgd>::plan(batch{64}).bubble() == 0);
     }
 
@@ -116,6 +117,39 @@ TEST_SUITE("trainer/pipeline") {
             CHECK(test_support::apart(wanted.numbers, one.numbers) < 1e-4);
             CHECK(trained(1, 1, micro_batches, {}) == trained(1, 4, micro_batches, {}));
         }
+    }
+
+    TEST_CASE("the plan of a cut says how even it is, and how long devices wait") {
+        using t = any_pipeline<lenet>;
+        auto const plan_of = [](int stages, schedule_choice const& s) {
+            return t::plan(64, t::layout_of({.batch = 64, .logical_shards = 8}, {.stages = stages, .schedule = s}));
+        };
+        auto const one = plan_of(1, gpipe{});
+        CHECK(one.flops(0).total() == lenet::training_flops);
+        CHECK((one.imbalance() == 1 && one.bubble() == 0));
+        for (auto const& s : {schedule_choice(gpipe{}), schedule_choice(interleaved<2>{})}) {
+            auto const plan = plan_of(2, s);
+            std::vector<flops_t> of_role(2);
+            flops_t all = 0;
+            for (int stage = 0; stage < plan.layout.stage_count(); ++stage) {
+                of_role[static_cast<std::size_t>(stage % 2)] += plan.flops(stage).total();
+                all += plan.flops(stage).total();
+            }
+            CHECK(all == lenet::training_flops);
+            auto const most = static_cast<double>(std::max(of_role[0], of_role[1])), sum = static_cast<double>(all);
+            CHECK(plan.imbalance() == doctest::Approx(2 * most / sum));
+            CHECK(plan.imbalance() > 1);
+        }
+        // gpipe's way there and way back each take the busier stage m times, and the other one once
+        auto const plan = plan_of(2, gpipe{});
+        auto const a = plan.flops(0), b = plan.flops(1);
+        auto const span = [](flops_t x, flops_t y) {
+            return 7.0 * static_cast<double>(std::max(x, y)) + static_cast<double>(x + y);
+        };
+        auto const all = span(a.forward, b.forward) +
+                         span(a.backward_input + a.backward_weights, b.backward_input + b.backward_weights);
+        CHECK(plan.bubble() == doctest::Approx(1 - 8.0 * static_cast<double>(lenet::training_flops) / (2 * all)));
+        CHECK(plan.bubble(plan.equal_stages) == doctest::Approx(1.0 / 9));
     }
 
     TEST_CASE("what goes over the wire, what is allocated and how long one waits are those of the plan") {

@@ -24,6 +24,15 @@ struct network_layer_rule {
                   "describe(shape)` (layer/layer.hpp); the first argument of network is input<...>");
 };
 
+/// FLOPs of one sample, by the ways that it goes.
+struct pass_flops {
+    flops_t forward = 0;
+    flops_t backward_input = 0;
+    flops_t backward_weights = 0;
+
+    constexpr flops_t total() const noexcept { return forward + backward_input + backward_weights; }
+};
+
 /// Where a network keeps what: one row per layer in the order of their work, repetitions included, and one more for the
 /// end. Slot 0 is the network's input, slot i + 1 the output of row i.
 struct layer_row {
@@ -43,6 +52,17 @@ struct layer_row {
 };
 
 namespace detail {
+
+constexpr pass_flops flops_of_rows(layer_row const* rows, std::size_t first_trainable, range some) noexcept {
+    pass_flops sum;
+    for (auto i = some.begin; i < some.end; ++i) {
+        auto const& d = rows[i].description;
+        sum.forward += d.forward_flops;
+        if (i >= first_trainable) sum.backward_weights += d.backward_weights_flops;
+        if (i > first_trainable) sum.backward_input += d.backward_input_flops;
+    }
+    return sum;
+}
 
 template<class U>
 inline constexpr std::size_t repetitions = 1;
@@ -352,20 +372,13 @@ public:
         return depth;
     }();
 
+    /// FLOPs of one sample in rows [begin, end).
+    static constexpr pass_flops flops(range rows) noexcept {
+        return detail::flops_of_rows(table.rows, first_trainable, rows);
+    }
     /// FLOPs of one sample's forward pass, and of forward and backward together.
-    static constexpr flops_t forward_flops = [] {
-        flops_t sum = 0;
-        for (std::size_t i = 0; i < depth; ++i) sum += table.rows[i].description.forward_flops;
-        return sum;
-    }();
-    static constexpr flops_t training_flops = [] {
-        flops_t sum = forward_flops;
-        for (std::size_t i = first_trainable; i < depth; ++i) {
-            sum += table.rows[i].description.backward_weights_flops;
-            if (i > first_trainable) sum += table.rows[i].description.backward_input_flops;
-        }
-        return sum;
-    }();
+    static constexpr flops_t forward_flops = detail::flops_of_rows(table.rows, first_trainable, {0, depth}).forward;
+    static constexpr flops_t training_flops = detail::flops_of_rows(table.rows, first_trainable, {0, depth}).total();
 
     /// Whether some layer needs all samples of a shard, or of the batch, at once.
     static constexpr bool whole_shard = [] {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
+#include <trireme/layer/network.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 
+#include <algorithm>
 #include <cstddef>
 
 namespace trireme {
@@ -19,13 +21,17 @@ namespace trireme {
 /// Not counted: the data set, its order (4 bytes per sample), thread stacks, and what libraries take for themselves
 /// (the portable kernels take nothing).
 struct training_plan {
+    /// Of a bubble: as if all stages took equally long, as papers have it.
+    enum equal_stages_t { equal_stages };
+
     // of the network, optimizer and kernels
-    std::size_t parameters = 0;     ///< trainable numbers
-    std::size_t buffers = 0;        ///< running statistics
-    std::size_t arena_elements = 0; ///< both, each padded to whole cache lines
-    std::size_t element_bytes = 0;  ///< of parameters, gradients and optimizer state
-    flops_t training_flops = 0;     ///< per sample, forward and backward and loss
-    flops_t forward_flops = 0;      ///< per sample
+    std::size_t parameters = 0;                   ///< trainable numbers
+    std::size_t buffers = 0;                      ///< running statistics
+    std::size_t arena_elements = 0;               ///< both, each padded to whole cache lines
+    std::size_t element_bytes = 0;                ///< of parameters, gradients and optimizer state
+    flops_t training_flops = 0;                   ///< per sample, forward and backward and loss
+    flops_t forward_flops = 0;                    ///< per sample
+    pass_flops (*flops_of)(range rows) = nullptr; ///< per sample, of some rows
     /// The map of a rank's memory.
     memory_map (*map)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
     /// The traffic that a rank reads from the others in a step on a full batch.
@@ -52,14 +58,37 @@ struct training_plan {
     /// Traffic that device `rank` reads from the others in one step.
     constexpr traffic wire(int rank) const { return moves(layout, batch.samples, rank); }
 
-    /// The part of a step in which a device of a pipeline waits for the others, if all stages take equally long, and
-    /// moves no time: that of the device that waits least. 0 without a pipeline.
+    /// FLOPs of one sample in a stage of the network, but for the loss.
+    constexpr pass_flops flops(int stage) const {
+        return flops_of(layout.stages == 1 ? range{0, npos} : layout.cut(layout.stage_count(), stage));
+    }
+    /// The FLOPs of the device with most of them, by those that each would have if all had equally many.
+    constexpr double imbalance() const {
+        flops_t most = 0, all = 0;
+        for (int role = 0; role < layout.stages; ++role) {
+            flops_t own = 0;
+            for (int chunk = 0; chunk < layout.chunks(); ++chunk) own += flops(layout.stage_of(role, chunk)).total();
+            most = std::max(most, own);
+            all += own;
+        }
+        return static_cast<double>(most) * layout.stages / static_cast<double>(all);
+    }
+
+    /// The part of a step in which the devices of a pipeline wait for one another, on average, if tasks take as long as
+    /// their FLOPs say, and moves no time. 0 without a pipeline.
     constexpr double bubble() const {
-        if (layout.stages == 1) return 0;
-        auto const shape = shape_of_step(layout, 0);
-        auto const capacity = step_capacity(layout.schedule, shape);
-        detail::scratch<step_task> room(capacity);
-        return bubble_fraction(build_step(layout.schedule, shape, {room.data(), capacity}));
+        detail::scratch<stage_times> times(static_cast<std::size_t>(layout.stage_count()));
+        for (int stage = 0; stage < layout.stage_count(); ++stage) {
+            auto const f = flops(stage);
+            times[static_cast<std::size_t>(stage)] = {static_cast<double>(f.forward),
+                                                      static_cast<double>(f.backward_input),
+                                                      static_cast<double>(f.backward_weights)};
+        }
+        return bubble_of([&](task_kind kind, int stage) { return times[static_cast<std::size_t>(stage)].of(kind); });
+    }
+    /// Likewise, for stages that take equally long, whose forward and halves of backward do, too.
+    constexpr double bubble(equal_stages_t) const {
+        return bubble_of([](task_kind kind, int) { return stage_times{}.of(kind); });
     }
 
     /// Bytes between devices in one step, over all of them.
@@ -72,6 +101,16 @@ struct training_plan {
     /// Floating-point operations of the layers and the loss for one full batch, over all devices. Optimizer and
     /// reduction (a few per parameter) are not in it.
     constexpr flops_t flops_per_step() const noexcept { return training_flops * batch.samples; }
+
+private:
+    template<class Times>
+    constexpr double bubble_of(Times const& times) const {
+        if (layout.stages == 1) return 0;
+        auto const shape = shape_of_step(layout, 0);
+        auto const capacity = step_capacity(layout.schedule, shape);
+        detail::scratch<step_task> room(capacity);
+        return bubble_fraction(build_step(layout.schedule, shape, {room.data(), capacity}), times);
+    }
 };
 
 } // namespace trireme

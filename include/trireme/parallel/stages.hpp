@@ -54,14 +54,7 @@ struct balanced_by_flops {
         auto const& segments = segments_of<Network>;
         auto const n = segments.count, all = static_cast<std::size_t>(count);
         auto const flops = [&](std::size_t segment) {
-            flops_t sum = 0;
-            for (auto r = segments.begin[segment]; r < segments.begin[segment + 1]; ++r) {
-                auto const& d = Network::row(r).description;
-                sum += d.forward_flops;
-                if (r >= Network::first_trainable) sum += d.backward_weights_flops;
-                if (r > Network::first_trainable) sum += d.backward_input_flops;
-            }
-            return sum;
+            return Network::flops({segments.begin[segment], segments.begin[segment + 1]}).total();
         };
         // filled one after the other up to `most`, but with a segment left for each of those behind
         auto const end_of = [&](std::size_t s, std::size_t begin, flops_t most) {

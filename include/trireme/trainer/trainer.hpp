@@ -98,6 +98,9 @@ public:
         p.batch = b;
         p.layout = layout;
         p.buffers = network_type::buffers;
+        p.flops_of = [](range rows) {
+            return network_type::flops({rows.begin, std::min(rows.end, network_type::depth)});
+        };
         p.map = &run_type::memory;
         p.moves = &run_type::moves;
         return p;

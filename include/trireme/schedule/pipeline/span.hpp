@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 namespace trireme {
 
@@ -125,15 +126,19 @@ constexpr double busiest_role_span(step_program const& p, stage_times const& tim
     return longest;
 }
 
-/// The part of that time in which a device has nothing to do, for the device that has most to do.
+/// The part of a step in which devices have nothing to do, over all of a replica's: `times(kind, stage)` is how long a
+/// task takes.
+template<class Times>
+    requires std::is_invocable_r_v<double, Times const&, task_kind, int>
+constexpr double bubble_fraction(step_program const& p, Times const& times, double transfer = 0) {
+    double busy = 0;
+    auto const add = [&](int, std::size_t, double begin, double end) { busy += end - begin; };
+    auto const span = play_step(p, times, add, transfer);
+    return 1 - busy / (span * p.shape.roles);
+}
+/// Likewise, if all stages take the same times.
 constexpr double bubble_fraction(step_program const& p, stage_times const& times = {}) {
-    double busiest = 0;
-    for (int r = 0; r < p.shape.roles; ++r) {
-        double busy = 0;
-        for (auto const& t : p.list(r)) busy += times.of(t.kind);
-        busiest = std::max(busiest, busy);
-    }
-    return 1 - busiest / step_span(p, times);
+    return bubble_fraction(p, [&](task_kind kind, int) { return times.of(kind); }, times.transfer);
 }
 
 } // namespace trireme
