@@ -45,7 +45,7 @@ template<class Model, training_communicator Communicator>
 class host_executor {
     using network = typename Model::network;
     using stored = typename Model::stored_type;
-    using stage_type = host_stage<Model>;
+    using stage_type = detail::host_stage<Model>;
 
 public:
     using T = typename Model::value_type;

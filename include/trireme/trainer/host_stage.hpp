@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace trireme::inline TRIREME_ISA {
+namespace trireme::detail::inline TRIREME_ISA {
 
 /// One of the stages that a device of the host has, or the whole network: where its samples lie in the device's
 /// activations, and its numbers in the device's arenas, behind those of the stages before it.
@@ -53,7 +53,7 @@ struct host_stage {
     bool first() const noexcept { return number == 0; }
 
     /// Numbers in a part of an arena that is as large as this stage's.
-    detail::model_numbers<T> numbers_in(T* part) const noexcept {
+    model_numbers<T> numbers_in(T* part) const noexcept {
         return {part,
                 nullptr,
                 part + numbers.buffers_lie,
@@ -65,8 +65,7 @@ struct host_stage {
 
     /// The numbers that a task works with. Gradients are added to `gradients`, which begin at zero if they are `fresh`;
     /// statistics that were found on the way there, and gradients that were found before the others, wait in the frame.
-    detail::model_numbers<T> numbers_for(step_task const& t, T* weights, T* gradients, bool fresh,
-                                         stored* activations) const {
+    model_numbers<T> numbers_for(step_task const& t, T* weights, T* gradients, bool fresh, stored* activations) const {
         auto n = numbers_in(weights);
         auto* const frame = activations + t.frame * blocks.frame;
         auto* const waiting = reinterpret_cast<T*>(frame + blocks.statistics);
@@ -78,11 +77,9 @@ struct host_stage {
             for (std::size_t i = 0; i < numbers.buffers && t.kind != task_kind::train; ++i)
                 n.statistics[i] += waiting[i];
             if (Model::staged && t.kind == task_kind::backward_weights)
-                detail::for_each_agreed<network>(numbers.rows,
-                                                 [&](std::size_t from, std::size_t to, std::size_t count) {
-                                                     for (std::size_t i = 0; i < count; ++i)
-                                                         gradients[to + i] += agreed[from + i];
-                                                 });
+                for_each_agreed<network>(numbers.rows, [&](std::size_t from, std::size_t to, std::size_t count) {
+                    for (std::size_t i = 0; i < count; ++i) gradients[to + i] += agreed[from + i];
+                });
         } else if (t.kind == task_kind::backward_input) {
             n.agreed = agreed;
             n.first_agreed = network::row(numbers.rows.begin).first_agreed;
@@ -96,7 +93,7 @@ struct host_stage {
 
     /// The way of samples through its rows. `before`: those of the micro-batch that come before them.
     template<std::size_t Lanes>
-    auto pass(stored* activations, detail::model_numbers<T> const& n, granule_place const& samples, step_task const& t,
+    auto pass(stored* activations, model_numbers<T> const& n, granule_place const& samples, step_task const& t,
               std::size_t before, typename Model::kernels const& kernels,
               typename Model::template pass<>::losses_type const* losses = nullptr) const noexcept {
         using pass_type = typename Model::template pass<Lanes>;
@@ -108,4 +105,4 @@ struct host_stage {
     }
 };
 
-} // namespace trireme::inline TRIREME_ISA
+} // namespace trireme::detail::inline TRIREME_ISA

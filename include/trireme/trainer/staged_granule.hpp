@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-namespace trireme {
+namespace trireme::detail {
 
 /// The samples that a rank computes at once, as they are staged: what they are (staged_shard), targets and weights in
 /// the loss for the last stage, inputs for the first; each begins on a cache line. Inputs are bytes, or as wide as
@@ -47,4 +47,4 @@ private:
     constexpr std::size_t scored() const noexcept { return last ? 1 : 0; }
 };
 
-} // namespace trireme
+} // namespace trireme::detail

@@ -82,7 +82,7 @@ public:
     static constexpr memory_map memory_of(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = memory_of_model<Model>(l, rank);
         auto const samples = l.most_shard_samples(batch);
-        staged_granule<Model> const granule(l, samples, rank);
+        detail::staged_granule<Model> const granule(l, samples, rank);
         stage const here(l, samples, rank);
         m.activations.bytes = here.elements() * sizeof(stored_type);
         m.narrow_parameters.bytes = narrow::bytes(here.rows);
@@ -558,7 +558,7 @@ private:
         add_into(kernels_on(compute, 0), gradient_slot(i), static_cast<T const*>(gradient_slot(j)), numbers_.elements);
     }
 
-    staged_granule<Model> granule_;
+    detail::staged_granule<Model> granule_;
     stage stage_;
     row_numbers numbers_;
     std::span<update_run const> updates_;
