@@ -79,6 +79,7 @@
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/price.hpp>
 #include <trireme/parallel/tensor_rules.hpp>
 #include <trireme/schedule/collective/best_of.hpp>
 #include <trireme/schedule/collective/bidirectional_ring.hpp>

@@ -14,6 +14,12 @@
 
 namespace trireme {
 
+/// Bytes between two stages: values one way, their gradients the other way.
+struct crossing_bytes {
+    bytes_t values = 0;
+    bytes_t gradients = 0;
+};
+
 /// A plan is the cost of a program before it runs: memory, traffic, operations. A constant expression if the type fixes
 /// the layout.
 ///
@@ -32,6 +38,9 @@ struct training_plan {
     flops_t training_flops = 0;                   ///< per sample, forward and backward and loss
     flops_t forward_flops = 0;                    ///< per sample
     pass_flops (*flops_of)(range rows) = nullptr; ///< per sample, of some rows
+    /// The numbers of a stage, and the bytes that cross its end with a micro-batch of the most samples.
+    arena_extent (*numbers)(parallel_layout const&, int stage) = nullptr;
+    crossing_bytes (*crossing)(parallel_layout const&, std::size_t batch, int stage) = nullptr;
     /// The map of a rank's memory.
     memory_map (*map)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
     /// The traffic that a rank reads from the others in a step on a full batch.

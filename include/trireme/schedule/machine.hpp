@@ -29,6 +29,13 @@ struct machine {
     link_cost links[levels::most + 1] = {};
     levels groups = {};
     int at_once = 0; ///< ranks that can work at the same time, the processors; 0: all of them
+
+    /// The link that joins two ranks.
+    constexpr link_cost const& link(int a, int b) const noexcept {
+        int level = groups.shared_by(a, b);
+        while (level > 0 && links[level].free()) --level;
+        return links[level];
+    }
 };
 
 /// Threads that have a core each and share a cache, as on most machines: for programs that nobody has calibrated
@@ -43,14 +50,11 @@ struct typical_threads {
 /// as long as their work, without the waiting, shared out evenly. Not in the model: caches that are too small, and
 /// links that several pairs of ranks share.
 ///
+/// `place(rank)`: which rank of the machine a rank of the schedule is, where that is not the same.
 /// Cost: steps times ranks times sources operations.
-template<collective_schedule S>
-constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m) {
-    auto const link = [&](int a, int b) -> link_cost const& {
-        int level = m.groups.shared_by(a, b);
-        while (level > 0 && m.links[level].free()) --level;
-        return m.links[level];
-    };
+template<collective_schedule S, class Place>
+constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m, Place const& place) {
+    auto const link = [&](int a, int b) -> link_cost const& { return m.link(place(a), place(b)); };
     auto const latency_of = [&](collective_step const& step, int rank) {
         double t = 0;
         for (int k = 0; k < step.sources.count; ++k) {
@@ -85,6 +89,10 @@ constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m)
     });
     auto const shared = m.at_once > 0 ? work / m.at_once : 0.0;
     return shared > last ? shared : last;
+}
+template<collective_schedule S>
+constexpr double seconds_of(S const& s, buffer_cut const& cut, machine const& m) {
+    return seconds_of(s, cut, m, [](int rank) { return rank; });
 }
 
 } // namespace trireme

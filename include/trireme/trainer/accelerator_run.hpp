@@ -43,6 +43,9 @@ public:
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         return executor::memory(l, batch, rank);
     }
+    static constexpr crossing_bytes crossing(parallel_layout const& l, std::size_t batch, int stage) {
+        return bytes_of_crossing<Model, typename rank_type::context>(l, batch, stage);
+    }
     /// What a rank reads from others in a step.
     static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
         auto sum = traffic_of_step<Model, typename rank_type::context>(l, batch, rank);

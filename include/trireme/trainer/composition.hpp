@@ -9,6 +9,7 @@
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/loss.hpp>
 #include <trireme/parallel/memory_map.hpp>
+#include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/cost.hpp>
@@ -160,6 +161,15 @@ public:
         return pass::places_of(count) * detail::sizes_of_slots<network>.of[rows.end] * sizeof(stored_type);
     }
 };
+
+/// The bytes that cross the end of a stage with a micro-batch of the most samples.
+template<class Model, class Pass>
+constexpr crossing_bytes bytes_of_crossing(parallel_layout const& l, std::size_t batch, int stage) {
+    auto const samples = l.most_shard_samples(batch);
+    auto const here = l.place_of(stage), next = l.place_of(stage + 1);
+    return {stage_activations<Model, Pass>(l, samples, next.role, next.chunk).input_bytes(samples),
+            stage_activations<Model, Pass>(l, samples, here.role, here.chunk).output_gradient_bytes(samples)};
+}
 
 /// The traffic that a rank reads from others in a step on a full batch; without training, in a prediction.
 template<class Model, class Pass>

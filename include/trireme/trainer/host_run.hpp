@@ -116,6 +116,10 @@ public:
         return executor::moves(l, batch, rank);
     }
 
+    static constexpr crossing_bytes crossing(parallel_layout const& l, std::size_t batch, int stage) {
+        return bytes_of_crossing<Model, typename Model::template pass<>>(l, batch, stage);
+    }
+
     TRIREME_COLD host_run(Options const& o, auto const& r, parallel_layout const& layout)
         : ranks_(r, layout, [&] { return agreement<Model, Initialiser>(o, layout); }),
           shared_(std::make_shared<shared>(o, near_ones(layout))) {

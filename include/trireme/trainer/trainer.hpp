@@ -101,6 +101,10 @@ public:
         p.flops_of = [](range rows) {
             return network_type::flops({rows.begin, std::min(rows.end, network_type::depth)});
         };
+        p.numbers = [](parallel_layout const& l, int stage) {
+            return numbers_of_stage<network_type, value_type>(l, stage).extent();
+        };
+        p.crossing = &run_type::crossing;
         p.map = &run_type::memory;
         p.moves = &run_type::moves;
         return p;

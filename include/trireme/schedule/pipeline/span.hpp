@@ -40,10 +40,18 @@ struct stage_times {
 
 /// Plays a proved program, each role doing its next task as soon as it can: `times(kind, stage)` is how long one takes,
 /// moves nothing; `done(role, task, begin, end)` is told of each. What has been sent from a frame or a slot stays there
-/// until its receiver gets to it. Between two roles that takes `transfer` at least, beside what both compute. Returns
-/// when the last one ends.
-template<class Times, class Done>
-constexpr double play_step(step_program const& p, Times const& times, Done&& done, double transfer = 0) {
+/// until its receiver gets to it. Between two roles that takes `transfer` at least, beside what both compute: seconds,
+/// or a function of the transfer and the role that receives it. Returns when the last one ends.
+template<class Times, class Done, class Transfer = double>
+constexpr double play_step(step_program const& p, Times const& times, Done&& done, Transfer const& transfer = {}) {
+    auto const crossing = [&](stage_transfer const& m, int to) -> double {
+        if constexpr (std::is_arithmetic_v<Transfer>) {
+            static_cast<void>(m), static_cast<void>(to);
+            return transfer;
+        } else {
+            return transfer(m, to);
+        }
+    };
     auto const roles = static_cast<std::size_t>(p.shape.roles), stages = static_cast<std::size_t>(p.stage_count()),
                micro_batches = static_cast<std::size_t>(p.shape.micro_batches);
     std::size_t frames = 0, slots = 0;
@@ -85,7 +93,7 @@ constexpr double play_step(step_program const& p, Times const& times, Done&& don
                     if (m.sends || taken[number(m)] >= 0) continue;
                     if (!m.gradient) wait_until_free(false, m.place);
                     auto const when = sent[number(m)];
-                    wait_for(when < 0 || m.role == r ? when : when + transfer);
+                    wait_for(when < 0 || m.role == r ? when : when + crossing(m, static_cast<int>(r)));
                     if (waits) break;
                     taken[number(m)] = now[r];
                     moved = true;

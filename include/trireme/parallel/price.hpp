@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/units.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/step.hpp>
+#include <trireme/schedule/machine.hpp>
+#include <trireme/schedule/pipeline/span.hpp>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace trireme {
+
+/// The time of a step on a described machine, in seconds.
+struct priced_step {
+    double seconds = 0;   ///< until the last device has all gradients
+    double computing = 0; ///< of the device that computes longest
+    double adding = 0;    ///< of gradients over the replicas, for the device that adds longest
+    /// What is left: waiting for other stages, and for what comes from them.
+    constexpr double waiting() const noexcept { return std::max(0.0, seconds - computing - adding); }
+};
+
+/// The time of a planned step on a full batch: a device does `flops_per_second`, what goes between two devices takes what
+/// their link costs, beside what both compute, and gradients are added by the layout's strategies when all are there.
+/// Rank r of the layout is rank r of the machine. Not in it: updates, the loss, and all that the machine's description
+/// leaves out (links that several pairs share, caches).
+///
+///     constexpr auto p = seconds_of(my_trainer::plan(batch{256}), fat_tree, 50e9);
+///
+/// Cost: that of playing the program of a replica, and of pricing a collective per stage.
+constexpr priced_step seconds_of(training_plan const& plan, machine const& m, double flops_per_second) {
+    auto const& l = plan.layout;
+    auto const samples = static_cast<double>(l.most_shard_samples(plan.batch.samples));
+    auto const stages = static_cast<std::size_t>(l.stage_count());
+    detail::scratch<stage_times> times(stages);
+    detail::scratch<crossing_bytes> crossing(stages);
+    for (int stage = 0; stage < l.stage_count(); ++stage) {
+        auto const f = plan.flops(stage);
+        auto const seconds = [&](flops_t n) { return static_cast<double>(n) * samples / flops_per_second; };
+        auto const s = static_cast<std::size_t>(stage);
+        times[s] = {seconds(f.forward), seconds(f.backward_input), seconds(f.backward_weights)};
+        if (s + 1 < stages) crossing[s] = plan.crossing(l, plan.batch.samples, stage);
+    }
+    auto const shape = shape_of_step(l, 0); // no replica has more micro-batches
+    auto const capacity = step_capacity(schedule_of(l), shape);
+    detail::scratch<step_task> room(capacity);
+    auto const program = build_step(schedule_of(l), shape, {room.data(), capacity});
+
+    auto const roles = static_cast<std::size_t>(l.stages);
+    detail::scratch<double> busy(roles), end(roles);
+    auto const transfer = [&](stage_transfer const& t, int to) {
+        auto const& bytes = crossing[t.boundary];
+        double longest = 0;
+        for (int first = 0; first < l.devices(); first += l.stages) { // the slowest replica
+            auto const& link = m.link(first + t.role, first + to);
+            longest = std::max(longest, link.alpha + link.overhead +
+                                            link.beta * static_cast<double>(t.gradient ? bytes.gradients : bytes.values));
+        }
+        return longest;
+    };
+    play_step(
+        program, [&](task_kind kind, int stage) { return times[static_cast<std::size_t>(stage)].of(kind); },
+        [&](int role, std::size_t, double from, double to) {
+            auto const r = static_cast<std::size_t>(role);
+            busy[r] += to - from;
+            end[r] = std::max(end[r], to);
+        },
+        transfer);
+
+    priced_step priced;
+    double last = 0; // where the norm of all gradients is measured, roles meet
+    for (std::size_t r = 0; r < roles; ++r) last = std::max(last, end[r]);
+    for (std::size_t r = 0; r < roles; ++r) {
+        int const role = static_cast<int>(r);
+        double adding = 0;
+        for (int chunk = 0; chunk < l.chunks() && l.replicas > 1; ++chunk) {
+            auto const extent = plan.numbers(l, l.stage_of(role, chunk));
+            for (std::size_t i = 0; i < l.reductions(); ++i) {
+                auto const s = l.reduction(i, extent, plan.element_bytes);
+                buffer_cut const cut{l.reduced_by(i, extent).size(), plan.element_bytes, s.chunks};
+                adding += seconds_of(s, cut, m, [&](int replica) { return replica * l.stages + role; });
+            }
+        }
+        priced.computing = std::max(priced.computing, busy[r]);
+        priced.adding = std::max(priced.adding, adding);
+        priced.seconds = std::max(priced.seconds, (l.clips ? last : end[r]) + adding);
+    }
+    return priced;
+}
+
+} // namespace trireme
