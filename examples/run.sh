@@ -20,6 +20,9 @@ names() {
         file=$(basename "$file" .cpp)
         is_part "$file" || echo "  $file"
     done
+    for file in "$root"/examples/*/run.py; do # a folder of programs that compiles them itself
+        echo "  $(basename "$(dirname "$file")")"
+    done
 }
 asks_for() { # OPTION VALUE: whether the example's arguments say so
     case " $arguments " in *" $1"[\ =]"$2 "*) return 0 ;; *) return 1 ;; esac
@@ -35,6 +38,12 @@ case $name in
 */*) file= ;;
 *) file=$root/examples/$name.cpp ;;
 esac
+if [ -n "$file" ] && [ -e "$root/examples/$name/run.py" ]; then
+    find_cxx
+    want_command python3 python3 "compiles the files of $name one by one"
+    [ -z "$packages" ] || install_with_apt
+    CXX=$cxx exec python3 -B "$root/examples/$name/run.py" "$@"
+fi
 if [ ! -e "$file" ] || is_part "$name"; then
     printf "There is no example '%s'. The examples are:\n" "$name" >&2
     names >&2

@@ -98,8 +98,9 @@ def command_of(tree, text):
     name = next((word for word in rest[:1] if re.fullmatch(r'[a-z]\w*', word)), None)
     if script == 'examples/run.sh':
         name = name or 'lenet'
-        files = (f'examples/{name}_flags', f'examples/{name}.', script)
-        return script, files, None if f'examples/{name}.cpp' in tree.files else f'there is no example {name}'
+        files = (f'examples/{name}_flags', f'examples/{name}.', f'examples/{name}/', script)
+        there = tree.files.keys() & {f'examples/{name}.cpp', f'examples/{name}/run.py'}
+        return script, files, None if there else f'there is no example {name}'
     if script == 'bench/run.sh':
         files = (script, 'bench/harness.py', f'bench/{name}/')
         return script, files, (f'there is no benchmark {name}' if name and f'bench/{name}/bench.py' not in tree.files
