@@ -71,6 +71,44 @@ struct too_early {
         return 2 * m;
     }
 };
+/// Its last role counts micro-batches from 1.
+struct from_one : one_f_one_b {
+    static constexpr char const* name = "from_one";
+    static constexpr int write(int roles, int m, int role, scheduled_work* out) {
+        auto const n = one_f_one_b::write(roles, m, role, out);
+        for (int i = 0; i < n && role == roles - 1; ++i) ++out[i].micro_batch;
+        return n;
+    }
+};
+/// Its first role has one stage, and names a second one.
+struct one_stage_more : one_f_one_b {
+    static constexpr char const* name = "one_stage_more";
+    static constexpr int write(int roles, int m, int role, scheduled_work* out) {
+        auto const n = one_f_one_b::write(roles, m, role, out);
+        if (role == 0) out[n - 1].chunk = 1;
+        return n;
+    }
+};
+/// Roles have the stages of their numbers, counted from `First`; or all of them have the first one.
+template<int First, int PerRole = 1>
+struct stages_from : one_f_one_b {
+    static constexpr char const* name = "stages_from";
+    static constexpr int stage(int, int role, int) { return First + PerRole * role; }
+};
+/// Both stages of a role are one.
+struct one_stage_twice : folded {
+    static constexpr char const* name = "one_stage_twice";
+    static constexpr int stage(int, int role, int) { return role; }
+};
+/// Goes forward with all micro-batches, again and again.
+struct only_forward {
+    static constexpr char const* name = "only_forward";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, int, scheduled_work* out) {
+        for (int i = 0; i < 3 * m; ++i) out[i] = {task_kind::forward, 0, static_cast<std::uint16_t>(i % m)};
+        return 3 * m;
+    }
+};
 /// The first role wants its gradient back before it sends what the last one needs for it.
 struct impatient : one_f_one_b {
     static constexpr int write(int roles, int m, int role, scheduled_work* out) {

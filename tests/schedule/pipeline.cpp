@@ -410,6 +410,29 @@ TEST_SUITE("schedule/pipeline") {
         CHECK(verify(built<forgets_one>({1, 3, 1, 1}, room)).fault == program_fault::incomplete);
     }
 
+    TEST_CASE("schedules that name what does not exist are refused, and built without touching it") {
+        auto const fault_of = [](schedule_choice const& s, int roles, int micro_batches) {
+            step_shape const shape{roles, micro_batches};
+            std::vector<step_task> room(step_capacity(s, shape));
+            return verify(build_step(s, shape, room));
+        };
+        auto const expect = [&](schedule_choice const& s, program_fault fault, int role) {
+            CAPTURE(s.name);
+            auto const v = fault_of(s, 3, 4);
+            CHECK(v.fault == fault);
+            CHECK(v.role == role);
+        };
+        expect(from_one{}, program_fault::out_of_range, 2);
+        expect(one_stage_more{}, program_fault::out_of_range, 0);
+        expect(stages_from<1>{}, program_fault::out_of_range, 2);
+        expect(stages_from<-1>{}, program_fault::out_of_range, 0);
+        expect(stages_from<0, 0>{}, program_fault::out_of_range, 1);
+        expect(one_stage_twice{}, program_fault::out_of_range, 0);
+        expect(only_forward{}, program_fault::twice, 0);
+        CHECK(fault_of(stages_from<0>{}, 3, 4).ok());
+        static_assert(verify(static_step<from_one, 2, 3>::program).fault == program_fault::out_of_range);
+        static_assert(verify(static_step<stages_from<5>, 2, 3>::program).fault == program_fault::out_of_range);
+    }
     TEST_CASE("values that arrive in a frame that is in use are refused there") {
         std::vector<step_task> room, storage;
         open_program p(built<gpipe>({2, 2, 1, 1}, room));

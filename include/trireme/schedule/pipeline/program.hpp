@@ -92,6 +92,17 @@ struct step_program {
     constexpr int stage(int role, int chunk) const noexcept {
         return stages[static_cast<std::size_t>(role)][static_cast<std::size_t>(chunk)];
     }
+    /// The first role with a stage that does not exist, or that is there already; else the number of roles.
+    constexpr int misplaced_role() const {
+        detail::scratch<bool> there(static_cast<std::size_t>(stage_count()));
+        for (int r = 0; r < shape.roles; ++r)
+            for (int c = 0; c < chunks; ++c) {
+                auto const s = static_cast<std::size_t>(stage(r, c));
+                if (s >= static_cast<std::size_t>(stage_count()) || there[s]) return r;
+                there[s] = true;
+            }
+        return shape.roles;
+    }
     /// The role that has a stage.
     constexpr int role_of(int stage_number) const noexcept {
         for (int r = 0; r < shape.roles; ++r)
@@ -157,7 +168,7 @@ public:
 private:
     constexpr std::uint16_t take_frame() {
         std::uint16_t f = 0;
-        while (busy_[f]) ++f;
+        while (f < program_.chunks * program_.shape.micro_batches && busy_[f]) ++f; // more than these are never needed
         busy_[f] = true;
         frames_ = std::max(frames_, static_cast<std::uint16_t>(f + 1));
         return f;
@@ -215,7 +226,8 @@ constexpr step_program with_stages(schedule_choice const& s, step_shape const& s
         for (int c = 0; c < s.chunks; ++c) {
             auto const stage = s.stage(shape.roles, r, c);
             p.stages[r][c] = static_cast<std::uint16_t>(stage);
-            role_of[static_cast<std::size_t>(stage)] = static_cast<std::uint8_t>(r);
+            if (stage >= 0 && stage < p.stage_count())
+                role_of[static_cast<std::size_t>(stage)] = static_cast<std::uint8_t>(r);
         }
     return p;
 }
@@ -235,7 +247,8 @@ constexpr void keep_role(step_program& p, int role, role_writer const& w, std::s
 ///
 /// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
 /// after its last backward task; gradients leave from outgoing slots in turn, two if the schedule does not say
-/// otherwise. Where one role has everything and forward is followed by backward, the two are one task.
+/// otherwise. Where one role has everything and forward is followed by backward, the two are one task. Work of a stage
+/// or a micro-batch that does not exist becomes a task without frame and moves, which `verify` refuses.
 TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_shape const& shape,
                                                std::span<step_task> room) {
     auto const stages = static_cast<std::size_t>(shape.roles * s.chunks);
@@ -243,6 +256,7 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
     auto p = detail::with_stages(s, shape, role_of);
     detail::scratch<scheduled_work> order(static_cast<std::size_t>(3 * s.chunks * shape.micro_batches + 1));
     int const in_a_pass = shape.micro_batches / shape.passes;
+    bool const placed = p.misplaced_role() == shape.roles;
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
         detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, s.slots(shape.roles, in_a_pass));
@@ -257,7 +271,15 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
             bool const whole = stages == 1 && i + 1 < n && c.kind == task_kind::forward &&
                                order[i + 1].kind == task_kind::backward && order[i + 1].micro_batch == c.micro_batch;
             if (whole) c.kind = task_kind::train, ++i;
-            w.add(c);
+            if (placed && c.chunk < s.chunks && c.micro_batch < shape.micro_batches) {
+                w.add(c);
+            } else {
+                step_task unknown;
+                unknown.kind = c.kind;
+                unknown.chunk = c.chunk;
+                unknown.micro_batch = c.micro_batch;
+                w.add(unknown);
+            }
         }
         w.end_of_micro_batches();
         step_task t;

@@ -14,7 +14,7 @@ namespace trireme {
 /// Reasons why a program is no training step.
 enum class program_fault : std::uint8_t {
     none,
-    out_of_range, ///< a chunk, micro-batch, frame, slot, slice or role that does not exist
+    out_of_range, ///< a stage, micro-batch, frame, slot, slice or role that does not exist, or a stage of two roles
     order,        ///< a way back before the way there, or the halves of backward the wrong way round
     twice,        ///< a micro-batch goes one way through a stage again
     missing,      ///< a micro-batch has not been everywhere, or something is sent that nobody takes
@@ -67,6 +67,8 @@ public:
           measured_(roles_) {}
 
     constexpr program_verdict run(bool evaluation) {
+        if (auto const r = p_.misplaced_role(); r != p_.shape.roles)
+            return at(program_fault::out_of_range, static_cast<std::size_t>(r), 0);
         for (std::size_t r = 0; r < roles_; ++r)
             for (auto const& t : p_.list(static_cast<int>(r)))
                 if (!in_range(t, r)) return at(program_fault::out_of_range, r, index(t, r));
