@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the pages say of pipeline schedules.
 #include <trireme/schedules.hpp>
+#include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
 
@@ -43,7 +44,44 @@ static_assert(apart.frames[0] == plain.frames[0]);
 static_assert(step_span(apart, mine) < 0.92 * step_span(plain, mine)); // 8 % less, with as many frames
 // [/which_schedule]
 
+// [two_clusters]
+// 64 devices, eight in a machine. Two machines share 25 GB/s, any two, or in the second cluster four at one router;
+// from router to router each has 4 GB/s.
+constexpr link_cost within{2e-6, 1 / 300e9, 1 / 1e12, 1e-6}, beside{5e-6, 1 / 25e9, 1 / 1e12, 2e-6},
+    beyond{10e-6, 1 / 4e9, 1 / 1e12, 2e-6};
+constexpr machine fat_tree{{within, beside}, levels(8, 8)}, dragonfly{{within, beside, beyond}, levels(8, 4, 2)};
+
+using wide = network<input<1024>, repeat<32, linear<1024>, relu>, linear<10>>;
+using anywhere = trainer<wide, cross_entropy, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reduce_by<ring>>;
+
+training_plan spread(int replicas, int stages, schedule_choice const& schedule) {
+    anywhere::run_options const where{
+        .devices = replicas, .stages = stages, .micro_batches = stages == 1 ? 1u : 16u, .schedule = schedule};
+    return anywhere::plan(16384, anywhere::layout_of({.batch = 16384}, where));
+}
+double milliseconds(training_plan const& plan, machine const& m) { return 1e3 * seconds_of(plan, m, 50e12).seconds; }
+// [/two_clusters]
+
 TEST_SUITE("docs/pipelines") {
+    TEST_CASE("the table of two clusters is what they cost") {
+        struct row {
+            int replicas, stages;
+            schedule_choice schedule;
+            double fat_tree, dragonfly, bubble;
+        };
+        for (auto const& r : {row{64, 1, {}, 12.63, 68.82, 0}, row{16, 4, one_f_one_b{}, 4.09, 17.47, 16.54},
+                              row{16, 4, zero_bubble_h1{}, 3.91, 17.30, 6.94}, row{16, 4, zero_bubble_v{}, 4.11, 17.64, 4.03},
+                              row{4, 16, one_f_one_b{}, 3.31, 5.99, 48.76}, row{4, 16, zero_bubble_h1{}, 2.67, 5.35, 24.86},
+                              row{4, 16, zero_bubble_v{}, 2.99, 5.72, 14.75}}) {
+            CAPTURE(r.replicas);
+            CAPTURE(r.schedule.name);
+            auto const plan = spread(r.replicas, r.stages, r.schedule);
+            CHECK(milliseconds(plan, fat_tree) == doctest::Approx(r.fat_tree).epsilon(0.002));
+            CHECK(milliseconds(plan, dragonfly) == doctest::Approx(r.dragonfly).epsilon(0.002));
+            CHECK(100 * plan.bubble() == doctest::Approx(r.bubble).epsilon(0.005));
+        }
+    }
+
     TEST_CASE("the compiler has checked what the guide says of built-in schedules") {
         CHECK(verify(static_step<v_min, 4, 8>::program).ok());
     }

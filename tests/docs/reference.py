@@ -73,7 +73,7 @@ SECTIONS = [
     Section('Models, predictions, accuracy, weights in files', 'guide.md#asking-a-trained-network',
             'trainer/model.hpp trainer/predictions.hpp trainer/accuracy.hpp trainer/weights.hpp', 
             members='model|predictions|confusion_matrix'),
-    Section('The plan', 'guide.md#the-plan', 'parallel/plan.hpp parallel/layout.hpp parallel/update_runs.hpp '
+    Section('The plan', 'guide.md#the-plan', 'parallel/plan.hpp parallel/price.hpp parallel/layout.hpp parallel/update_runs.hpp '
             'parallel/pieces.hpp parallel/memory_map.hpp', 'reduction_bucket|arena_extent|memory_.*|row_numbers|numbers_.*|held_numbers'
             '|for_each_piece_of|max_.*', members='training_plan|parallel_layout|owned_bytes'),
     Section('Samples and files of samples', 'guide.md#numbers-of-your-own', 'data/*.hpp',

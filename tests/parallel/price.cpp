@@ -20,10 +20,9 @@ using trained = trainer<dense, cross_entropy, sgd, on<mesh<host, dp<dynamic>, pp
 
 training_plan plan_of(int replicas, int stages, std::size_t micro_batches, schedule_choice const& s) {
     trained::options const o{.batch = 64 * static_cast<std::size_t>(replicas)};
-    return trained::plan(o.batch.samples, trained::layout_of(o, {.devices = replicas,
-                                                                 .stages = stages,
-                                                                 .micro_batches = micro_batches,
-                                                                 .schedule = s}));
+    return trained::plan(
+        o.batch.samples,
+        trained::layout_of(o, {.devices = replicas, .stages = stages, .micro_batches = micro_batches, .schedule = s}));
 }
 
 constexpr machine free_links{};
@@ -50,8 +49,9 @@ TEST_SUITE("parallel/price") {
     }
 
     TEST_CASE("without a price for links, a step of a pipeline is computing and the bubble of its cut") {
-        for (auto const& s : {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_h1{}),
-                              schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})}) {
+        for (auto const& s :
+             {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_h1{}),
+              schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})}) {
             CAPTURE(s.name);
             auto const plan = plan_of(1, 4, 8, s);
             auto const p = seconds_of(plan, free_links, 1e9);

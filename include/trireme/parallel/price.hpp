@@ -23,10 +23,10 @@ struct priced_step {
     constexpr double waiting() const noexcept { return std::max(0.0, seconds - computing - adding); }
 };
 
-/// The time of a planned step on a full batch: a device does `flops_per_second`, what goes between two devices takes what
-/// their link costs, beside what both compute, and gradients are added by the layout's strategies when all are there.
-/// Rank r of the layout is rank r of the machine. Not in it: updates, the loss, and all that the machine's description
-/// leaves out (links that several pairs share, caches).
+/// The time of a planned step on a full batch: a device does `flops_per_second`, what goes between two devices takes
+/// what their link costs, beside what both compute, and gradients are added by the layout's strategies when all are
+/// there. Rank r of the layout is rank r of the machine. Not in it: updates, the loss, and all that the machine's
+/// description leaves out (links that several pairs share, caches).
 ///
 ///     constexpr auto p = seconds_of(my_trainer::plan(batch{256}), fat_tree, 50e9);
 ///
@@ -56,8 +56,9 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
         double longest = 0;
         for (int first = 0; first < l.devices(); first += l.stages) { // the slowest replica
             auto const& link = m.link(first + t.role, first + to);
-            longest = std::max(longest, link.alpha + link.overhead +
-                                            link.beta * static_cast<double>(t.gradient ? bytes.gradients : bytes.values));
+            longest =
+                std::max(longest, link.alpha + link.overhead +
+                                      link.beta * static_cast<double>(t.gradient ? bytes.gradients : bytes.values));
         }
         return longest;
     };
