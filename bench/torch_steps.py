@@ -67,15 +67,8 @@ def predictor(network, images, mode, batch):
     return step
 
 
-def work(network, images, warm_up, mode, batch, rank, devices):
-    torch.set_num_threads(1)
-    torch._logging.set_logs(all=logging.ERROR)  # else torch.compile tells of the CUDA that is not there
-    if devices > 1:
-        torch.distributed.init_process_group('gloo', rank=rank, world_size=devices)
-    if mode.startswith('predict-'):
-        step = predictor(network, images, mode, batch)
-    else:
-        step = stepper(network, images, mode, batch, rank, devices)
+def answer(step, batch, warm_up, rank, devices):
+    """The dialogue of a worker: `step()` trains one step and returns its loss, if this rank has it. Every rank calls it."""
     request = torch.zeros(1)
 
     def steps_of_request(n):  # rank 0 tells the others how many steps come next
@@ -101,21 +94,44 @@ def work(network, images, warm_up, mode, batch, rank, devices):
         start = time.perf_counter()
         for _ in range(n):
             loss = step()
-        loss.item()
+        if loss is not None:
+            loss.item()
         seconds = time.perf_counter() - start
         per_second = n / seconds
         print(n * batch / seconds, flush=True)
     steps_of_request(0)
 
 
-def main(network, images, warm_up=10):
-    """`network()` makes the module; `images` different ones are drawn batch by batch; `warm_up` steps come first."""
-    mode, batch, devices = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def begin(rank, devices):
+    """One thread for each rank, and a group of them."""
+    torch.set_num_threads(1)
+    torch._logging.set_logs(all=logging.ERROR)  # else torch.compile tells of the CUDA that is not there
+    if devices > 1:
+        torch.distributed.init_process_group('gloo', rank=rank, world_size=devices)
+
+
+def work(network, images, warm_up, mode, batch, rank, devices):
+    begin(rank, devices)
+    if mode.startswith('predict-'):
+        step = predictor(network, images, mode, batch)
+    else:
+        step = stepper(network, images, mode, batch, rank, devices)
+    answer(step, batch, warm_up, rank, devices)
+
+
+def on_ranks(work, devices, *arguments):
+    """work(*arguments, rank, devices) in a process for each rank; this one is rank 0."""
     if devices > 1:
         os.environ.setdefault('MASTER_ADDR', '127.0.0.1')
         os.environ.setdefault('MASTER_PORT', str(random.randint(20000, 60000)))
         os.environ['GLOO_SOCKET_IFNAME'] = 'lo'
         context = torch.multiprocessing.get_context('spawn')
         for rank in range(1, devices):
-            context.Process(target=work, args=(network, images, warm_up, mode, batch, rank, devices), daemon=True).start()
-    work(network, images, warm_up, mode, batch, 0, devices)
+            context.Process(target=work, args=(*arguments, rank, devices), daemon=True).start()
+    work(*arguments, 0, devices)
+
+
+def main(network, images, warm_up=10):
+    """`network()` makes the module; `images` different ones are drawn batch by batch; `warm_up` steps come first."""
+    mode, batch, devices = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    on_ranks(work, devices, network, images, warm_up, mode, batch)
