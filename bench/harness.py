@@ -36,10 +36,13 @@ class Worker:
             sys.exit(f"{' '.join(map(str, self.command))} ended with {self.process.wait()} instead of answering")
         return line.strip()
 
-    def measure(self, seconds):
+    def ask(self, seconds):
         self.process.stdin.write(f'{seconds}\n')
         self.process.stdin.flush()
-        return float(self.answer())
+        return self.answer()
+
+    def measure(self, seconds):
+        return float(self.ask(seconds))
 
     def __enter__(self):
         return self
@@ -52,6 +55,15 @@ class Worker:
             self.process.kill()
 
 
+def busy():
+    """Whether other programs want a processor, while our workers sleep. A contender that spins would be measured by
+    what the scheduler makes of it."""
+    def running():
+        time.sleep(0.01)
+        return int(pathlib.Path('/proc/loadavg').read_text(encoding='utf-8').split()[3].split('/')[0])
+    return min(running() for _ in range(5)) > 1
+
+
 class Bench:
     def __init__(self, name, build, cxx, quick, json_file=None):
         self.name, self.build, self.cxx, self.quick = name, pathlib.Path(build), cxx, quick
@@ -59,6 +71,7 @@ class Bench:
         self.peers = pathlib.Path(os.environ['TRIREME_BENCH_PEERS'])
         self.rows = []
         self.seen = []  # contenders, in the order of their appearance
+        self.patience = 0 if quick else 400  # seconds in all that may be spent on waiting for quiet
 
     def program(self, name):
         return str(self.build / 'bench' / name)
@@ -72,12 +85,35 @@ class Bench:
     def rounds(self, workers, count, seconds):
         """[round][worker]: what each worker measured. Every other round runs backwards, so that no worker always
         follows the same one."""
-        table = []
-        for r in range(count):
-            order = range(len(workers))
-            measured = {w: workers[w].measure(seconds) for w in (order if r % 2 == 0 else reversed(order))}
-            table.append([measured[w] for w in order])
-        return table
+        return [self.round(workers, r, seconds) for r in range(count)]
+
+    def round(self, workers, number, seconds):
+        order = range(len(workers))
+        measured = {w: workers[w].measure(seconds) for w in (order if number % 2 == 0 else reversed(order))}
+        return [measured[w] for w in order]
+
+    def wait_for_quiet(self):
+        while self.patience > 0 and busy():
+            time.sleep(1)
+            self.patience -= 1
+
+    def undisturbed(self, count, measure):
+        """`count` answers of measure(number) in whose time nothing else ran, before or after; others count only when
+        there is no patience left."""
+        answers = []
+        while len(answers) < count:
+            self.wait_for_quiet()
+            start = time.monotonic()
+            answer = measure(len(answers))
+            if self.patience <= 0 or not busy():
+                answers.append(answer)
+            else:
+                self.patience -= time.monotonic() - start
+        return answers
+
+    def quiet_rounds(self, workers, count, seconds):
+        """The rounds in which nothing else ran."""
+        return self.undisturbed(count, lambda number: self.round(workers, number, seconds))
 
     def row(self, case, peer, ours, theirs, unit, lower_is_better=False, **more):
         """One line of the table: `ours` and `theirs` are lists, one figure per round."""
@@ -100,8 +136,15 @@ class Bench:
 
     def cores(self):
         """How many times the arithmetic of one thread two threads do: a machine may not give what it counts."""
-        return float(subprocess.run([self.program('cores')], capture_output=True, text=True, check=True)
-                     .stdout.split()[0])
+        return float(self.core_facts()[0])
+
+    def core_facts(self):
+        return subprocess.run([self.program('cores')], capture_output=True, text=True, check=True).stdout.split(None, 4)
+
+    def note_peak(self):
+        """Says what one core does at best, beside which times of arithmetic are read."""
+        _, _, peak, units, instruction_set = self.core_facts()
+        self.note(f'{instruction_set.strip()}, {units} multiply-add unit(s) of full registers: {peak} GFLOP/s on one core')
 
     def note(self, text):
         print(f'  {text}', flush=True)

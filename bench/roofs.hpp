@@ -12,9 +12,13 @@ namespace bench::inline TRIREME_ISA {
 
 using vector = trireme::lane_vector<float, trireme::full_register<float>>;
 
-/// Multiply-adds on registers alone, enough of them in flight to hide their latency. Returns the FLOPs.
-inline double multiply_adds(double& sink) {
-    constexpr std::size_t chains = trireme::accumulators == 24 ? 16 : 12, rounds = 100000;
+/// As many multiply-adds in flight as hide their latency.
+inline constexpr std::size_t enough_chains = trireme::accumulators == 24 ? 16 : 12;
+
+/// Multiply-adds on registers alone, in so many chains side by side. Returns the FLOPs.
+template<std::size_t Chains = enough_chains>
+double multiply_adds(double& sink) {
+    constexpr std::size_t chains = Chains, rounds = 100000;
     vector sum[chains];
     auto const factor = vector::all(static_cast<float>(0.999 + sink * 1e-30));
     auto const term = vector::all(static_cast<float>(1e-3 + sink * 1e-30));

@@ -27,7 +27,6 @@ import pathlib
 import shutil
 import statistics
 import subprocess
-import time
 
 folder = pathlib.Path(__file__).resolve().parent
 sizes = [1024 * 4 ** i for i in range(10)]
@@ -38,43 +37,13 @@ def name_of(size):
     return f'{size >> 20}MB' if size >= 1 << 20 else f'{size >> 10}KB'
 
 
-def busy():
-    """Whether other programs want a processor, while our workers sleep. A contender that spins would be measured by
-    what the scheduler makes of it."""
-    def running():
-        time.sleep(0.01)
-        return int(pathlib.Path('/proc/loadavg').read_text(encoding='utf-8').split()[3].split('/')[0])
-    return min(running() for _ in range(5)) > 1
-
-
 def run(bench):
-    count, seconds, patience = (3, 0.03, 0) if bench.quick else (11, 0.1, 400)
+    count, seconds = (3, 0.03) if bench.quick else (11, 0.1)
     program = bench.program('collectives_trireme')
     strategies = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
     mpirun = shutil.which('mpirun.openmpi') or shutil.which('mpirun')
     mpi = pathlib.Path(bench.program('collectives_mpi'))
     times = {}  # (ranks, size): {contender: its median time in us}
-
-    def wait_for_quiet():
-        nonlocal patience
-        while patience > 0 and busy():
-            time.sleep(1)
-            patience -= 1
-
-    def undisturbed(workers):
-        """Rounds in which nothing else ran, before or after; others count only when there is no patience left."""
-        nonlocal patience
-        table = []
-        while len(table) < count:
-            wait_for_quiet()
-            start = time.monotonic()
-            order = slice(None, None, -1 if len(table) % 2 else 1)  # so that no worker always follows the same one
-            line = bench.rounds(workers[order], 1, seconds)[0][order]
-            if patience <= 0 or not busy():
-                table.append(line)
-            else:
-                patience -= time.monotonic() - start
-        return table
 
     def openmpi(ranks, size, mode, *ours, program=mpi):
         options = ['--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '--mca', 'pml', 'ob1',
@@ -89,7 +58,7 @@ def run(bench):
     def fastest_openmpi(ranks, size):
         speed = {}
         for mode in modes:
-            wait_for_quiet()
+            bench.wait_for_quiet()
             with openmpi(ranks, size, mode) as worker:
                 speed[mode] = max(worker.measure(seconds) for _ in range(2))
         bench.note(f'Open MPI, {name_of(size)}, {ranks} ranks, us: '
@@ -105,7 +74,7 @@ def run(bench):
         with contextlib.ExitStack() as stack:
             workers = {s: stack.enter_context(bench.worker(program, s, ranks, size)) for s in strategies}
             workers |= {p: stack.enter_context(start[p]()) for p in peers}
-            table = undisturbed(list(workers.values()))
+            table = bench.quiet_rounds(list(workers.values()), count, seconds)
         figure = {w: [1e6 / line[i] for line in table] for i, w in enumerate(workers)}
         for peer in peers:
             bench.row(f'all_reduce/threads/{name_of(size)}/ranks{ranks}', peer, figure['direct'], figure[peer], 'us',
@@ -122,7 +91,8 @@ def run(bench):
         start = {'direct': ('default', 'direct', 'windows'), 'hierarchical': ('default', 'hierarchical', 'windows'),
                  'ring': ('default', 'ring', 'messages'), 'openmpi': (mode,), 'openmpi ring': ('ring',)}
         with contextlib.ExitStack() as stack:
-            table = undisturbed([stack.enter_context(openmpi(2, size, *how)) for how in start.values()])
+            workers = [stack.enter_context(openmpi(2, size, *how)) for how in start.values()]
+            table = bench.quiet_rounds(workers, count, seconds)
         figure = {who: [1e6 / line[i] for line in table] for i, who in enumerate(start)}
         for who in ('direct', 'hierarchical'):
             bench.row(f'all_reduce/mpi/{name_of(size)}/ranks2', 'openmpi', figure[who], figure['openmpi'], 'us',
@@ -133,7 +103,7 @@ def run(bench):
     def lenet(batch):
         with (openmpi(2, batch, 'default', program=bench.program('collectives_lenet')) as processes,
               bench.worker(bench.program('lenet_trireme'), batch, 2) as threads):
-            table = undisturbed([processes, threads])
+            table = bench.quiet_rounds([processes, threads], count, seconds)
         ours, theirs = ([line[i] for line in table] for i in range(2))
         bench.row(f'lenet/processes/batch{batch}/ranks2', 'threads', ours, theirs, 'samples/s')
 
