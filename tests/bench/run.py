@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""run.py ROOT LENET_WORKER MICRO COLLECTIVES_WORKER: the benchmarks' own machinery, without peers. Nothing here looks at
-how fast it is."""
+"""run.py ROOT LENET_WORKER MICRO COLLECTIVES_WORKER PIPELINE_MOVE PIPELINE_LENET CORES: the benchmarks' own machinery,
+without peers. Nothing here looks at how fast it is."""
 import contextlib
 import io
 import json
@@ -14,7 +14,7 @@ import tempfile
 import xml.etree.ElementTree
 
 root = pathlib.Path(sys.argv[1])
-lenet, micro, collectives = sys.argv[2:]
+lenet, micro, collectives, move, pipeline, cores = sys.argv[2:]
 sys.path.insert(0, str(root / 'bench'))
 import harness  # noqa: E402
 
@@ -54,6 +54,33 @@ with harness.Worker([collectives, 'direct', '3', '4004']) as worker:
     check('collectives measures other sizes', worker.measure(0.001) > 0)
 check('collectives refuses', exit_code(collectives, 'no such strategy', '2', '1024').returncode == 2)
 
+# pipelines: moves check what has come; each schedule trains, on one device too; its predictions are of tasks that ran
+for way in ('moves', 'atomics', 'memcpy'):
+    with harness.Worker([move, way, '1024']) as worker:
+        check(f'pipeline measures {way}', worker.measure(0.001) > 0)
+check('pipeline moves refuse', [exit_code(move, *wrong).returncode for wrong in ((), ('moves', '0'), ('no way', '8'))]
+      == [2, 2, 2])
+schedules, balanced, rows = (line.split() for line in exit_code(pipeline).stdout.splitlines())
+check('pipeline lists', (schedules[0], balanced[0], rows[0]) == ('schedules', 'balanced', 'rows'))
+check('pipeline lists its schedules', {'gpipe', 'one_f_one_b'} <= set(schedules[1:]))
+check('pipeline lists its cuts', balanced[1] in rows[1:] and '1' not in rows[1:])  # not between a layer and its function
+for schedule in schedules[1:]:
+    for stages, row in (('1', '0'), ('2', '0'), ('2', rows[1])):
+        with harness.Worker([pipeline, 'steps', schedule, '64', '4', stages, row]) as worker:
+            check(f'pipeline trains {schedule} on {stages}, cut before {row}', worker.measure(0.01) > 0)
+with harness.Worker([pipeline, 'overhead', '64', '4', '0']) as worker:
+    for _ in range(3):
+        figures = [float(word) for word in worker.ask(0.01).split()]
+        check('pipeline predicts each schedule', len(figures) == 4 * len(schedules[1:]) and min(figures) > 0)
+        for i in range(0, len(figures), 4):
+            check('a step takes longer than any of its tasks', figures[i + 3] < min(figures[i:i + 3]))
+for wrong in (['steps', 'no such schedule', '64', '4', '2', '0'], ['steps', 'gpipe', '64', '4', '2', '1'],
+              ['steps', 'gpipe', '0', '4', '2', '0'], ['overhead', '64', '4'], ['other'], ['overhead', '10000', '4', '0']):
+    answer = exit_code(pipeline, *wrong)
+    check(f'pipeline refuses {wrong}', answer.returncode == 2 and answer.stderr != '')
+facts = exit_code(cores).stdout.split(None, 4)
+check('cores says what a core does', len(facts) == 5 and float(facts[0]) > 0 and float(facts[2]) > 0 and int(facts[3]) >= 0)
+
 
 class Counter:
     def __init__(self, turns, name):
@@ -70,6 +97,17 @@ turns = []
 table = bench.rounds([Counter(turns, 'a'), Counter(turns, 'b')], 3, 0.1)
 check('turns', turns == ['a', 'b', 'b', 'a', 'a', 'b'])
 check('figures stand in the order of the workers', table == [[1, 2], [4, 3], [5, 6]])
+
+# what something has disturbed is measured again, until there is no patience left
+states = iter([True, False, True, False, False])  # before the first, then before and after each
+really, harness.busy = (harness.busy, harness.time.sleep), lambda: next(states)
+harness.time.sleep = lambda _: None
+bench.patience = 100
+check('disturbed answers are measured again', bench.undisturbed(1, lambda number: turns.append(number) or number) == [0])
+check('how often', turns[-2:] == [0, 0] and next(states, None) is None and 98 < bench.patience <= 99)
+harness.busy, harness.time.sleep = really
+bench.patience = 0
+check('without patience all count', bench.undisturbed(2, lambda number: number) == [0, 1])
 
 # rows: medians, the direction of better, the spread
 quiet(bench.row, 'case', 'peer', [2.0, 4.0, 9.0], [1.0, 2.0, 3.0], 'x')

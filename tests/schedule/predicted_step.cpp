@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "../../bench/pipeline/prediction.hpp"
+
+#include <support/seed.hpp>
+
+#include <trireme/schedules.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace predicted_step_test {
+using namespace trireme;
+
+namespace {
+
+/// Seconds of an update, in all traces.
+constexpr double update_seconds = 3;
+
+struct built {
+    std::vector<step_task> room;
+    step_program program;
+
+    built(schedule_choice const& s, int roles, int micro_batches)
+        : room(step_capacity(s, {roles, micro_batches})), program(build_step(s, {roles, micro_batches}, room)) {}
+    built(built const&) = delete;
+    built& operator=(built const&) = delete;
+};
+
+/// A step as an executor traces it: every task begins when the one before it has ended, and a task that computes has its
+/// wait for the place that it writes to inside. `times(kind, stage)` is asked for each task in turn; `span` becomes what
+/// the step takes, updates included.
+template<class Times>
+std::vector<timed_task> traced(step_program const& p, Times const& times, double& span) {
+    std::vector<std::vector<timed_task>> done(static_cast<std::size_t>(p.shape.roles));
+    play_step(p, times, [&](int role, std::size_t i, double, double end) {
+        auto& mine = done[static_cast<std::size_t>(role)];
+        auto const& t = p.list(role)[i];
+        auto const before = mine.empty() ? 0 : mine.back().end;
+        if (t.kind == task_kind::update) end = before + update_seconds;
+        mine.push_back({role, 1, t.kind, role, counted_by(t), before, end});
+    });
+    std::vector<timed_task> all;
+    span = 0;
+    for (auto const& mine : done) {
+        all.insert(all.end(), mine.begin(), mine.end());
+        span = std::max(span, mine.back().end);
+    }
+    return all;
+}
+
+std::vector<schedule_choice> const choices = {gpipe{}, one_f_one_b{}, zero_bubble_h1{}, interleaved<2>{}};
+
+} // namespace
+
+TEST_SUITE("schedule/predicted_step") {
+    TEST_CASE("times that are the same in all tasks of a stage give the span that they came from") {
+        std::mt19937_64 random(test_seed());
+        std::uniform_real_distribution<double> some(0.1, 10);
+        for (auto const& choice : choices)
+            for (int roles : {2, 3, 4})
+                for (int micro_batches : {1, 2, 4, 8}) {
+                    if (choice.chunks > 1 && micro_batches % roles != 0) continue;
+                    CAPTURE(choice.name);
+                    CAPTURE(roles);
+                    CAPTURE(micro_batches);
+                    built const step(choice, roles, micro_batches);
+                    std::vector<stage_times> times(static_cast<std::size_t>(step.program.stage_count()));
+                    for (auto& t : times) t = {some(random), some(random), some(random)};
+                    auto const of = [&](task_kind kind, int stage) {
+                        return times[static_cast<std::size_t>(stage)].of(kind);
+                    };
+                    double span = 0;
+                    auto const tasks = traced(step.program, of, span);
+                    bench::prediction p(step.program);
+                    p.add(tasks);
+                    CHECK(p.predicted() == doctest::Approx(span));
+                    CHECK(p.replayed() == doctest::Approx(span));
+                    double shortest = 100;
+                    for (auto const& t : tasks) {
+                        if (t.kind == task_kind::move || is_of_slices(t.kind)) continue;
+                        if (choice.chunks == 1) CHECK(p.time_of(t.kind, t.stage) == doctest::Approx(of(t.kind, t.stage)));
+                        for (int s = 0; s < step.program.stage_count(); ++s)
+                            if (auto const time = p.time_of(t.kind, s); time > 0) shortest = std::min(shortest, time);
+                    }
+                    CHECK(p.shortest_task() == doctest::Approx(shortest));
+                }
+    }
+
+    TEST_CASE("the wait for a place is not a task's time: a slow first stage holds up gradients, not their arithmetic") {
+        built const step(gpipe{}, 2, 8);
+        auto const of = [](task_kind kind, int stage) { return kind == task_kind::forward ? 1.0 : stage == 0 ? 9.0 : 2.0; };
+        double span = 0;
+        auto const tasks = traced(step.program, of, span);
+        auto longest = 0.0;
+        for (auto const& t : tasks)
+            if (t.rank == 1 && t.kind == task_kind::backward) longest = std::max(longest, t.end - t.begin);
+        REQUIRE(longest == doctest::Approx(9)); // in the trace
+        bench::prediction p(step.program);
+        p.add(tasks);
+        CHECK(p.time_of(task_kind::backward, 1) == doctest::Approx(2));
+        CHECK(p.predicted() == doctest::Approx(span));
+    }
+
+    TEST_CASE("uneven tasks are replayed as they were, and predicted by their median") {
+        std::mt19937_64 random(test_seed());
+        std::uniform_real_distribution<double> some(1, 2);
+        built const step(one_f_one_b{}, 2, 8);
+        std::vector<double> spans, replays;
+        bench::prediction all(step.program);
+        for (int k = 0; k < 5; ++k) {
+            double span = 0;
+            auto const tasks = traced(step.program, [&](task_kind, int) { return some(random); }, span);
+            bench::prediction alone(step.program);
+            alone.add(tasks);
+            all.add(tasks);
+            CHECK(alone.replayed() == doctest::Approx(span));
+            spans.push_back(span);
+        }
+        CHECK(all.replayed() == doctest::Approx(bench::median(spans)));
+
+        bench::prediction calm(step.program);
+        double span = 0, disturbed = 0;
+        auto const even = [](task_kind, int) { return 1.0; };
+        calm.add(traced(step.program, even, span));
+        calm.add(traced(step.program, even, span));
+        int n = 0;
+        calm.add(traced(step.program, [&](task_kind, int) { return n++ == 3 ? 50.0 : 1.0; }, disturbed));
+        REQUIRE(disturbed > span + 40);
+        CHECK(calm.predicted() == doctest::Approx(span));
+    }
+
+    TEST_CASE("another program's tasks are refused") {
+        built const step(gpipe{}, 2, 4), other(one_f_one_b{}, 2, 4);
+        auto const of = [](task_kind, int) { return 1.0; };
+        double span = 0;
+        auto tasks = traced(other.program, of, span);
+        bench::prediction p(step.program);
+        CHECK_THROWS_AS(p.add(tasks), std::runtime_error);
+        tasks = traced(step.program, of, span);
+        tasks.pop_back();
+        CHECK_THROWS_AS(p.add(tasks), std::runtime_error);
+    }
+
+    TEST_CASE("the median of an even number is the upper one; of nothing it is 0") {
+        CHECK(bench::median({}) == 0);
+        CHECK(bench::median({3, 1, 2}) == 2);
+        CHECK(bench::median({4, 1, 3, 2}) == 3);
+    }
+}
+
+} // namespace predicted_step_test
