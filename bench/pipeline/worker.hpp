@@ -36,7 +36,7 @@ namespace bench {
 using namespace trireme;
 
 /// The schedules that trainers execute: all that the benchmark compares.
-inline constexpr schedule_choice schedules[] = {gpipe{}, one_f_one_b{}};
+inline constexpr schedule_choice schedules[] = {gpipe{}, one_f_one_b{}, zero_bubble_h1{}};
 
 /// Cut of a network into two stages that is chosen when the program runs, so that one trainer serves all cuts.
 struct chosen_cut {
