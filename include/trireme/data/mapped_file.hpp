@@ -3,7 +3,7 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
-#include <trireme/data/regular_file.hpp>
+#include <trireme/core/regular_file.hpp>
 
 #include <cerrno>
 #include <cstddef>

@@ -5,9 +5,9 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/extents.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/quoted.hpp>
+#include <trireme/core/regular_file.hpp>
 #include <trireme/data/mapped_file.hpp>
-#include <trireme/data/quoted.hpp>
-#include <trireme/data/regular_file.hpp>
 #include <trireme/data/samples.hpp>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include <trireme/core/bf16.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/path.hpp>
-#include <trireme/data/regular_file.hpp>
+#include <trireme/core/regular_file.hpp>
 #include <trireme/data/safetensors_header.hpp>
 
 #include <algorithm>

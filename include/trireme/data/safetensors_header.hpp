@@ -3,7 +3,7 @@
 #pragma once
 
 #include <trireme/core/errors.hpp>
-#include <trireme/data/quoted.hpp>
+#include <trireme/core/quoted.hpp>
 
 #include <algorithm>
 #include <array>
