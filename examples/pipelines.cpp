@@ -8,8 +8,12 @@
 // part of the network, and prints what it costs.
 //
 //     sh examples/run.sh pipelines --stages 4 --micro-batches 8 --svg pictures
+//     sh examples/run.sh pipelines --csv mine.csv
 //
-// Exit codes: 0; 2 for a wrong flag or a folder that cannot be written.
+// The second has a schedule of yours beside them, in a file as PyTorch keeps its own.
+//
+// Exit codes: 0; 2 for a wrong flag, a folder that cannot be written, or a file that holds no schedule, or one that
+// makes no training step.
 
 #include "pipelines_flags.hpp"
 #include "trace_file.hpp"
@@ -21,10 +25,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 using namespace trireme;
@@ -38,28 +44,52 @@ std::string file_name(std::string name) {
     return name;
 }
 
-/// The files of a run. All are opened, and so refused, before anything is computed.
-class gallery {
+/// Files of a run in one folder. All are opened, and so refused, before anything is computed.
+class folder_of_files {
 public:
-    gallery(std::string const& folder, std::span<schedule_choice const> schedules) {
-        if (folder.empty()) return;
+    folder_of_files(char const* flag, std::string folder) : flag_(flag), folder_(std::move(folder)) {
+        if (!wanted()) return;
         std::error_code failed;
-        std::filesystem::create_directories(folder, failed);
+        std::filesystem::create_directories(folder_, failed);
         if (failed)
-            throw usage_error("--svg " + folder + ": the folder cannot be made (" + failed.message() +
+            throw usage_error(flag_ + ' ' + folder_ + ": the folder cannot be made (" + failed.message() +
                               "); name one that is yours");
-        for (auto const& s : schedules)
-            files_.push_back(std::make_unique<result_file>("--svg", folder + "/" + file_name(s.name) + ".svg"));
-        index_ = std::make_unique<result_file>("--svg", folder + "/index.md");
     }
-    bool wanted() const { return index_ != nullptr; }
-    void picture(std::size_t schedule, std::string const& text) { files_[schedule]->write(text); }
-    void index(std::string const& text) { index_->write(text); }
+    bool wanted() const { return !folder_.empty(); }
+    void open(std::string const& name) {
+        if (wanted()) files_[name] = std::make_unique<result_file>(flag_.c_str(), folder_ + "/" + name);
+    }
+    void write(std::string const& name, std::string const& text) {
+        if (wanted()) files_.at(name)->write(text);
+    }
 
 private:
-    std::vector<std::unique_ptr<result_file>> files_;
-    std::unique_ptr<result_file> index_;
+    std::string flag_, folder_;
+    std::map<std::string, std::unique_ptr<result_file>> files_;
 };
+
+/// A schedule with the numbers of this run: its step, in its room.
+struct made_schedule {
+    std::string name, file;
+    std::vector<step_task> room;
+    step_program step;
+
+    template<class Schedule>
+    made_schedule(std::string called, std::string in_file, Schedule const& s, step_shape const& shape)
+        : name(std::move(called)), file(std::move(in_file)), room(step_capacity(s, shape)),
+          step(build_step(s, shape, room)) {}
+    made_schedule(made_schedule&&) = default;
+};
+
+/// The schedule of a file, which is refused if it makes no training step.
+schedule_orders judged(std::string const& path) {
+    auto orders = read_schedule_csv(path);
+    made_schedule const made(path, "", orders, orders.shape());
+    if (auto const v = verify(made.step); !v.ok())
+        throw usage_error("--csv " + path + ": its step " + marked_lists(made.step, v) +
+                          "make it a training step: docs/pipelines.md says what is proved");
+    return orders;
+}
 
 /// A number as short as it is exact to two digits behind the point.
 std::string number(double x) {
@@ -77,59 +107,68 @@ std::string percent(double part) {
 }
 
 void run(pipelines_flags const& flags) {
-    schedule_choice const schedules[] = {gpipe{},
-                                         one_f_one_b{},
-                                         interleaved<2>{},
-                                         interleaved<3>{},
-                                         breadth_first<2>{},
-                                         zero_bubble_h1{},
-                                         zero_bubble_h2{},
-                                         zero_bubble_auto<1, 1, 1, 0, 16>{},
-                                         zero_bubble_v{},
-                                         v_half{},
-                                         v_min{},
-                                         dual_pipe_v{}};
-    gallery files(flags.svg, schedules);
+    std::optional<schedule_orders> own;
+    if (!flags.csv.empty()) own = judged(flags.csv);
+    step_shape const shape = own ? own->shape() : step_shape{flags.stages, flags.micro_batches};
+
+    folder_of_files pictures("--svg", flags.svg), texts("--write-csv", flags.write_csv);
+    std::vector<made_schedule> all;
+    if (own) all.emplace_back(std::filesystem::path(flags.csv).filename().string(), "own", *own, shape);
+    schedule_choice const built_in[] = {gpipe{},
+                                        one_f_one_b{},
+                                        interleaved<2>{},
+                                        interleaved<3>{},
+                                        breadth_first<2>{},
+                                        zero_bubble_h1{},
+                                        zero_bubble_h2{},
+                                        zero_bubble_auto<1, 1, 1, 0, 16>{},
+                                        zero_bubble_v{},
+                                        v_half{},
+                                        v_min{},
+                                        dual_pipe_v{}};
+    bool const beside = shape.roles <= flags.most_stages && shape.micro_batches <= flags.most_micro_batches;
+    for (auto const& s : built_in)
+        if (beside) all.emplace_back(s.name, file_name(s.name), s, shape);
+    for (auto const& s : all) {
+        pictures.open(s.file + ".svg");
+        texts.open(s.file + ".csv");
+    }
+    pictures.open("index.md");
+
     std::string table = "| schedule | stages a role | bubble | in a role's own time | peak | tasks | over messages |\n"
                         "| --- | --- | --- | --- | --- | --- | --- |\n";
     std::string shown;
-    for (std::size_t i = 0; i < std::size(schedules); ++i) {
-        auto const& s = schedules[i];
-        step_shape const shape{flags.stages, flags.micro_batches};
-        std::vector<step_task> room(step_capacity(s, shape));
-        auto const program = build_step(s, shape, room);
+    for (auto const& [name, file, room, program] : all) {
+        auto const begin = "| `" + name + "` | " + std::to_string(program.chunks) + " | ";
         if (program.tail[0] == 0) { // such a schedule says in its comment what it needs
-            table += "| `" + std::string(s.name) + "` | " + std::to_string(s.chunks) +
-                     " | needs more micro-batches | | | | |\n";
-            if (files.wanted())
-                files.picture(i, step_svg(std::string(s.name) + " needs more micro-batches", {}, "units", 1));
+            table += begin + "needs more micro-batches | | | | |\n";
+            pictures.write(file + ".svg", step_svg(name + " needs more micro-batches", {}, "units", 1));
             continue;
         }
-        if (auto const v = verify(program); !v.ok())
-            throw std::logic_error(std::string(s.name) + " " + describe(v.fault));
-        double const part = 1.0 / s.chunks; // a stage is that much of one of one_f_one_b
+        if (auto const v = verify(program); !v.ok()) throw std::logic_error(name + " " + marked_lists(program, v));
+        double const part = 1.0 / program.chunks; // a stage is that much of one of one_f_one_b
         stage_times const times{part, part, part};
         int peak = 0;
         std::size_t tasks = 0;
-        for (int r = 0; r < flags.stages; ++r) {
+        for (int r = 0; r < shape.roles; ++r) {
             peak = std::max<int>(peak, program.frames[r]);
             tasks += program.tail[r];
         }
-        table += "| `" + std::string(s.name) + "` | " + std::to_string(s.chunks) + " | " +
-                 percent(bubble_fraction(program, times)) + " | " +
-                 percent(1 - 3 * flags.micro_batches / busiest_role_span(program, times)) + " | " +
+        table += begin + percent(bubble_fraction(program, times)) + " | " +
+                 percent(1 - 3 * shape.micro_batches / busiest_role_span(program, times)) + " | " +
                  number(peak * part) + " | " + std::to_string(tasks) + " | " +
                  (verify(program, by_messages).ok() ? "yes" : "no") + " |\n";
-        if (!files.wanted()) continue;
-        auto const all = played_tasks(program, times);
-        drawn_tasks const parts[] = {{s.name, all}};
-        files.picture(i, step_svg(std::string(s.name) + ": " + std::to_string(flags.stages) + " roles, " +
-                                      std::to_string(flags.micro_batches) + " micro-batches",
-                                  parts, "units", 1));
-        shown += "\n![" + std::string(s.name) + "](" + file_name(s.name) + ".svg)\n";
+        texts.write(file + ".csv", schedule_csv(program));
+        if (!pictures.wanted()) continue;
+        auto const played = played_tasks(program, times);
+        drawn_tasks const parts[] = {{name.c_str(), played}};
+        pictures.write(file + ".svg", step_svg(name + ": " + std::to_string(shape.roles) + " roles, " +
+                                                   std::to_string(shape.micro_batches) + " micro-batches",
+                                               parts, "units", 1));
+        shown += "\n![" + name + "](" + file + ".svg)\n";
     }
     std::printf("%s", table.c_str());
-    if (files.wanted()) files.index("# Pipeline schedules\n\n" + table + shown);
+    pictures.write("index.md", "# Pipeline schedules\n\n" + table + shown);
 }
 
 } // namespace
@@ -139,6 +178,9 @@ int main(int argc, char** argv) {
         if (auto const flags = pipelines_flags::parse(argc, argv)) run(*flags);
         return 0;
     } catch (usage_error const& e) {
+        std::fprintf(stderr, "pipelines: %s\n", e.what());
+        return exit_code::usage;
+    } catch (data_error const& e) {
         std::fprintf(stderr, "pipelines: %s\n", e.what());
         return exit_code::usage;
     } catch (std::exception const& e) {

@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-/// All pipeline schedules that come with Trireme, and their proof and price. `trireme/trireme.hpp` has gpipe and
-/// one_f_one_b alone.
+/// All pipeline schedules that come with Trireme, those in files, and their proof and price. `trireme/trireme.hpp` has
+/// gpipe and one_f_one_b alone.
 
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
+#include <trireme/schedule/pipeline/csv.hpp>
+#include <trireme/schedule/pipeline/orders.hpp>
+#include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
 #include <trireme/schedule/pipeline/schedules/dual_pipe_v.hpp>
 #include <trireme/schedule/pipeline/schedules/interleaved.hpp>

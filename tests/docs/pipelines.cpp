@@ -4,7 +4,14 @@
 #include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
 
+#include <data/files.hpp>
 #include <doctest/doctest.h>
+#include <support/messages.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace docs_pipelines_test {
 using namespace trireme;
@@ -62,6 +69,24 @@ training_plan spread(int replicas, int stages, schedule_choice const& schedule) 
 double milliseconds(training_plan const& plan, machine const& m) { return 1e3 * seconds_of(plan, m, 50e12).seconds; }
 // [/two_clusters]
 
+namespace {
+
+double waiting_of(std::string const& path, std::string& written) {
+    // [schedule_in_a_file]
+    auto const orders = read_schedule_csv(path); // roles, stages and micro-batches are the file's
+    std::vector<step_task> room(step_capacity(orders, orders.shape()));
+    auto const step = build_step(orders, orders.shape(), room); // orders and room live as long as it
+    auto const verdict = verify(step);
+    if (!verdict.ok()) throw std::runtime_error(marked_lists(step, verdict));
+    double const waits = bubble_fraction(step, mine);
+    auto const for_torch = schedule_csv(step, schedule_cells::compute);
+    // [/schedule_in_a_file]
+    written = for_torch;
+    return waits;
+}
+
+} // namespace
+
 TEST_SUITE("docs/pipelines") {
     TEST_CASE("the table of two clusters is what they cost") {
         struct row {
@@ -79,6 +104,35 @@ TEST_SUITE("docs/pipelines") {
             CHECK(milliseconds(plan, fat_tree) == doctest::Approx(r.fat_tree).epsilon(0.002));
             CHECK(milliseconds(plan, dragonfly) == doctest::Approx(r.dragonfly).epsilon(0.002));
             CHECK(100 * plan.bubble() == doctest::Approx(r.bubble).epsilon(0.005));
+        }
+    }
+
+    TEST_CASE("a schedule in a file is proved, priced and written") {
+        files::folder const there;
+        auto const file = [&](std::string_view text) {
+            return there.write("mine.csv", files::bytes(text.begin(), text.end()));
+        };
+        std::string written;
+        CHECK(waiting_of(file("0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1\n"), written) > 0.25);
+        CHECK(written == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+        try {
+            (void)waiting_of(file("0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n"), written);
+            FAIL("gradients are added from the last to the first");
+        } catch (std::runtime_error const& e) {
+            // as the page shows it
+            CHECK(std::string(e.what()) ==
+                  "adds gradients in another order than that of the micro-batches, role 1, task "
+                  "4: backward of micro-batch 1 in stage 1\n"
+                  "     role 0                  role 1\n"
+                  "                             0 1RECV_F0\n"
+                  "     0 0F0                   1 1F0\n"
+                  "     1 0SEND_F0              2 1RECV_F1\n"
+                  "     2 0F1                   3 1F1\n"
+                  "  >  3 0SEND_F1 0RECV_B1  >> 4 1B1\n"
+                  "     4 0B1                   5 1SEND_B1\n"
+                  "     5 0RECV_B0              6 1B0\n"
+                  "     6 0B0                   7 1SEND_B0\n"
+                  "     7 update                8 update\n");
         }
     }
 

@@ -45,8 +45,14 @@ def refusals(program):
         file, taken = pathlib.Path(folder) / 'file', pathlib.Path(folder) / 'taken'
         file.write_text('')
         (taken / 'v_min.svg').mkdir(parents=True)
+        (taken / 'v_min.csv').mkdir()
+        wrong, right = pathlib.Path(folder) / 'wrong.csv', pathlib.Path(folder) / 'right.csv'
+        wrong.write_text('0F0,0B0\n1F0,1X0\n')
+        right.write_text('0F0,0B0\n1F0,1B0\n')
         for arguments in (('--svg', file), ('--svg', file / 'below'), ('--svg', taken), ('--stages', 0),
-                          ('--micro-batches', 129), ('--stages', '2x'), ('--svg', '')):
+                          ('--micro-batches', 129), ('--stages', '2x'), ('--svg', ''), ('--write-csv', file),
+                          ('--write-csv', taken), ('--write-csv', ''), ('--csv', wrong), ('--csv', taken),
+                          ('--csv', ''), ('--csv', right, '--stages', 2), ('--csv', right, '--micro-batches', 1)):
             ran = run(program, *arguments)
             told = shlex.join(map(str, ('pipelines', *arguments)))
             if ran.returncode != 2 or ran.stdout or not re.fullmatch(r'pipelines: [^\n]+\n', ran.stderr):
@@ -60,9 +66,39 @@ def refusals(program):
                 yield f'three stages and one micro-batch: {path.name} is no picture'
 
 
+def files(program):
+    """What it writes it reads again, judges and prices alike; what makes no step it shows, with the place."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        table = run(program, '--write-csv', folder).stdout.splitlines()
+        for name in ('one_f_one_b', 'interleaved_3', 'v_half'):
+            ran = run(program, '--csv', folder / f'{name}.csv', '--svg', folder / 'pictures')
+            rows = ran.stdout.splitlines()
+            ours = [row for row in table if file_name(row) == name]
+            if ran.returncode or [row.replace(f'{name}.csv', ours[0].split('`')[1]) for row in rows[2:3]] != ours:
+                yield f'--csv {name}.csv: {ran.returncode}, {rows[2:3]} where {ours} was written{ran.stderr}'
+            if rows[3:] != table[2:] or not (folder / 'pictures/own.svg').is_file():
+                yield f'--csv {name}.csv: the others are not beside it'
+        wrong = folder / 'wrong.csv'
+        wrong.write_text('0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n')
+        ran = run(program, '--csv', wrong, '--svg', folder / 'none')
+        if ran.returncode != 2 or ran.stdout or ran.stderr.count('>> 4 1B1') != 1 or (folder / 'none').exists():
+            yield f'a file with a wrong order of gradients: {ran.returncode}, {ran.stdout}{ran.stderr}'
+        roles = 33 # more than the others are drawn for
+        wrong.write_text(''.join(f'{r}F0,{r}B0\n' for r in range(roles)))
+        ran = run(program, '--csv', wrong)
+        if ran.returncode or len(ran.stdout.splitlines()) != 3:
+            yield f'a file with {roles} roles: {ran.returncode}, {ran.stdout}{ran.stderr}'
+
+
+def file_name(row):
+    """The file of a row of the table."""
+    return row.split('`')[1].replace('<', '_').replace('>', '') if '`' in row else ''
+
+
 root, program = pathlib.Path(sys.argv[1]), sys.argv[2]
 page = gallery(root, 'docs/pipelines.md', 'pictures/pipelines', '*.svg', 'prices')
 faults = page.compare(sys.argv, *drawn(program))
-faults += refusals(program)
+faults += [*refusals(program), *files(program)]
 print('\n'.join([*faults, f'{0 if faults else 1} passed, {len(faults)} failed']))
 sys.exit(1 if faults else 0)

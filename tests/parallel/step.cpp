@@ -5,6 +5,8 @@
 #include <trireme/schedules.hpp>
 
 #include <doctest/doctest.h>
+#include <schedule/own_schedules.hpp>
+#include <support/messages.hpp>
 
 namespace parallel_step_test {
 using namespace trireme;
@@ -38,6 +40,14 @@ TEST_SUITE("parallel/step") {
         is_refused(interleaved<2>{}, "schedule interleaved<2> on 2 stages: its step has 2 stages a role");
         is_refused(breadth_first<3>{}, "has 3 stages a role, and devices have one; write gpipe, one_f_one_b");
         is_refused(zero_bubble_v{}, "has 2 stages a role");
+    }
+
+    TEST_CASE("a step that is not proved is shown with the place of the fault") {
+        auto const l = in_stages(own_schedules::backwards_in_turn{});
+        auto const text = test_support::refusal([&] { rank_programs(l, 0).prove(l); });
+        CHECK(test_support::says(text,
+                                 {" on 2 stages: its step adds gradients in another order",
+                                  "role 1, task ", ": backward of micro-batch 3 in stage 1\n", "role 0  ", ">> "}));
     }
 }
 

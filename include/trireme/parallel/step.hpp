@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
@@ -69,15 +70,13 @@ public:
     /// Proves both: a schedule may be the user's own. One device with the whole network follows none. Throws
     /// usage_error if the layout's schedule makes no training step.
     void prove(parallel_layout const& l) const {
-        require(l, verify(step_));
-        require(l, verify_evaluation(evaluation_));
+        require(l, step_, verify(step_));
+        require(l, evaluation_, verify_evaluation(evaluation_));
     }
 
 private:
-    static void require(parallel_layout const& l, program_verdict const& v) {
-        if (!v.ok())
-            refuse(l, std::string(describe(v.fault)) + ", role " + std::to_string(v.role) + ", task " +
-                          std::to_string(v.task));
+    static void require(parallel_layout const& l, step_program const& p, program_verdict const& v) {
+        if (!v.ok()) refuse(l, marked_lists(p, v));
     }
     [[noreturn]] TRIREME_COLD static void refuse(parallel_layout const& l, std::string const& why) {
         throw usage_error("schedule " + std::string(l.schedule.name) + " on " + std::to_string(l.stages) +

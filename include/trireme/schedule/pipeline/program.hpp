@@ -117,23 +117,30 @@ namespace detail {
 /// Writes the tasks of one role, and gives out its frames and outgoing slots.
 class role_writer {
 public:
+    /// most_frames: as many as the lines that may take one.
     constexpr role_writer(step_program const& p, int role, std::span<step_task> out,
-                          std::span<std::uint8_t const> role_of, int most_slots, std::uint16_t evaluation_frames = 1)
+                          std::span<std::uint8_t const> role_of, int most_slots, std::size_t most_frames,
+                          bool writes_moves = false, std::uint16_t evaluation_frames = 1)
         : program_(p), role_(role), out_(out), role_of_(role_of), most_slots_(static_cast<std::uint16_t>(most_slots)),
-          evaluation_frames_(evaluation_frames), held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)),
-          busy_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches) + 1) {}
+          evaluation_frames_(evaluation_frames), writes_moves_(writes_moves),
+          held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)), busy_(most_frames + 1) {}
 
     role_writer(role_writer const&) = delete;
     role_writer& operator=(role_writer const&) = delete;
     constexpr ~role_writer() = default; // nvcc does not see that the implicit one is constexpr
 
     TRIREME_COLD constexpr void add(scheduled_work const& c) {
+        if (c.kind == task_kind::move) return add_move(c);
         auto const stage = program_.stage(role_, c.chunk), last = program_.stage_count() - 1;
         bool const forward = goes_forward(c.kind) || c.kind == task_kind::evaluate;
-        auto& frame = held_[static_cast<std::size_t>(c.chunk * program_.shape.micro_batches + c.micro_batch)];
-        if (forward) frame = c.kind == task_kind::evaluate ? next_frame() : take_frame();
-        if (forward && stage > 0) move(stage - 1, false, {.micro_batch = c.micro_batch, .place = frame});
-        if (gives_input(c.kind) && stage < last)
+        auto& held = held_in(c);
+        if (forward && (stage == 0 || moves_follow(stage - 1)))
+            held.frame = c.kind == task_kind::evaluate ? next_frame() : take_frame();
+        auto const frame = held.frame;
+        needs_frame(frame);
+        if (forward && stage > 0 && moves_follow(stage - 1))
+            move(stage - 1, false, {.micro_batch = c.micro_batch, .place = frame});
+        if (gives_input(c.kind) && stage < last && moves_follow(stage + 1))
             move(stage + 1, false, {.gradient = true, .micro_batch = c.micro_batch, .place = frame});
         flush();
 
@@ -145,14 +152,19 @@ public:
         t.scales = stage == last && (c.kind == task_kind::train || gives_input(c.kind));
         if (gives_input(c.kind) && stage > 0) {
             t.slot = static_cast<std::uint16_t>(sent_++ % most_slots_);
-            slots_ = std::max(slots_, static_cast<std::uint16_t>(t.slot + 1));
+            needs_slot(t.slot);
+            held.slot = t.slot;
         }
         out_[count_++] = t;
 
-        if (forward && stage < last) move(stage + 1, true, {.micro_batch = c.micro_batch, .place = frame});
-        if (gives_input(c.kind) && stage > 0)
+        if (forward && stage < last && moves_follow(stage + 1))
+            move(stage + 1, true, {.micro_batch = c.micro_batch, .place = frame});
+        if (gives_input(c.kind) && stage > 0 && moves_follow(stage - 1))
             move(stage - 1, true, {.gradient = true, .micro_batch = c.micro_batch, .place = t.slot});
-        if (gives_weights(c.kind)) busy_[frame] = false;
+        if (gives_weights(c.kind)) {
+            busy_[frame] = false;
+            lowest_ = std::min(lowest_, frame);
+        }
     }
     constexpr void end_of_micro_batches() {
         flush();
@@ -166,19 +178,42 @@ public:
     constexpr std::uint16_t slots() const { return slots_; }
 
 private:
+    /// The places of a micro-batch in a stage.
+    struct places {
+        std::uint16_t frame = 0, slot = 0;
+    };
+    constexpr places& held_in(scheduled_work const& c) {
+        return held_[static_cast<std::size_t>(c.chunk * program_.shape.micro_batches + c.micro_batch)];
+    }
+    /// True if what goes to or comes from that stage is moved without a line of the schedule.
+    constexpr bool moves_follow(int other) const {
+        return !writes_moves_ || role_of_[static_cast<std::size_t>(other)] == role_;
+    }
+    /// Places that are named are counted, also where nothing has been put there: the proof tells of that.
+    constexpr void needs_frame(std::uint16_t f) { frames_ = std::max(frames_, static_cast<std::uint16_t>(f + 1)); }
+    constexpr void needs_slot(std::uint16_t s) { slots_ = std::max(slots_, static_cast<std::uint16_t>(s + 1)); }
+    /// A transfer that the schedule has a line for. Values get a frame where they are received.
+    constexpr void add_move(scheduled_work const& c) {
+        auto& held = held_in(c);
+        if (!c.sends && !c.gradient) held.frame = take_frame();
+        if (c.sends && c.gradient)
+            needs_slot(held.slot);
+        else
+            needs_frame(held.frame);
+        move(program_.stage(role_, c.chunk) + (c.sends != c.gradient ? 1 : -1), c.sends,
+             {.gradient = c.gradient,
+              .micro_batch = c.micro_batch,
+              .place = c.sends && c.gradient ? held.slot : held.frame});
+    }
     constexpr std::uint16_t take_frame() {
-        std::uint16_t f = 0;
-        while (f < program_.chunks * program_.shape.micro_batches && busy_[f]) ++f; // more than these are never needed
+        auto f = lowest_;
+        while (busy_[f]) ++f;
         busy_[f] = true;
-        frames_ = std::max(frames_, static_cast<std::uint16_t>(f + 1));
+        lowest_ = static_cast<std::uint16_t>(f + 1);
         return f;
     }
     /// In evaluation frames take turns: what has been sent from one need not have been taken when the next is filled.
-    constexpr std::uint16_t next_frame() {
-        auto const f = static_cast<std::uint16_t>(evaluated_++ % evaluation_frames_);
-        frames_ = std::max(frames_, static_cast<std::uint16_t>(f + 1));
-        return f;
-    }
+    constexpr std::uint16_t next_frame() { return static_cast<std::uint16_t>(evaluated_++ % evaluation_frames_); }
     /// To or from the stage `other`, the one before or behind; t: the rest.
     constexpr void move(int other, bool sends, stage_transfer t) {
         t.role = role_of_[static_cast<std::size_t>(other)];
@@ -198,9 +233,11 @@ private:
     std::span<step_task> out_;
     std::span<std::uint8_t const> role_of_; ///< by stage
     std::uint16_t most_slots_, evaluation_frames_, evaluated_ = 0;
+    bool writes_moves_;
     std::size_t count_ = 0;
-    scratch<std::uint16_t> held_;
+    scratch<places> held_; ///< by chunk and micro-batch
     scratch<bool> busy_;
+    std::uint16_t lowest_ = 0; ///< all frames below are busy
     step_task move_ = {};
     std::uint32_t tail_ = 0;
     std::uint16_t frames_ = 0, slots_ = 0, sent_ = 0;
@@ -216,8 +253,15 @@ constexpr std::size_t step_capacity(schedule_choice const& s, step_shape const& 
 
 namespace detail {
 
+/// The lines that a role may have in a step of this shape.
+constexpr std::size_t most_lines(schedule_choice const& s, step_shape const& shape) noexcept {
+    return static_cast<std::size_t>(3 * s.chunks * shape.micro_batches);
+}
+constexpr bool writes_moves(schedule_choice const&) noexcept { return false; }
+
 /// The stages of all roles, as a schedule has them; and who has which stage.
-constexpr step_program with_stages(schedule_choice const& s, step_shape const& shape, scratch<std::uint8_t>& role_of) {
+template<class Schedule>
+constexpr step_program with_stages(Schedule const& s, step_shape const& shape, scratch<std::uint8_t>& role_of) {
     step_program p;
     p.schedule = s.name;
     p.shape = shape;
@@ -241,25 +285,20 @@ constexpr void keep_role(step_program& p, int role, role_writer const& w, std::s
     p.begin[r + 1] = static_cast<std::uint32_t>(used);
 }
 
-} // namespace detail
-
-/// Builds a step in `room`, which has step_capacity(s, shape) tasks and lives as long as the program.
-///
-/// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
-/// after its last backward task; gradients leave from outgoing slots in turn, two if the schedule does not say
-/// otherwise. Where one role has everything and forward is followed by backward, the two are one task. Work of a stage
-/// or a micro-batch that does not exist becomes a task without frame and moves, which `verify` refuses.
-TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_shape const& shape,
-                                               std::span<step_task> room) {
+template<class Schedule>
+TRIREME_COLD constexpr step_program build_step_of(Schedule const& s, step_shape const& shape,
+                                                  std::span<step_task> room) {
     auto const stages = static_cast<std::size_t>(shape.roles * s.chunks);
-    detail::scratch<std::uint8_t> role_of(stages);
-    auto p = detail::with_stages(s, shape, role_of);
-    detail::scratch<scheduled_work> order(static_cast<std::size_t>(3 * s.chunks * shape.micro_batches + 1));
+    scratch<std::uint8_t> role_of(stages);
+    auto p = with_stages(s, shape, role_of);
+    auto const most = most_lines(s, shape);
+    scratch<scheduled_work> order(most + 1);
     int const in_a_pass = shape.micro_batches / shape.passes;
     bool const placed = p.misplaced_role() == shape.roles;
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
-        detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, s.slots(shape.roles, in_a_pass));
+        role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, s.slots(shape.roles, in_a_pass), most,
+                      writes_moves(s));
         std::size_t n = 0;
         for (int pass = 0; pass < shape.passes; ++pass) {
             auto const end = n + static_cast<std::size_t>(s.write(shape.roles, in_a_pass, r, order.data() + n));
@@ -296,24 +335,23 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
         if (shape.measures) w.add(t);
         t.kind = task_kind::update;
         if (shape.replicas == 1 || !shape.updates_on_the_way) w.add(t);
-        detail::keep_role(p, r, w, used);
+        keep_role(p, r, w, used);
     }
     p.all = room.first(used);
     return p;
 }
 
-/// Builds the evaluation that goes with a step, in as much room: two micro-batches go forward through all stages, in
-/// frames of the step. It is executed as often as there are two more.
-TRIREME_COLD constexpr step_program build_evaluation(schedule_choice const& s, step_program const& step,
-                                                     std::span<step_task> room) {
+template<class Schedule>
+TRIREME_COLD constexpr step_program build_evaluation_of(Schedule const& s, step_program const& step,
+                                                        std::span<step_task> room) {
     auto shape = step.shape;
     shape.micro_batches = step.stage_count() == 1 ? 1 : 2;
     auto const stages = static_cast<std::size_t>(step.stage_count());
-    detail::scratch<std::uint8_t> role_of(stages);
-    auto p = detail::with_stages(s, shape, role_of);
+    scratch<std::uint8_t> role_of(stages);
+    auto p = with_stages(s, shape, role_of);
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
-        detail::role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, default_slots, step.frames[r]);
+        role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, default_slots, 0, false, step.frames[r]);
         for (int m = 0; m < shape.micro_batches; ++m)
             for (int stage = 0; stage < step.stage_count(); ++stage)
                 for (int c = 0; c < s.chunks; ++c)
@@ -321,10 +359,30 @@ TRIREME_COLD constexpr step_program build_evaluation(schedule_choice const& s, s
                         w.add(scheduled_work{task_kind::evaluate, static_cast<std::uint8_t>(c),
                                              static_cast<std::uint16_t>(m)});
         w.end_of_micro_batches();
-        detail::keep_role(p, r, w, used);
+        keep_role(p, r, w, used);
     }
     p.all = room.first(used);
     return p;
+}
+
+} // namespace detail
+
+/// Builds a step in `room`, which has step_capacity(s, shape) tasks and lives as long as the program.
+///
+/// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
+/// after its last backward task; gradients leave from outgoing slots in turn, two if the schedule does not say
+/// otherwise. Where one role has everything and forward is followed by backward, the two are one task. Work of a stage
+/// or a micro-batch that does not exist becomes a task without frame and moves, which `verify` refuses.
+TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_shape const& shape,
+                                               std::span<step_task> room) {
+    return detail::build_step_of(s, shape, room);
+}
+
+/// Builds the evaluation that goes with a step, in as much room: two micro-batches go forward through all stages, in
+/// frames of the step. It is executed as often as there are two more.
+TRIREME_COLD constexpr step_program build_evaluation(schedule_choice const& s, step_program const& step,
+                                                     std::span<step_task> room) {
+    return detail::build_evaluation_of(s, step, room);
 }
 
 /// The step program of a shape that the compiler knows.

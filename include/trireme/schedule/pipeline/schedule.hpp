@@ -33,11 +33,16 @@ constexpr bool gives_weights(task_kind k) noexcept {
 /// True for a task of the tail, which is told by its slices.
 constexpr bool is_of_slices(task_kind k) noexcept { return k >= task_kind::collective; }
 
-/// One line of a schedule: which micro-batch goes which way through which of the role's stages.
+/// One line of a schedule: which micro-batch goes which way through which of the role's stages. Schedules that are data
+/// (schedule_orders) may also have moves, one transfer each, to or from that stage.
 struct scheduled_work {
     task_kind kind = task_kind::forward;
     std::uint8_t chunk = 0; ///< which stage of the role, counted from 0
     std::uint16_t micro_batch = 0;
+    bool sends = false;    ///< of a move; else it receives
+    bool gradient = false; ///< of a move; else values
+
+    constexpr bool operator==(scheduled_work const&) const = default;
 };
 
 /// The order in which the roles of a pipeline compute. A role is the place of a device in the pipeline; each has

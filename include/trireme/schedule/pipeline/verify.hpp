@@ -92,6 +92,8 @@ public:
             if (next_[r] < list(r).size()) return at(program_fault::deadlock, r, next_[r]);
         return evaluation ? evaluated() : whole();
     }
+    /// The task that a role had come to when the proof ended, of its list.
+    constexpr std::size_t next(int role) { return next_[static_cast<std::size_t>(role)]; }
 
 private:
     /// Progress of a micro-batch in a stage.
