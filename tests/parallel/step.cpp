@@ -45,9 +45,8 @@ TEST_SUITE("parallel/step") {
     TEST_CASE("a step that is not proved is shown with the place of the fault") {
         auto const l = in_stages(own_schedules::backwards_in_turn{});
         auto const text = test_support::refusal([&] { rank_programs(l, 0).prove(l); });
-        CHECK(test_support::says(text,
-                                 {" on 2 stages: its step adds gradients in another order",
-                                  "role 1, task ", ": backward of micro-batch 3 in stage 1\n", "role 0  ", ">> "}));
+        CHECK(test_support::says(text, {" on 2 stages: its step adds gradients in another order", "role 1, task ",
+                                        ": backward of micro-batch 3 in stage 1\n", "role 0  ", ">> "}));
     }
 }
 
