@@ -76,11 +76,15 @@ public:
 
     schedule_parser(std::string_view text, std::string const& path) : text_(text), path_(path) {}
 
-    TRIREME_COLD order_lists parsed() && {
-        if (text_.size() > most_bytes)
-            throw data_error(path_, 0,
-                             "the schedule has " + std::to_string(text_.size()) + " bytes, and may have " +
+    TRIREME_COLD static void check_size(std::string const& path, std::uint64_t bytes) {
+        if (bytes > most_bytes)
+            throw data_error(path, 0,
+                             "the schedule has " + std::to_string(bytes) + " bytes, and may have " +
                                  std::to_string(most_bytes) + ": leave out empty cells, or sends and receives");
+    }
+
+    TRIREME_COLD order_lists parsed() && {
+        check_size(path_, text_.size());
         if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;
         while (at_ < text_.size()) read_line();
         if (begin_.size() == 1)

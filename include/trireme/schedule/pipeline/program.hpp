@@ -285,6 +285,7 @@ constexpr void keep_role(step_program& p, int role, role_writer const& w, std::s
     p.begin[r + 1] = static_cast<std::uint32_t>(used);
 }
 
+/// build_step, of any value that has the members of schedule_choice, most_lines and writes_moves.
 template<class Schedule>
 TRIREME_COLD constexpr step_program build_step_of(Schedule const& s, step_shape const& shape,
                                                   std::span<step_task> room) {
