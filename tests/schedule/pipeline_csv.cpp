@@ -307,7 +307,7 @@ TEST_SUITE("schedule/pipeline_csv") {
         CHECK(says(refused(there.write("x.csv", {'0', 'G', '1'})), {"x.csv, byte 0: line 1, cell 1 ('0G1')"}));
         auto const large = there.write("large.csv", {});
         std::filesystem::resize_file(large, std::uintmax_t{1} << 40); // a hole: it takes no room
-        CHECK(says(refused(large), {"may have 8388608"}));
+        CHECK(says(refused(large), {"has 1099511627776 bytes, and may have 8388608"}));
     }
 
     TEST_CASE("damaged files are refused or judged") {

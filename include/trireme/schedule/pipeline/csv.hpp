@@ -336,11 +336,11 @@ TRIREME_COLD inline schedule_orders parse_schedule_csv(std::string_view text, st
 }
 
 /// Reads a schedule from a file of PyTorch's (parse_schedule_csv). Errors: data_error, also for a file that is missing,
-/// no regular file or above 8 MiB.
+/// no regular file or above 8 MiB. Memory: up to 64 times the file, for the proofs that find the slots.
 TRIREME_COLD inline schedule_orders read_schedule_csv(std::string const& path) {
     detail::regular_file const file(path);
-    std::string text(
-        static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), detail::schedule_parser::most_bytes + 1)), '\0');
+    detail::schedule_parser::check_size(path, file.size());
+    std::string text(static_cast<std::size_t>(file.size()), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));
     return parse_schedule_csv(text, path);
 }
