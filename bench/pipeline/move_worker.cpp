@@ -34,7 +34,9 @@ namespace {
 using namespace trireme;
 using clock_type = std::chrono::steady_clock;
 
-double seconds(clock_type::time_point a, clock_type::time_point b) { return std::chrono::duration<double>(b - a).count(); }
+double seconds(clock_type::time_point a, clock_type::time_point b) {
+    return std::chrono::duration<double>(b - a).count();
+}
 
 /// Two ranks with a message each. What a rank takes it sends next, so that it lies in its core's cache, written.
 class two_threads {
@@ -56,7 +58,8 @@ public:
             for (auto const& t : program.list(c.rank())) {
                 operation const what{name_of(t.kind), program.schedule, 0};
                 if (t.kind == task_kind::move)
-                    moves.run(places_, t, what, [&](stage_transfer const& m, int, std::size_t) { return take(c, m.role); });
+                    moves.run(places_, t, what,
+                              [&](stage_transfer const& m, int, std::size_t) { return take(c, m.role); });
                 else if (c.rank() != 0 && gives_input(t.kind)) // as executors do before they compute
                     moves.wait_until_free(true, t.slot, what);
                 else if (c.rank() == 0 && goes_forward(t.kind))

@@ -57,10 +57,12 @@ public:
             tails_[r].push_back(tails[r]);
         }
         std::vector<std::size_t> next(own.size());
-        replays_.push_back(span([&](trireme::task_kind, int stage) {
-            auto const s = static_cast<std::size_t>(stage);
-            return own[s][next[s]++]; // a stage's tasks are played in their order
-        }, tails));
+        replays_.push_back(span(
+            [&](trireme::task_kind, int stage) {
+                auto const s = static_cast<std::size_t>(stage);
+                return own[s][next[s]++]; // a stage's tasks are played in their order
+            },
+            tails));
     }
 
     /// The seconds of a step if each task takes the median of its kind in its stage, and moves take none.
@@ -104,8 +106,7 @@ private:
         for (auto i = task; i-- > 0;)
             for (int k = 0; k < list[i].transfers; ++k) {
                 auto const& m = list[i].moves[k];
-                if (m.sends && m.gradient == gives && m.place == (gives ? t.slot : t.frame))
-                    return taken(done, m);
+                if (m.sends && m.gradient == gives && m.place == (gives ? t.slot : t.frame)) return taken(done, m);
             }
         return 0;
     }

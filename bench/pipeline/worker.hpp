@@ -57,7 +57,8 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
 template<class Network>
 class pipeline_worker {
 public:
-    using trainer_type = trainer<Network, cross_entropy, sgd, on<mesh<host, dp<1>, pp<dynamic>>>, stages_by<chosen_cut>>;
+    using trainer_type =
+        trainer<Network, cross_entropy, sgd, on<mesh<host, dp<1>, pp<dynamic>>>, stages_by<chosen_cut>>;
 
     explicit pipeline_worker(std::size_t different_images) : images_(different_images) {}
 
@@ -103,7 +104,8 @@ private:
 
     static void choose_cut(std::size_t row) {
         if (row != 0 && !segments.has(row))
-            throw usage_error("row " + std::to_string(row) + ": no stage can begin there; without arguments this "
+            throw usage_error("row " + std::to_string(row) +
+                              ": no stage can begin there; without arguments this "
                               "program lists the rows that can");
         chosen_cut::row = row;
     }

@@ -94,10 +94,11 @@ TEST_SUITE("docs/pipelines") {
             schedule_choice schedule;
             double fat_tree, dragonfly, bubble;
         };
-        for (auto const& r : {row{64, 1, {}, 12.63, 68.82, 0}, row{16, 4, one_f_one_b{}, 4.09, 17.47, 16.54},
-                              row{16, 4, zero_bubble_h1{}, 3.91, 17.30, 6.94}, row{16, 4, zero_bubble_v{}, 4.11, 17.64, 4.03},
-                              row{4, 16, one_f_one_b{}, 3.31, 5.99, 48.76}, row{4, 16, zero_bubble_h1{}, 2.67, 5.35, 24.86},
-                              row{4, 16, zero_bubble_v{}, 2.99, 5.72, 14.75}}) {
+        for (auto const& r :
+             {row{64, 1, {}, 12.63, 68.82, 0}, row{16, 4, one_f_one_b{}, 4.09, 17.47, 16.54},
+              row{16, 4, zero_bubble_h1{}, 3.91, 17.30, 6.94}, row{16, 4, zero_bubble_v{}, 4.11, 17.64, 4.03},
+              row{4, 16, one_f_one_b{}, 3.31, 5.99, 48.76}, row{4, 16, zero_bubble_h1{}, 2.67, 5.35, 24.86},
+              row{4, 16, zero_bubble_v{}, 2.99, 5.72, 14.75}}) {
             CAPTURE(r.replicas);
             CAPTURE(r.schedule.name);
             auto const plan = spread(r.replicas, r.stages, r.schedule);

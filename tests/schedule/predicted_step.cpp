@@ -33,9 +33,9 @@ struct built {
     built& operator=(built const&) = delete;
 };
 
-/// A step as an executor traces it: every task begins when the one before it has ended, and a task that computes has its
-/// wait for the place that it writes to inside. `times(kind, stage)` is asked for each task in turn; `span` becomes what
-/// the step takes, updates included.
+/// A step as an executor traces it: every task begins when the one before it has ended, and a task that computes has
+/// its wait for the place that it writes to inside. `times(kind, stage)` is asked for each task in turn; `span` becomes
+/// what the step takes, updates included.
 template<class Times>
 std::vector<timed_task> traced(step_program const& p, Times const& times, double& span) {
     std::vector<std::vector<timed_task>> done(static_cast<std::size_t>(p.shape.roles));
@@ -85,7 +85,8 @@ TEST_SUITE("schedule/predicted_step") {
                     double shortest = 100;
                     for (auto const& t : tasks) {
                         if (t.kind == task_kind::move || is_of_slices(t.kind)) continue;
-                        if (choice.chunks == 1) CHECK(p.time_of(t.kind, t.stage) == doctest::Approx(of(t.kind, t.stage)));
+                        if (choice.chunks == 1)
+                            CHECK(p.time_of(t.kind, t.stage) == doctest::Approx(of(t.kind, t.stage)));
                         for (int s = 0; s < step.program.stage_count(); ++s)
                             if (auto const time = p.time_of(t.kind, s); time > 0) shortest = std::min(shortest, time);
                     }
@@ -93,9 +94,12 @@ TEST_SUITE("schedule/predicted_step") {
                 }
     }
 
-    TEST_CASE("the wait for a place is not a task's time: a slow first stage holds up gradients, not their arithmetic") {
+    TEST_CASE(
+        "the wait for a place is not a task's time: a slow first stage holds up gradients, not their arithmetic") {
         built const step(gpipe{}, 2, 8);
-        auto const of = [](task_kind kind, int stage) { return kind == task_kind::forward ? 1.0 : stage == 0 ? 9.0 : 2.0; };
+        auto const of = [](task_kind kind, int stage) {
+            return kind == task_kind::forward ? 1.0 : stage == 0 ? 9.0 : 2.0;
+        };
         double span = 0;
         auto const tasks = traced(step.program, of, span);
         auto longest = 0.0;

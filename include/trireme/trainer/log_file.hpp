@@ -5,7 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/path.hpp>
-#include <trireme/data/regular_file.hpp>
+#include <trireme/core/regular_file.hpp>
 
 #include <cerrno>
 #include <charconv>
