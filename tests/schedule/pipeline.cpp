@@ -3,7 +3,6 @@
 #include <trireme/schedule/pipeline/csv.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
 #include <trireme/schedule/pipeline/schedules/interleaved.hpp>
 #include <trireme/schedule/pipeline/schedules/zero_bubble_h1.hpp>
