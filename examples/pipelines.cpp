@@ -121,7 +121,7 @@ void run(pipelines_flags const& flags) {
                                         breadth_first<2>{},
                                         zero_bubble_h1{},
                                         zero_bubble_h2{},
-                                        zero_bubble_auto<1, 1, 1, 0, 16>{},
+                                        zero_bubble_auto<>{},
                                         zero_bubble_v{},
                                         v_half{},
                                         v_min{},

@@ -13,6 +13,7 @@
 #include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
 #include <trireme/schedule/pipeline/schedules/dual_pipe_v.hpp>
 #include <trireme/schedule/pipeline/schedules/interleaved.hpp>
+#include <trireme/schedule/pipeline/schedules/named.hpp>
 #include <trireme/schedule/pipeline/schedules/v_half.hpp>
 #include <trireme/schedule/pipeline/schedules/v_min.hpp>
 #include <trireme/schedule/pipeline/schedules/zero_bubble_auto.hpp>

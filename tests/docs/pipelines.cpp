@@ -43,6 +43,10 @@ static_assert(static_step<zero_bubble_v, 4, 8>::program.frames[3] == 8);        
 static_assert(!verify(static_step<zero_bubble_v, 4, 8>::program, by_messages).ok()); // it wants counters
 // [/built_in_schedules]
 
+// [named_schedule]
+static_assert(schedule_named("interleaved:4").chunks == 4); // gpipe, one_f_one_b, interleaved:C, breadth_first:C, ...
+// [/named_schedule]
+
 // [which_schedule]
 constexpr stage_times mine{.forward = 1.0, .backward_input = 1.2, .backward_weights = 0.6, .transfer = 0.1};
 constexpr auto& plain = static_step<one_f_one_b, 4, 16>::program;
@@ -139,6 +143,11 @@ TEST_SUITE("docs/pipelines") {
 
     TEST_CASE("the compiler has checked what the guide says of built-in schedules") {
         CHECK(verify(static_step<v_min, 4, 8>::program).ok());
+    }
+
+    TEST_CASE("what the guide says of names: another one is refused with the list") {
+        CHECK(schedule_names().starts_with("gpipe, one_f_one_b, interleaved:C, breadth_first:C, "));
+        CHECK_THROWS_AS(schedule_named("interleaved:9"), usage_error);
     }
 }
 

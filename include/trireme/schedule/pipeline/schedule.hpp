@@ -84,6 +84,22 @@ constexpr int slots_of(int roles, int micro_batches) noexcept {
         return default_slots;
 }
 
+namespace detail {
+
+/// The text `WORD<C>`, from which a schedule with a number of stages takes its name.
+struct name_with_chunks {
+    char text[32] = {};
+
+    constexpr name_with_chunks(char const* word, int chunks) {
+        static_assert(max_chunks < 10, "the number has one digit");
+        char* to = text;
+        while (*word != '\0') *to++ = *word++;
+        for (char const c : {'<', static_cast<char>('0' + chunks), '>'}) *to++ = c;
+    }
+};
+
+} // namespace detail
+
 /// Schedule: all micro-batches forward, then all backward. Keeps the values of all of them.
 /// Source: Huang et al., "GPipe", 2019.
 struct gpipe {

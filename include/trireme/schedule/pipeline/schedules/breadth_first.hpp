@@ -19,8 +19,12 @@ namespace trireme {
 /// parallelism", 2022.
 template<int C>
 struct breadth_first {
+private:
     static_assert(C >= 1 && C <= max_chunks, "breadth_first<C>: a role has 1 to max_chunks stages");
-    static constexpr char const* name = C == 2 ? "breadth_first<2>" : C == 3 ? "breadth_first<3>" : "breadth_first";
+    static constexpr detail::name_with_chunks full_name{"breadth_first", C};
+
+public:
+    static constexpr char const* name = full_name.text;
     static constexpr int chunks = C;
 
     static constexpr int write(int, int micro_batches, int, scheduled_work* out) {

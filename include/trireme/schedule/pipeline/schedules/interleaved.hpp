@@ -22,8 +22,12 @@ namespace trireme {
 /// language model training on GPU clusters", 2021.
 template<int C>
 struct interleaved {
+private:
     static_assert(C >= 1 && C <= max_chunks, "interleaved<C>: a role has 1 to max_chunks stages");
-    static constexpr char const* name = C == 2 ? "interleaved<2>" : C == 3 ? "interleaved<3>" : "interleaved";
+    static constexpr detail::name_with_chunks full_name{"interleaved", C};
+
+public:
+    static constexpr char const* name = full_name.text;
     static constexpr int chunks = C;
 
     static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {

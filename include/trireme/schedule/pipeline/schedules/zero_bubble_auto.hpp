@@ -147,7 +147,7 @@ private:
 
 /// Schedule: the best order that a search finds for these times: F of forward, B of backward_input, W of
 /// backward_weights, Comm of a transfer between two roles, all in one unit, with the values of at most Frames
-/// micro-batches on a role.
+/// micro-batches on a role. `zero_bubble_auto<>` takes all three times for equal, and moves for nothing.
 ///
 /// Phases: forward while memory lasts or until the first gradient comes, then both in turn, backward_weights in gaps
 /// and where memory is full; twelve settings of these rules are played, and the one whose busiest role is done soonest
@@ -155,7 +155,7 @@ private:
 /// frames it falls to none for unequal times, too. Peak: at most min(Frames, m). Wins where times are known and not
 /// equal. A role keeps a micro-batch's whole frame until its backward_weights. Cost: 36 p m tasks are played for each
 /// role. Source: Qi et al., "Zero bubble pipeline parallelism", 2024, section 3.1.
-template<int F, int B, int W, int Comm, int Frames>
+template<int F = 1, int B = 1, int W = 1, int Comm = 0, int Frames = 16>
 struct zero_bubble_auto {
     static_assert(
         F >= 1 && B >= 1 && W >= 1 && Comm >= 0 && Frames >= 1,
