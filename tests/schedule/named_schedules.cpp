@@ -90,10 +90,26 @@ TEST_SUITE("schedule/named_schedules") {
     }
 
     TEST_CASE("what is no name is refused with those that are") {
-        for (std::string_view const name :
-             {"", "gpip", "gpipe ", "GPipe", "interleaved", "interleaved:", "interleaved:0", "interleaved:9",
-              "interleaved:22", "interleaved:2>", "interleaved:C", "interleaved<2", "interleaved 2", "interleaved<2>",
-              "breadth_first<2:", "zero_bubble_auto<1>", "v_min:2", "one_f_one_b:1", ":2", "zero_bubble"}) {
+        for (std::string_view const name : {"",
+                                            "gpip",
+                                            "gpipe ",
+                                            "GPipe",
+                                            "interleaved",
+                                            "interleaved:",
+                                            "interleaved:0",
+                                            "interleaved:9",
+                                            "interleaved:22",
+                                            "interleaved:2>",
+                                            "interleaved:C",
+                                            "interleaved<2",
+                                            "interleaved 2",
+                                            "interleaved<2>",
+                                            "breadth_first<2:",
+                                            "zero_bubble_auto<1>",
+                                            "v_min:2",
+                                            "one_f_one_b:1",
+                                            ":2",
+                                            "zero_bubble"}) {
             CAPTURE(name);
             CHECK(refusal(name) ==
                   "there is no schedule '" + std::string(name) + "'; choose one of " + schedule_names());

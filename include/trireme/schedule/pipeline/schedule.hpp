@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <trireme/core/macros.hpp>
 
 namespace trireme {
 
@@ -106,7 +107,7 @@ struct gpipe {
     static constexpr char const* name = "gpipe";
     static constexpr int chunks = 1;
 
-    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
+    TRIREME_COLD static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
         int n = 0;
         for (auto const kind : {task_kind::forward, task_kind::backward})
             for (int m = 0; m < micro_batches; ++m) out[n++] = {kind, 0, static_cast<std::uint16_t>(m)};
@@ -121,7 +122,7 @@ struct one_f_one_b {
     static constexpr char const* name = "one_f_one_b";
     static constexpr int chunks = 1;
 
-    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
         int n = 0, ahead = std::min(roles - 1 - role, micro_batches), back = 0;
         for (int m = 0; m < micro_batches; ++m) {
             out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(m)};

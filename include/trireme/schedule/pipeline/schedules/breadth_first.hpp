@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ public:
     static constexpr char const* name = full_name.text;
     static constexpr int chunks = C;
 
-    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
+    TRIREME_COLD static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
         int n = 0;
         for (auto const kind : {task_kind::forward, task_kind::backward})
             for (int c = 0; c < C; ++c)

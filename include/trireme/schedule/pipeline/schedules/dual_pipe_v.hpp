@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct dual_pipe_v {
     static constexpr int chunks = 2;
     static constexpr int stage(int roles, int role, int chunk) { return chunk == 0 ? role : 2 * roles - 1 - role; }
 
-    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
         if (micro_batches < 2 * roles) return 0;
         int const below = roles - 1 - role; // roles between this one and the V's turn
         int n = 0, forward[2] = {}, back[2] = {}, weights[2] = {}, owed = 0;

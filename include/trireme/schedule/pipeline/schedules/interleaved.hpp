@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ public:
     static constexpr char const* name = full_name.text;
     static constexpr int chunks = C;
 
-    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
         int const groups = (micro_batches + roles - 1) / roles, all = groups * roles * C,
                   ahead = std::min((roles - role - 1) * 2 + (C - 1) * roles, all);
         int n = 0, f = 0, b = 0;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/schedule/proof.hpp>
 
@@ -29,13 +30,13 @@ struct v_block {
 /// are kept than the repeated block keeps.
 class v_shape_writer {
 public:
-    constexpr v_shape_writer(v_block const& block, int roles, int micro_batches, int most_frames)
+    TRIREME_COLD constexpr v_shape_writer(v_block const& block, int roles, int micro_batches, int most_frames)
         : p_(roles), m_(micro_batches), most_frames_(most_frames), at_(6 * count(roles)), done_(6 * count(roles)),
           begun_(6 * count(roles)), kept_(count(roles)) {
         place(block);
     }
 
-    constexpr int write(int role, scheduled_work* out) {
+    TRIREME_COLD constexpr int write(int role, scheduled_work* out) {
         int n = 0;
         for (int left = 6 * p_ * m_; left > 0;) {
             for (int r = 0; r < p_; ++r)
@@ -195,7 +196,7 @@ template<class Self>
 struct v_shape {
     static constexpr int chunks = 2;
     static constexpr int stage(int roles, int role, int chunk) { return chunk == 0 ? role : 2 * roles - 1 - role; }
-    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
         return v_shape_writer(Self::block, roles, micro_batches, Self::most_frames(roles)).write(role, out);
     }
 };

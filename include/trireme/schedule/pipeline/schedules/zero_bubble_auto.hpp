@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/schedule/proof.hpp>
 
@@ -26,7 +27,7 @@ public:
         : c_(costs), p_(roles), m_(micro_batches), roles_(count(roles)), forward_(count(roles) * count(micro_batches)),
           backward_(count(roles) * count(micro_batches)) {}
 
-    constexpr int write(int role, scheduled_work* out) {
+    TRIREME_COLD constexpr int write(int role, scheduled_work* out) {
         int best = 0;
         price least;
         for (int setting = 0; setting < settings; ++setting) {
@@ -73,7 +74,7 @@ private:
         return std::max(1, std::min(most, c_.frames));
     }
 
-    constexpr price play(int setting, int role, scheduled_work* out) {
+    TRIREME_COLD constexpr price play(int setting, int role, scheduled_work* out) {
         for (int r = 0; r < p_; ++r) at(r) = {};
         price is;
         for (int n = 0, left = 3 * p_ * m_; left > 0;) {
@@ -164,7 +165,7 @@ struct zero_bubble_auto {
     static constexpr int frames = Frames;
     static constexpr int chunks = 1;
 
-    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
         return detail::zero_bubble_search({F, B, W, Comm, Frames}, roles, micro_batches).write(role, out);
     }
 };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace detail {
 
 /// Writes `ahead` forwards, then backward_input and forward in turn. A backward_weights goes between these two from the
 /// moment at which the values of `most` micro-batches are kept, and behind each backward_input when all are forward.
-constexpr int write_zero_bubble(int micro_batches, int ahead, int most, scheduled_work* out) {
+TRIREME_COLD constexpr int write_zero_bubble(int micro_batches, int ahead, int most, scheduled_work* out) {
     int n = 0, f = 0, b = 0, w = 0;
     auto const add = [&](task_kind kind, int& count) { out[n++] = {kind, 0, static_cast<std::uint16_t>(count++)}; };
     while (f < std::min(ahead, micro_batches)) add(task_kind::forward, f);
@@ -40,7 +41,7 @@ struct zero_bubble_h1 {
     static constexpr char const* name = "zero_bubble_h1";
     static constexpr int chunks = 1;
 
-    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
         return detail::write_zero_bubble(micro_batches, roles - role, roles, out);
     }
 };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/schedules/zero_bubble_h1.hpp>
 
 namespace trireme {
@@ -19,7 +20,7 @@ struct zero_bubble_h2 {
     static constexpr char const* name = "zero_bubble_h2";
     static constexpr int chunks = 1;
 
-    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
         return detail::write_zero_bubble(micro_batches, 2 * (roles - role) - 1, 2 * roles - 1, out);
     }
 };
