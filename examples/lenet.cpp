@@ -11,7 +11,7 @@
 // trains, tests after every epoch, and compares the two speeds. The devices of one run hold the same weights at all
 // times; with --reproducible V even both runs end with the same bits: compare weights_hash in the file of --log.
 //
-// With --stages P the network of each device is cut into P stages, a device each: a pipeline.
+// With --stages P each replica of the network is a pipeline of P devices, which take turns by --schedule.
 //
 // With --device gpu the same program runs on GPUs, if it was built where CUDA is; with --transport mpi its devices are
 // processes: mpirun -n 4 PROGRAM --transport mpi. There, too, it can be cut into stages.

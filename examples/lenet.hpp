@@ -5,22 +5,19 @@
 // LeNet on Fashion-MNIST, for any kind of device: the program. lenet.cpp is its main function, and makes it for threads
 // of the host; lenet_mpi.cpp makes it for processes that MPI joins, lenet_gpu.cu for GPUs.
 
+#include "epoch_log.hpp"
 #include "lenet_flags.hpp"
+#include "stages.hpp"
 #include "trace_file.hpp"
 
 #include <trireme/group/launch.hpp>
 #include <trireme/trainer/progress_bar.hpp>
 #include <trireme/trireme.hpp>
 
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <iterator>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -71,7 +68,7 @@ auto run_options_for(lenet_flags const& flags, int devices) {
     if constexpr (Trainer::policies::has_stages) {
         r.stages = flags.stages;
         r.micro_batches = flags.micro_batches;
-        r.schedule = flags.schedule == gpipe::name ? schedule_choice(gpipe{}) : schedule_choice(one_f_one_b{});
+        r.schedule = flags.turns;
     }
     if constexpr (accelerator<typename Trainer::policies::device>)
         r.share_devices = flags.share_devices;
@@ -111,13 +108,9 @@ void print_setting(lenet_flags const& flags, std::vector<int> const& runs) {
     std::printf("gradients added   %s", flags.strategy.c_str());
     if (flags.reproducible != 0) std::printf(", %zu logical shards in a fixed tree", flags.reproducible);
     if (auto const l = layout_for<Trainer>(flags, runs.back()); l.stages > 1) {
-        std::printf("\npipeline          %d stages", l.stages);
-        for (int stage = 0; stage < l.stages; ++stage) {
-            auto const rows = l.cut(l.stages, stage);
-            std::printf("%s %zu to %zu", stage == 0 ? ", layers" : ",", rows.begin, rows.end - 1);
-        }
-        std::printf("; %zu micro-batches, %s: a device waits %.1f%% of a step", l.shards_of_device(0).size(),
-                    flags.schedule.c_str(), 100 * Trainer::plan(flags.batch, l).bubble());
+        std::printf("\npipeline          %s; %zu micro-batches, %s: a device waits %.1f%% of a step",
+                    stages_text(l).c_str(), l.shards_of_device(0).size(), flags.schedule.c_str(),
+                    100 * Trainer::plan(flags.batch, l).bubble());
     }
     std::printf("\n\n%s\n", network_table<lenet>().c_str());
 }
@@ -154,59 +147,15 @@ void print_plan(lenet_flags const& flags, std::vector<int> const& runs) {
     row("FLOPs per step", [](auto& p, auto&) { return p.flops_per_step(); });
 }
 
-// ---- What is said while it runs -------------------------------------------------------------------------------------
-
-/// 64-bit FNV-1a of the parameters' bytes: two runs with equal hashes have, for all practical purposes, equal weights.
-inline std::uint64_t weights_hash(std::span<float const> weights) {
-    std::uint64_t hash = 0xcbf29ce484222325u;
-    for (auto const byte : std::as_bytes(weights))
-        hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3u;
-    return hash;
-}
-
-/// JSON lines, one per epoch and run, on disk as soon as the epoch is over.
-class log_file {
-public:
-    explicit log_file(std::string path) : path_(std::move(path)) {
-        if (path_.empty()) return;
-        out_.open(path_);
-        if (!out_)
-            throw usage_error("--log " + path_ + ": cannot be written (" + std::strerror(errno) +
-                              "); name a file in a folder that exists and is yours");
-    }
-
-    void write(lenet_flags const& flags, parallel_layout const& l, epoch_report const& e, std::uint64_t hash) {
-        if (path_.empty()) return;
-        char loss[32] = "null", sync[32] = "null"; // JSON has no NaN
-        if (std::isfinite(e.loss)) std::snprintf(loss, sizeof loss, "%.17g", e.loss);
-        if (std::isfinite(e.sync_share)) std::snprintf(sync, sizeof sync, "%.17g", e.sync_share);
-        char line[700];
-        std::snprintf(line, sizeof line,
-                      R"({"devices": %d, "stages": %d, "micro_batches": %zu, "schedule": "%s", )"
-                      R"("strategy": "%s", "batch": %zu, "seed": %llu, "reproducible": %zu, )"
-                      R"("epoch": %d, "loss": %s, "test_accuracy": %.17g, "samples_per_second": %.17g, )"
-                      R"("sync_share": %s, "data_share": %.17g, "weights_hash": "%016llx"})",
-                      l.replicas, l.stages, l.shards_of_device(0).size(), flags.schedule.c_str(),
-                      flags.strategy.c_str(), flags.batch, static_cast<unsigned long long>(flags.seed),
-                      flags.reproducible, e.epoch, loss, e.test.accuracy, e.samples_per_second, sync, e.data_share,
-                      static_cast<unsigned long long>(hash));
-        out_ << line << std::endl;
-        if (!out_) throw std::runtime_error("--log " + path_ + ": writing failed; is the disk full?");
-    }
-
-private:
-    std::string path_;
-    std::ofstream out_;
-};
-
 // ---- The run --------------------------------------------------------------------------------------------------------
 
 /// Trains from the first weights on; returns samples per second, tests excluded.
 template<class Trainer>
 double train(lenet_flags const& flags, int devices, dataset const& data, log_file& log, result_file* trace) {
-    std::printf("\n%d device%s", devices, devices == 1 ? "" : "s");
-    if (flags.stages != 1) std::printf(" of %d stages", flags.stages);
-    std::printf("\n");
+    if (flags.stages == 1)
+        std::printf("\n%d device%s\n", devices, devices == 1 ? "" : "s");
+    else
+        std::printf("\n%d x %d devices\n", devices, flags.stages);
     Trainer trainer(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices));
     for (auto const& note : trainer.notes()) std::printf("note: %s\n", note.c_str());
     progress_bar const progress({.epochs = false}); // their lines are those below
@@ -216,7 +165,7 @@ double train(lenet_flags const& flags, int devices, dataset const& data, log_fil
             std::printf("epoch %d  loss %.4f  test accuracy %.4f  %.0f samples/s\n", epoch.epoch, epoch.loss,
                         epoch.test.accuracy, epoch.samples_per_second);
             std::fflush(stdout);
-            log.write(flags, trainer.plan().layout, epoch, weights_hash(trainer.gather_parameters()));
+            log.write(flags, flags.strategy, trainer, epoch);
             seconds += epoch.seconds;
             for_data += epoch.data_share * epoch.seconds;
             for_gradients += epoch.sync_share * epoch.seconds;
@@ -237,8 +186,10 @@ int run_lenet(lenet_flags const& flags) {
     if constexpr (accelerator<Device>)
         if (Device::count() < 2 && !flags.share_devices) runs = {1};
     if (flags.devices != 0) runs = {flags.devices};
-    for (auto const devices : runs)
+    for (auto const devices : runs) {
         Trainer::check(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices));
+        check_schedule(layout_for<Trainer>(flags, devices), flags.schedule);
+    }
     result_file trace("--trace", flags.trace);
     auto const data = fashion_mnist::load(flags.data);
     if (flags.batch > data.train.size())

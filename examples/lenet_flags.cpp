@@ -3,6 +3,7 @@
 
 #include "lenet_flags.hpp"
 #include "flag_values.hpp"
+#include "stage_flags.hpp"
 
 #include <trireme/core/errors.hpp>
 #include <trireme/parallel/layout.hpp>
@@ -46,19 +47,7 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
     app.add_option("--devices", f.devices, "replicas of the network: train on so many only [default: 1, then 2]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
-    auto const* const stages =
-        app.add_option("--stages", f.stages, "cut the network into so many, a device each: a pipeline")
-            ->check(whole_number(1, trireme::max_devices))
-            ->type_name("P")
-            ->capture_default_str();
-    app.add_option("--micro-batches", f.micro_batches,
-                   "of one replica's share of a batch [default: 4 per stage, or its logical shards]")
-        ->check(whole_number<std::size_t>(1, trireme::max_logical_shards))
-        ->type_name("M");
-    app.add_option("--schedule", f.schedule, "how the stages take turns")
-        ->check(CLI::IsMember({"gpipe", "one_f_one_b"}))
-        ->type_name("NAME")
-        ->capture_default_str();
+    auto const added = add_stage_flags(app, f, " [default: 4 per stage, or its logical shards]");
     app.add_option("--strategy", f.strategy, "how devices add their gradients")
         ->check(CLI::IsMember(std::vector<std::string>(std::begin(strategy_names), std::end(strategy_names))))
         ->type_name("NAME")
@@ -85,6 +74,7 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(some_name())
         ->type_name("FILE");
     if (!parse_flags(app, argc, argv)) return {};
-    if (stages->count() != 0 && f.devices == 0) f.devices = 1; // one run
+    f.turns = trireme::schedule_named(f.schedule);
+    if (added.stages->count() != 0 && f.devices == 0) f.devices = 1; // one run
     return f;
 }

@@ -5,6 +5,8 @@
 // The command line of lenet as a plain struct. Parsing it is in a translation unit of its own, because CLI11 takes
 // longer to compile than the whole training program.
 
+#include <trireme/schedule/pipeline/schedule.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,9 +22,10 @@ struct lenet_flags {
     std::size_t batch = 256;
     std::string device = "host";   // or gpu
     int devices = 0;               // replicas of the network; 0: first 1, then 2
-    int stages = 1;                // of each, a device each
+    int stages = 1;                // devices of each
     std::size_t micro_batches = 0; // of a replica; 0: as the library has it
     std::string schedule = "one_f_one_b";
+    trireme::schedule_choice turns;    // the schedule of this name: all are compiled with the flags, and nowhere else
     bool share_devices = false;        // ranks may share a GPU
     std::string transport = "threads"; // or mpi
     std::string windows = "automatic"; // whether processes share memory: off, required

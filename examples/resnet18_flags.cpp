@@ -3,6 +3,7 @@
 
 #include "resnet18_flags.hpp"
 #include "flag_values.hpp"
+#include "stage_flags.hpp"
 
 #include <trireme/core/errors.hpp>
 #include <trireme/parallel/layout.hpp>
@@ -24,11 +25,17 @@ std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const*
         ->check(whole_number<std::size_t>(1, 60000))
         ->type_name("N")
         ->capture_default_str();
-    app.add_option("--devices", f.devices, "threads that share the batch [default: one per processor, at most 2]")
+    app.add_option(
+           "--devices", f.devices,
+           "replicas of the network, which share the batch [default: one per processor, at most 2; with --stages 1]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
-    auto* const synchronised =
-        app.add_flag("--synchronised", f.synchronised, "batch norm takes its statistics from all devices");
+    auto const added = add_stage_flags(app, f,
+                                       ", from each of which batch norm takes its own statistics [default: 1, "
+                                       "4 per stage of a pipeline, or its logical shards]");
+    auto* const synchronised = app.add_flag("--synchronised", f.synchronised,
+                                            "batch norm takes its statistics from the whole batch; not in stages and "
+                                            "micro-batches, which never have the batch together");
     app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
         ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
         ->type_name("V")
@@ -55,9 +62,19 @@ std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const*
     app.add_option("--save", f.save, "write the weights to this safetensors file after every epoch")
         ->check(some_name())
         ->type_name("FILE");
+    app.add_option("--log", f.log, "write one JSON object per epoch to this file")
+        ->check(some_name())
+        ->type_name("FILE");
     app.add_option("--trace", f.trace, "write the tasks of all devices to this file, for ui.perfetto.dev")
         ->check(some_name())
         ->type_name("FILE");
     if (!parse_flags(app, argc, argv)) return {};
+    f.turns = trireme::schedule_named(f.schedule);
+    if (f.synchronised && (f.stages != 1 || f.micro_batches != 0))
+        throw trireme::usage_error(
+            std::string("--synchronised with ") + (f.stages != 1 ? "--stages" : "--micro-batches") +
+            ": statistics of the whole batch need all its images at once, and these go one micro-batch after the "
+            "other; leave out --synchronised, and batch norm takes its statistics per micro-batch");
+    if (added.stages->count() != 0 && f.devices == 0) f.devices = 1;
     return f;
 }

@@ -11,6 +11,7 @@
 //
 // Exit codes: 0; 2 for a wrong flag, missing data or a layout that cannot work; 3 for a failure while it runs.
 
+#include "stages.hpp"
 #include "step_flags.hpp"
 #include "trace_file.hpp"
 
@@ -53,21 +54,23 @@ std::vector<timed_task> predicted(staged const& t, std::size_t batch, double per
         play_step(
             program,
             [&](task_kind kind, int stage) {
-                auto const rows = l.stages == 1 ? range{0, ten_layers::depth} : l.cut(l.stages, stage);
-                flops_t there = 0, back = 0;
+                auto const rows = l.stages == 1 ? range{0, ten_layers::depth} : l.cut(l.stage_count(), stage);
+                flops_t there = 0, inputs = 0, weights = 0;
                 for (auto r = rows.begin; r < rows.end; ++r) {
                     auto const& d = ten_layers::row(r).description;
                     there += d.forward_flops;
-                    if (r >= ten_layers::first_trainable) back += d.backward_weights_flops;
-                    if (r > ten_layers::first_trainable) back += d.backward_input_flops;
+                    if (r >= ten_layers::first_trainable) weights += d.backward_weights_flops;
+                    if (r > ten_layers::first_trainable) inputs += d.backward_input_flops;
                 }
-                auto const flops = (goes_forward(kind) ? there : 0) + (gives_weights(kind) ? back : 0);
+                auto const flops = (goes_forward(kind) ? there : 0) +
+                                   (gives_input(kind) || kind == task_kind::train ? inputs : 0) +
+                                   (gives_weights(kind) ? weights : 0);
                 return samples * static_cast<double>(flops) * per_flop;
             },
             [&](int role, std::size_t task, double begin, double end) {
                 auto const& what = program.list(role)[task];
                 auto const micro_batch = what.kind == task_kind::move ? what.moves[0].micro_batch : what.micro_batch;
-                all.push_back({rank + role, 1, what.kind, role, micro_batch, begin, end});
+                all.push_back({rank + role, 1, what.kind, program.stage(role, what.chunk), micro_batch, begin, end});
             });
     }
     return all;
@@ -90,9 +93,10 @@ int run(step_flags const& flags) {
     result_file svg("--svg", flags.svg), trace("--trace", flags.trace);
     staged::options const training{.batch = flags.batch};
     staged::run_options where{.devices = flags.devices, .stages = flags.stages, .micro_batches = flags.micro_batches};
-    where.schedule = flags.schedule == gpipe::name ? schedule_choice(gpipe{}) : schedule_choice(one_f_one_b{});
+    where.schedule = flags.turns;
     where.trace = true;
     staged::check(training, where);
+    check_schedule(staged::layout_of(training, where), flags.schedule);
     auto const images = fashion_mnist::load(flags.data).train.take(0, flags.batch);
 
     staged t(training, where);
@@ -108,7 +112,7 @@ int run(step_flags const& flags) {
     auto const expected = predicted(t, flags.batch, seconds_per_flop(images));
 
     std::printf("%s\n", table_of(t.program(0)).c_str());
-    std::printf("%d x %d stages, %zu micro-batches of each replica, %s\n\n", flags.devices, flags.stages,
+    std::printf("%d x %d devices, %zu micro-batches of each replica, %s\n\n", flags.devices, flags.stages,
                 flags.micro_batches, flags.schedule.c_str());
     std::printf("%-28s %12s %12s\n", "", "predicted", "measured");
     std::printf("%-28s %9.3f ms %9.3f ms\n", "step", 1e3 * span_of(expected), 1e3 * span_of(median));
@@ -121,7 +125,7 @@ int run(step_flags const& flags) {
     if (svg.wanted()) {
         drawn_tasks const parts[] = {{"predicted", expected}, {"measured", median}};
         svg.write(step_svg("one step: " + std::to_string(flags.devices) + " x " + std::to_string(flags.stages) +
-                               " stages, " + std::to_string(flags.micro_batches) + " micro-batches, " + flags.schedule,
+                               " devices, " + std::to_string(flags.micro_batches) + " micro-batches, " + flags.schedule,
                            parts));
     }
     return 0;

@@ -3,6 +3,7 @@
 
 #include "step_flags.hpp"
 #include "flag_values.hpp"
+#include "stage_flags.hpp"
 
 #include <trireme/core/errors.hpp>
 #include <trireme/parallel/layout.hpp>
@@ -14,21 +15,10 @@ std::optional<step_flags> step_flags::parse(int argc, char const* const* argv) {
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N")
         ->capture_default_str();
-    app.add_option("--stages", f.stages, "of each replica, a device each")
-        ->check(whole_number(1, trireme::max_roles))
-        ->type_name("P")
-        ->capture_default_str();
-    app.add_option("--micro-batches", f.micro_batches, "of one replica's share of a batch")
-        ->check(whole_number<std::size_t>(1, 4096))
-        ->type_name("M")
-        ->capture_default_str();
+    add_stage_flags(app, f, "").micro_batches->capture_default_str();
     app.add_option("--batch", f.batch, "images per step, over all devices")
         ->check(whole_number<std::size_t>(1, 60000))
         ->type_name("N")
-        ->capture_default_str();
-    app.add_option("--schedule", f.schedule, "how the stages take turns")
-        ->check(CLI::IsMember({"gpipe", "one_f_one_b"}))
-        ->type_name("NAME")
         ->capture_default_str();
     app.add_option("--data", f.data, "folder of the four Fashion-MNIST files [default: Debian's package]")
         ->check(some_name())
@@ -38,5 +28,6 @@ std::optional<step_flags> step_flags::parse(int argc, char const* const* argv) {
         ->check(some_name())
         ->type_name("FILE");
     if (!parse_flags(app, argc, argv)) return {};
+    f.turns = trireme::schedule_named(f.schedule);
     return f;
 }

@@ -88,6 +88,11 @@ class Tree:
         return any(re.search(re.escape(flag) + r'(?![\w-])', text)
                    for name, text in self.files.items() if not names or name.startswith(names))
 
+    def shared_flags(self, name):
+        """The headers with flags that the command line of an example shares with others."""
+        return tuple('examples/' + header for header in re.findall(r'#include "(\w+_flags\.hpp)"',
+                                                                   self.files.get(f'examples/{name}_flags.cpp', '')))
+
 
 def command_of(tree, text):
     """The script of a command line, the files that take its flags, and what is wrong with the name behind it."""
@@ -98,7 +103,7 @@ def command_of(tree, text):
     name = next((word for word in rest[:1] if re.fullmatch(r'[a-z]\w*', word)), None)
     if script == 'examples/run.sh':
         name = name or 'lenet'
-        files = (f'examples/{name}_flags', f'examples/{name}.', f'examples/{name}/', script)
+        files = (f'examples/{name}_flags', f'examples/{name}.', f'examples/{name}/', script, *tree.shared_flags(name))
         there = tree.files.keys() & {f'examples/{name}.cpp', f'examples/{name}/run.py'}
         return script, files, None if there else f'there is no example {name}'
     if script == 'bench/run.sh':

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "flag_values.hpp"
+
+#include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/pipeline/schedules/named.hpp>
+
+// The flags of pipelines, which lenet, resnet18 and step share.
+
+inline CLI::Validator name_of_schedule() {
+    auto const check = [](std::string const& text) -> std::string {
+        try {
+            trireme::schedule_named(text);
+            return {};
+        } catch (trireme::usage_error const& e) {
+            return e.what();
+        }
+    };
+    return CLI::Validator(check, "");
+}
+
+struct stage_options {
+    CLI::Option* stages;
+    CLI::Option* micro_batches;
+};
+
+/// Adds --stages, --micro-batches and --schedule; `by_default` says how many micro-batches there are without the flag.
+template<class Flags>
+stage_options add_stage_flags(CLI::App& app, Flags& f, std::string const& by_default) {
+    stage_options added{};
+    added.stages = app.add_option("--stages", f.stages,
+                                  "devices of each replica, which share its network's layers: a pipeline; a run has "
+                                  "as many devices as replicas x stages")
+                       ->check(whole_number(1, trireme::max_roles))
+                       ->type_name("P")
+                       ->capture_default_str();
+    added.micro_batches =
+        app.add_option("--micro-batches", f.micro_batches, "of one replica's share of a batch" + by_default)
+            ->check(whole_number<std::size_t>(1, trireme::max_logical_shards))
+            ->type_name("M");
+    app.add_option("--schedule", f.schedule, "how the stages take turns: " + trireme::schedule_names())
+        ->check(name_of_schedule())
+        ->type_name("NAME")
+        ->capture_default_str();
+    return added;
+}

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/step.hpp>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+// What the examples that train in stages say of them before a run.
+
+/// Refuses a schedule that makes no training step of a replica's micro-batches: dual_pipe_v takes two per stage at
+/// least. Throws usage_error, with the flags that would do.
+inline void check_schedule(trireme::parallel_layout const& l, std::string const& name) {
+    using namespace trireme;
+    if (l.stages == 1) return;
+    auto const works = [&](std::size_t micro_batches) {
+        step_shape const shape{l.stages, static_cast<int>(micro_batches)};
+        std::vector<step_task> room(step_capacity(l.schedule, shape));
+        return verify(build_step(l.schedule, shape, room)).ok();
+    };
+    for (int replica = 0; replica < l.replicas; ++replica) {
+        auto const has = l.shards_of_device(replica * l.stages).size();
+        if (works(has)) continue;
+        auto least = has + 1;
+        for (auto const most = has + 8 * static_cast<std::size_t>(l.stages); least < most && !works(least);) ++least;
+        auto const number = [](auto n) { return std::to_string(n); };
+        throw usage_error("--schedule " + name + " with --stages " + number(l.stages) + ": " + number(has) +
+                          (has == 1 ? " micro-batch" : " micro-batches") +
+                          " of each replica are too few; it takes at least " + number(least) + ", with " +
+                          (l.reproducible()
+                               ? "--reproducible " + number(least * static_cast<std::size_t>(l.replicas))
+                               : "--micro-batches " + number(least)));
+    }
+}
+
+/// "2 stages, layers 0 to 4, 5 to 11", or, of a schedule that has several on each device, "2 devices of 2 stages,
+/// layers 0 to 1 and 9 to 11, 2 to 4 and 5 to 8".
+inline std::string stages_text(trireme::parallel_layout const& l) {
+    auto text = std::to_string(l.stages) +
+                (l.chunks() == 1 ? " stages" : " devices of " + std::to_string(l.chunks()) + " stages") + ", layers";
+    for (int device = 0; device < l.stages; ++device)
+        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
+            auto const rows = l.cut(l.stage_count(), l.stage_of(device, chunk));
+            text += chunk > 0 ? " and " : device > 0 ? ", " : " ";
+            text += std::to_string(rows.begin);
+            if (rows.size() > 1) text += " to " + std::to_string(rows.end - 1);
+        }
+    return text;
+}
