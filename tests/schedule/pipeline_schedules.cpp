@@ -150,6 +150,14 @@ TEST_SUITE("schedule/pipeline_schedules") {
             }
     }
 
+    TEST_CASE(
+        "the evaluation of a schedule that has written nothing is refused, too, and does not divide by its frames") {
+        built<dual_pipe_v> const step(2, 3);
+        CHECK(step.most_frames() == 0);
+        std::vector<step_task> room(step_capacity(dual_pipe_v{}, {2, 2}));
+        CHECK(!verify_evaluation(build_evaluation(dual_pipe_v{}, step.program, room)).ok());
+    }
+
     TEST_CASE_TEMPLATE("searched schedules are training steps, within their frames", S, zero_bubble_auto<1, 1, 1, 0, 1>,
                        zero_bubble_auto<1, 1, 1, 0, 4>, zero_bubble_auto<3, 3, 1, 1, 8>,
                        zero_bubble_auto<1, 3, 2, 0, 16>, zero_bubble_auto<2, 1, 5, 7, 3>) {

@@ -122,7 +122,7 @@ public:
                           std::span<std::uint8_t const> role_of, int most_slots, std::size_t most_frames,
                           bool writes_moves = false, std::uint16_t evaluation_frames = 1)
         : program_(p), role_(role), out_(out), role_of_(role_of), most_slots_(static_cast<std::uint16_t>(most_slots)),
-          evaluation_frames_(evaluation_frames), writes_moves_(writes_moves),
+          evaluation_frames_(std::max<std::uint16_t>(1, evaluation_frames)), writes_moves_(writes_moves),
           held_(static_cast<std::size_t>(p.chunks * p.shape.micro_batches)), busy_(most_frames + 1) {}
 
     role_writer(role_writer const&) = delete;
