@@ -30,9 +30,8 @@ inline void check_schedule(trireme::parallel_layout const& l, std::string const&
         throw usage_error("--schedule " + name + " with --stages " + number(l.stages) + ": " + number(has) +
                           (has == 1 ? " micro-batch" : " micro-batches") +
                           " of each replica are too few; it takes at least " + number(least) + ", with " +
-                          (l.reproducible()
-                               ? "--reproducible " + number(least * static_cast<std::size_t>(l.replicas))
-                               : "--micro-batches " + number(least)));
+                          (l.reproducible() ? "--reproducible " + number(least * static_cast<std::size_t>(l.replicas))
+                                            : "--micro-batches " + number(least)));
     }
 }
 

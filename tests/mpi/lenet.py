@@ -24,11 +24,13 @@ with tempfile.TemporaryDirectory() as folder:
     expect('LeNet on 3 threads and on 3 processes', run,
            {'succeeds': run.code == 0, 'the same log': len(keys) == 2 and keys[0] == keys[1] and len(keys[0]) == 3,
             'one rank speaks': run.output.count('test accuracy') == 1})
-    staged = logs[1].with_name('stages')
-    run = Run(4, lenet, *common, '--transport', 'mpi', '--devices', '2', '--stages', '2', '--micro-batches', '4', '--log', staged)
-    told = re.findall(r'"(?:loss|test_accuracy|weights_hash)": [^,}]*', staged.read_text()) if staged.exists() else None
-    expect('LeNet on 2 x 2 processes, in stages', run,
-           {'succeeds': run.code == 0, 'the same log as on threads': told == keys[0]})
+    for schedule in ('one_f_one_b', 'zero_bubble_v'):
+        staged = logs[1].with_name(schedule)
+        run = Run(4, lenet, *common, '--transport', 'mpi', '--devices', '2', '--stages', '2', '--micro-batches', '4',
+                  '--schedule', schedule, '--log', staged)
+        told = re.findall(r'"(?:loss|test_accuracy|weights_hash)": [^,}]*', staged.read_text()) if staged.exists() else None
+        expect(f'LeNet on 2 x 2 processes, in stages, by {schedule}', run,
+               {'succeeds': run.code == 0, 'the same log as on threads': told == keys[0]})
     run = Run(2, lenet, *common)
     expect('LeNet over threads, by mpirun', run,
            {'exit code 4': run.code == 4, 'says what to do': '--transport mpi' in run.output})
