@@ -47,7 +47,7 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
     app.add_option("--devices", f.devices, "replicas of the network: train on so many only [default: 1, then 2]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
-    auto const added = add_stage_flags(app, f, " [default: 4 per stage, or its logical shards]");
+    auto const added = add_stage_flags(app, f, " [default: 4 per device of a pipeline, or its logical shards]");
     app.add_option("--strategy", f.strategy, "how devices add their gradients")
         ->check(CLI::IsMember(std::vector<std::string>(std::begin(strategy_names), std::end(strategy_names))))
         ->type_name("NAME")

@@ -32,10 +32,11 @@ std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const*
         ->type_name("N");
     auto const added = add_stage_flags(app, f,
                                        ", from each of which batch norm takes its own statistics [default: 1, "
-                                       "4 per stage of a pipeline, or its logical shards]");
-    auto* const synchronised = app.add_flag("--synchronised", f.synchronised,
-                                            "batch norm takes its statistics from the whole batch; not in stages and "
-                                            "micro-batches, which never have the batch together");
+                                       "4 per device of a pipeline, or its logical shards]");
+    auto* const synchronised =
+        app.add_flag("--synchronised", f.synchronised,
+                     "batch norm takes its statistics from the whole batch; not with --stages or --micro-batches, "
+                     "which never have the batch together");
     app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
         ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
         ->type_name("V")
