@@ -184,7 +184,8 @@ private:
 
     Data const& data_;
     expected_refusal rule_;
-    std::map<std::pair<std::size_t, bool>, std::vector<double>> one_; ///< by shards, and whether they are none of a tree
+    std::map<std::pair<std::size_t, bool>, std::vector<double>>
+        one_; ///< by shards, and whether they are none of a tree
 };
 
 /// All of them; or about one in `thin`, so that each pair of a schedule and a mesh, and of a schedule and a number of
