@@ -4,6 +4,7 @@
 // Pipelines whose stages are processes train as pipelines whose stages are threads.
 
 #include <trireme/processes.hpp>
+#include <trireme/schedules.hpp>
 #include <trireme/weights.hpp>
 
 #include <data/files.hpp>
@@ -69,17 +70,30 @@ TEST_SUITE("processes/pipeline") {
         over_threads::options const training{.learning_rate = 0.05f, .batch = 48, .seed = 3, .logical_shards = 6};
         over_threads one(training, {.devices = 1, .stages = 1});
         auto const wanted = digest_of_training(one);
-        for (auto const& layout : {std::pair{1, 2}, {2, 2}, {1, 3}, {3, 1}}) {
-            int const devices = layout.first, stages = layout.second, ranks = devices * stages;
+        struct in_processes {
+            int devices, stages;
+            schedule_choice schedule;
+        };
+        for (auto const& [devices, stages, schedule] : {in_processes{1, 2, gpipe{}},
+                                                        {2, 2, gpipe{}},
+                                                        {1, 3, gpipe{}},
+                                                        {3, 1, gpipe{}},
+                                                        {2, 2, zero_bubble_h2{}},
+                                                        {1, 3, interleaved<2>{}},
+                                                        {2, 2, interleaved<2>{}},
+                                                        {1, 3, zero_bubble_v{}},
+                                                        {2, 2, zero_bubble_v{}}}) {
+            int const ranks = devices * stages;
             CAPTURE(devices);
             CAPTURE(stages);
+            CAPTURE(std::string(schedule.name));
             auto const place = meeting_place::create(ranks);
             shared_value<std::array<std::uint64_t, 8>> found;
-            forked_ranks all(ranks, [&](int rank) {
+            forked_ranks all(ranks, [&, devices = devices, stages = stages, schedule = schedule](int rank) {
                 over_processes t({.learning_rate = 0.05f, .batch = 48, .seed = 3, .logical_shards = 6},
                                  {.devices = devices,
                                   .stages = stages,
-                                  .schedule = gpipe{},
+                                  .schedule = schedule,
                                   .deadline = 60s,
                                   .trace = true,
                                   .processes = seat{place, rank}});
@@ -89,6 +103,11 @@ TEST_SUITE("processes/pipeline") {
                 for (std::size_t i = 0; i < planned.size(); ++i)
                     if (done.at(i).kind != planned[i].kind || done[i].rank != rank || done[i].step != 1)
                         throw std::runtime_error("something else was done");
+                auto const wire = t.wire(rank);
+                t.step(made_up(48));
+                auto const more = t.wire(rank) - wire, said = t.plan().wire(rank);
+                if (more.bytes != said.bytes || more.messages != said.messages)
+                    throw std::runtime_error("it has read what the plan does not say");
             });
             for (auto const& o : all.wait(100s)) {
                 CAPTURE(o.said);
@@ -160,7 +179,8 @@ TEST_SUITE("processes/pipeline") {
         save_weights(t, before);
         auto const place = meeting_place::create(4);
         forked_ranks all(4, [&](int rank) {
-            over_processes p({.batch = 24, .seed = 9}, {.devices = 2, .stages = 2, .processes = seat{place, rank}});
+            over_processes p({.batch = 24, .seed = 9},
+                             {.devices = 2, .stages = 2, .schedule = zero_bubble_v{}, .processes = seat{place, rank}});
             load_weights(p, before);
             save_weights(p, after); // rank 0 writes
             p.step(made_up(24));

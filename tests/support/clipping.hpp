@@ -4,6 +4,7 @@
 
 #include <support/networks.hpp>
 
+#include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
@@ -11,6 +12,8 @@
 #include <cmath>
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 // Trainings whose gradients are clipped, and what they must be equal to.
@@ -78,22 +81,30 @@ void has_one_devices_bits() {
         .learning_rate = 0.5f, .max_norm = 0.02f, .batch = 24, .seed = 5, .logical_shards = 6};
     trainer_t one(o, {.devices = 1, .stages = 1});
     auto const wanted = trained(one);
-    for (int const devices : {1, 2, 3})
-        for (int const stages : {1, 2, 3}) {
-            if (devices * stages > 6) continue;
-            CAPTURE(devices);
-            CAPTURE(stages);
-            trainer_t t(o, {.devices = devices, .stages = stages});
-            CHECK(trained(t) == wanted);
-            auto const plan = t.plan();
-            for (int rank = 0; rank < t.devices(); ++rank) {
-                t.step(made_up(24));
-                auto const before = t.wire(rank);
-                t.step(made_up(24));
-                CHECK(t.wire(rank).bytes - before.bytes == plan.wire(rank).bytes);
-                CHECK(t.wire(rank).messages - before.messages == plan.wire(rank).messages);
-            }
+    auto const check = [&](int devices, int stages, schedule_choice const& schedule) {
+        CAPTURE(devices);
+        CAPTURE(stages);
+        CAPTURE(std::string(schedule.name));
+        trainer_t t(o, {.devices = devices, .stages = stages, .schedule = schedule});
+        CHECK(trained(t) == wanted);
+        auto const plan = t.plan();
+        for (int rank = 0; rank < t.devices(); ++rank) {
+            t.step(made_up(24));
+            auto const before = t.wire(rank);
+            t.step(made_up(24));
+            CHECK(t.wire(rank).bytes - before.bytes == plan.wire(rank).bytes);
+            CHECK(t.wire(rank).messages - before.messages == plan.wire(rank).messages);
         }
+    };
+    for (int const devices : {1, 2, 3})
+        for (int const stages : {1, 2, 3})
+            if (devices * stages <= 6) check(devices, stages, one_f_one_b{});
+    constexpr auto most = static_cast<int>(segments_of<Network>.count);
+    for (schedule_choice const& schedule :
+         {schedule_choice(zero_bubble_h2{}), schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})})
+        for (int const stages : {2, 3})
+            if (stages * schedule.chunks <= most && (schedule.chunks == 1 || std::is_same_v<Device, host>))
+                check(2, stages, schedule);
 }
 
 } // namespace test_clipping

@@ -75,19 +75,15 @@ struct nth_faults {
 
 /// Everything at once: state, decay of some parameters only, weighted losses; and faults.
 template<class... Policies>
-using with_all = trainer<mixed, weighing, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
-                         reproducible<fixed_tree, dynamic>, without_decay<biases, norms>,
-                         with_faults<nth_faults>, Policies...>;
+using with_all =
+    trainer<mixed, weighing, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
+            without_decay<biases, norms>, with_faults<nth_faults>, Policies...>;
 using per_device = with_all<>;
 using held_once = with_all<hold_weights<once>>;
 
 template<class Trainer>
 typename Trainer::options options_of(std::size_t shards = 6) {
-    return {.learning_rate = 0.02f,
-            .weight_decay = 0.1f,
-            .batch = 48,
-            .seed = 3,
-            .logical_shards = shards};
+    return {.learning_rate = 0.02f, .weight_decay = 0.1f, .batch = 48, .seed = 3, .logical_shards = shards};
 }
 
 /// Schedules of several stages, of halves, and of both.
@@ -289,8 +285,8 @@ TEST_SUITE("trainer/schedule_policies") {
         watchdog const guard("faults of schedules");
         labelled_table const all(48);
         for (schedule_choice const& schedule : {schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})})
-            for (auto const kind : {task_kind::forward, task_kind::backward, task_kind::backward_input,
-                                    task_kind::backward_weights})
+            for (auto const kind :
+                 {task_kind::forward, task_kind::backward, task_kind::backward_input, task_kind::backward_weights})
                 for (int guilty = 0; guilty < 4; ++guilty) {
                     per_device t(options_of<per_device>(), {.devices = 2, .stages = 2, .schedule = schedule});
                     auto const of = place_of_last(t.program(guilty), guilty % 2, kind);
@@ -318,10 +314,9 @@ TEST_SUITE("trainer/schedule_policies") {
         for (schedule_choice const& schedule : {schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})})
             for (auto const kind : {task_kind::forward, task_kind::backward_input, task_kind::backward_weights}) {
                 int const guilty = kind == task_kind::forward ? 2 : kind == task_kind::backward_input ? 1 : 0;
-                per_device t(options_of<per_device>(), {.devices = 2,
-                                                        .stages = 2,
-                                                        .schedule = schedule,
-                                                        .deadline = std::chrono::milliseconds(200)});
+                per_device t(
+                    options_of<per_device>(),
+                    {.devices = 2, .stages = 2, .schedule = schedule, .deadline = std::chrono::milliseconds(200)});
                 auto const of = place_of_last(t.program(guilty), guilty % 2, kind);
                 if (of.nth < 0) continue;
                 CAPTURE(std::string(schedule.name));
