@@ -6,6 +6,7 @@
 // threads, to compare with.
 
 #include <trireme/mpi.hpp>
+#include <trireme/schedules.hpp>
 
 #include <collective/convenience.hpp>
 #include <collective/matrix.hpp>
@@ -112,26 +113,31 @@ template<class Trainer>
 void train_in_stages(typename Trainer::run_options r, int ranks) {
     auto const images = made_up(200), test = made_up(50, 9);
     r.trace = true;
-    Trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 3, .logical_shards = 8}, r);
-    double sum = 0;
-    for (std::size_t const n : {std::size_t{64}, std::size_t{37}, std::size_t{5}})
-        sum += t.step(images.take(0, n)).loss;
-    auto const traced = t.traced();
-    std::size_t next = 0;
-    for (int rank = t.rank(); rank < t.rank() + ranks; ++rank)
-        for (std::uint64_t step = 1; step <= 3; ++step)
-            for (auto const& planned : t.program(rank).list(rank % r.stages.value)) {
-                require(next < traced.size(), "the trace ends before the program does");
-                auto const& done = traced[next++];
-                require(done.rank == rank && done.step == step && done.kind == planned.kind,
-                        "the trace is not the program");
-            }
-    require(next == traced.size(), "more has been traced than there is in the program");
-    auto const score = t.evaluate(test);
-    auto const parameters = t.gather_parameters();
-    if (t.rank() == 0)
-        std::printf("stages: losses %a, test %a %a, weights %016llx\n", sum, score.loss, score.accuracy,
-                    static_cast<unsigned long long>(digest_of(std::as_bytes(std::span(parameters)))));
+    for (schedule_choice const& schedule :
+         {schedule_choice(one_f_one_b{}), schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})}) {
+        r.schedule = schedule;
+        Trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 3, .logical_shards = 8}, r);
+        double sum = 0;
+        for (std::size_t const n : {std::size_t{64}, std::size_t{37}, std::size_t{5}})
+            sum += t.step(images.take(0, n)).loss;
+        auto const traced = t.traced();
+        std::size_t next = 0;
+        for (int rank = t.rank(); rank < t.rank() + ranks; ++rank)
+            for (std::uint64_t step = 1; step <= 3; ++step)
+                for (auto const& planned : t.program(rank).list(rank % r.stages.value)) {
+                    require(next < traced.size(), "the trace ends before the program does");
+                    auto const& done = traced[next++];
+                    require(done.rank == rank && done.step == step && done.kind == planned.kind,
+                            "the trace is not the program");
+                }
+        require(next == traced.size(), "more has been traced than there is in the program");
+        auto const score = t.evaluate(test);
+        auto const parameters = t.gather_parameters();
+        if (t.rank() == 0)
+            std::printf("stages, %s: losses %a, test %a %a, weights %016llx\n", schedule.name, sum, score.loss,
+                        score.accuracy,
+                        static_cast<unsigned long long>(digest_of(std::as_bytes(std::span(parameters)))));
+    }
 }
 
 // ---- the cases ----

@@ -6,8 +6,11 @@
 #include <support/allocation_hook.hpp>
 #include <support/networks.hpp>
 #include <trireme/onednn.hpp>
+#include <trireme/schedules.hpp>
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 namespace onednn_trainer_test {
 using namespace trireme;
@@ -55,6 +58,35 @@ TEST_SUITE("onednn/trainer") {
         CHECK(b.evaluate(some).loss != loss);
         b.load_parameters(a.gather_parameters());
         CHECK(b.evaluate(some).loss == loss);
+    }
+
+    TEST_CASE("stages have the bits of one device, with the halves of backward apart, and several a device") {
+        auto const check = []<class Dtype>(trainer_word<Dtype>) {
+            using t = trainer<typename by_onednn<f32>::layers, cross_entropy, sgd_momentum,
+                              on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
+                              kernels<onednn>, precision<Dtype>>;
+            auto const trained = [](int devices, int stages, schedule_choice const& schedule) {
+                t many({.learning_rate = 0.05f, .batch = 30, .seed = 3, .logical_shards = 6},
+                       {.devices = devices, .stages = stages, .schedule = schedule});
+                std::vector<double> told;
+                for (std::size_t const n : {30u, 17u, 30u}) told.push_back(many.step(made_up(n, n)).loss);
+                told.push_back(many.evaluate(made_up(41, 9)).loss);
+                for (double const x : many.gather_parameters()) told.push_back(x);
+                for (double const x : many.gather_buffers()) told.push_back(x);
+                return told;
+            };
+            auto const wanted = trained(1, 1, {});
+            for (schedule_choice const& schedule :
+                 {schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_h1{}), schedule_choice(interleaved<2>{}),
+                  schedule_choice(zero_bubble_v{})})
+                for (int const devices : {1, 2}) {
+                    CAPTURE(std::string(schedule.name));
+                    CAPTURE(devices);
+                    CHECK(trained(devices, 2, schedule) == wanted);
+                }
+        };
+        check(trainer_word<f32>{});
+        if (has_bf16()) check(trainer_word<bf16>{});
     }
 
     TEST_CASE("a layer of one's own works by each()") {
