@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace rehearsed_pipeline_test {
@@ -110,7 +111,8 @@ TEST_SUITE("rehearsed/pipeline") {
     TEST_CASE("what a plan says of a step in stages, each rank has read") {
         on_stage const as_usual;
         for (int const devices : {1, 2}) {
-            of_mixed t(training, {.devices = devices, .stages = 3, .share_devices = true});
+            auto const schedule = devices == 1 ? schedule_choice(zero_bubble_h1{}) : schedule_choice();
+            of_mixed t(training, {.devices = devices, .stages = 3, .schedule = schedule, .share_devices = true});
             t.step(test_networks::made_up(50));
             for (int rank = 0; rank < t.devices(); ++rank) {
                 CAPTURE(rank);
@@ -124,31 +126,54 @@ TEST_SUITE("rehearsed/pipeline") {
     TEST_CASE("so have stages that keep bf16 between the layers, and stages whose gradients are added as they come") {
         on_stage const as_told(timing::shuffled, 7);
         using in_bf16 = any_pipeline<rehearsal, mixed, precision<bf16>>;
-        auto const trained = [](int devices, int stages) {
+        auto const trained = [](int devices, int stages, schedule_choice const& schedule) {
             in_bf16 t({.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8},
-                      {.devices = devices, .stages = stages, .share_devices = true});
+                      {.devices = devices, .stages = stages, .schedule = schedule, .share_devices = true});
             return train(t);
         };
-        CHECK(trained(2, 3) == trained(1, 1));
+        auto const wanted = trained(1, 1, {});
+        for (schedule_choice const& schedule :
+             {schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_h1{}), schedule_choice(zero_bubble_h2{})})
+            CHECK(trained(2, 3, schedule) == wanted);
 
-        auto const unordered = [](int stages, std::size_t micro_batches) {
+        auto const unordered = [](int stages, std::size_t micro_batches, schedule_choice const& schedule) {
             of_mixed t({.learning_rate = 0.05f, .batch = 50, .seed = 3},
-                       {.devices = 1, .stages = stages, .micro_batches = micro_batches});
+                       {.devices = 1, .stages = stages, .micro_batches = micro_batches, .schedule = schedule});
             std::vector<double> losses;
             for (int k = 0; k < 3; ++k) losses.push_back(t.step(test_networks::made_up(50)).loss);
             return losses;
         };
-        CHECK(unordered(3, 4) == unordered(2, 4)); // they add the same numbers in the same order
+        auto const in_two = unordered(2, 4, gpipe{}); // they add the same numbers in the same order
+        CHECK(unordered(3, 4, one_f_one_b{}) == in_two);
+        CHECK(unordered(3, 4, zero_bubble_h2{}) == in_two);
+    }
+
+    TEST_CASE("schedules with several stages a device are refused, with what runs instead") {
+        for (schedule_choice const& schedule : {schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})}) {
+            of_mixed::run_options const r{.devices = 1, .stages = 2, .schedule = schedule, .share_devices = true};
+            auto const said = test_support::refusal([&] { of_mixed made(training, r); });
+            CHECK(said == "schedule " + std::string(schedule.name) +
+                              ": it has 2 stages on each device, and accelerators have one; choose a schedule with "
+                              "one, such as one_f_one_b or zero_bubble_h1, or train on the host");
+            CHECK(said == test_support::refusal([&] { of_mixed::check(training, r); }));
+        }
+        of_mixed whole(training, {.devices = 1, .stages = 1, .schedule = zero_bubble_v{}}); // it follows none
+        CHECK(whole.step(test_networks::made_up(50)).loss > 0);
     }
 
     TEST_CASE("the trace of a run is the program, as a graph and without one") {
         for (bool const eager : {false, true})
-            for (int const stages : {1, 3}) {
+            for (int const stages : {1, 2, 3}) {
                 CAPTURE(eager);
                 CAPTURE(stages);
                 on_stage const as_told(timing::shuffled, 4);
-                of_mixed t(training,
-                           {.devices = 2, .stages = stages, .trace = true, .share_devices = true, .eager = eager});
+                auto const schedule = stages == 2 ? schedule_choice(zero_bubble_h2{}) : schedule_choice();
+                of_mixed t(training, {.devices = 2,
+                                      .stages = stages,
+                                      .schedule = schedule,
+                                      .trace = true,
+                                      .share_devices = true,
+                                      .eager = eager});
                 for (int k = 0; k < 3; ++k) t.step(test_networks::made_up(50));
                 t.evaluate(test_networks::made_up(20));
                 CHECK(test_pipelines::trace_is_program(t, stages, 3) == t.traced().size());
@@ -161,14 +186,21 @@ TEST_SUITE("rehearsed/pipeline") {
         // Spare: before the first move of a step, for what was before is done anyway; before the first stage's last way
         // back, whose kernels write nothing but gradients; and the last stage's for the move from it, for which the
         // first one waits, too.
-        constexpr std::uint64_t slots = 2;
         using perceptrons =
             network<input<1, 28, 28>, flatten, linear<5>, hyperbolic_tangent, linear<4>, sigmoid, linear<10>>;
-        every_wait_is_needed(slots * 3, [] {
-            any_pipeline<rehearsal, perceptrons> t({.learning_rate = 0.1f, .batch = 8, .seed = 6},
-                                                   {.devices = 1, .stages = 2, .micro_batches = 4});
-            return epoch_of(t, 20);
-        });
+        // With halves of backward the first stage's last gradient by its input is no longer at the end.
+        constexpr std::uint64_t slots = 2;
+        auto const are_needed = [](std::uint64_t spare, std::size_t micro_batches, schedule_choice const& schedule) {
+            CAPTURE(std::string(schedule.name));
+            every_wait_is_needed(spare, [&] {
+                any_pipeline<rehearsal, perceptrons> t(
+                    {.learning_rate = 0.1f, .batch = 8, .seed = 6},
+                    {.devices = 1, .stages = 2, .micro_batches = micro_batches, .schedule = schedule});
+                return epoch_of(t, 20);
+            });
+        };
+        are_needed(slots * 3, 4, one_f_one_b{});
+        are_needed(slots * 2, 3, zero_bubble_h1{});
     }
 }
 
