@@ -73,10 +73,14 @@ result divergence_of(F&& f) {
 /// A step in the middle of a training, with one bad target in any of the shards; then the training goes on as one that
 /// has never seen it.
 template<class Trainer>
-void leaves_all_as_it_was(int devices, int stages, std::size_t shards, float bad) {
+void leaves_all_as_it_was(int devices, int stages, std::size_t shards, float bad,
+                          schedule_choice const& schedule = {}) {
     auto const made = [&] {
         return Trainer({.learning_rate = 0.01f, .batch = 24, .seed = 4, .logical_shards = shards},
-                       {.devices = devices, .stages = stages, .micro_batches = stages == 1 || shards != 0 ? 0u : 3u});
+                       {.devices = devices,
+                        .stages = stages,
+                        .micro_batches = stages == 1 || shards != 0 ? 0u : 3u,
+                        .schedule = schedule});
     };
     auto t = made(), other = made();
     table const good(24);
@@ -111,10 +115,13 @@ void ends_an_epoch(int devices, int stages, std::size_t shards, bool leaves_weig
 /// A gradient that is not finite, of a finite loss, is no reason to skip a step: the weights have it, and the next
 /// loss.
 template<class Trainer>
-void shows_in_the_next_loss(int devices, int stages, std::size_t shards) {
+void shows_in_the_next_loss(int devices, int stages, std::size_t shards, schedule_choice const& schedule = {}) {
     for (std::size_t const at : {0u, 13u, 23u}) {
         Trainer t({.learning_rate = 0.01f, .batch = 24, .seed = 4, .logical_shards = shards},
-                  {.devices = devices, .stages = stages, .micro_batches = stages == 1 || shards != 0 ? 0u : 3u});
+                  {.devices = devices,
+                   .stages = stages,
+                   .micro_batches = stages == 1 || shards != 0 ? 0u : 3u,
+                   .schedule = schedule});
         table const good(24);
         t.step(good);
         CHECK(std::isfinite(t.step(table(24, at, 99)).loss));
@@ -122,6 +129,7 @@ void shows_in_the_next_loss(int devices, int stages, std::size_t shards) {
         for (float const w : t.gather_parameters()) finite += std::isfinite(w) ? 1 : 0;
         CHECK(finite < Trainer::network_type::parameters / 2);
         CHECK_FALSE(std::isfinite(t.gather_parameters().front()));
+        CHECK_FALSE(std::isfinite(*(t.gather_parameters().end() - 2))); // the bias of the value that has no slope
         CHECK(divergence_of([&] { t.step(good); }) == intact);
     }
 }

@@ -3,6 +3,8 @@
 
 // A loss that is not finite stops all devices at one step, and leaves what was there before.
 
+#include <trireme/schedules.hpp>
+
 #include <doctest/doctest.h>
 #include <support/diverging.hpp>
 
@@ -12,7 +14,7 @@ using namespace test_diverging;
 
 TEST_SUITE("trainer/divergence") {
     TEST_CASE("weights, statistics and the optimizer's numbers are those of the step before") {
-        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}})
+        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 2}, {1, 3}, {2, 2}})
             for (std::size_t const shards : {0u, 6u})
                 for (float const bad : {std::numeric_limits<float>::quiet_NaN(), 3e38f}) {
                     int const devices = layout.first, stages = layout.second;
@@ -22,11 +24,14 @@ TEST_SUITE("trainer/divergence") {
                     CAPTURE(bad);
                     leaves_all_as_it_was<any_trainer<>>(devices, stages, shards, bad);
                     leaves_all_as_it_was<any_trainer<clip_norm>>(devices, stages, shards, bad);
+                    if (stages != 2) continue;
+                    leaves_all_as_it_was<any_trainer<>>(devices, stages, shards, bad, zero_bubble_v{});
+                    leaves_all_as_it_was<any_trainer<clip_norm>>(devices, stages, shards, bad, interleaved<2>{});
                 }
     }
 
     TEST_CASE("a gradient that is not finite while the loss is changes the weights, and the next loss tells") {
-        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}})
+        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 2}, {1, 3}, {2, 2}})
             for (std::size_t const shards : {0u, 6u}) {
                 int const devices = layout.first, stages = layout.second;
                 CAPTURE(devices);
@@ -34,6 +39,9 @@ TEST_SUITE("trainer/divergence") {
                 CAPTURE(shards);
                 shows_in_the_next_loss<any_trainer_with<pitfalls>>(devices, stages, shards);
                 shows_in_the_next_loss<any_trainer_with<pitfalls, clip_norm>>(devices, stages, shards);
+                if (stages != 2) continue;
+                shows_in_the_next_loss<any_trainer_with<pitfalls>>(devices, stages, shards, zero_bubble_v{});
+                shows_in_the_next_loss<any_trainer_with<pitfalls, clip_norm>>(devices, stages, shards, zero_bubble_v{});
             }
     }
 

@@ -143,11 +143,13 @@ public:
         tell_of_losses();
         if (layout_.reproducible() && layout_.replicas == 1)
             for (auto& s : stages_) s.tree.finish(merging(s)); // else the blocks of the tree are added with others'
+        bool lost = false; // is found out before gradients are clipped: infinity times 0 is no number
         for (auto t = tail; t != list.end(); ++t) {
             traced const done(*this, *t, steps_);
             if (t->kind == task_kind::update) {
+                lost = is_lost();
                 for (auto const& s : stages_)
-                    if (!is_lost()) update(s, s.slice);
+                    if (!lost) update(s, s.slice);
             } else if (t->kind == task_kind::measure)
                 measure(now);
             else if (layout_.reproducible())
@@ -158,7 +160,7 @@ public:
                 add_gradients(*t, [](stage_type const&) { return detail::adder<op::sum>{}; }, update);
         }
         if constexpr (detail::counts_updates<typename Model::optimizer>)
-            if (!is_lost()) ++*updates_made();
+            if (!(layout_.shared_weights ? is_lost() : lost)) ++*updates_made();
         auto const end = clock::now();
         times_.synchronisation += seconds(before_reduce, end) - updating_;
         times_.step += seconds(start, end);
@@ -517,24 +519,8 @@ private:
     void update(stage_type const& s, range slice, Options const& options) {
         auto const start = clock::now();
         Faults::at(fault_point::update, comm_.rank(), steps_);
-        auto const& numbers = s.numbers;
-        T *const w = weights(s), *const g = gradient_slot(s, 0);
-        auto const trained = std::min(slice.end, numbers.parameters);
-        if (slice.begin < trained) {
-            if constexpr (Model::clips)
-                if (!(clipping_ == T{1}))
-                    scale_values(typename Model::sample_kernels{}, g + slice.begin, clipping_, trained - slice.begin);
-            using optimizer = typename Model::optimizer;
-            range const all{numbers.first_parameter + slice.begin, numbers.first_parameter + trained};
-            detail::update_runs<optimizer>(typename Model::sample_kernels{}, layout_.updates, all, w + slice.begin,
-                                           g + slice.begin, static_cast<T*>(state_.data) + s.state_lies,
-                                           trained - slice.begin, optimizer::template numbers<T>(options),
-                                           optimizer::template numbers<T>(detail::without_weight_decay(options)),
-                                           updates_made());
-        }
-        auto const buffered = std::min(slice.end, numbers.buffers_lie + numbers.buffers);
-        for (auto i = std::max(slice.begin, numbers.buffers_lie); i < buffered; ++i)
-            w[i] += static_cast<T>(statistics_momentum) * (g[i] - w[i]);
+        s.update(slice, weights(s), gradient_slot(s, 0), static_cast<T*>(state_.data) + s.state_lies, clipping_,
+                 layout_.updates, updates_made(), options);
         updating_ += seconds(start, clock::now());
     }
 

@@ -4,18 +4,22 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/layer/layer.hpp>
 #include <trireme/layer/row_context.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/step.hpp>
+#include <trireme/parallel/update_runs.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/trainer/composition.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <span>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -102,6 +106,27 @@ struct host_stage {
             if (!blocks.is_stage())
                 return pass_type(pass_type::one, memory, n, samples, kernels, blocks.rows, 0, losses);
         return pass_type(blocks.plan, memory, n, samples, kernels, blocks.rows, blocks.is_stage() ? before : 0, losses);
+    }
+
+    /// Updates some of these numbers, weights `w` by gradients `g`, which are scaled first. `state`: the optimizer's.
+    template<class Options>
+    void update(range some, T* w, T* g, T* state, T scale, std::span<update_run const> runs,
+                std::uint64_t* updates_made, Options const& options) const {
+        auto const trained = std::min(some.end, numbers.parameters);
+        if (some.begin < trained) {
+            if constexpr (Model::clips)
+                if (!(scale == T{1}))
+                    scale_values(typename Model::sample_kernels{}, g + some.begin, scale, trained - some.begin);
+            using optimizer = typename Model::optimizer;
+            range const all{numbers.first_parameter + some.begin, numbers.first_parameter + trained};
+            update_runs<optimizer>(typename Model::sample_kernels{}, runs, all, w + some.begin, g + some.begin,
+                                           state, trained - some.begin, optimizer::template numbers<T>(options),
+                                           optimizer::template numbers<T>(without_weight_decay(options)),
+                                           updates_made);
+        }
+        auto const buffered = std::min(some.end, numbers.buffers_lie + numbers.buffers);
+        for (auto i = std::max(some.begin, numbers.buffers_lie); i < buffered; ++i)
+            w[i] += static_cast<T>(statistics_momentum) * (g[i] - w[i]);
     }
 };
 
