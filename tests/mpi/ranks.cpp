@@ -118,15 +118,13 @@ void train_in_stages(typename Trainer::run_options r, int ranks) {
         r.schedule = schedule;
         Trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 3, .logical_shards = 8}, r);
         double sum = 0;
-        for (std::size_t const n : {std::size_t{64}, std::size_t{37}, std::size_t{5}})
-            sum += t.step(images.take(0, n)).loss;
+        for (std::size_t const n : {64u, 37u, 5u}) sum += t.step(images.take(0, n)).loss;
         auto const traced = t.traced();
         std::size_t next = 0;
         for (int rank = t.rank(); rank < t.rank() + ranks; ++rank)
             for (std::uint64_t step = 1; step <= 3; ++step)
                 for (auto const& planned : t.program(rank).list(rank % r.stages.value)) {
-                    require(next < traced.size(), "the trace ends before the program does");
-                    auto const& done = traced[next++];
+                    auto const& done = traced.at(next++);
                     require(done.rank == rank && done.step == step && done.kind == planned.kind,
                             "the trace is not the program");
                 }
