@@ -119,10 +119,9 @@ struct host_stage {
                     scale_values(typename Model::sample_kernels{}, g + some.begin, scale, trained - some.begin);
             using optimizer = typename Model::optimizer;
             range const all{numbers.first_parameter + some.begin, numbers.first_parameter + trained};
-            update_runs<optimizer>(typename Model::sample_kernels{}, runs, all, w + some.begin, g + some.begin,
-                                           state, trained - some.begin, optimizer::template numbers<T>(options),
-                                           optimizer::template numbers<T>(without_weight_decay(options)),
-                                           updates_made);
+            update_runs<optimizer>(typename Model::sample_kernels{}, runs, all, w + some.begin, g + some.begin, state,
+                                   trained - some.begin, optimizer::template numbers<T>(options),
+                                   optimizer::template numbers<T>(without_weight_decay(options)), updates_made);
         }
         auto const buffered = std::min(some.end, numbers.buffers_lie + numbers.buffers);
         for (auto i = std::max(some.begin, numbers.buffers_lie); i < buffered; ++i)
