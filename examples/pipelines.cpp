@@ -114,18 +114,10 @@ void run(pipelines_flags const& flags) {
     folder_of_files pictures("--svg", flags.svg), texts("--write-csv", flags.write_csv);
     std::vector<made_schedule> all;
     if (own) all.emplace_back(std::filesystem::path(flags.csv).filename().string(), "own", *own, shape);
-    schedule_choice const built_in[] = {gpipe{},
-                                        one_f_one_b{},
-                                        interleaved<2>{},
-                                        interleaved<3>{},
-                                        breadth_first<2>{},
-                                        zero_bubble_h1{},
-                                        zero_bubble_h2{},
-                                        zero_bubble_auto<>{},
-                                        zero_bubble_v{},
-                                        v_half{},
-                                        v_min{},
-                                        dual_pipe_v{}};
+    schedule_choice const built_in[] = {
+        gpipe{},          one_f_one_b{},    interleaved<2>{},     interleaved<3>{}, breadth_first<2>{},
+        zero_bubble_h1{}, zero_bubble_h2{}, zero_bubble_auto<>{}, zero_bubble_v{},  v_half{},
+        v_min{},          dual_pipe_v{}};
     bool const beside = shape.roles <= flags.most_stages && shape.micro_batches <= flags.most_micro_batches;
     for (auto const& s : built_in)
         if (beside) all.emplace_back(s.name, file_name(s.name), s, shape);

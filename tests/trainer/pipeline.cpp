@@ -354,6 +354,9 @@ TEST_SUITE("trainer/pipeline") {
                   "cut_before makes 2 stages, of rows that a stage can begin with"));
         CHECK(has(refusal([] { any_pipeline<small, stages_by<cut_before<3>>> made({}, {.stages = 3}); }),
                   "cut_before makes 2 stages"));
+        // a schedule that makes no step of so few micro-batches
+        CHECK(has(text({}, {.stages = 2, .micro_batches = 3, .schedule = dual_pipe_v{}}),
+                  "schedule dual_pipe_v on 2 stages: its step uses gradients before all of them are there"));
         t small_batch({.batch = 8}, {.stages = 2});
         CHECK(has(refusal([&] { small_batch.step(made_up(9)); }), "give the trainer a larger batch"));
     }

@@ -89,4 +89,14 @@ private:
     step_program evaluation_;
 };
 
+/// Proves the programs of all replicas. Throws usage_error if the layout's schedule makes no training step.
+TRIREME_COLD inline void prove_steps(parallel_layout const& l) {
+    std::size_t before = 0; // replicas with as many micro-batches have one program
+    for (int first = 0; first < l.devices() && l.stages > 1; first += l.stages) {
+        auto const micro_batches = l.shards_of_device(first).size();
+        if (micro_batches != before) rank_programs(l, first).prove(l);
+        before = micro_batches;
+    }
+}
+
 } // namespace trireme

@@ -45,7 +45,6 @@ public:
         : world_(world), blocks_(blocks), role_(l.role_of(world.rank())) {
         detail::check_no_strategy_of_a_transport(l); // a part of a group is joined by memory alone
         if (l.stages == 1) return;
-        programs.prove(l);
         pipeline_ = std::make_unique<pipeline>(world, l, programs);
         for (int stage = 0; stage < l.stage_count(); ++stage) {
             auto const [role, chunk] = l.place_of(stage);

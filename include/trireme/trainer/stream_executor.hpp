@@ -240,7 +240,6 @@ private:
 
         replica(parallel_layout const& l, int rank)
             : programs(l, rank), sent_in_step(programs.step()), sent_in_evaluation(programs.evaluation()) {
-            if (l.stages > 1) programs.prove(l);
             list(programs.step(), of_step);
             list(programs.evaluation(), of_evaluation);
         }

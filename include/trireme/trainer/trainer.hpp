@@ -426,7 +426,10 @@ private:
 
     static void check(parallel_layout const& layout, std::size_t batch) {
         detail::check_numbers(layout, batch);
-        if constexpr (policies::has_stages) detail::check_stages<network_type, policies>(layout);
+        if constexpr (policies::has_stages) {
+            detail::check_stages<network_type, policies>(layout);
+            prove_steps(layout);
+        }
         if constexpr (model_type::trains)
             detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);
         if constexpr (!policies::proved)
