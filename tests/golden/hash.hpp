@@ -51,4 +51,19 @@ std::vector<T> parameters() {
     return all;
 }
 
+/// All buffers of a network, running statistics: hash tensors 500, 501, ... in order, with a bound of 0.5, plus 1 where
+/// the buffer begins with ones.
+template<class Network, class T>
+std::vector<T> buffers() {
+    std::vector<T> all;
+    std::uint64_t t = 500;
+    for (std::size_t l = 0; l < Network::depth; ++l)
+        for (int k = 0; k < Network::row(l).description.buffer_count; ++k, ++t) {
+            auto const& b = Network::row(l).description.buffers[k];
+            float const base = b.init == trireme::initial::ones ? 1 : 0;
+            for (auto const value : tensor<float>(t, b.shape.size(), 0.5)) all.push_back(static_cast<T>(base + value));
+        }
+    return all;
+}
+
 } // namespace trireme_golden

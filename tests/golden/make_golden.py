@@ -24,6 +24,7 @@ day, and say what the tensors are:
     adagrad   the same for Adagrad.
     losses    losses of values, and cross-entropies with options: the loss of a batch and its gradient, float64.
     rates     learning rates of schedules, step by step, for a first rate of 1, float64.
+    predictions  outputs, classes and probabilities of two whole networks, float64.
 
 No weights and no data are stored. Both sides make them from splitmix64: element i (row-major, PyTorch's layout) of
 tensor t is
@@ -31,6 +32,9 @@ tensor t is
     value = float32((u / 2^23 - 1) * bound)                            computed in float64, rounded once
 Parameters of a net count t = 0, 1, 2, ... over weight, bias of each layer that has them, in order. Their bound is
 sqrt(6 / (fan_in + fan_out)) for a weight, fans of a convolution being channels * kernel area, and 0.05 for a bias.
+Layers count as they run: a residual is conv1, bn1, conv2, bn2 and, if it has one, the shortcut's conv3. A batch norm has
+1 + its weight's tensor and its bias, both with a bound of 0.05. Running statistics that are no training's own count
+t = 500, 501, ... over mean, 1 + variance of each batch norm, with a bound of 0.5.
 Everything else has bound 1 and a tensor number named in the file that uses it.
 
 Training images are taken in file order, unshuffled, each step continuing where the last one stopped; a pixel is
@@ -50,6 +54,7 @@ import torch
 from torch import nn
 
 BIAS_BOUND = 0.05
+STATISTICS_BOUND, FIRST_STATISTIC = 0.5, 500
 IMAGE_SIDE = 28
 
 # One training run each. `sizes` are the batch sizes, step by step. Max pooling and ReLU choose: where two values almost
@@ -92,14 +97,29 @@ def set_parameters(net):
     """Fills every parameter by the rule at the top of this file."""
     t = 0
     for layer in net.modules():
-        if not isinstance(layer, (nn.Conv2d, nn.Linear)):
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            area = math.prod(layer.kernel_size) if isinstance(layer, nn.Conv2d) else 1
+            fans = (layer.weight.shape[0] + layer.weight.shape[1]) * area
+            base, bound = 0.0, math.sqrt(6.0 / fans)
+        elif isinstance(layer, nn.BatchNorm2d):
+            base, bound = 1.0, BIAS_BOUND
+        else:
             continue
-        area = math.prod(layer.kernel_size) if isinstance(layer, nn.Conv2d) else 1
-        fans = (layer.weight.shape[0] + layer.weight.shape[1]) * area
         with torch.no_grad():
-            layer.weight.copy_(hashed(t, layer.weight.shape, math.sqrt(6.0 / fans)))
+            layer.weight.copy_(base + hashed(t, layer.weight.shape, bound))
             layer.bias.copy_(hashed(t + 1, layer.bias.shape, BIAS_BOUND))
         t += 2
+    return net
+
+
+def set_statistics(net):
+    """Fills the running statistics of every batch norm by the rule at the top of this file."""
+    t = FIRST_STATISTIC
+    for layer in net.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.running_mean.copy_(hashed(t, layer.running_mean.shape, STATISTICS_BOUND))
+            layer.running_var.copy_(1.0 + hashed(t + 1, layer.running_var.shape, STATISTICS_BOUND))
+            t += 2
     return net
 
 
@@ -122,6 +142,21 @@ def lenet(act, pool):
         nn.Conv2d(1, 6, 5, padding=2), act(), pool(2, 2),
         nn.Conv2d(6, 16, 5), act(), pool(2, 2), nn.Flatten(),
         nn.Linear(16 * 5 * 5, 120), act(), nn.Linear(120, 84), act(), nn.Linear(84, 10))
+
+
+class Residual(nn.Module):
+    def __init__(self, inputs, outputs, stride=1):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, stride=stride)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.conv3 = nn.Conv2d(inputs, outputs, 1, stride=stride) if stride != 1 or inputs != outputs else None
+
+    def forward(self, x):
+        y = torch.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return torch.relu(y + (x if self.conv3 is None else self.conv3(x)))
 
 
 def train(run, data, dtype):
@@ -419,6 +454,35 @@ def write_rates(path):
         "one_cycle": rates(lambda o: schedules.OneCycleLR(o, 1.0, total_steps=12, cycle_momentum=False))})
 
 
+# name, network, and of the hash tensor that is its input: number, bound, and shape with its 12 samples.
+PREDICTIONS = [
+    ("lenet", lambda: lenet(nn.Tanh, nn.MaxPool2d), 450, 1.0, (12, 1, IMAGE_SIDE, IMAGE_SIDE)),
+    ("residual", lambda: nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), Residual(4, 4), Residual(4, 8, 2), nn.Flatten(),
+        nn.Linear(8 * 4 * 4, 10)), 451, 4.0, (12, 1, 8, 8)),
+]
+
+
+def write_predictions(path):
+    about = (
+        "What two networks predict for 12 samples, in float64 from float32 weights: y are the outputs, classes the index of "
+        "each sample's largest one, probabilities the softmax of y. lenet has Tanh and MaxPool2d(2, 2); residual is conv 4@3x3 "
+        "pad 1, batch norm, relu, two residuals of widths 4 and 8, of which the second halves the image, and linear 10; its "
+        "batch norms are in evaluation mode, with running statistics that are hash tensors from 500 on, bound 0.5. The inputs "
+        "are hash tensor input_number with bound input_bound, of shape 12 x 1 x 28 x 28 and 12 x 1 x 8 x 8.")
+    tensors = {}
+    for name, make, number, bound, shape in PREDICTIONS:
+        net = set_statistics(set_parameters(make())).double().eval()
+        with torch.no_grad():
+            y = net(hashed(number, shape, bound).double())
+        tensors |= {f"{name}.input_number": np.int64(number), f"{name}.input_bound": np.float64(bound), f"{name}.y": y.numpy(),
+                    f"{name}.classes": y.argmax(1).numpy(), f"{name}.probabilities": y.softmax(1).numpy()}
+        first, second = y.topk(2).values.T
+        print(f"predictions, {name}: classes {sorted(set(y.argmax(1).tolist()))}, the two best at least "
+              f"{(first - second).min():.1e} apart")
+    write(path, "make_golden.py", about, tensors)
+
+
 def main():
     parser = argparse.ArgumentParser(description="Makes the golden values of the C++ tests.")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
@@ -435,6 +499,7 @@ def main():
     write_adagrad(options.out / "adagrad.safetensors")
     write_losses(options.out / "losses.safetensors")
     write_rates(options.out / "rates.safetensors")
+    write_predictions(options.out / "predictions.safetensors")
     data = load_fashion_mnist(options.data)
     for name, run in RUNS.items():
         loss64, loss32 = train(run, data, torch.float64), train(run, data, torch.float32)

@@ -4,35 +4,17 @@
 """Makes the golden values of residual networks: PyTorch's losses, step by step, and its running statistics.
 
 Rerun as make_golden.py, from which everything but the networks comes; --only NAME makes one of them. resnet18 takes
-some ten minutes on one core. The layers are those of "Dive into Deep Learning", chapter 8.6, in the order in which they
-run: a residual is conv1, bn1, conv2, bn2 and, if it has one, the shortcut's conv3. Hash tensors are counted in that
-order; those of a batch norm are 1 + weight and bias, both with a bound of 0.05.
+some ten minutes on one core. The layers are those of "Dive into Deep Learning", chapter 8.6.
 """
 
 import argparse
-import math
 import pathlib
 
 import numpy as np
 import torch
 from torch import nn
 
-from make_golden import BIAS_BOUND, hashed, load_fashion_mnist, run_values, write
-
-
-class Residual(nn.Module):
-    def __init__(self, inputs, outputs, stride=1):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, stride=stride)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.conv3 = nn.Conv2d(inputs, outputs, 1, stride=stride) if stride != 1 or inputs != outputs else None
-
-    def forward(self, x):
-        y = torch.relu(self.bn1(self.conv1(x)))
-        y = self.bn2(self.conv2(y))
-        return torch.relu(y + (x if self.conv3 is None else self.conv3(x)))
+from make_golden import Residual, load_fashion_mnist, run_values, set_parameters, write
 
 
 def resnet(widths):
@@ -50,24 +32,6 @@ RUNS = {
     "resnet18": dict(widths=[64, 128, 256, 512], sizes=[256] * 20, lr=0.1),
     "resnet18_small_steps": dict(widths=[64, 128, 256, 512], sizes=[256] * 20, lr=0.01),
 }
-
-
-def set_parameters(net):
-    t = 0
-    for layer in net.modules():
-        if isinstance(layer, (nn.Conv2d, nn.Linear)):
-            area = math.prod(layer.kernel_size) if isinstance(layer, nn.Conv2d) else 1
-            bound = math.sqrt(6.0 / ((layer.weight.shape[0] + layer.weight.shape[1]) * area))
-            base = 0.0
-        elif isinstance(layer, nn.BatchNorm2d):
-            bound, base = BIAS_BOUND, 1.0
-        else:
-            continue
-        with torch.no_grad():
-            layer.weight.copy_(base + hashed(t, layer.weight.shape, bound))
-            layer.bias.copy_(hashed(t + 1, layer.bias.shape, BIAS_BOUND))
-        t += 2
-    return net
 
 
 def train(run, data, dtype):
