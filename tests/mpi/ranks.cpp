@@ -12,6 +12,7 @@
 #include <collective/matrix.hpp>
 #include <collective/rank_messages.hpp>
 #include <support/networks.hpp>
+#include <support/traces.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -119,17 +120,9 @@ void train_in_stages(typename Trainer::run_options r, int ranks) {
         Trainer t({.learning_rate = 0.05f, .batch = 64, .seed = 3, .logical_shards = 8}, r);
         double sum = 0;
         for (std::size_t const n : {64u, 37u, 5u}) sum += t.step(images.take(0, n)).loss;
-        auto const traced = t.traced();
-        std::size_t next = 0;
-        for (int rank = t.rank(); rank < t.rank() + ranks; ++rank)
-            for (std::uint64_t step = 1; step <= 3; ++step)
-                for (auto const& planned : t.program(rank).list(rank % r.stages.value)) {
-                    auto const& done = traced.at(next++);
-                    require(done.rank == rank && done.step == step && done.kind == planned.kind,
-                            "the trace is not the program");
-                }
-        require(next == traced.size(), "more has been traced than there is in the program");
+        require(test_traces::trace_is_program(t, ranks, 3) == 0, "there are evaluations in the trace, and were none");
         auto const score = t.evaluate(test);
+        require(test_traces::trace_is_program(t, ranks, 3) != 0, "no evaluation is in the trace");
         auto const parameters = t.gather_parameters();
         if (t.rank() == 0)
             std::printf("stages, %s: losses %a, test %a %a, weights %016llx\n", schedule.name, sum, score.loss,

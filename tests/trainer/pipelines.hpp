@@ -77,28 +77,4 @@ void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
             }
 }
 
-/// Checks that the tasks of the first steps are those of the programs, rank by rank, on each queue in the order of
-/// time. Returns how many these are.
-template<class Trainer>
-std::size_t trace_is_program(Trainer const& t, int stages, std::uint64_t steps) {
-    auto const all = t.traced();
-    std::size_t next = 0;
-    for (int rank = 0; rank < t.devices(); ++rank) {
-        double before[2] = {};
-        while (next < all.size() && rank > all[next].rank) ++next; // evaluations of the rank before
-        for (std::uint64_t step = 1; step <= steps; ++step)
-            for (auto const& planned : t.program(rank).list(rank % stages)) {
-                REQUIRE(next < all.size());
-                auto const& done = all[next++];
-                bool const right = done.rank == rank && done.step == step && done.kind == planned.kind &&
-                                   done.stage == t.program(rank).stage(rank % stages, planned.chunk);
-                CHECK(right);
-                if (planned.computes()) CHECK(done.micro_batch == planned.micro_batch);
-                CHECK((before[done.queue] <= done.begin && done.begin <= done.end));
-                before[done.queue] = done.end;
-            }
-    }
-    return next;
-}
-
 } // namespace test_pipelines

@@ -26,7 +26,8 @@ namespace {
 
 using lenet = test_networks::lenet_of<hyperbolic_tangent, max_pool2d<2>>;
 using norm = batch_norm<per_shard>;
-using small_residual = network<input<1, 8, 8>, conv3<4>, norm, relu, plain<norm, 4>, halving<norm, 8>, flatten, linear<10>>;
+using small_residual =
+    network<input<1, 8, 8>, conv3<4>, norm, relu, plain<norm, 4>, halving<norm, 8>, flatten, linear<10>>;
 
 /// A network's weights and samples, made from hash numbers, and PyTorch's predictions for these.
 template<class Network>
@@ -72,8 +73,7 @@ void are_torchs(std::string const& name) {
         CAPTURE(replicas);
         CAPTURE(stages);
         wanted.are_those_of(any_trainer<host, Network, precision<f64>>(
-            {.batch = 16},
-            {.devices = replicas, .stages = stages, .micro_batches = 4, .schedule = zero_bubble_h1{}}));
+            {.batch = 16}, {.devices = replicas, .stages = stages, .micro_batches = 4, .schedule = zero_bubble_h1{}}));
     }
 }
 
