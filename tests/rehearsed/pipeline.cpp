@@ -33,6 +33,8 @@ using mixed = network<input<1, 28, 28>, avg_pool2d<14>, conv2d<3, kernel<1>>, sh
                       linear<5>, sigmoid, linear<10>>;
 using of_mixed = any_pipeline<rehearsal, mixed>;
 
+using perceptrons = network<input<1, 28, 28>, flatten, linear<5>, hyperbolic_tangent, linear<4>, sigmoid, linear<10>>;
+
 of_mixed::options const training{.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8};
 
 } // namespace
@@ -162,7 +164,7 @@ TEST_SUITE("rehearsed/pipeline") {
         CHECK(whole.step(test_networks::made_up(50)).loss > 0);
     }
 
-    TEST_CASE("the trace of a run is the program, as a graph and without one") {
+    TEST_CASE("the trace of a run is the program, as a graph and without one, with evaluations") {
         for (bool const eager : {false, true})
             for (int const stages : {1, 2, 3}) {
                 CAPTURE(eager);
@@ -175,20 +177,39 @@ TEST_SUITE("rehearsed/pipeline") {
                                       .trace = true,
                                       .share_devices = true,
                                       .eager = eager});
+                t.evaluate(test_networks::made_up(20)); // the clocks begin here
                 for (int k = 0; k < 3; ++k) t.step(test_networks::made_up(50));
-                t.evaluate(test_networks::made_up(20));
-                CHECK(test_traces::trace_is_program(t, t.devices(), 3) == 0);
+                auto const fewest = test_traces::trace_is_program(t, t.devices(), 3);
+                CHECK(fewest >= 2);
+                t.evaluate(test_networks::made_up(333)); // more granules than slots
+                auto const more = test_traces::trace_is_program(t, t.devices(), 3);
+                CHECK(more >= fewest + 8);
+                t.step(test_networks::made_up(50));
+                t.predict(test_networks::made_up(70));
+                CHECK(test_traces::trace_is_program(t, t.devices(), 4) > more);
                 auto const json = trace_json(t.traced());
                 CHECK(test_support::has(json, R"("name": "rank 1, moves")"));
             }
+    }
+
+    TEST_CASE("the trace of steps on more samples than a batch is the program, too") {
+        for (std::size_t const shards : {0u, 5u}) {
+            CAPTURE(shards);
+            on_stage const as_told(timing::shuffled, 5);
+            any_pipeline<rehearsal, perceptrons> t({.batch = 20, .logical_shards = shards},
+                                                   {.devices = 2, .stages = 1, .trace = true, .share_devices = true});
+            for (std::size_t const n : {81u, 20u, 3u, 45u}) t.step(test_networks::made_up(n));
+            CHECK(test_traces::trace_is_program(t, t.devices(), 4) == 0);
+            t.evaluate(test_networks::made_up(50));
+            t.step(test_networks::made_up(45));
+            CHECK(test_traces::trace_is_program(t, t.devices(), 5) >= 2);
+        }
     }
 
     TEST_CASE("every wait between stages is needed") {
         // Spare: before the first move of a step, for what was before is done anyway; before the first stage's last way
         // back, whose kernels write nothing but gradients; and the last stage's for the move from it, for which the
         // first one waits, too.
-        using perceptrons =
-            network<input<1, 28, 28>, flatten, linear<5>, hyperbolic_tangent, linear<4>, sigmoid, linear<10>>;
         // With halves of backward the first stage's last gradient by its input is no longer at the end.
         constexpr std::uint64_t slots = 2;
         auto const are_needed = [](std::uint64_t spare, std::size_t micro_batches, schedule_choice const& schedule) {

@@ -16,9 +16,9 @@
 namespace test_traces {
 
 /// Checks that a trace is the program, task by task: of each rank of this process it has `steps` steps, and between
-/// them any number of whole passes through the program of evaluations, each task with its kind, stage and micro-batch or
-/// first slice, on each queue in the order of time. Throws runtime_error at the first task that is another: ranks that
-/// are processes have no test around them. Returns the passes through evaluations of the rank that has fewest.
+/// them any number of whole passes through the program of evaluations, each task with its kind, stage and micro-batch
+/// or first slice, on each queue in the order of time. Throws runtime_error at the first task that is another: ranks
+/// that are processes have no test around them. Returns the passes through evaluations of the rank that has fewest.
 template<class Trainer>
 std::size_t trace_is_program(Trainer const& t, int ranks, std::uint64_t steps) {
     using namespace trireme;

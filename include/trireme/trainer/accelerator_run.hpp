@@ -136,10 +136,11 @@ public:
                 for_granules_of(k, work_.all(), together, [&](std::size_t q, int slot, auto some, std::size_t) {
                     for (int role = 0; role < work_.layout.stages; ++role)
                         stage(executor_->rank_at(q, role), slot, some, T{0}, {}, together);
-                    executor_->enqueue_evaluation(q, slot, k);
+                    enqueue_evaluation(q, slot, k);
                 });
             executor_->enqueue_results(0);
             for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
+            while (!noted_.empty()) log_evaluation();
             for_results(0, [&](std::size_t shard, sample_score const& s) {
                 work_.set_score(shard, s.loss, static_cast<std::size_t>(s.correct));
             });
@@ -171,7 +172,7 @@ public:
                     if (some.empty()) continue;
                     for (int role = 0; role < work_.layout.stages; ++role)
                         stage(executor_->rank_at(q, role), 0, some, T{0}, {}, together);
-                    executor_->enqueue_evaluation(q, 0, npos);
+                    enqueue_evaluation(q, 0, npos);
                 }
                 for (std::size_t q = 0; q < replicas; ++q) {
                     auto const some = of_replica(begin, q);
@@ -183,6 +184,7 @@ public:
             executor_->join();
             for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
             for (auto& r : executor_->ranks) wait_for(*r, r->used[0], "a prediction");
+            while (!noted_.empty()) log_evaluation();
             return all;
         });
     }
@@ -216,8 +218,8 @@ public:
             std::ranges::copy(values.subspan(r.own().first_buffer, r.own().buffers), r.mirror() + r.own().buffers_lie);
         });
     }
-    /// The tasks of the steps that have been collected, if they are traced, but for steps on more samples than a batch.
-    /// Times are counted from the first of them.
+    /// The tasks of the steps that have been collected, and of the evaluations, if they are traced. Times are counted
+    /// from the first of them.
     std::vector<timed_task> traced() const {
         std::vector<timed_task> all;
         for (auto const& log : logs_)
@@ -338,24 +340,29 @@ private:
     /// A step on more samples than a batch: granule by granule, without a graph.
     void begin_large(std::uint64_t number, std::span<std::uint32_t const> indices) {
         visit_faults(number);
-        large_step_ = number;
+        int const result = static_cast<int>(number % 2); // the slot where results and times are looked for
         auto const weight = static_cast<T>(work_.scale_of(number));
         executor_->begin();
         for (std::size_t k = 0; k < most_shards(); ++k) {
             for (auto& r : executor_->ranks)
-                if (k < r->shards().size()) executor_->begin_shard(*r, k);
+                if (k < r->shards().size()) {
+                    executor_->begin_shard(*r, k);
+                    executor_->stamp_shard(*r, result, k, false);
+                }
             for_granules_of(k, indices, 1, [&](std::size_t q, int slot, auto some, std::size_t first) {
                 auto& r = executor_->rank_at(q, 0);
                 stage(r, slot, some, weight, about(r, k, number, first, indices.size()));
                 executor_->enqueue_granule(r, slot, k);
             });
             for (auto& r : executor_->ranks)
-                if (k < r->shards().size()) executor_->end_shard(*r, k);
+                if (k < r->shards().size()) {
+                    executor_->end_shard(*r, k);
+                    executor_->stamp_shard(*r, result, k, true);
+                }
         }
-        int const slot = static_cast<int>(number % 2); // where results are looked for; its numbers are these
-        for (auto& r : executor_->ranks) stage(*r, slot, {}, T{0});
-        executor_->end_step(slot);
-        for (auto& r : executor_->ranks) r->compute.record(r->used[slot]);
+        for (auto& r : executor_->ranks) stage(*r, result, {}, T{0}); // its numbers are these
+        executor_->end_step(result);
+        for (auto& r : executor_->ranks) r->compute.record(r->used[result]);
     }
 
     /// What kernels need to know of a rank's k-th shard, in a step on `samples`.
@@ -414,20 +421,39 @@ private:
     void collect(std::uint64_t number) {
         for_results(static_cast<int>(number % 2),
                     [&](std::size_t shard, sample_score const& s) { work_.set_loss(number, shard, s.loss); });
-        if (!logs_.empty() && number != large_step_) log_tasks(number);
+        log_tasks(number, static_cast<int>(number % 2), {0, logs_.size()});
     }
-    void log_tasks(std::uint64_t number) {
-        int const slot = static_cast<int>(number % 2), stages = work_.layout.stages;
-        auto const seconds_of = [&](std::uint64_t time) { return 1e-9 * static_cast<double>(time - origin_); };
-        for (auto const& r : executor_->ranks) { // all clocks begin with the first task
-            if (has_origin_) break;
-            executor_->for_times(*r, slot, [&](step_task const&, std::uint64_t begin, std::uint64_t, bool) {
-                origin_ = std::min(origin_, begin);
-            });
-        }
-        has_origin_ = true;
-        for (std::size_t i = 0; i < logs_.size(); ++i)
-            executor_->for_times(*executor_->ranks[i], slot,
+    /// Hands over the evaluation of the granules in a slot. If tasks are traced, the times that the slot's last
+    /// evaluation has noted are read before.
+    void enqueue_evaluation(std::size_t q, int slot, std::size_t shard) {
+        while (std::find(noted_.begin(), noted_.end(), std::pair{q, slot}) != noted_.end()) log_evaluation();
+        executor_->enqueue_evaluation(q, slot, shard);
+        if (!logs_.empty()) noted_.emplace_back(q, slot);
+    }
+    /// Waits for the first evaluation whose times have not been read, and logs its tasks.
+    void log_evaluation() {
+        auto const [q, slot] = noted_.front();
+        noted_.erase(noted_.begin());
+        auto const stages = static_cast<std::size_t>(work_.layout.stages);
+        range const ranks{q * stages, (q + 1) * stages};
+        for (auto i = ranks.begin; i < ranks.end; ++i)
+            wait_for(*executor_->ranks[i], executor_->ranks[i]->used[slot], "an evaluation");
+        log_tasks(0, slot, ranks);
+    }
+    /// Logs the tasks of ranks of this process, in a step or, with number 0, in an evaluation.
+    void log_tasks(std::uint64_t number, int slot, range some) {
+        int const stages = work_.layout.stages;
+        auto const seconds_of = [&](std::uint64_t time) { // an evaluation of another replica may have begun before
+            return 1e-9 * static_cast<double>(static_cast<std::int64_t>(time - origin_));
+        };
+        for (auto i = some.begin; i < some.end && !has_origin_; ++i) // all clocks begin with the first task
+            executor_->for_times(*executor_->ranks[i], slot, number == 0,
+                                 [&](step_task const&, std::uint64_t begin, std::uint64_t, bool) {
+                                     origin_ = std::min(origin_, begin);
+                                 });
+        has_origin_ = has_origin_ || some.size() != 0;
+        for (auto i = some.begin; i < some.end; ++i)
+            executor_->for_times(*executor_->ranks[i], slot, number == 0,
                                  [&](step_task const& t, std::uint64_t begin, std::uint64_t end, bool beside) {
                                      int const rank = first_rank() + static_cast<int>(i);
                                      logs_[i]->add({rank, number, t.kind, rank % stages, counted_by(t),
@@ -540,9 +566,9 @@ private:
     std::chrono::duration<double> deadline_;
     std::uint64_t steps_ = 0;
     step_times times_;
-    std::vector<std::unique_ptr<task_log>> logs_; ///< by local rank, if tasks are traced
-    std::uint64_t origin_ = ~std::uint64_t{0};    ///< of their times
-    std::uint64_t large_step_ = 0;                ///< the last one that was handed over without its program
+    std::vector<std::unique_ptr<task_log>> logs_;    ///< by local rank, if tasks are traced
+    std::uint64_t origin_ = ~std::uint64_t{0};       ///< of their times
+    std::vector<std::pair<std::size_t, int>> noted_; ///< replica and slot of evaluations that are not logged yet
     bool has_origin_ = false;
     bool eager_;
     bool stopped_ = false;

@@ -13,6 +13,7 @@
 #include <trireme/trainer/stream_rank.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -70,7 +71,7 @@ public:
     /// Collectives learn where what they add lies. `traced`: whether the times of tasks are noted.
     void prepare(bool traced = false) {
         for (auto& r : ranks)
-            if (traced) r->trace(list_of(*r).size());
+            if (traced) r->trace(std::max(list_of(*r).size(), list_of(*r, true).size()));
         std::vector<layer_sum<T>> sums;
         for (auto const& e : network::exchanges) {
             sums.push_back({{}, e.elements});
@@ -91,7 +92,6 @@ public:
         stamping_ = ranks[0]->is_traced();
         enqueue_gradients(slot);
         end_step(slot);
-        stamping_ = false;
     }
     void capture() {
         for (int slot : {0, 1}) {
@@ -142,15 +142,22 @@ public:
     void end_shard(rank_type& r, std::size_t k) {
         if (layout.reproducible()) hand_over(r.merging(), [&] { r.end_shard(k); });
     }
+    /// The task of a rank's k-th shard begins or ends, in a step in pieces whose times are looked for in a slot.
+    void stamp_shard(rank_type& r, int slot, std::size_t k, bool end) {
+        if (r.is_traced()) r.stamp(slot, k, end, r.compute);
+    }
     /// Evaluates the granules that are staged in the first places of a slot, over all ranks of the k-th replica of this
     /// process. They belong to its `shard`-th shard; `npos`: their outputs are wanted, and no score.
     void enqueue_evaluation(std::size_t k, int slot, std::size_t shard) {
+        stamping_ = evaluating_ = ranks[0]->is_traced();
         for (auto const& next : replicas_[k]->of_evaluation) evaluate(k, next, slot, shard);
+        stamping_ = evaluating_ = false;
         for (int role = 0; role < layout.stages; ++role) leave(rank_at(k, role), slot);
     }
 
     /// Reductions and updates come after all gradients; beside them the losses are shared.
     void end_step(int slot) {
+        stamping_ = ranks[0]->is_traced();
         for (int role = 0; role < layout.stages; ++role) {
             if (layout.reproducible() && layout.replicas == 1) {
                 auto& r = rank_at(0, role);
@@ -167,6 +174,7 @@ public:
                 else if (kind == task_kind::collective)
                     reduce(role, i, slot);
         }
+        stamping_ = false;
         if constexpr (Model::clips) hand_over(ranks[0]->telling_norm(), [&] { ranks[0]->enqueue_norm_result(slot); });
         enqueue_results(slot);
     }
@@ -191,11 +199,11 @@ public:
     std::size_t evaluated_together() const noexcept {
         return static_cast<std::size_t>(replicas_[0]->programs.evaluation().shape.micro_batches);
     }
-    /// The tasks of a rank in the step that was staged in a slot: f(task, begin, end, whether it was beside what
-    /// computes). Times are in nanoseconds.
+    /// The tasks of a rank in the step, or the evaluation, that was staged in a slot: f(task, begin, end, whether it
+    /// was beside what computes). Times are in nanoseconds.
     template<class F>
-    void for_times(rank_type const& r, int slot, F&& f) const {
-        auto const list = list_of(r);
+    void for_times(rank_type const& r, int slot, bool evaluates, F&& f) const {
+        auto const list = list_of(r, evaluates);
         for (std::size_t i = 0; i < list.size(); ++i) {
             bool beside = list[i].kind == task_kind::collective;
             for (int k = 0; k < list[i].transfers; ++k) beside = beside || takes(r, list[i].moves[k]);
@@ -272,16 +280,18 @@ private:
         }
     }
 
-    /// The tasks of a rank, and those behind all micro-batches: as many for each replica.
-    std::span<step_task const> list_of(rank_type const& r) const noexcept {
-        return program(r.number - transport.first_rank()).list(layout.role_of(r.number));
+    /// The tasks of a rank in a step or an evaluation, and those behind all micro-batches: as many for each replica.
+    std::span<step_task const> list_of(rank_type const& r, bool evaluates = false) const noexcept {
+        int const local = r.number - transport.first_rank(), role = layout.role_of(r.number);
+        if (!evaluates) return program(local).list(role);
+        return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.evaluation().list(role);
     }
     std::span<step_task const> tail_of(rank_type const& r) const noexcept {
         return list_of(r).subspan(program(r.number - transport.first_rank()).tail[layout.role_of(r.number)]);
     }
-    /// A task of a rank begins or ends on a stream, in a step that is traced.
+    /// A task of a rank begins or ends on a stream, in a step or an evaluation that is traced.
     void stamp(rank_type& r, step_task const& t, int slot, bool end, stream& on) {
-        if (stamping_) r.stamp(slot, static_cast<std::size_t>(&t - list_of(r).data()), end, on);
+        if (stamping_) r.stamp(slot, static_cast<std::size_t>(&t - list_of(r, evaluating_).data()), end, on);
     }
     void at(rank_type const& r) noexcept { at_rank = r.number; }
     template<class F>
@@ -540,6 +550,7 @@ private:
         at(r);
         if (t.kind == task_kind::move) return take(k, r, t, replicas_[k]->sent_in_evaluation, slot);
         hand_over(r.evaluating(slot, t), [&] {
+            stamp(r, t, slot, false, r.compute);
             alone({&r, &t, slot, t.micro_batch});
             begin_team();
             r.enqueue_input(team_[0], slot, t.micro_batch, t);
@@ -547,6 +558,7 @@ private:
             stage_pass(team, shard == npos ? rows() : rows_and_loss()).evaluate();
             if (r.is_last() && shard == npos) r.enqueue_outputs(team_[0], t.micro_batch);
             if (r.is_last() && shard != npos) r.enqueue_score(team_[0].kernels(), shard, false);
+            stamp(r, t, slot, true, r.compute);
         });
     }
     /// The slot's samples may be replaced when all is done that `compute` has got until now.
@@ -562,7 +574,7 @@ private:
     std::vector<std::uint64_t*> words_;
     std::vector<event> fork_;
     std::vector<placed_task> tasks_;
-    bool stamping_ = false; ///< the times of tasks are noted
+    bool stamping_ = false, evaluating_ = false; ///< the times of tasks are noted; they are those of an evaluation
     std::vector<context> team_;
     typename Device::graph graphs_[2]; ///< gone before all that they use
 };

@@ -323,8 +323,8 @@ public:
 
     /// The tasks that the devices of this process have done, rank by rank, each with its times in seconds since the
     /// trainer was made: the last 65,535 of each, if the option `trace` was set. What is lost with a device that hangs
-    /// or fails is the task that it was in. Accelerators note the times of steps on up to a batch, by their own clocks,
-    /// from the first task on. trace_json writes them for ui.perfetto.dev, step_svg draws them.
+    /// or fails is the task that it was in. Accelerators note the times by their own clocks, from the first task on.
+    /// trace_json writes them for ui.perfetto.dev, step_svg draws them.
     std::vector<timed_task> traced() const {
         if (std::atomic_ref(running_).load(std::memory_order_relaxed)) refuse_second_use();
         return run_.traced();
