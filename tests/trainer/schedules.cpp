@@ -238,8 +238,7 @@ TEST_SUITE("trainer/schedules") {
         train_all<of_every_layer>("every layer", images, {.segments = segments_of<every_layer>.count}, 5);
     }
 
-    TEST_CASE("what makes no step is refused before anything is made" * doctest::skip() *
-              doctest::description("only the devices prove it: check lets it pass, and they throw a device_error")) {
+    TEST_CASE("what makes no step is refused before anything is made") {
         of_ten::run_options const wrong{.devices = 1, .stages = 2, .micro_batches = 4, .schedule = last_first{}};
         CHECK_THROWS_AS(of_ten::check({.batch = 20}, wrong), usage_error);
         CHECK_THROWS_AS(of_ten({.batch = 20}, wrong), usage_error);

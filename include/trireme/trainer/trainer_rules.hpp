@@ -252,11 +252,13 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
         throw usage_error("schedule " + std::string(l.schedule.name) + ": it has " + number(l.chunks()) +
                           " stages on each device, and accelerators have one; choose a schedule with one, such as "
                           "one_f_one_b or zero_bubble_h1, or train on the host");
-    auto const micro_batches = l.shards() / static_cast<std::size_t>(l.replicas);
-    if (auto const parts = static_cast<std::size_t>(l.passes); micro_batches % parts != 0)
-        throw usage_error("micro_batches = " + number(micro_batches) + " with accumulate<" + number(parts) +
-                          ">: the schedule runs " + number(parts) + " times, each over as many micro-batches; take " +
-                          number((micro_batches + parts - 1) / parts * parts));
+    auto const parts = static_cast<std::size_t>(l.passes);
+    for (int const rank : {0, l.devices() - 1}) // replicas have as many logical shards, or one more than the last
+        if (auto const n = l.shards_of_device(rank).size(); n % parts != 0)
+            throw usage_error("micro_batches = " + number(n) + " with accumulate<" + number(parts) +
+                              ">: the schedule runs " + number(parts) +
+                              " times, each over as many micro-batches; take " +
+                              number((n + parts - 1) / parts * parts));
     auto const& segments = segments_of<Network>;
     std::string const wanted =
         "stages = " + number(l.stages) +
