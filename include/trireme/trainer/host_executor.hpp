@@ -176,8 +176,7 @@ public:
         auto const& program = programs_.evaluation();
         auto const together = static_cast<std::size_t>(program.shape.micro_batches);
         for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
-            if (is_scored(stages_.back()) || is_scored(stages_.front()))
-                batch.losses[shard] = 0, batch.correct[shard] = 0;
+            if (is_last() && batch.outputs == nullptr) batch.losses[shard] = 0, batch.correct[shard] = 0;
             auto const mine = part(batch.indices.size(), shard, layout_.shards());
             auto const& blocks = stages_[0].blocks;
             auto const most =

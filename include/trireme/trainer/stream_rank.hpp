@@ -248,9 +248,11 @@ public:
                 {{places_.parameters, samples_place(slot), frame_place(t.frame), places_.task}},
                 {{reduction == npos ? gradients_now() : one(places_.parts, reduction)}}};
     }
-    /// The second half of backward.
+    /// The second half of backward; gradients of a narrow copy are not those of a task beside it.
     stream_work adding_later(int slot, step_task const& t) const {
-        return {on_compute_, {{places_.parameters, samples_place(slot)}}, {{frame_place(t.frame), gradients_now()}}};
+        return {on_compute_,
+                {{places_.parameters, samples_place(slot)}},
+                {{frame_place(t.frame), places_.task, gradients_now()}}};
     }
     stream_work merging() const { return {on_compute_, {}, {{places_.parts, places_.sums}}}; }
     /// A reduction of a part, or of all that a fixed tree adds.
