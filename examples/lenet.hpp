@@ -186,10 +186,8 @@ int run_lenet(lenet_flags const& flags) {
     if constexpr (accelerator<Device>)
         if (Device::count() < 2 && !flags.share_devices) runs = {1};
     if (flags.devices != 0) runs = {flags.devices};
-    for (auto const devices : runs) {
-        Trainer::check(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices));
-        check_schedule(layout_for<Trainer>(flags, devices), flags.schedule);
-    }
+    for (auto const devices : runs)
+        check_options<Trainer>(options_for<Trainer>(flags), run_options_for<Trainer>(flags, devices), flags.schedule);
     result_file trace("--trace", flags.trace);
     auto const data = fashion_mnist::load(flags.data);
     if (flags.batch > data.train.size())

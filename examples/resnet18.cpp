@@ -49,9 +49,8 @@ int train(resnet18_flags const& flags) {
         where.micro_batches = flags.micro_batches;
         where.schedule = flags.turns;
     }
-    Trainer::check(options, where);
+    check_options<Trainer>(options, where, flags.schedule);
     auto const layout = Trainer::layout_of(options, where);
-    check_schedule(layout, flags.schedule);
     result_file trace("--trace", flags.trace);
 
     auto data = fashion_mnist::load(flags.data);

@@ -2,18 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/errors.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/step.hpp>
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 // What the examples that train in stages say of them before a run.
 
-/// Refuses a schedule that makes no training step of a replica's micro-batches: dual_pipe_v takes two per stage at
-/// least. Throws usage_error, with the flags that would do.
-inline void check_schedule(trireme::parallel_layout const& l, std::string const& name) {
+/// Says of a schedule that makes no training step of a replica's micro-batches which flags would do: dual_pipe_v takes
+/// two per stage at least. Throws usage_error; returns if others would not do, either.
+inline void refuse_few_micro_batches(trireme::parallel_layout const& l, std::string const& name) {
     using namespace trireme;
     if (l.stages == 1) return;
     auto const works = [&](std::size_t micro_batches) {
@@ -25,13 +27,28 @@ inline void check_schedule(trireme::parallel_layout const& l, std::string const&
         auto const has = l.shards_of_device(replica * l.stages).size();
         if (works(has)) continue;
         auto least = has + 1;
-        for (auto const most = has + 8 * static_cast<std::size_t>(l.stages); least < most && !works(least);) ++least;
+        auto const most = has + 8 * static_cast<std::size_t>(l.stages);
+        while (least < most && !works(least)) ++least;
+        if (least == most) return;
         auto const number = [](auto n) { return std::to_string(n); };
         throw usage_error("--schedule " + name + " with --stages " + number(l.stages) + ": " + number(has) +
                           (has == 1 ? " micro-batch" : " micro-batches") +
                           " of each replica are too few; it takes at least " + number(least) + ", with " +
                           (l.reproducible() ? "--reproducible " + number(least * static_cast<std::size_t>(l.replicas))
                                             : "--micro-batches " + number(least)));
+    }
+}
+
+/// Checks the options of a trainer that may have stages. `name`: the schedule's, as it is on the command line.
+template<class Trainer>
+void check_options(typename Trainer::options const& training, typename Trainer::run_options const& where,
+                   std::string const& name) {
+    try {
+        Trainer::check(training, where);
+    } catch (trireme::usage_error const& e) {
+        bool const of_step = std::string_view(e.what()).find(": its step ") != std::string_view::npos;
+        if (of_step) refuse_few_micro_batches(Trainer::layout_of(training, where), name);
+        throw;
     }
 }
 

@@ -95,8 +95,7 @@ int run(step_flags const& flags) {
     staged::run_options where{.devices = flags.devices, .stages = flags.stages, .micro_batches = flags.micro_batches};
     where.schedule = flags.turns;
     where.trace = true;
-    staged::check(training, where);
-    check_schedule(staged::layout_of(training, where), flags.schedule);
+    check_options<staged>(training, where, flags.schedule);
     auto const images = fashion_mnist::load(flags.data).train.take(0, flags.batch);
 
     staged t(training, where);

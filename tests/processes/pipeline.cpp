@@ -77,22 +77,23 @@ TEST_SUITE("processes/pipeline") {
             int devices, stages;
             schedule_choice schedule;
         };
-        for (auto const& [devices, stages, schedule] : {in_processes{1, 2, gpipe{}},
-                                                        {2, 2, gpipe{}},
-                                                        {1, 3, gpipe{}},
-                                                        {3, 1, gpipe{}},
-                                                        {2, 2, zero_bubble_h2{}},
-                                                        {1, 3, interleaved<2>{}},
-                                                        {2, 2, interleaved<2>{}},
-                                                        {1, 3, zero_bubble_v{}},
-                                                        {2, 2, zero_bubble_v{}}}) {
-            int const ranks = devices * stages;
+        for (auto const& layout : {in_processes{1, 2, gpipe{}},
+                                   {2, 2, gpipe{}},
+                                   {1, 3, gpipe{}},
+                                   {3, 1, gpipe{}},
+                                   {2, 2, zero_bubble_h2{}},
+                                   {1, 3, interleaved<2>{}},
+                                   {2, 2, interleaved<2>{}},
+                                   {1, 3, zero_bubble_v{}},
+                                   {2, 2, zero_bubble_v{}}}) {
+            int const devices = layout.devices, stages = layout.stages, ranks = devices * stages;
+            auto const schedule = layout.schedule;
             CAPTURE(devices);
             CAPTURE(stages);
             CAPTURE(std::string(schedule.name));
             auto const place = meeting_place::create(ranks);
             shared_value<std::array<std::uint64_t, 8>> found;
-            forked_ranks all(ranks, [&, devices = devices, stages = stages, schedule = schedule](int rank) {
+            forked_ranks all(ranks, [&](int rank) {
                 over_processes t({.learning_rate = 0.05f, .batch = 48, .seed = 3, .logical_shards = 6},
                                  {.devices = devices,
                                   .stages = stages,

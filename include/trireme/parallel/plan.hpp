@@ -20,6 +20,19 @@ struct crossing_bytes {
     bytes_t gradients = 0;
 };
 
+namespace detail {
+
+template<class Times>
+constexpr double bubble_of(parallel_layout const& l, Times const& times) {
+    if (l.stages == 1) return 0;
+    auto const shape = shape_of_step(l, 0);
+    auto const capacity = step_capacity(l.schedule, shape);
+    scratch<step_task> room(capacity);
+    return bubble_fraction(build_step(l.schedule, shape, {room.data(), capacity}), times);
+}
+
+} // namespace detail
+
 /// A plan is the cost of a program before it runs: memory, traffic, operations. A constant expression if the type fixes
 /// the layout.
 ///
@@ -93,11 +106,12 @@ struct training_plan {
                                                       static_cast<double>(f.backward_input),
                                                       static_cast<double>(f.backward_weights)};
         }
-        return bubble_of([&](task_kind kind, int stage) { return times[static_cast<std::size_t>(stage)].of(kind); });
+        return detail::bubble_of(
+            layout, [&](task_kind kind, int stage) { return times[static_cast<std::size_t>(stage)].of(kind); });
     }
     /// Likewise, for stages that take equally long, whose forward and halves of backward do, too.
     constexpr double bubble(equal_stages_t) const {
-        return bubble_of([](task_kind kind, int) { return stage_times{}.of(kind); });
+        return detail::bubble_of(layout, [](task_kind kind, int) { return stage_times{}.of(kind); });
     }
 
     /// Bytes between devices in one step, over all of them.
@@ -110,16 +124,6 @@ struct training_plan {
     /// Floating-point operations of the layers and the loss for one full batch, over all devices. Optimizer and
     /// reduction (a few per parameter) are not in it.
     constexpr flops_t flops_per_step() const noexcept { return training_flops * batch.samples; }
-
-private:
-    template<class Times>
-    constexpr double bubble_of(Times const& times) const {
-        if (layout.stages == 1) return 0;
-        auto const shape = shape_of_step(layout, 0);
-        auto const capacity = step_capacity(layout.schedule, shape);
-        detail::scratch<step_task> room(capacity);
-        return bubble_fraction(build_step(layout.schedule, shape, {room.data(), capacity}), times);
-    }
 };
 
 } // namespace trireme
