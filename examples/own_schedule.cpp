@@ -30,7 +30,8 @@ struct eager {
     }
 };
 
-/// What looks as good: all forward, then back from the last micro-batch to the first, whose values are the newest.
+/// This order looks as good: all forward, then back from the last micro-batch to the first, whose values are the
+/// newest.
 struct last_first {
     static constexpr char const* name = "last_first";
     static constexpr int chunks = 1;

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-// What the examples that train in stages say of them before a run.
+// Examples that train in stages share what they say of them before a run.
 
 /// Says of a schedule that makes no training step of a replica's micro-batches which flags would do: dual_pipe_v takes
 /// two per stage at least. Throws usage_error; returns if others would not do, either.

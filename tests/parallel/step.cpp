@@ -25,16 +25,6 @@ parallel_layout in_stages(schedule_choice const& schedule) {
 }
 
 /// Schedules that are none.
-struct last_first {
-    static constexpr char const* name = "last_first";
-    static constexpr int chunks = 1;
-    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
-        int n = 0;
-        for (int m = 0; m < micro_batches; ++m) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(m)};
-        for (int m = micro_batches; m-- > 0;) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(m)};
-        return n;
-    }
-};
 struct weights_left_out {
     static constexpr char const* name = "weights_left_out";
     static constexpr int chunks = 1;
@@ -80,8 +70,9 @@ TEST_SUITE("parallel/step") {
     }
 
     TEST_CASE("what is no training step is refused, in words that name the role and its task") {
-        is_refused(last_first{}, "schedule last_first on 2 stages: its step adds gradients in another order than that "
-                                 "of the micro-batches, role 1, task 8");
+        is_refused(own_schedules::last_first{},
+                   "schedule last_first on 2 stages: its step adds gradients in another order than that "
+                   "of the micro-batches, role 1, task 8");
         is_refused(weights_left_out{},
                    "schedule weights_left_out on 2 stages: its step uses gradients before all of them are there, role "
                    "1, task 16");

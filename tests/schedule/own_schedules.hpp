@@ -59,6 +59,18 @@ struct folded {
 
 // ---- and wrong ones ----
 
+/// All forward, then back from the last micro-batch to the first.
+struct last_first {
+    static constexpr char const* name = "last_first";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
+        int n = 0;
+        for (int m = 0; m < micro_batches; ++m) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(m)};
+        for (int m = micro_batches; m-- > 0;) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(m)};
+        return n;
+    }
+};
+
 /// Its last role goes back before it has gone forward.
 struct too_early {
     static constexpr char const* name = "too_early";

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
+#include <schedule/own_schedules.hpp>
 #include <support/compare.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
@@ -61,17 +62,6 @@ named const schedules[] = {{gpipe{}},
                            {v_min{}},
                            {dual_pipe_v{}, 2}};
 constexpr int kinds = static_cast<int>(std::size(schedules));
-/// A schedule that is none: the way back begins with the last micro-batch.
-struct last_first {
-    static constexpr char const* name = "last_first";
-    static constexpr int chunks = 1;
-    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
-        int n = 0;
-        for (int m = 0; m < micro_batches; ++m) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(m)};
-        for (int m = micro_batches; m-- > 0;) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(m)};
-        return n;
-    }
-};
 
 struct mesh_shape {
     int devices = 1, stages = 1;
@@ -239,7 +229,8 @@ TEST_SUITE("trainer/schedules") {
     }
 
     TEST_CASE("what makes no step is refused before anything is made") {
-        of_ten::run_options const wrong{.devices = 1, .stages = 2, .micro_batches = 4, .schedule = last_first{}};
+        of_ten::run_options const wrong{
+            .devices = 1, .stages = 2, .micro_batches = 4, .schedule = own_schedules::last_first{}};
         CHECK_THROWS_AS(of_ten::check({.batch = 20}, wrong), usage_error);
         CHECK_THROWS_AS(of_ten({.batch = 20}, wrong), usage_error);
         // one replica has two micro-batches, the other three, and both run their schedule twice

@@ -40,11 +40,12 @@ public:
     /// Every rank of the group calls it; it takes one arena. `p`: this rank's; the others' have as many stages.
     stage_moves(C& comm, step_program const& p, int replicas)
         : rank_(comm.rank()), role_(comm.rank() % p.shape.roles), channels_(comm, links(p, replicas)) {
-        auto next = links(p, 1).size() * static_cast<std::size_t>(comm.rank() / p.shape.roles);
+        std::size_t of_replica = 0;
         for (int b = 0; b + 1 < p.stage_count(); ++b) {
-            link_.push_back(next);
-            if (p.role_of(b) != p.role_of(b + 1)) next += 2;
+            link_.push_back(of_replica);
+            if (p.role_of(b) != p.role_of(b + 1)) of_replica += 2;
         }
+        for (auto& link : link_) link += of_replica * static_cast<std::size_t>(comm.rank() / p.shape.roles);
         left_[0].resize(p.frames[role_]);
         left_[1].resize(p.slots[role_]);
     }

@@ -113,6 +113,10 @@ struct parallel_layout {
     constexpr int stage_of(int rank, int chunk) const noexcept {
         return stages == 1 ? 0 : schedule.stage(stages, role_of(rank), chunk);
     }
+    /// The rows of a stage of a network that has so many.
+    constexpr range rows_of(int stage, std::size_t depth) const {
+        return stages == 1 ? range{0, depth} : cut(stage_count(), stage);
+    }
     /// The place of a stage in a replica.
     struct stage_place {
         int role = 0;

@@ -100,7 +100,7 @@ constexpr row_numbers numbers_of_rows(range rows) noexcept {
 /// The numbers of a stage of the network.
 template<class Network, class T>
 constexpr row_numbers numbers_of_stage(parallel_layout const& l, int stage) {
-    return numbers_of_rows<Network, T>(l.stages == 1 ? range{0, Network::depth} : l.cut(l.stage_count(), stage));
+    return numbers_of_rows<Network, T>(l.rows_of(stage, Network::depth));
 }
 
 /// The part of the map that is the same on every kind of device: parameters and buffers, their gradients, and the

@@ -20,19 +20,6 @@ struct crossing_bytes {
     bytes_t gradients = 0;
 };
 
-namespace detail {
-
-template<class Times>
-constexpr double bubble_of(parallel_layout const& l, Times const& times) {
-    if (l.stages == 1) return 0;
-    auto const shape = shape_of_step(l, 0);
-    auto const capacity = step_capacity(l.schedule, shape);
-    scratch<step_task> room(capacity);
-    return bubble_fraction(build_step(l.schedule, shape, {room.data(), capacity}), times);
-}
-
-} // namespace detail
-
 /// A plan is the cost of a program before it runs: memory, traffic, operations. A constant expression if the type fixes
 /// the layout.
 ///
@@ -44,14 +31,15 @@ struct training_plan {
     enum equal_stages_t { equal_stages };
 
     // of the network, optimizer and kernels
-    std::size_t parameters = 0;                   ///< trainable numbers
-    std::size_t buffers = 0;                      ///< running statistics
-    std::size_t arena_elements = 0;               ///< both, each padded to whole cache lines
-    std::size_t element_bytes = 0;                ///< of parameters, gradients and optimizer state
-    flops_t training_flops = 0;                   ///< per sample, forward and backward and loss
-    flops_t forward_flops = 0;                    ///< per sample
-    pass_flops (*flops_of)(range rows) = nullptr; ///< per sample, of some rows
-    /// The numbers of a stage, and the bytes that cross its end with a micro-batch of the most samples.
+    std::size_t parameters = 0;     ///< trainable numbers
+    std::size_t buffers = 0;        ///< running statistics
+    std::size_t arena_elements = 0; ///< both, each padded to whole cache lines
+    std::size_t element_bytes = 0;  ///< of parameters, gradients and optimizer state
+    flops_t training_flops = 0;     ///< per sample, forward and backward and loss
+    flops_t forward_flops = 0;      ///< per sample
+    /// FLOPs of a sample in a stage, but for the loss; its numbers; and the bytes that cross its end with a micro-batch
+    /// of the most samples.
+    pass_flops (*flops_of)(parallel_layout const&, int stage) = nullptr;
     arena_extent (*numbers)(parallel_layout const&, int stage) = nullptr;
     crossing_bytes (*crossing)(parallel_layout const&, std::size_t batch, int stage) = nullptr;
     /// The map of a rank's memory.
@@ -81,8 +69,12 @@ struct training_plan {
     constexpr traffic wire(int rank) const { return moves(layout, batch.samples, rank); }
 
     /// FLOPs of one sample in a stage of the network, but for the loss.
-    constexpr pass_flops flops(int stage) const {
-        return flops_of(layout.stages == 1 ? range{0, npos} : layout.cut(layout.stage_count(), stage));
+    constexpr pass_flops flops(int stage) const { return flops_of(layout, stage); }
+    /// The times of a sample in a stage, if a FLOP takes so many seconds.
+    constexpr stage_times times(int stage, double seconds) const {
+        auto const f = flops(stage);
+        auto const of = [&](flops_t n) { return static_cast<double>(n) * seconds; };
+        return {of(f.forward), of(f.backward_input), of(f.backward_weights)};
     }
     /// The FLOPs of the device with most of them, by those that each would have if all had equally many.
     constexpr double imbalance() const {
@@ -99,19 +91,19 @@ struct training_plan {
     /// The part of a step in which the devices of a pipeline wait for one another, on average, if tasks take as long as
     /// their FLOPs say, and moves no time. 0 without a pipeline.
     constexpr double bubble() const {
-        detail::scratch<stage_times> times(static_cast<std::size_t>(layout.stage_count()));
-        for (int stage = 0; stage < layout.stage_count(); ++stage) {
-            auto const f = flops(stage);
-            times[static_cast<std::size_t>(stage)] = {static_cast<double>(f.forward),
-                                                      static_cast<double>(f.backward_input),
-                                                      static_cast<double>(f.backward_weights)};
-        }
-        return detail::bubble_of(
-            layout, [&](task_kind kind, int stage) { return times[static_cast<std::size_t>(stage)].of(kind); });
+        detail::scratch<stage_times> of(static_cast<std::size_t>(layout.stage_count()));
+        for (int stage = 0; stage < layout.stage_count(); ++stage)
+            of[static_cast<std::size_t>(stage)] = times(stage, 1);
+        return with_step(layout, 0, [&](step_program const& p) {
+            return layout.stages == 1 ? 0.0 : bubble_fraction(p, [&](task_kind kind, int stage) {
+                return of[static_cast<std::size_t>(stage)].of(kind);
+            });
+        });
     }
     /// Likewise, for stages that take equally long, whose forward and halves of backward do, too.
     constexpr double bubble(equal_stages_t) const {
-        return detail::bubble_of(layout, [](task_kind kind, int) { return stage_times{}.of(kind); });
+        return with_step(layout, 0,
+                         [&](step_program const& p) { return layout.stages == 1 ? 0.0 : bubble_fraction(p); });
     }
 
     /// Bytes between devices in one step, over all of them.

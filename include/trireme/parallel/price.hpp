@@ -19,7 +19,7 @@ struct priced_step {
     double seconds = 0;   ///< until the last device has all gradients
     double computing = 0; ///< of the device that computes longest
     double adding = 0;    ///< of gradients over the replicas, for the device that adds longest
-    /// What is left: waiting for other stages, and for what comes from them.
+    /// The rest: waiting for other stages, and for what comes from them.
     constexpr double waiting() const noexcept { return std::max(0.0, seconds - computing - adding); }
 };
 
@@ -38,17 +38,10 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
     detail::scratch<stage_times> times(stages);
     detail::scratch<crossing_bytes> crossing(stages);
     for (int stage = 0; stage < l.stage_count(); ++stage) {
-        auto const f = plan.flops(stage);
-        auto const seconds = [&](flops_t n) { return static_cast<double>(n) * samples / flops_per_second; };
         auto const s = static_cast<std::size_t>(stage);
-        times[s] = {seconds(f.forward), seconds(f.backward_input), seconds(f.backward_weights)};
+        times[s] = plan.times(stage, samples / flops_per_second);
         if (s + 1 < stages) crossing[s] = plan.crossing(l, plan.batch.samples, stage);
     }
-    auto const shape = shape_of_step(l, 0); // no replica has more micro-batches
-    auto const capacity = step_capacity(schedule_of(l), shape);
-    detail::scratch<step_task> room(capacity);
-    auto const program = build_step(schedule_of(l), shape, {room.data(), capacity});
-
     auto const roles = static_cast<std::size_t>(l.stages);
     detail::scratch<double> busy(roles), end(roles);
     auto const transfer = [&](stage_transfer const& t, int to) {
@@ -62,14 +55,16 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
         }
         return longest;
     };
-    play_step(
-        program, [&](task_kind kind, int stage) { return times[static_cast<std::size_t>(stage)].of(kind); },
-        [&](int role, std::size_t, double from, double to) {
-            auto const r = static_cast<std::size_t>(role);
-            busy[r] += to - from;
-            end[r] = std::max(end[r], to);
-        },
-        transfer);
+    with_step(l, 0, [&](step_program const& program) { // no replica has more micro-batches
+        return play_step(
+            program, [&](task_kind kind, int stage) { return times[static_cast<std::size_t>(stage)].of(kind); },
+            [&](int role, std::size_t, double from, double to) {
+                auto const r = static_cast<std::size_t>(role);
+                busy[r] += to - from;
+                end[r] = std::max(end[r], to);
+            },
+            transfer);
+    });
 
     priced_step priced;
     double last = 0; // where the norm of all gradients is measured, roles meet

@@ -32,6 +32,15 @@ constexpr schedule_choice schedule_of(parallel_layout const& l) noexcept {
     return l.stages == 1 ? schedule_choice{} : l.schedule;
 }
 
+/// f(program) for the step of a rank's replica, which lives as long as the call.
+template<class F>
+constexpr auto with_step(parallel_layout const& l, int rank, F const& f) {
+    auto const shape = shape_of_step(l, rank);
+    auto const capacity = step_capacity(schedule_of(l), shape);
+    detail::scratch<step_task> room(capacity);
+    return f(build_step(schedule_of(l), shape, {room.data(), capacity}));
+}
+
 /// Frames and outgoing slots that a rank needs: none of either where one device has the whole network.
 struct rank_frames {
     std::size_t frames = 0;
@@ -44,11 +53,7 @@ constexpr rank_frames frames_of(parallel_layout const& l, step_program const& p,
 }
 constexpr rank_frames frames_of_rank(parallel_layout const& l, int rank) {
     if (l.stages == 1) return {};
-    auto shape = shape_of_step(l, rank);
-    shape.replicas = shape.slices = 1; // what comes after the micro-batches needs none
-    auto const capacity = step_capacity(l.schedule, shape);
-    detail::scratch<step_task> room(capacity);
-    return frames_of(l, build_step(l.schedule, shape, {room.data(), capacity}), l.role_of(rank));
+    return with_step(l, rank, [&](step_program const& p) { return frames_of(l, p, l.role_of(rank)); });
 }
 
 /// The step program of a rank's replica, and the evaluation that goes with it, and the memory of their tasks.

@@ -44,7 +44,8 @@ public:
         return executor::memory(l, batch, rank);
     }
     static constexpr crossing_bytes crossing(parallel_layout const& l, std::size_t batch, int stage) {
-        return bytes_of_crossing<Model, typename rank_type::context>(l, batch, stage);
+        return bytes_across<Model, typename rank_type::context>(l.rows_of(stage, Model::network::depth).end,
+                                                                l.most_shard_samples(batch));
     }
     /// What a rank reads from others in a step.
     static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {

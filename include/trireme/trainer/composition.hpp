@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/host/all_samples.hpp>
 #include <trireme/group/communicator.hpp>
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -79,33 +81,38 @@ struct stage_activations {
     std::size_t statistics = 0; ///< at this element of a frame: what forward adds to buffers, till backward takes it
     std::size_t agreed = 0;     ///< likewise: gradients that layers find while they agree, till backward_weights
 
-    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank, int chunk = 0)
-        : stage_activations(l, most, rank, chunk, frames_of_rank(l, rank)) {}
-    /// `known`: the frames, where the caller has the program.
-    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank, int chunk,
-                                rank_frames const& known)
-        : stage_activations(most, known, l, l.stage_of(rank, chunk)) {
-        for (int other = 0; other < l.chunks(); ++other) {
-            if (other == chunk) continue;
-            stage_activations const beside(most, known, l, l.stage_of(rank, other));
-            frame = std::max(frame, beside.frame);
-            task = std::max(task, beside.task);
-            slot = std::max(slot, beside.slot);
-            targets = std::max(targets, beside.targets);
-        }
+    /// The first stage of a rank, beside its others.
+    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
+        : stage_activations(l, most, l.stage_of(rank, 0), frames_of_rank(l, rank)) {
+        for (int chunk = 1; chunk < l.chunks(); ++chunk) make_room_for({l, most, l.stage_of(rank, chunk), places});
+    }
+    /// All stages of a rank. `frames`: those of its program.
+    TRIREME_COLD static std::vector<stage_activations> of_rank(parallel_layout const& l, std::size_t most, int rank,
+                                                               rank_frames const& frames) {
+        std::vector<stage_activations> all;
+        for (int chunk = 0; chunk < l.chunks(); ++chunk) all.push_back({l, most, l.stage_of(rank, chunk), frames});
+        for (auto& s : all)
+            for (auto const& beside : all) s.make_room_for(beside);
+        return all;
     }
 
 private:
+    constexpr void make_room_for(stage_activations const& beside) noexcept {
+        frame = std::max(frame, beside.frame);
+        task = std::max(task, beside.task);
+        slot = std::max(slot, beside.slot);
+        targets = std::max(targets, beside.targets);
+    }
     /// A stage by itself.
-    constexpr stage_activations(std::size_t most, rank_frames const& known, parallel_layout const& l, int stage)
-        : samples(most), places(known) {
+    constexpr stage_activations(parallel_layout const& l, std::size_t most, int stage, rank_frames const& frames)
+        : samples(most), places(frames) {
         if constexpr (pass::whole_shard)
             plan = pass::plan(samples);
         else
             plan = pass::one;
         if constexpr (Model::staged)
             if (l.stages > 1) {
-                rows = l.cut(l.stage_count(), stage);
+                rows = l.rows_of(stage, network::depth);
                 plan = pass::plan(samples, rows, places.halves);
             }
         frame = statistics = agreed =
@@ -151,24 +158,15 @@ public:
     constexpr std::size_t outgoing(std::size_t slot_index) const noexcept {
         return places.frames * frame + task + slot_index * slot;
     }
-
-    /// Bytes that come with a micro-batch of `count` samples from the stage before, and from the one behind.
-    constexpr bytes_t input_bytes(std::size_t count) const noexcept {
-        return pass::places_of(count) * detail::sizes_of_slots<network>.of[rows.begin] * sizeof(stored_type);
-    }
-    constexpr bytes_t output_gradient_bytes(std::size_t count) const noexcept {
-        if (rows.end <= network::first_trainable) return 0; // nobody wants it
-        return pass::places_of(count) * detail::sizes_of_slots<network>.of[rows.end] * sizeof(stored_type);
-    }
 };
 
-/// The bytes that cross the end of a stage with a micro-batch of the most samples.
+/// The bytes that cross the boundary before a row with a micro-batch of so many samples.
 template<class Model, class Pass>
-constexpr crossing_bytes bytes_of_crossing(parallel_layout const& l, std::size_t batch, int stage) {
-    auto const samples = l.most_shard_samples(batch);
-    auto const here = l.place_of(stage), next = l.place_of(stage + 1);
-    return {stage_activations<Model, Pass>(l, samples, next.role, next.chunk).input_bytes(samples),
-            stage_activations<Model, Pass>(l, samples, here.role, here.chunk).output_gradient_bytes(samples)};
+constexpr crossing_bytes bytes_across(std::size_t row, std::size_t samples) noexcept {
+    using network = typename Model::network;
+    auto const bytes =
+        Pass::places_of(samples) * detail::sizes_of_slots<network>.of[row] * sizeof(typename Model::stored_type);
+    return {bytes, row <= network::first_trainable ? 0 : bytes}; // nobody wants that gradient
 }
 
 /// The traffic that a rank reads from others in a step on a full batch; without training, in a prediction.
@@ -185,15 +183,17 @@ constexpr traffic traffic_of_step(parallel_layout const& l, std::size_t batch, i
     if (l.stages == 1) return sum;
     auto const shards = l.shards_of_device(rank);
     for (int chunk = 0; chunk < l.chunks(); ++chunk) {
-        stage_activations<Model, Pass> const here(l, l.most_shard_samples(batch), rank, chunk);
         int const stage = l.stage_of(rank, chunk);
+        auto const rows = l.rows_of(stage, network::depth);
         auto const of_another = [&](int other) {
             return other >= 0 && other < l.stage_count() && l.place_of(other).role != l.role_of(rank);
         };
         for (auto s = shards.begin; s < shards.end; ++s) {
-            auto const samples = Pass::moves_all_places ? here.samples : part(batch, s, l.shards()).size();
-            if (of_another(stage - 1)) sum += traffic{1, here.input_bytes(samples)};
-            if (Model::trains && of_another(stage + 1)) sum += traffic{1, here.output_gradient_bytes(samples)};
+            auto const samples =
+                Pass::moves_all_places ? l.most_shard_samples(batch) : part(batch, s, l.shards()).size();
+            if (of_another(stage - 1)) sum += traffic{1, bytes_across<Model, Pass>(rows.begin, samples).values};
+            if (Model::trains && of_another(stage + 1))
+                sum += traffic{1, bytes_across<Model, Pass>(rows.end, samples).gradients};
         }
     }
     return sum;

@@ -231,11 +231,14 @@ private:
           beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)) {
         if (layout.shared_weights && !shares_memory(comm))
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
-        stages_.reserve(static_cast<std::size_t>(layout.chunks()));
+        auto const activations =
+            stage_activations<Model>::of_rank(layout, layout.most_shard_samples(batch), comm.rank(),
+                                              programs_.frames(layout, layout.role_of(comm.rank())));
+        stages_.reserve(activations.size());
         for (int chunk = 0; chunk < layout.chunks(); ++chunk) {
-            auto const& s = stages_.emplace_back(layout, layout.most_shard_samples(batch), comm.rank(), chunk,
-                                                 programs_.frames(layout, layout.role_of(comm.rank())),
-                                                 chunk == 0 ? nullptr : &stages_.back());
+            auto const& s =
+                stages_.emplace_back(layout, comm.rank(), chunk, activations[static_cast<std::size_t>(chunk)],
+                                     chunk == 0 ? nullptr : &stages_.back());
             auto const extent = s.numbers.extent();
             for (std::size_t i = 0; i < layout.reductions(); ++i)
                 reductions_.push_back({layout.reduced_by(i, extent), layout.reduction(i, extent, sizeof(T))});
@@ -456,10 +459,9 @@ private:
         for (std::size_t i = t.first; i < t.end; ++i) {
             auto const& s = stages_[i / layout_.reductions()];
             auto const& [elements, steps] = reductions_[i];
-            auto const add = add_of(s);
             run_schedule<T>(beside_.replicas(), layout_.goal(), steps,
                             std::span<T>(gradient_slot(s, 0) + elements.begin, elements.size()),
-                            add_then_update<decltype(add_of(s)), Update>{add, update, s, t.updates});
+                            add_then_update<decltype(add_of(s)), Update>{add_of(s), update, s, t.updates});
         }
     }
 

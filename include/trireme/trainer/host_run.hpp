@@ -117,7 +117,8 @@ public:
     }
 
     static constexpr crossing_bytes crossing(parallel_layout const& l, std::size_t batch, int stage) {
-        return bytes_of_crossing<Model, typename Model::template pass<>>(l, batch, stage);
+        return bytes_across<Model, typename Model::template pass<>>(l.rows_of(stage, network::depth).end,
+                                                                    l.most_shard_samples(batch));
     }
 
     TRIREME_COLD host_run(Options const& o, auto const& r, parallel_layout const& layout)

@@ -42,10 +42,9 @@ struct host_stage {
     fixed_tree::stack tree = {};   ///< of the shards whose gradients it has in this step
 
     /// `before`: the stage that lies before it, if there is one.
-    TRIREME_COLD host_stage(parallel_layout const& l, std::size_t most_samples, int rank, int chunk,
-                            rank_frames const& frames, host_stage const* before)
-        : blocks(l, most_samples, rank, chunk, frames),
-          numbers(numbers_of_stage<network, T>(l, l.stage_of(rank, chunk))),
+    TRIREME_COLD host_stage(parallel_layout const& l, int rank, int chunk, stage_activations<Model> const& activations,
+                            host_stage const* before)
+        : blocks(activations), numbers(numbers_of_stage<network, T>(l, l.stage_of(rank, chunk))),
           slice(l.slice_of_device(rank, numbers.elements, sizeof(T))), number(l.stage_of(rank, chunk)),
           last(number + 1 == l.stage_count()) {
         if (before == nullptr) return;

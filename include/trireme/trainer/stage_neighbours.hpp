@@ -46,9 +46,12 @@ public:
         detail::check_no_strategy_of_a_transport(l); // a part of a group is joined by memory alone
         if (l.stages == 1) return;
         pipeline_ = std::make_unique<pipeline>(world, l, programs);
+        std::vector<std::vector<activations>> by_role;
+        for (int role = 0; role < l.stages; ++role)
+            by_role.push_back(activations::of_rank(l, most_samples, role, programs.frames(l, role)));
         for (int stage = 0; stage < l.stage_count(); ++stage) {
             auto const [role, chunk] = l.place_of(stage);
-            pipeline_->by_stage.emplace_back(l, most_samples, role, chunk, programs.frames(l, role));
+            pipeline_->by_stage.push_back(by_role[static_cast<std::size_t>(role)][static_cast<std::size_t>(chunk)]);
         }
     }
 
@@ -83,8 +86,9 @@ public:
                                  auto const& here = pipeline_->by_stage[m.boundary + (m.gradient ? 0u : 1u)];
                                  auto const& theirs = pipeline_->by_stage[m.boundary + (m.gradient ? 1u : 0u)];
                                  auto const count = samples(m.micro_batch).size();
-                                 auto const bytes =
-                                     m.gradient ? here.output_gradient_bytes(count) : here.input_bytes(count);
+                                 auto const across = bytes_across<Model, typename activations::pass>(
+                                     m.gradient ? here.rows.end : here.rows.begin, count);
+                                 auto const bytes = m.gradient ? across.gradients : across.values;
                                  auto const to = m.gradient ? here.output_gradient(m.place) : here.input(m.place);
                                  auto const from = m.gradient ? theirs.outgoing(place) : theirs.output(place);
                                  if (bytes != 0)

@@ -516,8 +516,9 @@ private:
 
     /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
     static bytes_t bytes_of(rank_type const& r, stage_transfer const& m) noexcept {
-        auto const& here = r.activations();
-        return m.gradient ? here.output_gradient_bytes(r.samples()) : here.input_bytes(r.samples());
+        auto const rows = r.own().rows;
+        auto const bytes = bytes_across<Model, context>(m.gradient ? rows.end : rows.begin, r.samples());
+        return m.gradient ? bytes.gradients : bytes.values;
     }
     static bool takes(rank_type const& r, stage_transfer const& m) noexcept { return !m.sends && bytes_of(r, m) != 0; }
     /// The moves to a rank of the k-th replica from those beside it.

@@ -98,8 +98,8 @@ public:
         p.batch = b;
         p.layout = layout;
         p.buffers = network_type::buffers;
-        p.flops_of = [](range rows) {
-            return network_type::flops({rows.begin, std::min(rows.end, network_type::depth)});
+        p.flops_of = [](parallel_layout const& l, int stage) {
+            return network_type::flops(l.rows_of(stage, network_type::depth));
         };
         p.numbers = [](parallel_layout const& l, int stage) {
             return numbers_of_stage<network_type, value_type>(l, stage).extent();

@@ -330,7 +330,7 @@ private:
 ///
 /// Errors: data_error, with line and cell, for a cell that is no such task, and for lines that are no lists of roles: a
 /// stage of two roles or of none, roles with different numbers of stages, a micro-batch that is left out everywhere.
-/// Whether the lists make a training step is not asked here: build_step, then verify.
+/// A proof that the lists make a training step is the caller's: build_step, then verify.
 TRIREME_COLD inline schedule_orders parse_schedule_csv(std::string_view text, std::string const& path) {
     return schedule_orders(detail::schedule_parser(text, path).parsed());
 }
