@@ -101,6 +101,8 @@ template<class Schedule, int MicroBatches>
 struct pipeline;
 template<class Cut>
 struct stages_by;
+template<class... Block>
+struct recompute;
 template<class Strategy, class... ForTensors>
 struct reduce_by;
 template<class Order, int V>

@@ -147,6 +147,45 @@ using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 8>, accumul
 auto const cost = program::plan(batch{64});
 } // namespace tri0114
 
+namespace tri0117 {
+// recompute takes blocks as types, or all of a network.
+#if defined(ALL_AND_A_BLOCK)
+// ALL_AND_A_BLOCK: TRI0117 | recompute takes all, or | recompute<trireme::all,
+// errors <= 1
+using program = staged<recompute<all, linear<24>>>;
+#elif defined(NOTHING_TO_RECOMPUTE)
+// NOTHING_TO_RECOMPUTE: TRI0117 | one or several types of blocks | recompute<>
+// errors <= 1
+using program = staged<recompute<>>;
+#else
+using program = staged<recompute<all>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0117
+
+namespace tri0118 {
+// What is computed again are blocks of the network, between places where it can be cut.
+using body = sequential<linear<8>, relu, linear<8>>;
+template<class Recompute>
+using in_blocks = trainer<network<input<8>, linear<8>, residual<body>, linear<4>>, cross_entropy, sgd, Recompute>;
+#if defined(BLOCK_OF_ANOTHER_NETWORK)
+// BLOCK_OF_ANOTHER_NETWORK: TRI0118 | has no such block | recompute<trireme::residual<
+// errors <= 1
+using program = in_blocks<recompute<residual<sequential<linear<8>, relu>>>>;
+#elif defined(BLOCK_INSIDE_A_RESIDUAL)
+// BLOCK_INSIDE_A_RESIDUAL: TRI0118 | not inside a residual | recompute<trireme::sequential<
+// errors <= 1
+using program = in_blocks<recompute<body>>;
+#elif defined(BLOCK_OF_ONE_ROW)
+// BLOCK_OF_ONE_ROW: TRI0118 | at least two rows | recompute<trireme::linear<4
+// errors <= 1
+using program = in_blocks<recompute<linear<4>>>;
+#else
+using program = in_blocks<recompute<residual<body>>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0118
+
 namespace tri0096 {
 #if defined(SYNCHRONISED_STAGES)
 // SYNCHRONISED_STAGES: TRI0096 | batch_norm<per_shard> | at_layer<0 | pp<2>

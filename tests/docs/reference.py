@@ -54,11 +54,11 @@ SECTIONS = [
     Section('Options of training', 'guide.md#one-device', 'optimizer/*.hpp', '', '.*_options', 'options'),
     Section('Options of the run', 'guide.md#choosing-at-run-time', 'trainer/options.hpp trainer/shared_windows.hpp', '',
             'run_options|process_of|seat', 'options'),
-    Section('Policies of trainers', 'guide.md#two-devices', 'trainer/policies.hpp', 'per_device|once|chosen_at_run_time',
+    Section('Policies of trainers', 'guide.md#two-devices', 'trainer/policies.hpp', 'per_device|once|all|chosen_at_run_time',
             kind='policies'),
     Section('Arguments of policies', 'guide.md#strategies',
             'trainer/policies.hpp parallel/tensor_rules.hpp parallel/stages.hpp schedule/fixed_tree.hpp', 
-            'network_segments|segments_of|shards_of|tensor_place', 'per_device|once|chosen_at_run_time|for_.*|in_.*|of_.*'
+            'network_segments|segments_of|shards_of|tensor_place', 'per_device|once|all|chosen_at_run_time|for_.*|in_.*|of_.*'
             '|bucket|balanced_.*|cut_.*|fixed_tree'),
     Section('Devices and meshes', 'guide.md#two-devices', 'group/mesh.hpp device/host/device.hpp device/cuda/device.hpp '
             'device/rehearsal/device.hpp', 'mesh_axis_type|axis_set'),
@@ -335,7 +335,8 @@ class Reference:
         at = words.index('=') if '=' in words else len(words)
         kind, default = joined(words[:at - 1]), joined(words[at + 1:])
         if found := re.fullmatch(r'typename Choices::(\w+)', kind):
-            alias = next(one for one in self.struct('option_fields').members if one.name == found[1])
+            aliases = self.struct('option_fields').members + self.struct('training_fields').members
+            alias = next(one for one in aliases if one.name == found[1])
             kind = text = joined(alias.words[3:])
             if outer := re.fullmatch(r'typename (\w+)<.*>::type', text):
                 text = joined(next(one for one in self.struct(outer[1]).members if one.name == 'type').words[3:])

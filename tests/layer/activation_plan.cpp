@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
 
+#include <trireme/parallel/recompute.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -28,6 +30,7 @@ public:
                 auto const from = Network::row(slot - 1).from; // a view is what it views
                 value_of_[slot] = value_of_[from];
                 note(plan.value[slot] != plan.value[from]);
+                note(plan.recomputed.twice[slot - 1] && plan.again[slot] != plan.again[from]);
             }
         }
         for (std::size_t i = depth; i-- > 0;) {
@@ -48,9 +51,12 @@ public:
         for (std::size_t i = 0; i < depth; ++i)
             for (std::size_t g = 0; g < granules_; ++g) forward(i, g);
         other_tasks();
+        back_ = true;
         for (std::size_t g = 0; g < granules_; ++g) loss(g);
-        for (std::size_t i = depth; i-- > first_trainable;)
+        for (std::size_t i = depth; i-- > first_trainable;) {
+            for (std::size_t g = 0; g < granules_; ++g) forward_again(i, g);
             for (std::size_t g = 0; g < granules_; ++g) backward(i, g);
+        }
         return faults_;
     }
 
@@ -76,6 +82,7 @@ public:
             i = end == depth ? depth + 1 : end;
         }
         other_tasks();
+        back_ = true;
         auto begin = depth;
         for (auto end = depth + 1; end > first_trainable;) {
             for (std::size_t g = 0; g < granules_; ++g) {
@@ -84,8 +91,12 @@ public:
                     loss(g);
                 else
                     backward(begin, g);
-                for (; begin > first_trainable && !waits(begin - 1); --begin) backward(begin - 1, g);
+                for (; begin > first_trainable && !waits(begin - 1); --begin) {
+                    forward_again(begin - 1, g);
+                    backward(begin - 1, g);
+                }
                 if (begin > first_trainable) { // backward_gather
+                    forward_again(begin - 1, g);
                     read(values, Network::row(begin - 1).from, g);
                     read(gradients, begin, g);
                 }
@@ -95,10 +106,12 @@ public:
         return faults_;
     }
 
-    /// What weights read is whole at the end, too; a layer that needs the whole shard has them before its own way back.
+    /// What weights read is whole at the end, too, or when values are computed again; a layer that needs the whole
+    /// shard has them before its own way back.
     std::size_t lagging_weights() {
+        lagging_ = true;
         together();
-        reads_of_weights();
+        reads_of_weights(first_trainable, unfinished_);
         return faults_;
     }
 
@@ -107,7 +120,7 @@ public:
         apart_ = true;
         way == way_of_samples::together ? together() : one_behind_the_other();
         other_tasks();
-        reads_of_weights();
+        reads_of_weights(first_trainable, depth);
         return faults_;
     }
 
@@ -124,7 +137,8 @@ private:
         return lanes_ * (slot == 0 ? Network::row(0).input : Network::row(slot - 1).description.output).size();
     }
     std::size_t place(kind k, std::size_t slot, std::size_t g) const {
-        return (k == values ? plan_.value[slot] : plan_.gradient[slot]) + g * size(slot);
+        auto const& of = k == gradients ? plan_.gradient : back_ ? plan_.again : plan_.value;
+        return of[slot] + g * size(slot);
     }
     int id(kind k, std::size_t slot, std::size_t g) const {
         auto const whose = k == values ? value_of_[slot] : gradient_of_[slot];
@@ -155,6 +169,15 @@ private:
             if (row.is_sum()) read(values, row.other, g);
         }
     }
+    void forward_again(std::size_t last, std::size_t g) {
+        if (plan_.recomputed.from[last] == npos) return;
+        if (lagging_) {
+            reads_of_weights(std::max(first_trainable, last + 1), unfinished_);
+            unfinished_ = last + 1;
+        }
+        for (auto i = plan_.recomputed.from[last]; i < last; ++i)
+            if (plan_.recomputed.twice[i]) forward(i, g);
+    }
     void loss(std::size_t g) {
         read(values, depth, g);
         write(gradients, depth, g);
@@ -170,8 +193,8 @@ private:
     void other_tasks() {
         if (apart_) std::fill(owner_.begin() + static_cast<std::ptrdiff_t>(plan_.kept), owner_.end(), -1);
     }
-    void reads_of_weights() {
-        for (std::size_t i = first_trainable; i < depth; ++i)
+    void reads_of_weights(std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i)
             if (auto const& d = Network::row(i).description; d.parameter_count > 0 && d.backward.phases == 0)
                 for (std::size_t g = 0; g < granules_; ++g) reads_of_backward(i, g);
     }
@@ -189,30 +212,55 @@ private:
     std::vector<int> owner_;
     std::size_t value_of_[depth + 1] = {}, gradient_of_[depth + 1] = {};
     std::size_t faults_ = 0;
-    bool apart_ = false;
+    std::size_t unfinished_ = depth; // rows from here on have the gradients by their parameters
+    bool apart_ = false, lagging_ = false;
+    bool back_ = false; // on the way back
 };
 
 template<class Network>
 player<Network> play(std::size_t lanes, std::size_t granules, std::size_t element_bytes, way_of_samples way,
-                     weight_gradients when = weight_gradients::at_once) {
+                     weight_gradients when = weight_gradients::at_once, recomputed_rows recomputed = {}) {
     auto const apart = when == weight_gradients::apart ? lanes * granules : 0;
-    return {plan_activations<Network>(lanes * granules, element_bytes, when, way, {0, Network::depth}, apart), lanes,
-            granules, element_bytes};
+    return {plan_activations<Network>(lanes * granules, element_bytes, when, way, {0, Network::depth}, apart, false,
+                                      recomputed),
+            lanes, granules, element_bytes};
 }
 
 template<class Network>
-void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) {
-    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together).together() == 0);
-    CHECK(
-        play<Network>(lanes, 1, element_bytes, way_of_samples::together, weight_gradients::beside).lagging_weights() ==
-        0);
+void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes, recomputed_rows recomputed) {
+    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together, weight_gradients::at_once, recomputed)
+              .together() == 0);
+    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together, weight_gradients::beside, recomputed)
+              .lagging_weights() == 0);
     for (std::size_t const granules : {1u, 2u, 5u}) {
         CAPTURE(granules);
-        CHECK(play<Network>(lanes, granules, element_bytes, way_of_samples::one_behind_the_other)
+        CHECK(play<Network>(lanes, granules, element_bytes, way_of_samples::one_behind_the_other,
+                            weight_gradients::at_once, recomputed)
                   .one_behind_the_other() == 0);
         for (auto const way : {way_of_samples::together, way_of_samples::one_behind_the_other})
-            CHECK(play<Network>(lanes, granules, element_bytes, way, weight_gradients::apart).halves(way) == 0);
+            CHECK(play<Network>(lanes, granules, element_bytes, way, weight_gradients::apart, recomputed).halves(way) ==
+                  0);
     }
+}
+
+/// Where all values are kept, and where those of each `n`-th stretch between two cuts, or of all, are computed again.
+template<class Network>
+void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) {
+    check_nothing_is_overwritten<Network>(lanes, element_bytes, {});
+    check_nothing_is_overwritten<Network>(lanes, element_bytes,
+                                          detail::stretches<detail::whole_stages<Network>>.rows());
+    check_nothing_is_overwritten<Network>(lanes, element_bytes,
+                                          detail::stretches<detail::stretches_of_least_memory<Network>>.rows());
+    auto const& segments = segments_of<Network>;
+    for (std::size_t const long_ones : {1u, 2u, 3u})
+        for (std::size_t const apart : {0u, 1u}) {
+            CAPTURE(long_ones);
+            CAPTURE(apart);
+            detail::stretch_list<Network> some;
+            for (std::size_t s = apart; s + long_ones <= segments.count; s += long_ones + apart)
+                some.add({segments.begin[s], segments.begin[s + long_ones]});
+            check_nothing_is_overwritten<Network>(lanes, element_bytes, some.rows());
+        }
 }
 
 // Networks with residuals.
@@ -288,6 +336,29 @@ TEST_SUITE("layer/activation_plan") {
         CHECK(player<net>(together, 4, 4, 4).one_behind_the_other() > 0);
         CHECK(play<test_networks::lenet>(4, 4, 4, way_of_samples::together).one_behind_the_other() > 0);
         CHECK(play<test_networks::lenet>(4, 1, 4, way_of_samples::together).lagging_weights() > 0);
+    }
+
+    TEST_CASE("negative control: a value that is looked for where it was, or is not computed again, is missed") {
+        using net = residuals<batch_norm<>>;
+        constexpr auto all_of_it = detail::stretches<detail::stretches_of_least_memory<net>>.rows();
+        static_assert(!all_of_it.empty());
+        auto const right = plan_activations<net>(4, 4, weight_gradients::at_once, way_of_samples::together,
+                                                 {0, net::depth}, 0, false, all_of_it);
+        CHECK(player<net>(right, 4, 1, 4).together() == 0);
+        CHECK(right.elements < plan_activations<net>(4, 4).elements);
+        std::size_t twice = 0;
+        for (std::size_t i = 0; i < net::depth; ++i) {
+            if (!right.recomputed.twice[i]) continue;
+            CAPTURE(i);
+            ++twice;
+            auto wrong = right;
+            wrong.again[i + 1] = right.value[i + 1];
+            if (wrong.again[i + 1] != right.again[i + 1]) CHECK(player<net>(wrong, 4, 1, 4).together() > 0);
+            wrong = right;
+            wrong.recomputed.twice[i] = false;
+            if (!net::row(i).description.execution.view) CHECK(player<net>(wrong, 4, 1, 4).together() > 0);
+        }
+        CHECK(twice > 5);
     }
 
     TEST_CASE("a residual's sum takes the place of its body's end, and both ways' gradients are the sum's") {

@@ -51,7 +51,7 @@ bool takes(rates const& o) {
     return true;
 }
 
-using default_options = adagrad::options<option_fields<trainer_policies<>>>;
+using default_options = adagrad::options<option_fields<trainer_policies<>>::training>;
 
 } // namespace
 

@@ -66,7 +66,7 @@ std::string described(auto const& o) {
 }
 
 template<class Optimizer>
-using options_of = typename Optimizer::template options<option_fields<trainer_policies<>>>;
+using options_of = typename Optimizer::template options<option_fields<trainer_policies<>>::training>;
 
 } // namespace
 

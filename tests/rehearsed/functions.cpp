@@ -29,6 +29,8 @@ void fused_lie_in_place(activation_plan<Network::depth> const& plan) {
     detail::for_units<Chain>(0, [&]<class C, std::size_t Unit>(detail::unit<C, Unit>, std::size_t row) {
         constexpr auto const& fused = detail::fused_in<C, fusion::on_both_sides>;
         if (fused.applies_next[Unit]) CHECK(plan.value[row + 2] == plan.value[row + 1]);
+        if (fused.applies_next[Unit] && plan.recomputed.twice[row] && plan.recomputed.twice[row + 1])
+            CHECK(plan.again[row + 2] == plan.again[row + 1]);
         if (fused.through_previous[Unit] && row > Network::first_trainable)
             CHECK(plan.gradient[row - 1] == plan.gradient[row]);
     });
@@ -44,6 +46,10 @@ TEST_SUITE("rehearsed/functions") {
         for (std::size_t const samples : std::initializer_list<std::size_t>{1, 3, 64}) {
             fused_lie_in_place<every_layer>(plan_activations<every_layer>(samples, 4, weight_gradients::beside));
             fused_lie_in_place<functions>(plan_activations<functions>(samples, 4, weight_gradients::beside));
+            for (auto const when : {weight_gradients::beside, weight_gradients::apart})
+                fused_lie_in_place<every_layer>(plan_activations<every_layer>(
+                    samples, 4, when, way_of_samples::together, {0, every_layer::depth}, samples, false,
+                    detail::stretches<detail::whole_stages<every_layer>>.rows()));
         }
     }
 }

@@ -43,6 +43,9 @@ using staged = trainer<Network, Loss, sgd_momentum, on<mesh<host, dp<dynamic>, p
 using of_ten = staged<ten, weighing>;
 using of_ten_in_parts = staged<ten, weighing, accumulate<2>>;
 using of_every_layer = staged<every_layer, cross_entropy>;
+using of_ten_again = staged<ten, weighing, recompute<all>>;
+using of_ten_again_in_parts = staged<ten, weighing, accumulate<2>, recompute<all>>;
+using of_every_layer_again = staged<every_layer, cross_entropy, recompute<all>>;
 
 /// All schedules. `least`: the micro-batches per role that one needs.
 struct named {
@@ -221,6 +224,15 @@ TEST_SUITE("trainer/schedules") {
     TEST_CASE("so it does where it runs twice in a step") {
         watchdog const guard("schedules that run twice");
         train_all<of_ten_in_parts>("ten layers, accumulate<2>", table, {.segments = 10, .passes = 2}, 1);
+    }
+
+    TEST_CASE("and where what is between the ends of stages is computed again") {
+        watchdog const guard("schedules that recompute");
+        train_all<of_ten_again>("ten layers, recompute<all>", table, {.segments = 10}, 5);
+        train_all<of_ten_again_in_parts>("ten layers, accumulate<2>, recompute<all>", table,
+                                         {.segments = 10, .passes = 2}, 5);
+        train_all<of_every_layer_again>("every layer, recompute<all>", images,
+                                        {.segments = segments_of<every_layer>.count}, 7);
     }
 
     TEST_CASE("and layers of every kind, which need a whole micro-batch, draw, or keep statistics") {

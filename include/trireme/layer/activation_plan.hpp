@@ -4,6 +4,7 @@
 
 #include <trireme/core/units.hpp>
 #include <trireme/layer/network.hpp>
+#include <trireme/layer/recomputation.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +12,8 @@
 namespace trireme {
 
 /// Places of values and gradients in the activation arena, in elements; `npos` for what has none. value[i] is slot i of
-/// the network (value[depth]: its output), gradient[i] the loss's gradient by it.
+/// the network (value[depth]: its output), gradient[i] the loss's gradient by it. again[i] is where the way back finds
+/// the value of slot i: in its place, or, if it was computed again, in another.
 ///
 /// The arena has three parts. Places below `kept` lie in the frame of a micro-batch: they last from one of its tasks to
 /// another, where the way there, the way back, or each half of that, are tasks of their own. Those from `sent` on lie
@@ -20,6 +22,8 @@ template<std::size_t Depth>
 struct activation_plan {
     std::size_t value[Depth + 1] = {};
     std::size_t gradient[Depth + 1] = {};
+    std::size_t again[Depth + 1] = {};
+    detail::recomputation<Depth> recomputed = {};
     std::size_t elements = 0; ///< of all three
     std::size_t kept = 0;
     std::size_t sent = 0;
@@ -88,38 +92,63 @@ private:
 enum class way_of_samples { together, one_behind_the_other };
 
 /// The time of the gradients by the parameters: row by row with those by the inputs; beside them, at any time before
-/// the end of backward; or in a task of their own, later (backward_weights).
+/// the end of backward, or before values are computed again; or in a task of their own, later (backward_weights).
 enum class weight_gradients { at_once, beside, apart };
 
-/// Plans an arena by a sweep over time: forward through row i happens at time i, the loss at time depth, backward
-/// through row i at time 2 depth - i. A block lives from the moment it is written to its last reading. `lanes` samples
-/// are in flight; blocks begin on cache lines. What gradients by the parameters read stays until they are computed; see
-/// weight_gradients. Where granules go `one_behind_the_other` from
-/// one layer that needs the whole shard to the next, each is somewhere else in between: then such a stretch is one
-/// time.
+/// Plans an arena by a sweep over time: forward through row i happens at time i, the loss at time depth, then backward
+/// row by row, and before the last row of a stretch that is computed again forward through its rows. A block lives from
+/// the moment it is written to its last reading. `lanes` samples are in flight; blocks begin on cache lines. What
+/// gradients by the parameters read stays until they are computed; see weight_gradients. Where granules go
+/// `one_behind_the_other` from one layer that needs the whole shard to the next, each is somewhere else in between:
+/// then such a stretch is one time.
 ///
 /// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that
 /// blocks have room for which last within one task. What the stage gets from the others, and gives them, lies in the
 /// frame, or in an outgoing slot. `forward_only`: of a network that is not trained; there are no gradients.
+/// `recomputed`: stretches of rows whose values are not kept, but computed again.
 template<class Network>
 constexpr activation_plan<Network::depth>
 plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients when = weight_gradients::at_once,
                  way_of_samples way = way_of_samples::together, range rows = {0, Network::depth},
-                 std::size_t in_task = 0, bool forward_only = false) {
+                 std::size_t in_task = 0, bool forward_only = false, recomputed_rows recomputed = {}) {
     constexpr std::size_t depth = Network::depth;
-    constexpr std::size_t blocks = 2 * (depth + 1); // values, then gradients
-    constexpr std::size_t never = 2 * depth + 1;
-    std::size_t size[blocks] = {};
-    std::size_t born[blocks] = {};
-    std::size_t dies[blocks] = {};
-    bool stays[blocks] = {};         // from one half of backward to the other
-    std::size_t shares[blocks] = {}; // the block that it lies in: its own, or that of what it is a view of
+    constexpr std::size_t most_blocks = 3 * (depth + 1); // values, gradients, values that were computed again
+    constexpr std::size_t most_times = 3 * depth + 2;
+    std::size_t const blocks = recomputed.empty() ? 2 * (depth + 1) : most_blocks;
+    std::size_t size[most_blocks] = {};
+    std::size_t born[most_blocks] = {};
+    std::size_t dies[most_blocks] = {};
+    bool stays[most_blocks] = {};         // from one half of backward to the other
+    std::size_t shares[most_blocks] = {}; // the block that it lies in: its own, or that of what it is a view of
 
     auto const unit = cache_line / element_bytes;
     std::size_t const first_trainable = Network::first_trainable;
     auto const first = rows.begin, last = rows.end;
     bool const apart = in_task != 0, gets_input = apart && first > 0;
+    auto const again = forward_only
+                           ? detail::recomputation<depth>{}
+                           : detail::rows_again<Network>(rows, recomputed, !apart, when == weight_gradients::apart);
     auto const grad = [](std::size_t slot) { return depth + 1 + slot; };
+    auto const second = [&](std::size_t slot) { return again.dropped[slot] ? 2 * (depth + 1) + slot : slot; };
+
+    // when rows go back, and forward again; `waits`: at these times all samples wait for one another
+    std::size_t back[depth + 1] = {}, twice[depth + 1] = {};
+    bool waits[most_times] = {};
+    std::size_t weights_by[depth + 1] = {}; // when gradients by a row's parameters are there that go on beside
+    auto now = depth, unfinished = depth;
+    auto const finish = [&](std::size_t rows_from) {
+        while (unfinished > rows_from) weights_by[--unfinished] = now;
+    };
+    waits[now] = true;
+    for (auto i = depth; i-- > 0;) {
+        if (again.from[i] != npos) finish(i + 1);
+        for (auto k = again.from[i]; k < i; ++k) twice[k] = ++now;
+        back[i] = ++now;
+        waits[i] = Network::row(i).description.forward.phases != 0;
+        waits[now] = Network::row(i).description.backward.phases != 0;
+    }
+    finish(0);
+    auto const never = now + 1;
     auto const block_of = [&](std::size_t b) {
         while (shares[b] != b) b = shares[b];
         return b;
@@ -138,10 +167,11 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
 
     for (std::size_t slot = 0; slot <= depth; ++slot) {
         auto const& shape = slot == 0 ? Network::row(0).input : Network::row(slot - 1).description.output;
-        size[slot] = size[grad(slot)] = shape.size();
-        shares[slot] = slot;
-        shares[grad(slot)] = grad(slot);
-        born[slot] = born[grad(slot)] = never;
+        for (auto b = slot; b < blocks; b += depth + 1) {
+            size[b] = shape.size();
+            shares[b] = b;
+            born[b] = never;
+        }
         if (slot < first || slot > last) continue;
         born[slot] = dies[slot] = slot == first ? first : slot - 1;
     }
@@ -156,26 +186,33 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     for (std::size_t i = first; i < last; ++i) {
         auto const& row = Network::row(i);
         auto const& d = row.description;
-        auto const back = 2 * depth - i;
         live_to(row.from, i);
         if (row.is_sum()) live_to(row.other, i);
+        if (again.twice[i]) {
+            born[second(i + 1)] = twice[i];
+            live_to(second(i + 1), twice[i]);
+            live_to(second(row.from), twice[i]);
+            if (row.is_sum()) live_to(second(row.other), twice[i]);
+        }
         if (i < first_trainable || forward_only) continue;
-        // what needs the whole shard has its gradients before its own way back
-        bool const later = when != weight_gradients::at_once && d.parameter_count > 0 && d.backward.phases == 0;
+        bool const later = when != weight_gradients::at_once && d.weights_wait();
         auto const read = [&](std::size_t b) {
-            live_to(b, later ? 2 * depth : back);
+            live_to(b, later ? weights_by[i] : back[i]);
             if (later && when == weight_gradients::apart) stays[block_of(b)] = true;
         };
-        if (d.execution.backward_reads_input) read(row.from);
-        if (d.execution.backward_reads_output) read(i + 1);
+        if (d.execution.backward_reads_input) read(second(row.from));
+        if (d.execution.backward_reads_output) read(second(i + 1));
         read(grad(i + 1));
-        if (row.is_fork()) live_to(grad(row.other), back);
+        if (row.is_fork()) live_to(grad(row.other), back[i]);
         bool const writes = row.is_fork() || !(d.execution.view || row.is_sum());
-        if (writes && i > first_trainable) born[grad(i)] = back;
+        if (writes && i > first_trainable) born[grad(i)] = back[i];
     }
     // A view is what it views. A sum's gradient is that of both its terms.
     for (std::size_t i = first; i < last; ++i)
-        if (Network::row(i).description.execution.view) share(i + 1, Network::row(i).from);
+        if (Network::row(i).description.execution.view) {
+            share(i + 1, Network::row(i).from);
+            if (again.twice[i]) share(second(i + 1), second(Network::row(i).from));
+        }
     for (std::size_t i = last; i-- > std::max(first, first_trainable);) {
         auto const& row = Network::row(i);
         bool const plain_view = row.description.execution.view && !row.is_fork() && row.from == i;
@@ -185,25 +222,21 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     // What works in place may overwrite what nobody reads later, unless it is the caller's.
     for (std::size_t i = first; i < last; ++i) {
         auto const& row = Network::row(i);
-        if (row.description.execution.in_place && !row.description.execution.view && row.from > first &&
-            dies[block_of(row.from)] <= i)
-            share(i + 1, row.from);
+        if (!row.description.execution.in_place || row.description.execution.view) continue;
+        if (row.from > first && dies[block_of(row.from)] <= i) share(i + 1, row.from);
+        if (again.twice[i] && again.dropped[row.from] && dies[block_of(second(row.from))] <= twice[i])
+            share(second(i + 1), second(row.from));
     }
     for (std::size_t i = last; i-- > first + (gets_input ? 1 : 0);) {
         auto const& row = Network::row(i);
-        if (row.description.execution.in_place && born[grad(i)] != never &&
-            dies[block_of(grad(i + 1))] <= 2 * depth - i)
+        if (row.description.execution.in_place && born[grad(i)] != never && dies[block_of(grad(i + 1))] <= back[i])
             share(grad(i), grad(i + 1));
     }
 
     auto gap = depth; // between the way there and the way back
     if (way == way_of_samples::one_behind_the_other) {
-        std::size_t stretch[never] = {};
-        for (std::size_t t = 1; t < never; ++t) {
-            auto const& d = Network::row(t < depth ? t : 2 * depth - t).description;
-            bool const waits = t == depth || (t < depth ? d.forward : d.backward).phases != 0;
-            stretch[t] = stretch[t - 1] + (waits ? 1 : 0);
-        }
+        std::size_t stretch[most_times] = {};
+        for (std::size_t t = 1; t < never; ++t) stretch[t] = stretch[t - 1] + (waits[t] ? 1 : 0);
         for (std::size_t b = 0; b < blocks; ++b) {
             if (born[b] == never) continue;
             born[b] = stretch[born[b]];
@@ -213,9 +246,10 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     }
 
     activation_plan<depth> plan;
+    plan.recomputed = again;
     plan.spread = in_task == 0 || in_task == lanes;
-    std::size_t at[blocks] = {};
-    bool in_frame[blocks] = {};
+    std::size_t at[most_blocks] = {};
+    bool in_frame[most_blocks] = {};
     auto const sent = gets_input && first > first_trainable && !forward_only ? grad(first) : npos;
     for (std::size_t b = 0; b < blocks; ++b) {
         in_frame[b] = apart && born[b] != never && b != sent &&
@@ -228,8 +262,8 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     }
 
     // what is born and what dies at each time: chains through `next_born`, `next_dead`
-    std::size_t first_born[never + 1] = {}, next_born[blocks] = {};
-    std::size_t first_dead[never + 1] = {}, next_dead[blocks] = {};
+    std::size_t first_born[most_times + 1] = {}, next_born[most_blocks] = {};
+    std::size_t first_dead[most_times + 1] = {}, next_dead[most_blocks] = {};
     for (std::size_t t = 0; t <= never; ++t) first_born[t] = first_dead[t] = npos;
     for (std::size_t b = 0; b < blocks; ++b) {
         if (born[b] == never || in_frame[b] || b == sent) continue;
@@ -238,7 +272,7 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
         next_dead[b] = first_dead[dies[b]];
         first_dead[dies[b]] = b;
     }
-    detail::hole_list<blocks + 1> holes;
+    detail::hole_list<most_blocks + 1> holes;
     for (std::size_t t = 0; t < never; ++t) {
         for (auto b = first_born[t]; b != npos; b = next_born[b]) at[b] = plan.kept + holes.take(size[b]);
         for (auto b = first_dead[t]; b != npos; b = next_dead[b])
@@ -251,6 +285,8 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     for (std::size_t i = 0; i <= depth; ++i) {
         bool const here = i >= first && i <= last;
         plan.value[i] = here ? at[block_of(i)] : npos;
+        bool const lost = again.dropped[i] && !again.twice[i - (i > 0)]; // nobody on the way back reads it
+        plan.again[i] = here && !lost ? at[block_of(second(i))] : npos;
         plan.gradient[i] = here && !forward_only && (i > first_trainable || i == last) ? at[block_of(grad(i))] : npos;
     }
     return plan;

@@ -90,8 +90,8 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
             return policy;
     }
     template<class P>
-    auto forward_of(std::size_t row) const {
-        return base::forward_of(row, this->model.parameters_of(Network::row(row)));
+    auto forward_of(std::size_t row, bool again) const {
+        return base::forward_of(row, this->model.parameters_of(Network::row(row)), again);
     }
     template<class P>
     auto backward_of(std::size_t row, std::size_t slot) const {
@@ -204,19 +204,23 @@ public:
     using losses_type = typename context::losses_type;
     static constexpr range all_rows = {0, Network::depth};
 
-    /// Plans for one granule after the other, and for all of `samples`.
-    static constexpr plan_type one = plan_activations<Network>(Lanes, sizeof(stored_type), weight_gradients::at_once,
-                                                               way_of_samples::together, all_rows, 0, !trains);
-    static constexpr plan_type plan(std::size_t samples) {
+    /// Plans for one granule after the other, and for all of `samples`. `recomputed`: see plan_activations.
+    static constexpr plan_type plan_one(recomputed_rows recomputed) {
+        return plan_activations<Network>(Lanes, sizeof(stored_type), weight_gradients::at_once,
+                                         way_of_samples::together, all_rows, 0, !trains, recomputed);
+    }
+    static constexpr plan_type one = plan_one({});
+    static constexpr plan_type plan(std::size_t samples, recomputed_rows recomputed = {}) {
         return plan_activations<Network>(places_for(samples), sizeof(stored_type), weight_gradients::at_once, way,
-                                         all_rows, 0, !trains);
+                                         all_rows, 0, !trains, recomputed);
     }
     /// The plan of a stage, for all of `samples`, where forward and backward are tasks of their own; `halves`: and each
     /// half of backward.
-    static constexpr plan_type plan(std::size_t samples, range rows, bool halves = false) {
-        return plan_activations<Network>(
-            places_for(samples), sizeof(stored_type), halves ? weight_gradients::apart : weight_gradients::at_once,
-            whole_shard ? way : way_of_samples::together, rows, whole_shard ? places_for(samples) : Lanes, !trains);
+    static constexpr plan_type plan_stage(std::size_t samples, range rows, bool halves, recomputed_rows recomputed) {
+        return plan_activations<Network>(places_for(samples), sizeof(stored_type),
+                                         halves ? weight_gradients::apart : weight_gradients::at_once,
+                                         whole_shard ? way : way_of_samples::together, rows,
+                                         whole_shard ? places_for(samples) : Lanes, !trains, recomputed);
     }
 
     /// Elements of what lasts within a task: its blocks, and the kernels' scratch.

@@ -95,6 +95,9 @@ struct layer_description {
     constexpr bool whole_shard() const noexcept { return forward.phases + backward.phases != 0; }
     constexpr bool whole_batch() const noexcept { return exchanges() != 0; }
     constexpr int exchanges() const noexcept { return forward.exchanges() + backward.exchanges(); }
+    /// Whether its gradients by parameters may be computed later: what agrees on something has them before its way
+    /// back.
+    constexpr bool weights_wait() const noexcept { return parameter_count > 0 && backward.phases == 0; }
 };
 
 /// A layer that refuses its input: the shapes stay valid so that one mistake is one error.
@@ -290,6 +293,8 @@ struct backward_io {
 ///     static void backward_agree(auto const& io, int phase);  // once each; then backward_input, each granule
 ///
 /// Its parameters are trained there, too: gather and agree add to gradient(k), and there is no backward_weights.
+/// `forward` may be called a second time, on the way back, where values are not kept: it gives the same values from the
+/// same x and the same `kept`, and counts nothing. Gathering and agreeing are not repeated.
 /// If `describe` refuses some inputs, it has a rule that says so: `template<class Where, class In> using refusal`.
 /// Layers store nothing: whatever they need is in the views, so the same code runs on any slice of any device.
 template<class L>

@@ -29,8 +29,9 @@ struct pass_flops {
     flops_t forward = 0;
     flops_t backward_input = 0;
     flops_t backward_weights = 0;
+    flops_t again = 0; ///< forward a second time, on the way back
 
-    constexpr flops_t total() const noexcept { return forward + backward_input + backward_weights; }
+    constexpr flops_t total() const noexcept { return forward + backward_input + backward_weights + again; }
 };
 
 /// Where a network keeps what: one row per layer in the order of their work, repetitions included, and one more for the

@@ -93,20 +93,25 @@ struct row_context {
     /// Null for a slot without a place in the plan.
     Stored* value(std::size_t slot) const noexcept { return block(plan->value[slot], slot); }
     Stored* gradient(std::size_t slot) const noexcept { return block(plan->gradient[slot], slot); }
+    recomputation<Network::depth> const& recomputed() const noexcept { return plan->recomputed; }
+    /// Waits until all gradients by parameters are there, where they are computed beside backward.
+    void finish_gradients() const noexcept {}
 
     T* kept() const noexcept { return reinterpret_cast<T*>(memory.frame + plan->kept); }
 
 protected:
+    /// `again`: on the way back.
     template<class P>
-    layer_operands<P, Stored> forward_of(std::size_t row, P const* parameters) const noexcept {
+    layer_operands<P, Stored> forward_of(std::size_t row, P const* parameters, bool again) const noexcept {
         auto const& r = Network::row(row);
+        auto const& values = again ? plan->again : plan->value;
         layer_operands<P, Stored> at;
-        at.x = value(r.from);
-        at.y = value(row + 1);
+        at.x = block(values[r.from], r.from);
+        at.y = block(values[row + 1], row + 1);
         at.parameters = parameters;
         at.place.layer = row;
         at.place.granule = granule;
-        if (r.is_sum()) at.place.other = value(r.other);
+        if (r.is_sum()) at.place.other = block(values[r.other], r.other);
         if constexpr (std::is_same_v<P, T>) { // what a layer keeps of a shard is as wide as parameters are
             at.place.buffers = moved(model.buffers, r.first_buffer - model.first_buffer);
             at.place.statistics = moved(model.statistics, r.first_buffer - model.first_buffer);
@@ -118,7 +123,7 @@ protected:
     template<class P>
     layer_operands<P, Stored> backward_of(std::size_t row, std::size_t slot, P const* parameters,
                                           P* gradients) const noexcept {
-        auto at = forward_of<P>(row, parameters);
+        auto at = forward_of<P>(row, parameters, true);
         at.dy = gradient(slot);
         at.dx = gradient(row);
         at.gradients = gradients;

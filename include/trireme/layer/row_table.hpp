@@ -23,7 +23,8 @@ enum class fusion : unsigned char {
 
 namespace detail {
 
-/// The calls of a row. The last four are for layers that agree on something, and `..._agree` has phases.
+/// The calls of a row. The last four are for layers that agree on something, and `..._agree` has phases; `forward` has
+/// `on_the_way_back` instead, where a row's values are computed again.
 enum class row_call : unsigned char {
     forward,
     evaluate,
@@ -35,6 +36,7 @@ enum class row_call : unsigned char {
     backward_agree
 };
 inline constexpr std::size_t row_call_count = 8;
+inline constexpr int on_the_way_back = 1;
 constexpr bool is_forward(row_call c) noexcept {
     return c == row_call::forward || c == row_call::evaluate || c == row_call::forward_gather ||
            c == row_call::forward_agree;
@@ -248,7 +250,9 @@ private:
         if constexpr (is_forward(What)) {
             constexpr bool values = What == row_call::forward || What == row_call::evaluate;
             using function = std::conditional_t<values, typename Form::applies, void>;
-            calls::template run<What>(c.template applying<function>(row), c.template forward_of<parameter>(row), phase);
+            bool const again = What == row_call::forward && phase == on_the_way_back;
+            calls::template run<What>(c.template applying<function>(row), c.template forward_of<parameter>(row, again),
+                                      phase);
         } else {
             if (What == row_call::backward_input && row <= Context::network::first_trainable) return; // nobody wants it
             auto at = c.template backward_of<parameter>(row, row + (begins_with_function ? 2 : 1));

@@ -39,6 +39,7 @@ inline namespace TRIREME_ISA {
 /// the cache when the next row reads them. At such a row the teams wait for one another: all of them show it their
 /// samples, then the first team agrees, phase by phase, and after each phase but the last `exchange(i)` adds the
 /// numbers of the network's i-th exchange over all devices.
+/// On the way back it first computes again what the plan says was not kept.
 template<class Teams>
 class stage_pass {
     using context = std::remove_cvref_t<decltype(*std::declval<Teams const&>()[0].begin())>;
@@ -119,12 +120,14 @@ private:
                 if (!begun) begin(t);
                 auto const& team = teams_[t];
                 for (auto r = end; r-- > row;) {
+                    if (!begun || r + 1 != end) forward_again(team, r);
                     for (auto const& c : team) {
                         if constexpr (Weights) calls[r](call::backward_weights, c, r);
                         calls[r](call::backward_input, c, r);
                     }
                     between(r);
                 }
+                if (waits) forward_again(team, row - 1);
                 for (auto const& c : team)
                     if (waits) calls[row - 1](call::backward_gather, c, row - 1);
             }
@@ -136,6 +139,18 @@ private:
                       [row](auto const& c, int phase) { calls[row - 1](call::backward_agree, c, row - 1, phase); });
             end = row;
         }
+    }
+
+    /// Computes the values again that a stretch of rows needs on its way back, before its last row goes there. What
+    /// layers have agreed on is still there, and nothing is agreed on, or counted, twice.
+    template<class Team>
+    void forward_again(Team const& team, std::size_t last) const {
+        auto const& again = team[0].recomputed();
+        if (again.from[last] == npos) return;
+        for (auto const& c : team) c.finish_gradients(); // their memory may be used again
+        for (auto r = again.from[last]; r < last; ++r)
+            for (auto const& c : team)
+                if (again.twice[r]) calls[r](call::forward, c, r, detail::on_the_way_back);
     }
 
     using call = detail::row_call;

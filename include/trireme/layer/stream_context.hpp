@@ -130,15 +130,16 @@ public:
     static constexpr bool moves_all_places = true; ///< from stage to stage: a graph copies as much each time
     static constexpr std::size_t places_of(std::size_t samples) noexcept { return samples; }
 
-    static constexpr plan_type plan(std::size_t samples) {
+    static constexpr plan_type plan(std::size_t samples, recomputed_rows recomputed = {}) {
         return plan_activations<Network>(samples, sizeof(stored_type), weight_gradients::beside,
-                                         way_of_samples::together, {0, Network::depth}, 0, !detail::trains_with<Loss>);
+                                         way_of_samples::together, {0, Network::depth}, 0, !detail::trains_with<Loss>,
+                                         recomputed);
     }
     /// The plan of a stage, where forward and backward are tasks of their own; `halves`: and each half of backward.
-    static constexpr plan_type plan(std::size_t samples, range rows, bool halves = false) {
-        return plan_activations<Network>(samples, sizeof(stored_type),
-                                         halves ? weight_gradients::apart : weight_gradients::beside,
-                                         way_of_samples::together, rows, samples, !detail::trains_with<Loss>);
+    static constexpr plan_type plan_stage(std::size_t samples, range rows, bool halves, recomputed_rows recomputed) {
+        return plan_activations<Network>(
+            samples, sizeof(stored_type), halves ? weight_gradients::apart : weight_gradients::beside,
+            way_of_samples::together, rows, samples, !detail::trains_with<Loss>, recomputed);
     }
     static constexpr std::size_t task_elements(plan_type const& p) noexcept { return p.sent - p.kept; }
     static constexpr std::size_t target_elements(std::size_t) noexcept { return 0; } ///< they are staged
@@ -167,8 +168,8 @@ public:
         }
     }
     template<class P>
-    auto forward_of(std::size_t row) const {
-        return placed(row, base::forward_of(row, parameters<P>(row)));
+    auto forward_of(std::size_t row, bool again) const {
+        return placed(row, base::forward_of(row, parameters<P>(row), again));
     }
     template<class P>
     auto backward_of(std::size_t row, std::size_t slot) const {
@@ -191,6 +192,13 @@ public:
             add(on_zeros, at);
             add_into(beside_, gradients<T>(row), static_cast<P const*>(at.gradients), elements, narrow::order(row));
         }
+    }
+
+    void finish_gradients() const {
+        kernels_.queue().record(*ready_); // a capture may not have come to the second stream yet
+        beside_.queue().wait(*ready_);
+        beside_.queue().record(*ready_);
+        kernels_.queue().wait(*ready_);
     }
 
     template<bool Backward>

@@ -7,6 +7,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/group/mesh.hpp>
+#include <trireme/layer/recomputation.hpp>
 #include <trireme/parallel/update_runs.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
@@ -92,6 +93,7 @@ struct parallel_layout {
     std::span<reduction_bucket const> buckets = {}; ///< where tensors have strategies of their own; none: all in one
 
     std::span<update_run const> updates = {}; ///< where some parameters do not decay; none: all are updated alike
+    recomputed_rows recomputed = {};          ///< of the network: their values are computed again on the way back
 
     levels groups = {}; ///< which devices are near one another, for strategies that take them; none: as even as it goes
 

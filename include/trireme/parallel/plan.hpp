@@ -74,7 +74,7 @@ struct training_plan {
     constexpr stage_times times(int stage, double seconds) const {
         auto const f = flops(stage);
         auto const of = [&](flops_t n) { return static_cast<double>(n) * seconds; };
-        return {of(f.forward), of(f.backward_input), of(f.backward_weights)};
+        return {of(f.forward), of(f.backward_input + f.again), of(f.backward_weights)};
     }
     /// The FLOPs of the device with most of them, by those that each would have if all had equally many.
     constexpr double imbalance() const {
@@ -114,7 +114,7 @@ struct training_plan {
     }
 
     /// Floating-point operations of the layers and the loss for one full batch, over all devices. Optimizer and
-    /// reduction (a few per parameter) are not in it.
+    /// reduction (a few per parameter) are not in it, and nothing that is computed a second time.
     constexpr flops_t flops_per_step() const noexcept { return training_flops * batch.samples; }
 };
 

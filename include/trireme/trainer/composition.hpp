@@ -76,6 +76,7 @@ struct stage_activations {
     std::size_t samples = 0; ///< the most of a micro-batch
     rank_frames places = {};
     typename pass::plan_type plan = {};
+    typename pass::plan_type alone = {};       ///< of samples that go one by one, where granules have several
     std::size_t frame = 0, task = 0, slot = 0; ///< elements of each
     std::size_t targets = 0;                   ///< likewise: those of the samples that the loss takes at once
     std::size_t statistics = 0; ///< at this element of a frame: what forward adds to buffers, till backward takes it
@@ -107,13 +108,13 @@ private:
     constexpr stage_activations(parallel_layout const& l, std::size_t most, int stage, rank_frames const& frames)
         : samples(most), places(frames) {
         if constexpr (pass::whole_shard)
-            plan = pass::plan(samples);
+            plan = pass::plan(samples, l.recomputed);
         else
-            plan = pass::one;
+            plan = one<pass>(l);
         if constexpr (Model::staged)
             if (l.stages > 1) {
                 rows = l.rows_of(stage, network::depth);
-                plan = pass::plan(samples, rows, places.halves);
+                plan = pass::plan_stage(samples, rows, places.halves, l.recomputed);
             }
         frame = statistics = agreed =
             detail::frame_elements<network, typename Model::value_type, stored_type>(plan, rows);
@@ -128,11 +129,16 @@ private:
         task = pass::task_elements(plan);
         if constexpr (one_by_one<typename Model::kernels, typename Model::value_type> != 0 && !pass::whole_shard) {
             using pass_of_one = typename Model::template pass<1>;
-            task = std::max(task, pass_of_one::task_elements(is_stage() ? plan : pass_of_one::one));
+            alone = is_stage() ? plan : one<pass_of_one>(l);
+            task = std::max(task, pass_of_one::task_elements(alone));
         }
         slot = plan.elements - plan.sent;
         if (rows.end == network::depth) targets = pass::target_elements(samples);
         if (l.stages == 1) places.frames = 1;
+    }
+    template<class P>
+    static constexpr typename pass::plan_type one(parallel_layout const& l) {
+        return l.recomputed.empty() ? P::one : P::plan_one(l.recomputed);
     }
 
 public:

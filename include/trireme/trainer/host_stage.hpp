@@ -101,10 +101,9 @@ struct host_stage {
               typename Model::template pass<>::losses_type const* losses = nullptr) const noexcept {
         using pass_type = typename Model::template pass<Lanes>;
         auto const memory = blocks.memory(activations, t.frame, t.slot);
-        if constexpr (!Model::whole_shard)
-            if (!blocks.is_stage())
-                return pass_type(pass_type::one, memory, n, samples, kernels, blocks.rows, 0, losses);
-        return pass_type(blocks.plan, memory, n, samples, kernels, blocks.rows, blocks.is_stage() ? before : 0, losses);
+        bool const alone = !Model::whole_shard && Lanes != Model::template pass<>::lanes;
+        return pass_type(alone ? blocks.alone : blocks.plan, memory, n, samples, kernels, blocks.rows,
+                         blocks.is_stage() ? before : 0, losses);
     }
 
     /// Updates some of these numbers, weights `w` by gradients `g`, which are scaled first. `state`: the optimizer's.

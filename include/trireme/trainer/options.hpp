@@ -172,10 +172,20 @@ struct processes_option {
     using type = std::conditional_t<std::is_void_v<Transport>, no_accelerator_option, chosen_option<process_of>>;
 };
 
-/// The types of those fields for a set of policies.
+/// The types of the fields of an optimizer's options. Trainers with the same ones share machine code, whatever else
+/// their policies are.
+template<class LogicalShards, class MaxNorm>
+struct training_fields {
+    using other_name = option_of_another_name;
+    using other_braces = option_of_other_braces;
+    using logical_shards = LogicalShards;
+    using max_norm = MaxNorm;
+    using rate = chosen_by_type<rate_schedule>;
+};
+
+/// The types of all those fields for a set of policies.
 template<class Policies>
 struct option_fields {
-    using other_name = option_of_another_name;
     using other_braces = option_of_other_braces;
     using accelerator =
         std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option, chosen_option<bool>>;
@@ -193,7 +203,7 @@ struct option_fields {
         std::conditional_t<Policies::shards == dynamic, chosen_option<std::size_t>,
                            fixed_shards<static_cast<std::size_t>(Policies::shards < 0 ? 0 : Policies::shards)>>;
     using max_norm = std::conditional_t<Policies::clips, chosen_max_norm, no_clipping_option>;
-    using rate = chosen_by_type<rate_schedule>;
+    using training = training_fields<logical_shards, max_norm>;
 };
 
 /// Options of the run, the second braces of a trainer's constructor. Fields that its type fixes cannot be set.

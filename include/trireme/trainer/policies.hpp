@@ -9,6 +9,8 @@
 #include <trireme/core/words.hpp>
 #include <trireme/layer/layer.hpp>
 #include <trireme/layer/network.hpp>
+#include <trireme/layer/recomputation.hpp>
+#include <trireme/parallel/recompute.hpp>
 #include <trireme/parallel/stages.hpp>
 #include <trireme/parallel/tensor_rules.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
@@ -136,6 +138,40 @@ struct accumulate {
     template<class... At>
     struct refusal {
         static_assert(rule_holds<At...>, "TRI0113: accumulate takes the number of parts of a batch, at least 1");
+    };
+};
+
+/// Argument of recompute: everything that lies between the values which a device must keep.
+struct all {};
+
+/// Policy `recompute` drops values on the way there and computes them again on the way back: memory for a second
+/// forward. `recompute<Block...>` names blocks as the network does (a residual, a sequential, a repeat, block by
+/// block), not inside of residuals: of each only the input is kept. `recompute<all>` leaves a stage of a pipeline its
+/// input; without stages it cuts the network so that a device needs the least memory. Bits, running statistics and
+/// random numbers are those without it: statistics are not taken a second time. The plan says what it saves, and
+/// training_plan::flops what it costs. Default: all values are kept that the way back needs.
+template<class... Block>
+struct recompute {
+    using kind = struct recomputation_policy;
+    static constexpr std::size_t blocks = sizeof...(Block);
+    static constexpr bool everything = blocks == 1 && (std::is_same_v<Block, all> && ...);
+    static constexpr bool fits = everything || (blocks != 0 && !(std::is_same_v<Block, all> || ...));
+    /// The rows of a network that it means, in so many stages. `When`, `Way`: see plan_activations.
+    template<class Network, weight_gradients When = weight_gradients::at_once,
+             way_of_samples Way = way_of_samples::together>
+    static constexpr recomputed_rows rows(int stages) {
+        if constexpr (everything)
+            return stages > 1 ? detail::stretches<detail::whole_stages<Network>>.rows()
+                              : detail::stretches<detail::stretches_of_least_memory<Network, When, Way>>.rows();
+        else if constexpr (blocks != 0)
+            return detail::stretches<detail::stretches_of_blocks<Network, Block...>>.rows();
+        else
+            return {};
+    }
+    template<class... At>
+    struct refusal {
+        static_assert(rule_holds<At...>, "TRI0117: recompute takes all, or one or several types of blocks, as the "
+                                         "network has them: recompute<residual<body, shortcut>>");
     };
 };
 

@@ -52,7 +52,7 @@ public:
     using loss_type = std::conditional_t<loss<Loss>, Loss, cross_entropy>;
     using optimizer_type = std::conditional_t<optimizer<Optimizer>, Optimizer, sgd>;
     /// What training needs, and where it runs: `trainer t{{.learning_rate = 0.5f}, {.devices = 2}};`
-    using options = typename optimizer_type::template options<option_fields<policies>>;
+    using options = typename optimizer_type::template options<typename option_fields<policies>::training>;
     using run_options = trireme::run_options<option_fields<policies>>;
 
 private:
@@ -99,7 +99,12 @@ public:
         p.layout = layout;
         p.buffers = network_type::buffers;
         p.flops_of = [](parallel_layout const& l, int stage) {
-            return network_type::flops(l.rows_of(stage, network_type::depth));
+            auto const rows = l.rows_of(stage, network_type::depth);
+            auto sum = network_type::flops(rows);
+            if (!l.recomputed.empty())
+                sum.again =
+                    detail::flops_again<network_type>(rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves);
+            return sum;
         };
         p.numbers = [](parallel_layout const& l, int stage) {
             return numbers_of_stage<network_type, value_type>(l, stage).extent();
@@ -397,6 +402,10 @@ private:
         } else if (!l.reproducible()) {
             l.micro_batches = static_cast<std::size_t>(l.passes);
         }
+        constexpr bool granules_wait = policies::on_host && model_type::whole_shard && !model_type::at_once;
+        l.recomputed = policies::recomputation::template rows<
+            network_type, policies::on_host ? weight_gradients::at_once : weight_gradients::beside,
+            granules_wait ? way_of_samples::one_behind_the_other : way_of_samples::together>(l.stages);
         return l;
     }
 

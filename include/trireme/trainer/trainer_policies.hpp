@@ -27,8 +27,8 @@ struct unknown_policy_rule {
         rule_holds<Where...>,
         "TRI0021: this is no policy of a trainer. Allowed, each at most once: on<mesh>, reduce_by<strategy>, "
         "reproducible<fixed_tree, V>, hold_weights<place>, kernels<policy>, initialise<method>, precision<dtype>, "
-        "transport<way>, pipeline<schedule, M>, stages_by<cut>, accumulate<N>, clip_norm, without_decay<rules>, "
-        "with_faults<F>");
+        "transport<way>, pipeline<schedule, M>, stages_by<cut>, accumulate<N>, recompute<blocks>, clip_norm, "
+        "without_decay<rules>, with_faults<F>");
 };
 template<class... Where>
 struct doubled_policy_rule {
@@ -174,6 +174,7 @@ struct trainer_policies {
     static constexpr bool schedule_is_named = detail::find_policy<typename pipelining::kind, P...> != npos;
     static constexpr int micro_batches = schedule_is_named ? pipelining::micro_batches : dynamic;
     using accumulation = detail::policy_or<accumulate<1>, P...>;
+    using recomputation = detail::policy_or<recompute<>, P...>; ///< no blocks: nothing is computed again
     static constexpr bool on_host = std::is_same_v<device, host>;
 
     using named_transport = typename detail::policy_or<trireme::transport<void>, P...>::way;

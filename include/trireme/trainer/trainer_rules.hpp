@@ -101,6 +101,14 @@ struct pipeline_schedule_rule {
         "words name the role and the number of its task where it goes wrong");
 };
 template<class... Where>
+struct recomputed_blocks_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0118: the network has no such block of at least two rows between two places where it can be cut: name a "
+        "residual, a sequential or a repeat as it stands in the network, not inside a residual, and with a function in "
+        "the block of the layer before it; or write recompute<all>");
+};
+template<class... Where>
 struct executed_schedule_rule {
     static_assert(
         rule_holds<Where...>,
@@ -197,6 +205,15 @@ constexpr auto broken_stages_rule() {
         return pack<no_rule>{};
 }
 
+template<class Optimizer, class Policies>
+using options_of_training = typename Optimizer::template options<typename option_fields<Policies>::training>;
+
+/// True if a policy recompute names blocks, and the network has none of them.
+template<class Network, class Recompute>
+constexpr bool has_no_block() {
+    return Recompute::blocks != 0 && !Recompute::everything && Recompute::template rows<Network>(1).empty();
+}
+
 template<class Options>
 inline constexpr bool has_max_norm = requires(Options o) { o.max_norm.value; };
 
@@ -218,16 +235,16 @@ constexpr auto broken_trainer_rule() {
         return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                            gets<typename trainer_policies<Policies...>::reproducibility>>>{};
     else if constexpr (trainer_policies<Policies...>::clips &&
-                       !has_max_norm<
-                           typename Optimizer::template options<option_fields<trainer_policies<Policies...>>>>)
+                       !has_max_norm<options_of_training<Optimizer, trainer_policies<Policies...>>>)
         return pack<max_norm_rule<gets<Optimizer>>>{};
     else if constexpr (trainer_policies<Policies...>::undecayed::rules != 0 &&
-                       !has_weight_decay<
-                           typename Optimizer::template options<option_fields<trainer_policies<Policies...>>>>)
+                       !has_weight_decay<options_of_training<Optimizer, trainer_policies<Policies...>>>)
         return pack<decay_rule<gets<Optimizer>, gets<typename trainer_policies<Policies...>::undecayed>>>{};
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::accumulation::parts > 1)
         return pack<synchronised_parts_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                             gets<typename trainer_policies<Policies...>::accumulation>>>{};
+    else if constexpr (has_no_block<Network, typename trainer_policies<Policies...>::recomputation>())
+        return pack<recomputed_blocks_rule<gets<typename trainer_policies<Policies...>::recomputation>>>{};
     else if constexpr (trainer_policies<Policies...>::has_stages)
         return broken_stages_rule<Network, trainer_policies<Policies...>>();
     else

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/units.hpp>
+#include <trireme/layer/network.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+namespace trireme {
+
+/// Stretches of a network whose values are computed again, one behind the other.
+using recomputed_rows = std::span<range const>;
+
+namespace detail {
+
+/// Rows that go forward a second time on the way back, because their values were not kept. They lie in stretches: when
+/// the way back comes to the last row of one, forward goes again from its first row on, from the input that was kept.
+template<std::size_t Depth>
+struct recomputation {
+    std::size_t from[Depth + 1] = {}; ///< of the last row of a stretch: its first row; npos for all others
+    bool twice[Depth + 1] = {};       ///< the row goes forward twice: backward needs its output, or what comes of it
+    bool dropped[Depth + 1] = {};     ///< slots whose values last no longer than the way there
+
+    constexpr recomputation() { std::fill_n(from, Depth + 1, npos); }
+};
+
+/// The rows of a stage that go forward twice, if the stage has its part of each stretch. `loss_follows`: the way back
+/// begins at once, so that a stretch at the end still has its values. `weights_apart`: gradients by parameters are
+/// computed in a task of their own, later; what they read is kept from the way there on, for it would be kept anyway
+/// from the first task of the way back to the second.
+template<class Network>
+constexpr recomputation<Network::depth> rows_again(range rows, recomputed_rows stretches, bool loss_follows,
+                                                   bool weights_apart) {
+    recomputation<Network::depth> r;
+    bool wanted[Network::depth + 1] = {}; // slots
+    for (auto const& stretch : stretches) {
+        auto const begin = std::max(stretch.begin, rows.begin), end = std::min(stretch.end, rows.end);
+        if (begin + 1 >= end || (loss_follows && end == rows.end)) continue;
+        for (auto i = begin; i + 1 < end; ++i) { // a view of the input is kept with it
+            auto const& row = Network::row(i);
+            r.dropped[i + 1] = !row.description.execution.view || r.dropped[row.from];
+        }
+        for (auto i = begin; i < end && weights_apart; ++i) {
+            auto const& row = Network::row(i);
+            if (!row.description.weights_wait()) continue;
+            if (row.description.execution.backward_reads_input) r.dropped[row.from] = false;
+            if (row.description.execution.backward_reads_output) r.dropped[i + 1] = false;
+        }
+        for (auto i = end; i-- > begin;) {
+            auto const& row = Network::row(i);
+            auto const& reads = row.description.execution;
+            if (i >= Network::first_trainable) {
+                wanted[row.from] |= reads.backward_reads_input;
+                wanted[i + 1] |= reads.backward_reads_output;
+            }
+            if (!wanted[i + 1] || !r.dropped[i + 1]) continue;
+            r.twice[i] = true;
+            r.from[end - 1] = begin;
+            wanted[row.from] = true;
+            if (row.is_sum()) wanted[row.other] = true;
+        }
+    }
+    return r;
+}
+
+/// FLOPs of a sample that goes forward a second time; see rows_again.
+template<class Network>
+constexpr flops_t flops_again(range rows, recomputed_rows stretches, bool loss_follows, bool weights_apart) {
+    auto const again = rows_again<Network>(rows, stretches, loss_follows, weights_apart);
+    flops_t sum = 0;
+    for (auto i = rows.begin; i < rows.end; ++i)
+        if (again.twice[i]) sum += Network::row(i).description.forward_flops;
+    return sum;
+}
+
+} // namespace detail
+} // namespace trireme
