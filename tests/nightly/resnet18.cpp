@@ -6,7 +6,9 @@
 #include "../../examples/resnet18.hpp"
 
 #include <golden/hash.hpp>
+#include <group/watchdog.hpp>
 #include <support/golden.hpp>
+#include <trainer/six_compositions.hpp>
 
 #include <doctest/doctest.h>
 
@@ -64,5 +66,10 @@ TEST_SUITE("nightly/resnet18") {
             if (best > 0.80) break;
         }
         CHECK(best > 0.80);
+    }
+
+    TEST_CASE("it learns the same in six compositions") {
+        watchdog const guard("compositions of ResNet-18", 1200);
+        test_compositions::six_compositions<resnet18<batch_norm<per_shard>>, f32>(3);
     }
 }

@@ -28,11 +28,13 @@ using test_pipelines::train;
 /// Statistics, random numbers, views and functions inside of blocks, and at their ends.
 using some_block = sequential<conv3<4>, shard_norm, relu, dropout<percent<20>>, conv3<4>, sigmoid>;
 using at_its_end = residual<sequential<conv3<4>, relu, conv3<4>, shard_norm, relu>>;
+using ends_in_norm = sequential<conv3<4>, conv3<4>, shard_norm>;
 using to_values = sequential<max_pool2d<2>, flatten, linear<20>, hyperbolic_tangent>;
-using blocks = network<input<1, 28, 28>, avg_pool2d<4>, conv3<4>, shard_norm, relu, some_block, at_its_end, repeat<2, at_its_end>,
-                       to_values, repeat<3, linear<20>, sigmoid>, residual<sequential<linear<20>, relu>>, linear<10>>;
+using blocks = network<input<1, 28, 28>, avg_pool2d<4>, conv3<4>, shard_norm, relu, some_block, at_its_end,
+                       repeat<2, at_its_end>, ends_in_norm, to_values, repeat<3, linear<20>, sigmoid>,
+                       residual<sequential<linear<20>, relu>>, linear<10>>;
 
-using any_blocks = recompute<some_block, at_its_end, to_values, repeat<3, linear<20>, sigmoid>>;
+using any_blocks = recompute<some_block, at_its_end, ends_in_norm, to_values, repeat<3, linear<20>, sigmoid>>;
 using any_of_every_layer = recompute<plain<shard_norm, 3>, halving<shard_norm, 4>>;
 
 /// Trainings with a policy that drops values: the bits of those without it, with as many bytes on the wire, in less
@@ -70,7 +72,7 @@ void has_the_bits_of_none(std::vector<schedule_choice> const& schedules, std::ve
                         flops_t twice = 0;
                         for (int s = 0; s < p * schedule.chunks; ++s) {
                             twice += plan.flops(s).again;
-                            CHECK(plan.flops(s).again < usual.flops(s).forward);
+                            CHECK(plan.flops(s).again <= usual.flops(s).forward);
                         }
                         CHECK(twice > 0);
                     });

@@ -60,8 +60,18 @@ TEST_SUITE("trainer/recompute") {
         using four = repeat<4, linear<24>, relu, linear<24>, hyperbolic_tangent>;
         using dense = network<input<1, 28, 28>, flatten, linear<24>, sigmoid, four, linear<10>>;
         has_the_bits_of_none<host, dense, recompute<all>>({gpipe{}}, {1, 2}, {1, 2}, as_planned);
-        has_the_bits_of_none<host, dense, recompute<four>, accumulate<2>>({one_f_one_b{}}, {1},
-                                                                                                {1, 2}, as_planned);
+        has_the_bits_of_none<host, dense, recompute<four>, accumulate<2>>({one_f_one_b{}}, {1}, {1, 2}, as_planned);
+    }
+
+    TEST_CASE("values that the loss's gradient finds as they were are not computed again") {
+        using last = sequential<linear<30>, sigmoid, linear<30>, sigmoid, linear<10>>;
+        using net = network<input<8>, linear<20>, last>;
+        using again_t = trainer<net, cross_entropy, sgd, on<mesh<host, dp<1>, pp<dynamic>>>, recompute<last>>;
+        auto const flops = [](int stages, int stage) {
+            return again_t::plan(64, again_t::layout_of({.batch = 64}, {.stages = stages})).flops(stage).again;
+        };
+        CHECK(flops(1, 0) == 0);
+        CHECK(flops(2, 1) > 0); // where they are tasks of their own others may come between
     }
 
     TEST_CASE("what devices agree on in the middle of a step they agree on once") {
@@ -71,7 +81,8 @@ TEST_SUITE("trainer/recompute") {
             CAPTURE(devices);
             kept_t kept({.batch = 24, .seed = 3}, {.devices = devices});
             again_t again({.batch = 24, .seed = 3}, {.devices = devices});
-            for (std::size_t const n : {24u, 19u, 24u}) CHECK(again.step(made_up(n)).loss == kept.step(made_up(n)).loss);
+            for (std::size_t const n : {24u, 19u, 24u})
+                CHECK(again.step(made_up(n)).loss == kept.step(made_up(n)).loss);
             CHECK(again.gather_parameters() == kept.gather_parameters());
             CHECK(again.gather_buffers() == kept.gather_buffers());
             for (int rank = 0; rank < devices; ++rank) CHECK(again.wire(rank).bytes == kept.wire(rank).bytes);
@@ -90,13 +101,17 @@ TEST_SUITE("trainer/recompute") {
         CHECK(of(recompute<residual<way>>{}) == ranges{{7, 12}});
         CHECK(of(recompute<way>{}).empty());
         CHECK(of(recompute<linear<3>>{}).empty());
-        using named_net = network<input<8>, named<"first", sequential<linear<8>, named<"one", sequential<linear<7>, relu>>>>,
-                                  sequential<linear<6>, linear<5>>, linear<3>>;
-        CHECK(stretches_of(recompute<named<"one", sequential<linear<7>, relu>>>::rows<named_net>(1)) ==
-              ranges{{1, 3}});
-        CHECK(stretches_of(recompute<sequential<linear<7>, relu>, sequential<linear<6>, linear<5>>>::rows<named_net>(1)) ==
-              ranges{{1, 3}, {3, 5}});
+        using named_net =
+            network<input<8>, named<"first", sequential<linear<8>, named<"one", sequential<linear<7>, relu>>>>,
+                    sequential<linear<6>, linear<5>>, linear<3>>;
+        CHECK(stretches_of(recompute<named<"one", sequential<linear<7>, relu>>>::rows<named_net>(1)) == ranges{{1, 3}});
+        CHECK(stretches_of(recompute<sequential<linear<7>, relu>, sequential<linear<6>, linear<5>>>::rows<named_net>(
+                  1)) == ranges{{1, 3}, {3, 5}});
         CHECK(stretches_of(recompute<all>::rows<named_net>(2)) == ranges{{0, 6}});
+        // the function at the beginning of a block is computed with the layer before it
+        using behind = sequential<relu, linear<7>, linear<6>>;
+        using net_of_functions = network<input<8>, linear<8>, behind, linear<3>>;
+        CHECK(stretches_of(recompute<behind>::rows<net_of_functions>(1)) == ranges{{2, 4}});
     }
 }
 

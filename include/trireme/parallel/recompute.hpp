@@ -29,8 +29,8 @@ struct stretch_list {
     constexpr void add(range rows) {
         auto const& segments = segments_of<Network>;
         auto const *const first = segments.begin, *const last = segments.begin + segments.count + 1;
-        auto const *const begin = std::lower_bound(first, last, rows.begin), *const end =
-                                                                                 std::upper_bound(first, last, rows.end);
+        auto const *const begin = std::lower_bound(first, last, rows.begin), *const end = std::upper_bound(first, last,
+                                                                                                           rows.end);
         if (begin != last && end != first && *begin + 1 < *(end - 1)) of[count++] = {*begin, *(end - 1)};
     }
 };
@@ -97,10 +97,11 @@ private:
     };
 };
 
-/// The stretches with which forward and backward need the least memory, of those that drop about as much each (of as many
-/// samples of one byte as make no difference between sizes and whole cache lines). `When`,
-/// `Way`: see plan_activations. Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016.
-template<class Network, weight_gradients When = weight_gradients::at_once, way_of_samples Way = way_of_samples::together>
+/// The stretches with which forward and backward need the least memory, of those that drop about as much each (of as
+/// many samples of one byte as make no difference between sizes and whole cache lines). `When`, `Way`: see
+/// plan_activations. Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016.
+template<class Network, weight_gradients When = weight_gradients::at_once,
+         way_of_samples Way = way_of_samples::together>
 struct stretches_of_least_memory : stretch_list<Network> {
     constexpr stretches_of_least_memory() {
         std::size_t values = 0;
