@@ -5,6 +5,7 @@
 header/COMPILER    the header with everything in it, and nothing else
 first/COMPILER     examples/first.cpp and the same program in dlib
 resnet18/COMPILER  examples/resnet18.hpp and one training step of it, and a like network in dlib
+resnet18/stages4/COMPILER  a trainer of that network in four stages, and a step of it, and the same on one device
 layersN/COMPILER   a network of N layers, convolutions and ReLUs in turn, and one training step of it
 
 A case is the name above and /seconds or /megabytes: the wall-clock time of the compiler, and the most memory it held. A
@@ -39,6 +40,18 @@ ours_resnet18 = f'''#include "{root}/examples/resnet18.hpp"
 using namespace trireme;
 using net = resnet18<batch_norm<per_shard>>;
 void train(trainer<net, cross_entropy, sgd>& t, labelled_images const& images) {{ t.step(images); }}
+'''
+
+
+def ours_resnet18_on(mesh, *policies):
+    arguments = ', '.join(['net', 'cross_entropy', 'sgd', f'on<{mesh}>', *policies])
+    return f'''#include "{root}/examples/resnet18.hpp"
+using namespace trireme;
+using net = resnet18<batch_norm<per_shard>>;
+void train(labelled_images const& images) {{
+    trainer<{arguments}> t{{{{.batch = 64}}}};
+    t.step(images);
+}}
 '''
 
 
@@ -109,6 +122,9 @@ def run(bench):
             compare(f'first/{name}', 'dlib', ours + [first], command + [dlib_lenet])
             compare(f'resnet18/{name}', 'dlib', ours + [source('ours.cpp', ours_resnet18)],
                     command + [str(root / 'bench/compile/dlib_resnet18.cpp')])
+            stages = ours_resnet18_on('mesh<host, pp<4>>', 'pipeline<one_f_one_b, 8>')
+            compare(f'resnet18/stages4/{name}', 'one-device', ours + [source('stages.cpp', stages)],
+                    ours + [source('alone.cpp', ours_resnet18_on('mesh<host, dp<1>>'))])
             for layers in (8, 32) if bench.quick else (8, 32, 128, 512):
                 compare(f'layers{layers}/{name}', 'dlib', ours + [source('ours.cpp', ours_of_depth(layers))],
                         command + [source('dlib.cpp', dlib_of_depth(layers))])

@@ -437,7 +437,7 @@ private:
         detail::check_numbers(layout, batch);
         if constexpr (policies::has_stages) {
             detail::check_stages<network_type, policies>(layout);
-            prove_steps(layout);
+            if constexpr (!policies::steps_proved) prove_steps(layout);
         }
         if constexpr (model_type::trains)
             detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);

@@ -177,7 +177,11 @@ constexpr bool cuts_wrongly(int stages) {
 template<class Schedule, int Stages, int MicroBatches, int Passes>
 constexpr auto broken_pipeline_rule() {
     constexpr auto& program = static_step<Schedule, Stages, MicroBatches, 1, 1, Passes>::program;
-    constexpr auto v = verify(program);
+    constexpr auto v = [] {
+        auto const of_step = verify(program);
+        step_task room[step_capacity(Schedule{}, step_shape{Stages, 2})] = {};
+        return of_step.ok() ? verify_evaluation(build_evaluation(Schedule{}, program, room)) : of_step;
+    }();
     if constexpr (!v.ok())
         return pack<pipeline_schedule_rule<gets<pipeline<Schedule, MicroBatches>>, on_rank<v.role>, at_step<v.task>>>{};
     else
@@ -198,7 +202,7 @@ constexpr auto broken_stages_rule() {
             synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>, gets<typename Policies::mesh>>>{};
     else if constexpr (chunks > 1 && !Policies::on_host)
         return pack<executed_schedule_rule<gets<typename Policies::pipelining>, gets<typename Policies::mesh>>>{};
-    else if constexpr (stages > 0 && stages <= max_roles && Policies::micro_batches > 0)
+    else if constexpr (Policies::steps_proved)
         return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches,
                                     Policies::accumulation::parts>();
     else
