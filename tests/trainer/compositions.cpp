@@ -28,7 +28,8 @@ TEST_SUITE("trainer/compositions") {
 
     TEST_CASE("as many stages as there may be, many more than cores, come to an end, and to the bits of one device") {
         watchdog const guard("64 stages");
-        using deep = network<input<1, 28, 28>, flatten, linear<8>, repeat<70, linear<8>, hyperbolic_tangent>, linear<10>>;
+        using deep =
+            network<input<1, 28, 28>, flatten, linear<8>, repeat<70, linear<8>, hyperbolic_tangent>, linear<10>>;
         using t = trainer<deep, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
                           reproducible<fixed_tree, 128>>;
         auto const trained = [](int stages, schedule_choice const& schedule) {

@@ -31,7 +31,8 @@ std::vector<double> learnt(typename Trainer::run_options const& where, int steps
         all.push_back(t.step(made_up(k % 4 == 2 ? 11 : 16, static_cast<std::size_t>(k))).loss);
     for (double const loss : all) CHECK(std::isfinite(loss));
     all.push_back(t.evaluate(made_up(21, 5)).loss);
-    for (auto const& some : {t.gather_parameters(), t.gather_buffers()}) all.insert(all.end(), some.begin(), some.end());
+    for (auto const& some : {t.gather_parameters(), t.gather_buffers()})
+        all.insert(all.end(), some.begin(), some.end());
     return all;
 }
 
