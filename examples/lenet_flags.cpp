@@ -74,7 +74,7 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(some_name())
         ->type_name("FILE");
     if (!parse_flags(app, argc, argv)) return {};
-    f.turns = trireme::schedule_named(f.schedule);
+    f.turns = schedule_of(f.schedule, f.orders);
     if (added.stages->count() != 0 && f.devices == 0) f.devices = 1; // one run
     return f;
 }

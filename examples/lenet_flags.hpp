@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -25,8 +26,10 @@ struct lenet_flags {
     int stages = 1;                // devices of each
     std::size_t micro_batches = 0; // of a replica; 0: as the library has it
     std::string schedule = "one_f_one_b";
-    trireme::schedule_choice turns;    // the schedule of this name: all are compiled with the flags, and nowhere else
-    bool share_devices = false;        // ranks may share a GPU
+    std::shared_ptr<trireme::schedule_orders const> orders; // if they are in a file
+    trireme::schedule_choice
+        turns;                  // those, or the schedule of this name: all are compiled with the flags, nowhere else
+    bool share_devices = false; // ranks may share a GPU
     std::string transport = "threads"; // or mpi
     std::string windows = "automatic"; // whether processes share memory: off, required
     int ranks_per_machine = 0;         // of processes; 0: as it is

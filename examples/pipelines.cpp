@@ -74,8 +74,7 @@ struct made_schedule {
     std::vector<step_task> room;
     step_program step;
 
-    template<class Schedule>
-    made_schedule(std::string called, std::string in_file, Schedule const& s, step_shape const& shape)
+    made_schedule(std::string called, std::string in_file, schedule_choice const& s, step_shape const& shape)
         : name(std::move(called)), file(std::move(in_file)), room(step_capacity(s, shape)),
           step(build_step(s, shape, room)) {}
     made_schedule(made_schedule&&) = default;

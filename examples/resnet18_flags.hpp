@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -19,8 +20,10 @@ struct resnet18_flags {
     int stages = 1;                // devices of each
     std::size_t micro_batches = 0; // of a replica; 0: as the library has it
     std::string schedule = "one_f_one_b";
-    trireme::schedule_choice turns; // the schedule of this name: all are compiled with the flags, and nowhere else
-    bool synchronised = false;      // batch norm over the whole batch
+    std::shared_ptr<trireme::schedule_orders const> orders; // if they are in a file
+    trireme::schedule_choice
+        turns;                 // those, or the schedule of this name: all are compiled with the flags, nowhere else
+    bool synchronised = false; // batch norm over the whole batch
     std::size_t reproducible = 0;
     float learning_rate = 0.1f;
     std::uint64_t seed = 1;

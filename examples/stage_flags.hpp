@@ -5,16 +5,30 @@
 #include "flag_values.hpp"
 
 #include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/pipeline/csv.hpp>
 #include <trireme/schedule/pipeline/schedules/named.hpp>
 
+#include <exception>
+#include <memory>
+#include <string>
+
 // The flags of pipelines, which lenet, resnet18 and step share.
+
+/// The schedule of a name, or that of a file, whose orders `kept` keeps.
+inline trireme::schedule_choice schedule_of(std::string const& text,
+                                            std::shared_ptr<trireme::schedule_orders const>& kept) {
+    if (!text.ends_with(".csv")) return trireme::schedule_named(text);
+    kept = std::make_shared<trireme::schedule_orders const>(trireme::read_schedule_csv(text));
+    return *kept;
+}
 
 inline CLI::Validator name_of_schedule() {
     auto const check = [](std::string const& text) -> std::string {
         try {
-            trireme::schedule_named(text);
+            std::shared_ptr<trireme::schedule_orders const> kept;
+            schedule_of(text, kept);
             return {};
-        } catch (trireme::usage_error const& e) {
+        } catch (std::exception const& e) { // also of what is in a file
             return e.what();
         }
     };
@@ -40,7 +54,9 @@ stage_options add_stage_flags(CLI::App& app, Flags& f, std::string const& by_def
         app.add_option("--micro-batches", f.micro_batches, "of one replica's share of a batch" + by_default)
             ->check(whole_number<std::size_t>(1, trireme::max_logical_shards))
             ->type_name("M");
-    app.add_option("--schedule", f.schedule, "how the stages take turns: " + trireme::schedule_names())
+    app.add_option("--schedule", f.schedule,
+                   "how the stages take turns: " + trireme::schedule_names() +
+                       "; or a file as PyTorch writes it, NAME.csv")
         ->check(name_of_schedule())
         ->type_name("NAME")
         ->capture_default_str();

@@ -5,6 +5,7 @@
 #include <trireme/schedule/pipeline/schedule.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,10 +17,12 @@ struct step_flags {
     std::size_t micro_batches = 8; // of each
     std::size_t batch = 512;
     std::string schedule = "one_f_one_b";
-    trireme::schedule_choice turns; // the schedule of this name: all are compiled with the flags, and nowhere else
-    std::string data;               // empty: where the library looks by itself
-    std::string svg;                // empty: none
-    std::string trace;              // empty: none
+    std::shared_ptr<trireme::schedule_orders const> orders; // if they are in a file
+    trireme::schedule_choice
+        turns;         // those, or the schedule of this name: all are compiled with the flags, nowhere else
+    std::string data;  // empty: where the library looks by itself
+    std::string svg;   // empty: none
+    std::string trace; // empty: none
 
     /// Nothing if only --help was asked for, and has been printed. Throws usage_error, with a sentence for the user.
     static std::optional<step_flags> parse(int argc, char const* const* argv);

@@ -7,7 +7,9 @@
 #include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/messages.hpp>
+#include <support/networks.hpp>
 
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -139,6 +141,19 @@ TEST_SUITE("docs/pipelines") {
                   "     6 0B0                   7 1SEND_B0\n"
                   "     7 update                8 update\n");
         }
+    }
+
+    TEST_CASE("a trainer takes its schedule from a file") {
+        using program = trainer<test_networks::lenet, cross_entropy, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>>;
+        files::folder const there;
+        std::string_view const text = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+        auto const path = there.write("mine.csv", files::bytes(text.begin(), text.end()));
+        // [train_from_a_file]
+        auto const orders = read_schedule_csv(path); // lives as long as the trainer
+        program t{{.batch = 64}, {.stages = orders.roles(), .schedule = orders}};
+        // [/train_from_a_file]
+        CHECK(t.program(0).shape.micro_batches == 2);
+        CHECK(std::isfinite(t.step(test_networks::made_up(64)).loss));
     }
 
     TEST_CASE("the compiler has checked what the guide says of built-in schedules") {

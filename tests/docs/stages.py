@@ -94,6 +94,16 @@ def lenet(folder):
     for each in names:
         same_bits(folder, 'lenet', wanted, each, *common, '--stages', 2, '--micro-batches', 8, layout=(1, 2, 8))
     same_bits(folder, 'lenet', wanted, 'zero_bubble_v', *common, '--devices', 2, '--stages', 2, layout=(2, 2, 4))
+    orders = folder / 'mine.csv'  # as PyTorch writes it: a line of stages, ways and micro-batches for each device
+    orders.write_text('0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n', encoding='utf-8')
+    same_bits(folder, 'lenet', wanted, str(orders), *common, '--devices', 2, '--stages', 2, layout=(2, 2, 4))
+    refuses([f'stages = 3: the schedule {orders} was read for 2 devices of each replica; set it to 2'],
+            'lenet', '--stages', 3, '--schedule', orders)
+    refuses([f'micro_batches = 8: the schedule {orders} was read for 4; set logical_shards to 4'],
+            'lenet', '--stages', 2, '--reproducible', 8, '--schedule', orders)
+    orders.write_text('0F0,0B0\n1F0,1X0\n', encoding='utf-8')
+    refuses(['--schedule: ', str(orders), '1X0', 'try --help'], 'lenet', '--stages', 2, '--schedule', orders)
+    refuses(['--schedule: ', 'none.csv', 'try --help'], 'lenet', '--stages', 2, '--schedule', folder / 'none.csv')
     shown = run('lenet', '--data', folder, '--epochs', 1, '--batch', 240, '--stages', 2, '--schedule', 'zero_bubble_v')
     expect(re.search(r'2 devices of 2 stages, layers 0 to \d+ and \d+( to \d+)?, \d+( to \d+)? and \d+( to \d+)?; 8 micro',
                      shown.stdout), f'lenet does not say what its devices have: {shown.stdout}{shown.stderr}')

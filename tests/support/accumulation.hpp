@@ -79,8 +79,7 @@ void passes_have_one_devices_bits(int devices, int stages) {
                   {.devices = devices, .stages = stages, .schedule = schedule});
         CHECK(train(t) == wanted);
         alone_t at_once(o, {.devices = devices, .stages = stages, .schedule = schedule});
-        if (schedule.write == &gpipe::write)
-            CHECK(t.plan().memory(0).activations < at_once.plan().memory(0).activations);
+        if (schedule.is<gpipe>()) CHECK(t.plan().memory(0).activations < at_once.plan().memory(0).activations);
         CHECK(t.plan().wire_bytes_per_step() == at_once.plan().wire_bytes_per_step());
         CHECK(t.plan().bubble() >= at_once.plan().bubble());
     }

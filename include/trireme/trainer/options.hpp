@@ -60,8 +60,8 @@ struct chosen_by_type {
     Choice value = {};
     constexpr chosen_by_type() = default;
     template<class S>
-        requires std::convertible_to<S, Choice>
-    constexpr chosen_by_type(S s) : value(s) {}
+        requires(std::convertible_to<S, Choice> && !std::same_as<std::remove_cvref_t<S>, chosen_by_type>)
+    constexpr chosen_by_type(S&& s) : value(std::forward<S>(s)) {} // orders from a file are what the caller keeps
 };
 
 /// Fields of a pipeline, for a trainer whose mesh has no axis pp, and for one whose type says what they would.

@@ -392,12 +392,13 @@ private:
                 l.micro_batches = static_cast<std::size_t>(policies::micro_batches);
             else
                 l.micro_batches = micro_batches;
-            if (l.micro_batches == 0 && !l.reproducible())
-                l.micro_batches = static_cast<std::size_t>(l.stages > 1 ? 4 * l.stages * l.passes : l.passes);
             if constexpr (policies::schedule_is_named)
                 l.schedule = typename policies::pipelining::schedule{};
             else
                 l.schedule = schedule.value;
+            int const usual = l.schedule.micro_batches != 0 ? l.schedule.micro_batches : 4 * l.stages;
+            if (l.micro_batches == 0 && !l.reproducible())
+                l.micro_batches = static_cast<std::size_t>(l.stages > 1 ? usual * l.passes : l.passes);
             l.cut = &policies::cut::template rows<network_type>;
         } else if (!l.reproducible()) {
             l.micro_batches = static_cast<std::size_t>(l.passes);

@@ -269,6 +269,9 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
                           (even ? "set it to " + number(share) + ", or leave it out" : "leave it out"));
     }
     if (l.stages == 1) return;
+    if (l.schedule.roles != 0 && l.schedule.roles != l.stages)
+        throw usage_error("stages = " + number(l.stages) + ": the schedule " + l.schedule.name + " was read for " +
+                          number(l.schedule.roles) + " devices of each replica; set it to " + number(l.schedule.roles));
     if (l.chunks() > 1 && !Policies::on_host)
         throw usage_error("schedule " + std::string(l.schedule.name) + ": it has " + number(l.chunks()) +
                           " stages on each device, and accelerators have one; choose a schedule with one, such as "
@@ -280,6 +283,12 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
                               ">: the schedule runs " + number(parts) +
                               " times, each over as many micro-batches; take " +
                               number((n + parts - 1) / parts * parts));
+        else if (auto const of = static_cast<std::size_t>(l.schedule.micro_batches); of != 0 && n != of * parts)
+            throw usage_error(
+                "micro_batches = " + number(n) + ": the schedule " + l.schedule.name + " was read for " + number(of) +
+                (parts == 1 ? "" : ", and runs " + number(parts) + " times") + "; " +
+                (l.reproducible() ? "set logical_shards to " + number(of * parts * static_cast<std::size_t>(l.replicas))
+                                  : "set it to " + number(of * parts)));
     auto const& segments = segments_of<Network>;
     std::string const wanted =
         "stages = " + number(l.stages) +

@@ -33,30 +33,6 @@ struct order_lists {
     std::vector<std::size_t> begin = {0};   ///< of each role in `lines`, and the end
 };
 
-/// Schedule orders in the form that steps are built from: see schedule_choice.
-struct orders_view {
-    char const* name;
-    int chunks;
-    order_lists const* lists;
-    int most_slots;
-
-    int write(int, int, int role, scheduled_work* out) const {
-        auto const r = static_cast<std::size_t>(role);
-        std::copy(lists->lines.begin() + static_cast<std::ptrdiff_t>(lists->begin[r]),
-                  lists->lines.begin() + static_cast<std::ptrdiff_t>(lists->begin[r + 1]), out);
-        return static_cast<int>(lists->begin[r + 1] - lists->begin[r]);
-    }
-    int stage(int, int role, int chunk) const { return lists->stages[static_cast<std::size_t>(role * chunks + chunk)]; }
-    int slots(int, int) const { return most_slots; }
-};
-inline std::size_t most_lines(orders_view const& s, step_shape const& shape) {
-    std::size_t most = 0;
-    for (std::size_t r = 0; r + 1 < s.lists->begin.size(); ++r)
-        most = std::max(most, s.lists->begin[r + 1] - s.lists->begin[r]);
-    return most * static_cast<std::size_t>(shape.passes);
-}
-inline bool writes_moves(orders_view const& s) { return s.lists->has_moves; }
-
 } // namespace detail
 
 /// A schedule that is data: the order in which each role computes, for one number of roles and of micro-batches, as
@@ -104,43 +80,39 @@ public:
         return schedule_orders(std::move(some));
     }
 
-    /// The form that build_step takes. Valid as long as the orders.
-    detail::orders_view view() const noexcept { return {lists_.name.c_str(), lists_.chunks, &lists_, slots_}; }
+    /// The form that steps are built from, and trainers take. Valid as long as the orders.
+    operator schedule_choice() const& noexcept;
+    operator schedule_choice() const&& = delete;
 
 private:
+    static schedule_orders const& at(void const* orders) noexcept {
+        return *static_cast<schedule_orders const*>(orders);
+    }
     void find_slots();
 
     detail::order_lists lists_;
     int slots_ = default_slots;
 };
 
-/// Tasks that a step, or an evaluation, of these orders has room for.
-inline std::size_t step_capacity(schedule_orders const& s, step_shape const& shape) noexcept {
-    auto const n = [](int x) { return static_cast<std::size_t>(x); };
-    std::size_t lines = 0;
-    for (int r = 0; r < s.roles(); ++r) lines += s.order(r).size();
-    auto const of_evaluation = n(s.roles() * s.chunks() * 2);
-    return 2 * std::max(lines * n(shape.passes), of_evaluation) +
-           n(shape.roles) * (3 + n(2 * s.chunks() * shape.slices));
-}
-
-/// Builds a step of these orders in `room`, as build_step(schedule_choice) does. Errors: usage_error for another number
-/// of roles or, in a pass, of micro-batches.
-TRIREME_COLD inline step_program build_step(schedule_orders const& s, step_shape const& shape,
-                                            std::span<step_task> room) {
-    if (shape.roles != s.roles() || shape.micro_batches != s.micro_batches() * shape.passes)
-        throw usage_error("schedule " + s.name() + " is for " + std::to_string(s.roles()) + " roles and " +
-                          std::to_string(s.micro_batches()) + " micro-batches, and the step has " +
-                          std::to_string(shape.roles) + " roles and " + std::to_string(shape.passes) + " times " +
-                          std::to_string(shape.micro_batches / shape.passes) +
-                          " micro-batches: build it with the shape of the schedule");
-    return detail::build_step_of(s.view(), shape, room);
-}
-
-/// Builds the evaluation that goes with a step of these orders, in as much room.
-TRIREME_COLD inline step_program build_evaluation(schedule_orders const& s, step_program const& step,
-                                                  std::span<step_task> room) {
-    return detail::build_evaluation_of(s.view(), step, room);
+inline schedule_orders::operator schedule_choice() const& noexcept {
+    schedule_choice c;
+    c.name = lists_.name.c_str();
+    c.chunks = lists_.chunks;
+    c.roles = roles();
+    c.micro_batches = micro_batches();
+    c.lines = lists_.lines.size();
+    c.has_moves = lists_.has_moves;
+    c.orders_ = this;
+    c.write_ = [](void const* all, int, int, int role, scheduled_work* out) {
+        auto const order = at(all).order(role);
+        std::copy(order.begin(), order.end(), out);
+        return static_cast<int>(order.size());
+    };
+    c.stage_ = [](void const* all, int roles, int role, int chunk) {
+        return roles == at(all).roles() ? at(all).stage(role, chunk) : chunk * roles + role; // else it is refused
+    };
+    c.slots_ = [](void const* all, int, int) { return at(all).slots(); };
+    return c;
 }
 
 TRIREME_COLD inline void schedule_orders::find_slots() {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/schedule/proof.hpp>
@@ -10,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace trireme {
 
@@ -248,20 +250,28 @@ private:
 /// Tasks that a step of this shape has room for.
 constexpr std::size_t step_capacity(schedule_choice const& s, step_shape const& shape) noexcept {
     auto const n = [](int x) { return static_cast<std::size_t>(x); };
-    return n(shape.roles) * (n(6 * s.chunks) * n(shape.micro_batches) + 3 + n(2 * s.chunks * shape.slices));
+    auto const usual = n(shape.roles) * n(6 * s.chunks) * n(shape.micro_batches);
+    return std::max(usual, 2 * s.lines * n(shape.passes)) + n(shape.roles) * (3 + n(2 * s.chunks * shape.slices));
 }
 
 namespace detail {
 
 /// The lines that a role may have in a step of this shape.
 constexpr std::size_t most_lines(schedule_choice const& s, step_shape const& shape) noexcept {
-    return static_cast<std::size_t>(3 * s.chunks * shape.micro_batches);
+    auto const usual = static_cast<std::size_t>(3 * s.chunks * shape.micro_batches);
+    return std::max(usual, s.lines * static_cast<std::size_t>(shape.passes));
 }
-constexpr bool writes_moves(schedule_choice const&) noexcept { return false; }
+
+[[noreturn]] TRIREME_COLD inline void refuse_shape(schedule_choice const& s, step_shape const& shape) {
+    throw usage_error("schedule " + std::string(s.name) + " is for " + std::to_string(s.roles) + " roles and " +
+                      std::to_string(s.micro_batches) + " micro-batches, and the step has " +
+                      std::to_string(shape.roles) + " roles and " + std::to_string(shape.passes) + " times " +
+                      std::to_string(shape.micro_batches / shape.passes) +
+                      " micro-batches: build it with the shape of the schedule");
+}
 
 /// The stages of all roles, as a schedule has them; and who has which stage.
-template<class Schedule>
-constexpr step_program with_stages(Schedule const& s, step_shape const& shape, scratch<std::uint8_t>& role_of) {
+constexpr step_program with_stages(schedule_choice const& s, step_shape const& shape, scratch<std::uint8_t>& role_of) {
     step_program p;
     p.schedule = s.name;
     p.shape = shape;
@@ -285,10 +295,20 @@ constexpr void keep_role(step_program& p, int role, role_writer const& w, std::s
     p.begin[r + 1] = static_cast<std::uint32_t>(used);
 }
 
-/// build_step, of any value that has the members of schedule_choice, most_lines and writes_moves.
-template<class Schedule>
-TRIREME_COLD constexpr step_program build_step_of(Schedule const& s, step_shape const& shape,
-                                                  std::span<step_task> room) {
+} // namespace detail
+
+/// Builds a step in `room`, which has step_capacity(s, shape) tasks and lives as long as the program.
+///
+/// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
+/// after its last backward task; gradients leave from outgoing slots in turn, two if the schedule does not say
+/// otherwise. Where one role has everything and forward is followed by backward, the two are one task. Work of a stage
+/// or a micro-batch that does not exist becomes a task without frame and moves, which `verify` refuses. Errors:
+/// usage_error for orders that were read for another number of roles or, in a pass, of micro-batches.
+TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_shape const& shape,
+                                               std::span<step_task> room) {
+    using namespace detail;
+    if (s.roles != 0 && (s.roles != shape.roles || s.micro_batches * shape.passes != shape.micro_batches))
+        refuse_shape(s, shape);
     auto const stages = static_cast<std::size_t>(shape.roles * s.chunks);
     scratch<std::uint8_t> role_of(stages);
     auto p = with_stages(s, shape, role_of);
@@ -299,7 +319,7 @@ TRIREME_COLD constexpr step_program build_step_of(Schedule const& s, step_shape 
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
         role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, s.slots(shape.roles, in_a_pass), most,
-                      writes_moves(s));
+                      s.has_moves);
         std::size_t n = 0;
         for (int pass = 0; pass < shape.passes; ++pass) {
             auto const end = n + static_cast<std::size_t>(s.write(shape.roles, in_a_pass, r, order.data() + n));
@@ -342,9 +362,11 @@ TRIREME_COLD constexpr step_program build_step_of(Schedule const& s, step_shape 
     return p;
 }
 
-template<class Schedule>
-TRIREME_COLD constexpr step_program build_evaluation_of(Schedule const& s, step_program const& step,
-                                                        std::span<step_task> room) {
+/// Builds the evaluation that goes with a step, in as much room: two micro-batches go forward through all stages, in
+/// frames of the step. It is executed as often as there are two more.
+TRIREME_COLD constexpr step_program build_evaluation(schedule_choice const& s, step_program const& step,
+                                                     std::span<step_task> room) {
+    using namespace detail;
     auto shape = step.shape;
     shape.micro_batches = step.stage_count() == 1 ? 1 : 2;
     auto const stages = static_cast<std::size_t>(step.stage_count());
@@ -364,26 +386,6 @@ TRIREME_COLD constexpr step_program build_evaluation_of(Schedule const& s, step_
     }
     p.all = room.first(used);
     return p;
-}
-
-} // namespace detail
-
-/// Builds a step in `room`, which has step_capacity(s, shape) tasks and lives as long as the program.
-///
-/// A send goes with the next receive, as one task. A frame is taken before the micro-batch's values come, and is free
-/// after its last backward task; gradients leave from outgoing slots in turn, two if the schedule does not say
-/// otherwise. Where one role has everything and forward is followed by backward, the two are one task. Work of a stage
-/// or a micro-batch that does not exist becomes a task without frame and moves, which `verify` refuses.
-TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_shape const& shape,
-                                               std::span<step_task> room) {
-    return detail::build_step_of(s, shape, room);
-}
-
-/// Builds the evaluation that goes with a step, in as much room: two micro-batches go forward through all stages, in
-/// frames of the step. It is executed as often as there are two more.
-TRIREME_COLD constexpr step_program build_evaluation(schedule_choice const& s, step_program const& step,
-                                                     std::span<step_task> room) {
-    return detail::build_evaluation_of(s, step, room);
 }
 
 /// The step program of a shape that the compiler knows.

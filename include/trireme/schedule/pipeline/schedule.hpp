@@ -133,21 +133,52 @@ struct one_f_one_b {
     }
 };
 
-/// A pipeline's schedule as a value, made from the type: `schedule_choice s = gpipe{};`
-struct schedule_choice {
-    char const* name = one_f_one_b::name;
-    int chunks = one_f_one_b::chunks;
-    int (*write)(int roles, int micro_batches, int role, scheduled_work* out) = &one_f_one_b::write;
-    int (*stage)(int roles, int role, int chunk) = &stage_of<one_f_one_b>;
-    int (*slots)(int roles, int micro_batches) = &slots_of<one_f_one_b>;
+class schedule_orders;
 
-    constexpr schedule_choice() = default;
+/// A pipeline's schedule as a value, made from the type: `schedule_choice s = gpipe{};`, or from orders that were read
+/// from a file, and live as long: `schedule_choice s = orders;`.
+class schedule_choice {
+public:
+    constexpr schedule_choice() : schedule_choice(one_f_one_b{}) {}
     template<pipeline_schedule S>
     constexpr schedule_choice(S) noexcept
-        : name(S::name), chunks(S::chunks), write(&S::write), stage(&stage_of<S>), slots(&slots_of<S>) {
+        : name(S::name), chunks(S::chunks), write_([](void const*, int all, int m, int role, scheduled_work* out) {
+              return S::write(all, m, role, out);
+          }),
+          stage_([](void const*, int all, int role, int chunk) { return stage_of<S>(all, role, chunk); }),
+          slots_([](void const*, int all, int m) { return slots_of<S>(all, m); }) {
         static_assert(S::chunks >= 1 && S::chunks <= max_chunks,
                       "a role has at least one stage, and at most max_chunks");
     }
+
+    char const* name;
+    int chunks;
+    int roles = 0;          ///< that the schedule is for; 0: any number
+    int micro_batches = 0;  ///< likewise
+    std::size_t lines = 0;  ///< of all roles; 0: as many as each micro-batch has tasks
+    bool has_moves = false; ///< some lines are sends and receives, which else follow
+
+    /// The order in which a role computes, its length, and the rest that a schedule says: see pipeline_schedule.
+    constexpr int write(int all_roles, int all_micro_batches, int role, scheduled_work* out) const {
+        return write_(orders_, all_roles, all_micro_batches, role, out);
+    }
+    constexpr int stage(int all_roles, int role, int chunk) const { return stage_(orders_, all_roles, role, chunk); }
+    constexpr int slots(int all_roles, int all_micro_batches) const {
+        return slots_(orders_, all_roles, all_micro_batches);
+    }
+
+    /// True if it was made from this type.
+    template<pipeline_schedule S>
+    bool is() const noexcept {
+        return orders_ == nullptr && write_ == schedule_choice(S{}).write_;
+    }
+
+private:
+    friend schedule_orders;
+    void const* orders_ = nullptr;
+    int (*write_)(void const*, int roles, int micro_batches, int role, scheduled_work* out);
+    int (*stage_)(void const*, int roles, int role, int chunk);
+    int (*slots_)(void const*, int roles, int micro_batches);
 };
 
 } // namespace trireme
