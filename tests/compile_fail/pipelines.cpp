@@ -169,15 +169,19 @@ using body = sequential<linear<8>, relu, linear<8>>;
 template<class Recompute>
 using in_blocks = trainer<network<input<8>, linear<8>, residual<body>, linear<4>>, cross_entropy, sgd, Recompute>;
 #if defined(BLOCK_OF_ANOTHER_NETWORK)
-// BLOCK_OF_ANOTHER_NETWORK: TRI0118 | has no such block | recompute<trireme::residual<
+// BLOCK_OF_ANOTHER_NETWORK: TRI0118 | has no such block | gets<trireme::residual<
 // errors <= 1
 using program = in_blocks<recompute<residual<sequential<linear<8>, relu>>>>;
+#elif defined(ONE_OF_TWO_BLOCKS)
+// ONE_OF_TWO_BLOCKS: TRI0118 | has no such block | residual<trireme::sequential<trireme::linear<9
+// errors <= 1
+using program = in_blocks<recompute<residual<body>, residual<sequential<linear<9>, relu, linear<8>>>>>;
 #elif defined(BLOCK_INSIDE_A_RESIDUAL)
-// BLOCK_INSIDE_A_RESIDUAL: TRI0118 | not inside a residual | recompute<trireme::sequential<
+// BLOCK_INSIDE_A_RESIDUAL: TRI0118 | not inside a residual | gets<trireme::sequential<
 // errors <= 1
 using program = in_blocks<recompute<body>>;
 #elif defined(BLOCK_OF_ONE_ROW)
-// BLOCK_OF_ONE_ROW: TRI0118 | at least two rows | recompute<trireme::linear<4
+// BLOCK_OF_ONE_ROW: TRI0118 | at least two | gets<trireme::linear<4
 // errors <= 1
 using program = in_blocks<recompute<linear<4>>>;
 #else

@@ -250,7 +250,7 @@ void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) 
     check_nothing_is_overwritten<Network>(lanes, element_bytes,
                                           detail::stretches<detail::whole_stages<Network>>.rows());
     check_nothing_is_overwritten<Network>(lanes, element_bytes,
-                                          detail::stretches<detail::stretches_of_least_memory<Network>>.rows());
+                                          detail::stretches<detail::stretches_in_parts<Network, 4>>.rows());
     auto const& segments = segments_of<Network>;
     for (std::size_t const long_ones : {1u, 2u, 3u})
         for (std::size_t const apart : {0u, 1u}) {
@@ -288,6 +288,21 @@ using nested =
             residual<residual<sequential<relu, residual<Norm>, conv3<4>>>, residual<sequential<>, conv3<4>>>,
             residual<sequential<Norm, residual<relu, Norm>, relu>, sequential<Norm, dropout<percent<20>>>>, flatten,
             residual<sequential<flatten, linear<5>, relu, linear<64>>, sequential<flatten, relu>>, flatten, linear<3>>;
+/// With parameters, and in place, reading its input for them.
+struct own_scale {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.parameter_count = 1;
+        d.parameters[0] = {"weight", in, 1, 1, initial::ones};
+        d.execution.in_place = true;
+        d.execution.backward_reads_output = false;
+        return d;
+    }
+    static void backward_weights(auto const&) {}
+};
+using in_place_behind =
+    network<input<8>, linear<8>, relu, linear<8>, hyperbolic_tangent, own_scale, linear<8>, relu, own_scale, linear<4>>;
 template<class Norm>
 using norm_first = network<input<3, 4, 4>, Norm, residual<Norm>, Norm, conv3<2>, Norm>;
 
@@ -305,6 +320,7 @@ TEST_SUITE("layer/activation_plan") {
             network<input<2, 6, 6>, conv2d<3, kernel<3>>, flatten, relu, linear<7>, flatten, sigmoid, linear<2>>>(16,
                                                                                                                   4);
         check_nothing_is_overwritten<network<input<3>, relu, relu>>(4, 4); // nothing to train
+        check_nothing_is_overwritten<in_place_behind>(16, 4);
     }
 
     TEST_CASE("nothing is overwritten in networks with residuals") {
@@ -340,7 +356,8 @@ TEST_SUITE("layer/activation_plan") {
 
     TEST_CASE("negative control: a value that is looked for where it was, or is not computed again, is missed") {
         using net = residuals<batch_norm<>>;
-        constexpr auto all_of_it = detail::stretches<detail::stretches_of_least_memory<net>>.rows();
+        constexpr auto all_of_it =
+            detail::stretches_of_least_memory<net, weight_gradients::at_once, way_of_samples::together>();
         static_assert(!all_of_it.empty());
         auto const right = plan_activations<net>(4, 4, weight_gradients::at_once, way_of_samples::together,
                                                  {0, net::depth}, 0, false, all_of_it);
@@ -359,6 +376,28 @@ TEST_SUITE("layer/activation_plan") {
             if (!net::row(i).description.execution.view) CHECK(player<net>(wrong, 4, 1, 4).together() > 0);
         }
         CHECK(twice > 5);
+    }
+
+    TEST_CASE("halves of backward never need more than without recomputation; a view is kept with what it views") {
+        auto const check = []<class Net>(Net) {
+            for (auto const rows : {detail::stretches<detail::whole_stages<Net>>.rows(),
+                                    detail::stretches<detail::stretches_in_parts<Net, 3>>.rows()}) {
+                auto const of = [](recomputed_rows some) {
+                    return plan_activations<Net>(64, 4, weight_gradients::apart, way_of_samples::together,
+                                                 {0, Net::depth}, 64, false, some);
+                };
+                auto const again = of(rows);
+                CHECK(again.elements <= of({}).elements);
+                for (std::size_t i = 0; i < Net::depth; ++i)
+                    if (Net::row(i).description.execution.view)
+                        CHECK((again.recomputed.dropped[i + 1] || !again.recomputed.dropped[Net::row(i).from]));
+            }
+        };
+        check(residuals<batch_norm<>>{});
+        check(residuals<sigmoid>{});
+        check(nested<relu>{});
+        check(test_networks::every_layer{});
+        check(network<input<1, 12, 12>, conv3<4>, relu, flatten, linear<9>, linear<10>>{});
     }
 
     TEST_CASE("a residual's sum takes the place of its body's end, and both ways' gradients are the sum's") {

@@ -5,6 +5,7 @@
 #include <onednn/by_onednn.hpp>
 #include <support/allocation_hook.hpp>
 #include <support/networks.hpp>
+#include <support/recomputing.hpp>
 #include <trireme/onednn.hpp>
 #include <trireme/schedules.hpp>
 
@@ -84,6 +85,34 @@ TEST_SUITE("onednn/trainer") {
                     CAPTURE(devices);
                     CHECK(trained(devices, 2, schedule) == wanted);
                 }
+        };
+        check(trainer_word<f32>{});
+        if (has_bf16()) check(trainer_word<bf16>{});
+    }
+
+    TEST_CASE("values that are dropped and computed again leave the bits as they are, in less memory") {
+        constexpr auto as_planned = [](auto const& make) {
+            make([before = allocation_hook::aligned_to_line.load()](auto const& t) {
+                auto const plan = t.plan();
+                bytes_t owned = 0;
+                for (int rank = 0; rank < t.devices(); ++rank) {
+                    auto const m = plan.map(plan.layout, plan.batch.samples, rank);
+                    owned += m.parameters.total() + m.gradients.total() + m.optimizer_state.total() +
+                             m.updates.total() + m.activations.total() + m.squares.total() + m.channels.total() +
+                             m.workspace.total();
+                }
+                CHECK(allocation_hook::aligned_to_line - before == owned);
+            });
+        };
+        using test_networks::shard_norm;
+        using blocks = recompute<residual<sequential<conv3<6>, shard_norm, relu>, sequential<shard_norm, sigmoid>>,
+                                 test_networks::halving<shard_norm, 16>>;
+        auto const check = [&]<class Dtype>(trainer_word<Dtype>) {
+            using layers = typename by_onednn<f32>::layers;
+            test_recomputing::has_the_bits_of_none<host, layers, blocks, kernels<onednn>, precision<Dtype>>(
+                {one_f_one_b{}}, {1, 2}, {1, 2}, as_planned);
+            test_recomputing::has_the_bits_of_none<host, layers, recompute<all>, kernels<onednn>, precision<Dtype>>(
+                {one_f_one_b{}, zero_bubble_h1{}, interleaved<2>{}}, {1, 2}, {1, 2}, as_planned);
         };
         check(trainer_word<f32>{});
         if (has_bf16()) check(trainer_word<bf16>{});

@@ -6,6 +6,7 @@
 #include <trireme/rehearsal.hpp>
 
 #include <doctest/doctest.h>
+#include <rehearsed/scale.hpp>
 #include <rehearsed/trainings.hpp>
 #include <support/recomputing.hpp>
 
@@ -36,6 +37,46 @@ TEST_SUITE("rehearsed/recompute") {
                                                                           {1, 2}, as_planned);
             has_the_bits_of_none<rehearsal, small_blocks, recompute<block>>({gpipe{}}, {1, 2}, {1, 2}, as_planned);
         }
+    }
+
+    TEST_CASE("what a layer in place reads for its parameters stays, right behind a stretch, too") {
+        using some = sequential<linear<200>, relu, linear<200>, hyperbolic_tangent>;
+        using net = network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<200>, relu, some, some, scale<true>,
+                            linear<200>, sigmoid, some, scale<true>, linear<10>>;
+        for (auto const when : {timing::late, timing::shuffled}) {
+            on_stage const how(when, 3);
+            has_the_bits_of_none<rehearsal, net, recompute<some>>({gpipe{}}, {1}, {1, 2}, as_planned);
+        }
+    }
+
+    TEST_CASE("numbers that devices add in the middle of a step they add once") {
+        using norm = batch_norm<synchronised>;
+        using part = sequential<conv2d<3, kernel<1>>, norm, relu, conv2d<3, kernel<1>>, norm, relu>;
+        using net =
+            network<input<1, 28, 28>, avg_pool2d<7>, conv2d<3, kernel<1>>, relu, part, part, flatten, linear<10>>;
+        using kept_t = trainer<net, cross_entropy, sgd_momentum, on<mesh<rehearsal, dp<2>>>>;
+        using again_t = trainer<net, cross_entropy, sgd_momentum, on<mesh<rehearsal, dp<2>>>, recompute<part>>;
+        for (auto const when : {timing::late, timing::shuffled}) {
+            on_stage const how(when, 3);
+            kept_t kept({.batch = 24, .seed = 3});
+            again_t again({.batch = 24, .seed = 3});
+            for (std::size_t const n : {24u, 19u})
+                CHECK(again.step(test_networks::made_up(n)).loss == kept.step(test_networks::made_up(n)).loss);
+            CHECK(again.gather_parameters() == kept.gather_parameters());
+            CHECK(again.gather_buffers() == kept.gather_buffers());
+            CHECK(again.wire(0).bytes == kept.wire(0).bytes);
+        }
+    }
+
+    TEST_CASE("every wait is needed, those before a stretch goes forward again, too") {
+        using one = sequential<linear<6>, relu, linear<6>>;
+        using other = sequential<linear<5>, relu, linear<5>>;
+        using net = network<input<1, 28, 28>, avg_pool2d<14>, flatten, linear<3>, one, other, linear<10>>;
+        using t = trainer<net, cross_entropy, sgd_momentum, on<mesh<rehearsal, dp<1>>>, recompute<one, other>>;
+        every_wait_is_needed(0, [] {
+            t again({.learning_rate = 0.1f, .batch = 8, .seed = 6});
+            return epoch_of(again, 28);
+        });
     }
 
     TEST_CASE("and where values lie narrow") {

@@ -44,9 +44,8 @@ static_assert(!std::convertible_to<schedule_orders, schedule_choice>);
 
 TEST_SUITE("trainer/schedules_in_files") {
     TEST_CASE("a schedule in a file trains as the one that it was written from") {
-        for (schedule_choice const& schedule :
-             {schedule_choice(one_f_one_b{}), schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{}),
-              schedule_choice(dual_pipe_v{})})
+        for (schedule_choice const& schedule : {schedule_choice(one_f_one_b{}), schedule_choice(interleaved<2>{}),
+                                                schedule_choice(zero_bubble_v{}), schedule_choice(dual_pipe_v{})})
             for (auto const cells : {schedule_cells::compute, schedule_cells::compute_and_moves}) {
                 CAPTURE(std::string(schedule.name));
                 auto const orders = written(schedule, 2, 4, cells);

@@ -229,7 +229,9 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     }
     for (std::size_t i = last; i-- > first + (gets_input ? 1 : 0);) {
         auto const& row = Network::row(i);
-        if (row.description.execution.in_place && born[grad(i)] != never && dies[block_of(grad(i + 1))] <= back[i])
+        bool const later = when != weight_gradients::at_once && row.description.weights_wait(); // they read it still
+        if (row.description.execution.in_place && !later && born[grad(i)] != never &&
+            dies[block_of(grad(i + 1))] <= back[i])
             share(grad(i), grad(i + 1));
     }
 
@@ -285,7 +287,7 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     for (std::size_t i = 0; i <= depth; ++i) {
         bool const here = i >= first && i <= last;
         plan.value[i] = here ? at[block_of(i)] : npos;
-        bool const lost = again.dropped[i] && !again.twice[i - (i > 0)]; // nobody on the way back reads it
+        bool const lost = again.dropped[i] && !again.twice[i - (i > 0)]; // no row on the way back reads it
         plan.again[i] = here && !lost ? at[block_of(second(i))] : npos;
         plan.gradient[i] = here && !forward_only && (i > first_trainable || i == last) ? at[block_of(grad(i))] : npos;
     }

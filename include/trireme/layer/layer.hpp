@@ -95,8 +95,7 @@ struct layer_description {
     constexpr bool whole_shard() const noexcept { return forward.phases + backward.phases != 0; }
     constexpr bool whole_batch() const noexcept { return exchanges() != 0; }
     constexpr int exchanges() const noexcept { return forward.exchanges() + backward.exchanges(); }
-    /// Whether its gradients by parameters may be computed later: what agrees on something has them before its way
-    /// back.
+    /// Gradients by parameters may be computed later, unless the layer agrees on something on its way back.
     constexpr bool weights_wait() const noexcept { return parameter_count > 0 && backward.phases == 0; }
 };
 

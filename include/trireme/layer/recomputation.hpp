@@ -17,12 +17,12 @@ using recomputed_rows = std::span<range const>;
 namespace detail {
 
 /// Rows that go forward a second time on the way back, because their values were not kept. They lie in stretches: when
-/// the way back comes to the last row of one, forward goes again from its first row on, from the input that was kept.
+/// the way back comes to the last row of one, they go forward again, from the stretch's input, which was kept.
 template<std::size_t Depth>
 struct recomputation {
     std::size_t from[Depth + 1] = {}; ///< of the last row of a stretch: its first row; npos for all others
-    bool twice[Depth + 1] = {};       ///< the row goes forward twice: backward needs its output, or what comes of it
-    bool dropped[Depth + 1] = {};     ///< slots whose values last no longer than the way there
+    bool twice[Depth + 1] = {}; ///< the row goes forward twice: backward needs its output, or a value computed from it
+    bool dropped[Depth + 1] = {}; ///< slots whose values last no longer than the way there
 
     constexpr recomputation() { std::fill_n(from, Depth + 1, npos); }
 };
@@ -39,16 +39,18 @@ constexpr recomputation<Network::depth> rows_again(range rows, recomputed_rows s
     for (auto const& stretch : stretches) {
         auto const begin = std::max(stretch.begin, rows.begin), end = std::min(stretch.end, rows.end);
         if (begin + 1 >= end || (loss_follows && end == rows.end)) continue;
-        for (auto i = begin; i + 1 < end; ++i) { // a view of the input is kept with it
-            auto const& row = Network::row(i);
-            r.dropped[i + 1] = !row.description.execution.view || r.dropped[row.from];
-        }
+        std::fill(r.dropped + begin + 1, r.dropped + end, true);
         for (auto i = begin; i < end && weights_apart; ++i) {
             auto const& row = Network::row(i);
             if (!row.description.weights_wait()) continue;
             if (row.description.execution.backward_reads_input) r.dropped[row.from] = false;
             if (row.description.execution.backward_reads_output) r.dropped[i + 1] = false;
         }
+        auto const is_view = [](std::size_t i) { return Network::row(i).description.execution.view; };
+        for (auto i = end; i-- > begin;) // what a kept view views is kept with it, and so is a view of what is kept
+            if (is_view(i) && !r.dropped[i + 1]) r.dropped[Network::row(i).from] = false;
+        for (auto i = begin; i + 1 < end; ++i)
+            if (is_view(i) && !r.dropped[Network::row(i).from]) r.dropped[i + 1] = false;
         for (auto i = end; i-- > begin;) {
             auto const& row = Network::row(i);
             auto const& reads = row.description.execution;

@@ -23,8 +23,8 @@ enum class fusion : unsigned char {
 
 namespace detail {
 
-/// The calls of a row. The last four are for layers that agree on something, and `..._agree` has phases; `forward` has
-/// `on_the_way_back` instead, where a row's values are computed again.
+/// The calls of a row. The last four are for layers that agree on something, and `..._agree` has phases; that of
+/// `forward` is 0, or `on_the_way_back`, where a row's values are computed again.
 enum class row_call : unsigned char {
     forward,
     evaluate,

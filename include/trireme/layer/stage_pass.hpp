@@ -39,7 +39,7 @@ inline namespace TRIREME_ISA {
 /// the cache when the next row reads them. At such a row the teams wait for one another: all of them show it their
 /// samples, then the first team agrees, phase by phase, and after each phase but the last `exchange(i)` adds the
 /// numbers of the network's i-th exchange over all devices.
-/// On the way back it first computes again what the plan says was not kept.
+/// On the way back, before the last row of a stretch that was not kept, the stretch goes forward again.
 template<class Teams>
 class stage_pass {
     using context = std::remove_cvref_t<decltype(*std::declval<Teams const&>()[0].begin())>;

@@ -182,6 +182,7 @@ public:
     void add_gradients(std::size_t row, At const& at, F const& add) const {
         kernels_.queue().record(*ready_);
         beside_.queue().wait(*ready_);
+        going_on_ = true;
         if constexpr (std::is_same_v<P, T>) {
             add(beside_, at);
         } else {
@@ -195,8 +196,8 @@ public:
     }
 
     void finish_gradients() const {
-        kernels_.queue().record(*ready_); // a capture may not have come to the second stream yet
-        beside_.queue().wait(*ready_);
+        if (!going_on_) return;
+        going_on_ = false;
         beside_.queue().record(*ready_);
         kernels_.queue().wait(*ready_);
     }
@@ -232,6 +233,7 @@ private:
 
     Kernels kernels_, beside_;
     event* ready_;
+    mutable bool going_on_ = false; ///< gradients on the second stream that the first has not waited for
     range rows_;
     stored_type* copy_;
     losses_type losses_;

@@ -97,46 +97,55 @@ private:
     };
 };
 
-/// The stretches with which forward and backward need the least memory, of those that drop about as much each (of as
-/// many samples of one byte as make no difference between sizes and whole cache lines). `When`, `Way`: see
-/// plan_activations. Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with sublinear memory cost", 2016.
-template<class Network, weight_gradients When = weight_gradients::at_once,
-         way_of_samples Way = way_of_samples::together>
-struct stretches_of_least_memory : stretch_list<Network> {
-    constexpr stretches_of_least_memory() {
-        std::size_t values = 0;
+/// Stretches that drop about as much each, a network in so many of them.
+template<class Network, std::size_t Parts>
+struct stretches_in_parts : stretch_list<Network> {
+    constexpr stretches_in_parts() {
+        std::size_t values = 0, begin = 0, sum = 0;
         for (std::size_t i = 0; i < Network::depth; ++i) values += Network::row(i).description.output.size();
-        auto least = memory({});
-        for (std::size_t parts = 2; parts <= segments_of<Network>.count && parts * parts <= 4 * Network::depth; ++parts)
-            if (auto const some = in_parts(values / parts); memory(some.rows()) < least) {
-                least = memory(some.rows());
-                stretch_list<Network>::operator=(some);
-            }
-    }
-
-private:
-    static constexpr std::size_t memory(recomputed_rows recomputed) {
-        return plan_activations<Network>(cache_line, 1, When, Way, {0, Network::depth}, 0, false, recomputed).elements;
-    }
-    static constexpr stretch_list<Network> in_parts(std::size_t values) {
-        stretch_list<Network> list;
         auto const& segments = segments_of<Network>;
-        std::size_t begin = 0, sum = 0;
-        for (std::size_t s = 0; s < segments.count; ++s) {
-            for (auto i = segments.begin[s]; i < segments.begin[s + 1]; ++i)
-                sum += Network::row(i).description.output.size();
-            if (sum < values && s + 1 < segments.count) continue;
-            list.add({begin, segments.begin[s + 1]});
-            begin = segments.begin[s + 1];
+        for (std::size_t s = 0; s < segments.count && Parts > 1; ++s) {
+            auto const end = segments.begin[s + 1];
+            for (auto i = segments.begin[s]; i < end; ++i) sum += Network::row(i).description.output.size();
+            if (sum < values / Parts && end < Network::depth) continue;
+            this->add({begin, end});
+            begin = end;
             sum = 0;
         }
-        return list;
     }
 };
 
 /// The stretches that a policy means, as a value that lasts.
 template<class List>
 inline constexpr List stretches{};
+
+/// The memory of so many samples of a byte that sizes are whole cache lines. A constant of its own: compilers evaluate
+/// no more than so much at a time.
+template<class Network, weight_gradients When, way_of_samples Way, std::size_t Parts>
+inline constexpr std::size_t memory_in_parts =
+    plan_activations<Network>(cache_line, 1, When, Way, {0, Network::depth}, 0, false,
+                              stretches<stretches_in_parts<Network, Parts>>.rows())
+        .elements;
+
+/// The stretches with which a device needs the least memory, of those in a few numbers of parts; none if it needs no
+/// less with any. `When`, `Way`: see plan_activations. Source: Chen, Xu, Zhang, Guestrin, "Training deep nets with
+/// sublinear memory cost", 2016: with equal layers the square root of their number would be best.
+template<class Network, weight_gradients When, way_of_samples Way>
+constexpr recomputed_rows stretches_of_least_memory() {
+    recomputed_rows best = {};
+    auto least = memory_in_parts<Network, When, Way, 1>;
+    auto const look_at = [&]<std::size_t Parts>(std::integral_constant<std::size_t, Parts>) {
+        if constexpr (Parts <= segments_of<Network>.count && Parts * Parts <= 4 * Network::depth) {
+            if (memory_in_parts<Network, When, Way, Parts> >= least) return;
+            least = memory_in_parts<Network, When, Way, Parts>;
+            best = stretches<stretches_in_parts<Network, Parts>>.rows();
+        }
+    };
+    [&]<std::size_t... Parts>(std::index_sequence<Parts...>) {
+        (look_at(std::integral_constant<std::size_t, Parts>{}), ...);
+    }(std::index_sequence<2, 3, 4, 6, 8, 12, 16, 24, 32>{});
+    return best;
+}
 
 template<class Network>
 struct whole_stages : stretch_list<Network> {

@@ -172,8 +172,8 @@ struct processes_option {
     using type = std::conditional_t<std::is_void_v<Transport>, no_accelerator_option, chosen_option<process_of>>;
 };
 
-/// The types of the fields of an optimizer's options. Trainers with the same ones share machine code, whatever else
-/// their policies are.
+/// The types of fields in a trainer's first braces, the optimizer's options. Trainers with the same ones share machine
+/// code, whatever else their policies are.
 template<class LogicalShards, class MaxNorm>
 struct training_fields {
     using other_name = option_of_another_name;
@@ -183,7 +183,7 @@ struct training_fields {
     using rate = chosen_by_type<rate_schedule>;
 };
 
-/// The types of all those fields for a set of policies.
+/// The types of fields in the second braces, run_options, for a set of policies; `training`: those of the first.
 template<class Policies>
 struct option_fields {
     using other_braces = option_of_other_braces;

@@ -146,10 +146,13 @@ struct all {};
 
 /// Policy `recompute` drops values on the way there and computes them again on the way back: memory for a second
 /// forward. `recompute<Block...>` names blocks as the network does (a residual, a sequential, a repeat, block by
-/// block), not inside of residuals: of each only the input is kept. `recompute<all>` leaves a stage of a pipeline its
-/// input; without stages it cuts the network so that a device needs the least memory. Bits, running statistics and
-/// random numbers are those without it: statistics are not taken a second time. The plan says what it saves, and
-/// training_plan::flops what it costs. Default: all values are kept that the way back needs.
+/// block), not inside of residuals: of each the input and the output are kept. `recompute<all>` leaves a stage of a
+/// pipeline its input and output, which pays where a stage keeps several micro-batches; without stages it cuts the
+/// network into parts that drop about as much each, as many as need the least memory. What gradients by
+/// parameters read in a task of their own is kept in either case. Bits, running statistics and random numbers are
+/// those without it: statistics are not taken a second time. The plan says what it saves, and training_plan::flops
+/// what it costs; a stretch right before the loss of a whole network is not computed again. Default: all values are
+/// kept that the way back needs.
 template<class... Block>
 struct recompute {
     using kind = struct recomputation_policy;
@@ -162,12 +165,22 @@ struct recompute {
     static constexpr recomputed_rows rows(int stages) {
         if constexpr (everything)
             return stages > 1 ? detail::stretches<detail::whole_stages<Network>>.rows()
-                              : detail::stretches<detail::stretches_of_least_memory<Network, When, Way>>.rows();
+                              : detail::stretches_of_least_memory<Network, When, Way>();
         else if constexpr (blocks != 0)
             return detail::stretches<detail::stretches_of_blocks<Network, Block...>>.rows();
         else
             return {};
     }
+    /// The first of its blocks that a network does not have; npos if it has all.
+    template<class Network>
+    static constexpr std::size_t missing_in() {
+        if constexpr (everything)
+            return npos;
+        else
+            return first_false({!detail::stretches<detail::stretches_of_blocks<Network, Block>>.rows().empty()...});
+    }
+    template<std::size_t I>
+    using block = type_at<I, Block...>;
     template<class... At>
     struct refusal {
         static_assert(rule_holds<At...>, "TRI0117: recompute takes all, or one or several types of blocks, as the "

@@ -104,9 +104,10 @@ template<class... Where>
 struct recomputed_blocks_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0118: the network has no such block of at least two rows between two places where it can be cut: name a "
-        "residual, a sequential or a repeat as it stands in the network, not inside a residual, and with a function in "
-        "the block of the layer before it; or write recompute<all>");
+        "TRI0118: the network has no such block, or too little of it lies between places where the network can be cut. "
+        "Copy the block's type from the network: a residual, sequential or repeat, not inside a residual, with all its "
+        "layers and at least two; a function or flatten belongs into the block of the layer before it. Or write "
+        "recompute<all>");
 };
 template<class... Where>
 struct executed_schedule_rule {
@@ -212,11 +213,9 @@ constexpr auto broken_stages_rule() {
 template<class Optimizer, class Policies>
 using options_of_training = typename Optimizer::template options<typename option_fields<Policies>::training>;
 
-/// True if a policy recompute names blocks, and the network has none of them.
+/// The first block that a policy recompute names and the network has not; npos if it has all.
 template<class Network, class Recompute>
-constexpr bool has_no_block() {
-    return Recompute::blocks != 0 && !Recompute::everything && Recompute::template rows<Network>(1).empty();
-}
+inline constexpr std::size_t missing_block = Recompute::template missing_in<Network>();
 
 template<class Options>
 inline constexpr bool has_max_norm = requires(Options o) { o.max_norm.value; };
@@ -247,8 +246,9 @@ constexpr auto broken_trainer_rule() {
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::accumulation::parts > 1)
         return pack<synchronised_parts_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                             gets<typename trainer_policies<Policies...>::accumulation>>>{};
-    else if constexpr (has_no_block<Network, typename trainer_policies<Policies...>::recomputation>())
-        return pack<recomputed_blocks_rule<gets<typename trainer_policies<Policies...>::recomputation>>>{};
+    else if constexpr (missing_block<Network, typename trainer_policies<Policies...>::recomputation> != npos)
+        return pack<recomputed_blocks_rule<gets<typename trainer_policies<Policies...>::recomputation::template block<
+            missing_block<Network, typename trainer_policies<Policies...>::recomputation>>>>>{};
     else if constexpr (trainer_policies<Policies...>::has_stages)
         return broken_stages_rule<Network, trainer_policies<Policies...>>();
     else
