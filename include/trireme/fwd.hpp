@@ -134,6 +134,9 @@ struct he_normal;
 struct gpipe;
 struct one_f_one_b;
 struct balanced_by_flops;
+template<std::size_t Samples, std::size_t PerParameter>
+struct balanced_by_memory_of;
+struct balanced_by_memory;
 template<std::size_t... Row>
 struct cut_before;
 struct chosen_at_run_time;

@@ -18,6 +18,19 @@
 namespace docs_pipelines_test {
 using namespace trireme;
 
+// [cut_by]
+using uneven = network<input<1, 28, 28>, conv2d<8, kernel<3>, padding<1>>, relu, conv2d<8, kernel<3>, padding<1>>, relu,
+                       conv2d<8, kernel<3>, padding<1>>, relu, avg_pool2d<2>, flatten, linear<128>, relu, linear<10>>;
+template<class Cut>
+using in_two_stages =
+    trainer<uneven, cross_entropy, sgd_momentum, on<mesh<host, pp<2>>>, pipeline<gpipe, 4>, stages_by<Cut>>;
+
+constexpr auto by_flops = in_two_stages<balanced_by_flops>::plan(batch{64});
+constexpr auto by_memory = in_two_stages<balanced_by_memory_of<64>>::plan(batch{64}); // gpipe keeps the values of all
+static_assert(by_memory.bytes_per_device() < by_flops.bytes_per_device());            // 6.2 MB, not 7.1
+static_assert(by_memory.imbalance() > by_flops.imbalance());                          // 1.65, not 1.14
+// [/cut_by]
+
 // [own_schedule]
 struct hasty {
     static constexpr char const* name = "hasty";

@@ -73,7 +73,7 @@ TEST_SUITE("trainer/pipeline") {
         as_on_one_device<host, small, precision<f64>>(2, {2});
     }
 
-    TEST_CASE("a network that is cut by hand, and a type that fixes all, train as options would") {
+    TEST_CASE("a network that is cut by hand or by memory, and a type that fixes all, train as options would") {
         typename any_pipeline<lenet>::options const o{.learning_rate = 0.05f, .batch = 50, .logical_shards = 8};
         any_pipeline<lenet> by_flops(o, {.devices = 2, .stages = 3});
         any_pipeline<lenet, stages_by<cut_before<2, 9>>> by_hand(
@@ -81,8 +81,12 @@ TEST_SUITE("trainer/pipeline") {
         using fixed = trainer<lenet, cross_entropy, sgd_momentum, on<mesh<host, dp<2>, pp<3>>>, pipeline<gpipe, 4>,
                               reproducible<fixed_tree, 8>, stages_by<cut_before<3, 7>>>;
         fixed t({.learning_rate = 0.05f, .batch = 50}, {});
+        any_pipeline<lenet, stages_by<balanced_by_memory_of<0>>> by_memory(
+            {.learning_rate = 0.05f, .batch = 50, .logical_shards = 8}, {.devices = 2, .stages = 3});
+        CHECK(by_memory.plan().layout.cut(3, 2).begin != by_flops.plan().layout.cut(3, 2).begin);
         auto const wanted = train(by_flops);
         CHECK(train(by_hand) == wanted);
+        CHECK(train(by_memory) == wanted);
         CHECK(train(t) == wanted);
         std::vector<std::size_t> first_tensors; // of the second stage
         by_hand.for_each_piece(1, [&](auto const& p) { first_tensors.push_back(p.tensor); });

@@ -189,7 +189,8 @@ struct recompute {
 };
 
 /// Policy `stages_by` says where the network of a mesh with the axis pp is cut: by hand, `stages_by<cut_before<3, 7>>`,
-/// before rows 3 and 7, or by the FLOPs. Default: `stages_by<balanced_by_flops>`.
+/// before rows 3 and 7, by the FLOPs, or by the memory: `stages_by<balanced_by_memory>`. Default:
+/// `stages_by<balanced_by_flops>`.
 template<class Cut>
 struct stages_by {
     using kind = struct cut_policy;
@@ -200,7 +201,8 @@ struct stages_by {
     };
     template<class... At>
     struct refusal {
-        static_assert(rule_holds<At...>, "TRI0090: stages_by takes balanced_by_flops, or cut_before<Row...>");
+        static_assert(rule_holds<At...>, "TRI0090: stages_by takes balanced_by_flops, balanced_by_memory, "
+                                         "balanced_by_memory_of<Samples, PerParameter> or cut_before<Row...>");
     };
 };
 
