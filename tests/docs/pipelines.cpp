@@ -10,6 +10,7 @@
 #include <support/networks.hpp>
 
 #include <cmath>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -107,6 +108,15 @@ double waiting_of(std::string const& path, std::string& written) {
 } // namespace
 
 TEST_SUITE("docs/pipelines") {
+    TEST_CASE("rows are timed, and the cut is told that balances their seconds") {
+        std::ostringstream out;
+        // [measured]
+        auto const measured = measure_rows<uneven>(16); // samples of a micro-batch
+        out << measured.policy(2) << ", imbalance " << measured.imbalance(2);
+        // [/measured]
+        CHECK(out.str().starts_with("stages_by<cut_before<"));
+    }
+
     TEST_CASE("the table of two clusters is what they cost") {
         struct row {
             int replicas, stages;

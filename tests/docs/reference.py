@@ -74,8 +74,8 @@ SECTIONS = [
             'trainer/model.hpp trainer/predictions.hpp trainer/accuracy.hpp trainer/weights.hpp', 
             members='model|predictions|confusion_matrix'),
     Section('The plan', 'guide.md#the-plan', 'parallel/plan.hpp parallel/price.hpp parallel/layout.hpp parallel/update_runs.hpp '
-            'parallel/pieces.hpp parallel/memory_map.hpp', 'reduction_bucket|arena_extent|memory_.*|row_numbers|numbers_.*|held_numbers'
-            '|for_each_piece_of|max_.*', members='training_plan|parallel_layout|owned_bytes'),
+            'parallel/pieces.hpp parallel/memory_map.hpp parallel/measured_rows.hpp', 'reduction_bucket|arena_extent|memory_.*|row_numbers|numbers_.*|held_numbers'
+            '|for_each_piece_of|max_.*', members='training_plan|parallel_layout|owned_bytes|measured_rows'),
     Section('Samples and files of samples', 'guide.md#numbers-of-your-own', 'data/*.hpp',
             'with_number_of|safetensors_.*|write_safetensors|gather_.*|sample_prefetch|gzip_file|epoch_order|.*_to_take'),
     Section('Files of tensors', 'guide.md#weights-in-files', 'data/safetensors.hpp data/safetensors_header.hpp', '',

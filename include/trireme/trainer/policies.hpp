@@ -189,8 +189,8 @@ struct recompute {
 };
 
 /// Policy `stages_by` says where the network of a mesh with the axis pp is cut: by hand, `stages_by<cut_before<3, 7>>`,
-/// before rows 3 and 7, by the FLOPs, or by the memory: `stages_by<balanced_by_memory>`. Default:
-/// `stages_by<balanced_by_flops>`.
+/// before rows 3 and 7, by the FLOPs, or by the memory: `stages_by<balanced_by_memory>`. measure_rows times the rows
+/// and tells the cut_before that balances the seconds. Default: `stages_by<balanced_by_flops>`.
 template<class Cut>
 struct stages_by {
     using kind = struct cut_policy;
