@@ -190,6 +190,17 @@ using program = in_blocks<recompute<residual<body>>>;
 auto const cost = program::plan(batch{64});
 } // namespace tri0118
 
+namespace tri0119 {
+// Such kernels keep numbers from one call to the next, in memory that a trainer plans for its largest micro-batch.
+#if defined(ROWS_TIMED_ALL_SAMPLES_AT_ONCE)
+// ROWS_TIMED_ALL_SAMPLES_AT_ONCE: TRI0119 | its option trace | gets< | at_once
+// errors <= 1
+auto const policy = measure_rows<deep, at_once>().policy(2);
+#else
+auto const policy = measure_rows<deep, portable>().policy(2);
+#endif
+} // namespace tri0119
+
 namespace tri0096 {
 #if defined(SYNCHRONISED_STAGES)
 // SYNCHRONISED_STAGES: TRI0096 | batch_norm<per_shard> | at_layer<0 | pp<2>

@@ -6,6 +6,8 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/pack.hpp>
 #include <trireme/core/philox.hpp>
+#include <trireme/core/words.hpp>
+#include <trireme/device/host/all_samples.hpp>
 #include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/memory.hpp>
 #include <trireme/layer/host_pass.hpp>
@@ -38,8 +40,8 @@ struct measured_rows {
         return sum;
     }
 
-    /// The rows of one of `stages` stages, so cut that the slowest takes as little time as possible; where that leaves a
-    /// choice, earlier stages have more rows. Throws usage_error if the network cannot be cut into so many, or if
+    /// The rows of one of `stages` stages, so cut that the slowest takes as little time as possible; where that leaves
+    /// a choice, earlier stages have more rows. Throws usage_error if the network cannot be cut into so many, or if
     /// seconds are negative or not finite.
     range rows(int stages, int stage) const {
         check(stages);
@@ -59,7 +61,8 @@ struct measured_rows {
         return all > 0 ? slowest * stages / all : 1;
     }
 
-    /// The policy of a trainer that cuts the network so: "stages_by<cut_before<3, 7>>". Throws usage_error as rows does.
+    /// The policy of a trainer that cuts the network so: "stages_by<cut_before<3, 7>>". Throws usage_error as rows
+    /// does.
     std::string policy(int stages) const {
         check(stages);
         std::string text = "stages_by<cut_before<";
@@ -87,10 +90,19 @@ private:
         detail::stage_costs<Network::depth> c;
         auto const& segments = segments_of<Network>;
         for (std::size_t i = 0; i < segments.count; ++i)
-            c.before[i + 1] = c.before[i] + static_cast<std::uint64_t>(
-                                                std::llround(scale * seconds({segments.begin[i], segments.begin[i + 1]})));
+            c.before[i + 1] =
+                c.before[i] +
+                static_cast<std::uint64_t>(std::llround(scale * seconds({segments.begin[i], segments.begin[i + 1]})));
         return c;
     }
+};
+
+template<class... Where>
+struct timed_kernels_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0119: measure_rows times kernels that take some samples at a time, as portable does. Those that "
+                  "take all samples at once, as onednn does, are made ready by a trainer: its option trace has the "
+                  "seconds of each stage");
 };
 
 namespace detail::inline TRIREME_ISA {
@@ -125,12 +137,11 @@ public:
                 return pass_type(places_, memory, model_, shard, Kernels{}, rows);
             };
             auto const whole = pass({0, Network::depth});
-            for (std::size_t g = 0; g < whole.size(); ++g)
-                fill(whole.input(g), Network::input_extents::size, shard);
+            for (std::size_t g = 0; g < whole.size(); ++g) fill(whole.input(g), Network::input_extents::size);
             for (std::size_t r = 0; r < Network::depth; ++r)
                 to.forward[r] += seconds_of([&] { pass({r, r + 1}).forward(); });
             for (std::size_t g = 0; g < whole.size(); ++g)
-                fill(whole.output_gradient(g), Network::output_extents::size, shard);
+                fill(whole.output_gradient(g), Network::output_extents::size);
             for (auto r = Network::depth; r-- > Network::first_trainable;)
                 to.backward[r] += seconds_of([&] { pass({r, r + 1}).backward(); });
         }
@@ -144,10 +155,10 @@ private:
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
     /// Numbers in (-1, 1) for all samples of a granule.
-    static void fill(stored* to, std::size_t of_sample, granule_place const& shard) {
+    static void fill(stored* to, std::size_t of_sample) {
         random_stream const random(1, random_purpose::user);
-        auto const n = of_sample * (pass_type::at_once ? shard.count : lanes);
-        for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<stored>(static_cast<T>(2 * random.uniform(i) - 1));
+        for (std::size_t i = 0; i < of_sample * lanes; ++i)
+            to[i] = static_cast<stored>(static_cast<T>(2 * random.uniform(i) - 1));
     }
 
     std::size_t samples_;
@@ -166,8 +177,9 @@ inline namespace TRIREME_ISA {
 /// applied its function already, takes next to no time.
 ///
 /// Few rounds on a busy machine give other cuts from run to run: measure once, and write down what policy() says.
-/// Throws usage_error for no samples, no rounds, or fewer samples than a layer needs. Cost: rounds + 1 steps on one
-/// device, without loss and update, and two copies of the parameters.
+/// Throws usage_error for no samples, no rounds, or fewer samples than a layer needs. `Kernels`: those of one granule
+/// after the other (TRI0119). Cost: rounds + 1 steps on one device, without loss and update, and two copies of the
+/// parameters.
 template<class Network, class Kernels = portable, class T = float>
 measured_rows<Network> measure_rows(std::size_t samples = 32, int rounds = 5) {
     static constexpr typename Network::rule checked{};
@@ -178,22 +190,28 @@ measured_rows<Network> measure_rows(std::size_t samples = 32, int rounds = 5) {
         if (auto const least = Network::row(r).description.least_samples; samples < least)
             throw usage_error("samples = " + std::to_string(samples) + ": layer " + std::to_string(r) +
                               " trains on at least " + std::to_string(least) + "; take as many");
-    detail::timed_network<Network, Kernels, T> timed(samples);
-    measured_rows<Network> warm_up, best;
-    timed.run(warm_up);
-    for (int round = 0; round < rounds; ++round) {
-        measured_rows<Network> now;
-        timed.run(now);
-        for (std::size_t r = 0; r < Network::depth; ++r) {
-            best.forward[r] = round == 0 ? now.forward[r] : std::min(best.forward[r], now.forward[r]);
-            best.backward[r] = round == 0 ? now.backward[r] : std::min(best.backward[r], now.backward[r]);
+    if constexpr (takes_all_samples<Kernels>) {
+        static constexpr timed_kernels_rule<gets<Kernels>> refused{};
+        (void)refused;
+        return {};
+    } else {
+        detail::timed_network<Network, Kernels, T> timed(samples);
+        measured_rows<Network> warm_up, best;
+        timed.run(warm_up);
+        for (int round = 0; round < rounds; ++round) {
+            measured_rows<Network> now;
+            timed.run(now);
+            for (std::size_t r = 0; r < Network::depth; ++r) {
+                best.forward[r] = round == 0 ? now.forward[r] : std::min(best.forward[r], now.forward[r]);
+                best.backward[r] = round == 0 ? now.backward[r] : std::min(best.backward[r], now.backward[r]);
+            }
         }
+        for (std::size_t r = 0; r < Network::depth; ++r) {
+            best.forward[r] /= static_cast<double>(samples);
+            best.backward[r] /= static_cast<double>(samples);
+        }
+        return best;
     }
-    for (std::size_t r = 0; r < Network::depth; ++r) {
-        best.forward[r] /= static_cast<double>(samples);
-        best.backward[r] /= static_cast<double>(samples);
-    }
-    return best;
 }
 
 } // namespace TRIREME_ISA
