@@ -8,7 +8,7 @@
 // prints for 2, 3, ... stages how even the stages of both cuts are, in seconds, and the policy to write into a program.
 // The seconds of a busy machine say little: run it twice.
 //
-// Exit codes: 0; 2 for a wrong argument.
+// Exit codes: 0; 2 for a wrong argument; 3 for a failure while it runs.
 
 #include "resnet18.hpp"
 
