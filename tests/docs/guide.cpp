@@ -266,6 +266,13 @@ static_assert(in_stages.imbalance() > 1.5 && in_stages.bubble() > 0.4);         
 static_assert(in_stages.memory(0).parameters + in_stages.memory(1).parameters < 47'872);    // 11,926 numbers, held once
 // [/piped]
 
+// [piped_traffic]
+static_assert(in_stages.wire_along("dp").bytes + in_stages.wire_along("pp").bytes == in_stages.wire_bytes_per_step());
+static_assert(in_stages.wire(0, 1).bytes > 0);     // device 0 has gradients from the stage behind it,
+static_assert(in_stages.wire(0, 2).bytes > 0);     // and adds those of its weights with the other replica;
+static_assert(in_stages.wire(0, 3).messages == 0); // with the other's second stage it has nothing to do
+// [/piped_traffic]
+
 } // namespace
 
 TEST_SUITE("docs/guide") {

@@ -9,6 +9,7 @@
 #include <support/networks.hpp>
 #include <support/regression.hpp>
 #include <support/traces.hpp>
+#include <support/wires.hpp>
 #include <trainer/pipelines.hpp>
 
 #include <trireme/rehearsal.hpp>
@@ -117,6 +118,8 @@ TEST_SUITE("rehearsed/pipeline") {
             auto const schedule = devices == 1 ? schedule_choice(zero_bubble_h1{}) : schedule_choice();
             of_mixed t(training, {.devices = devices, .stages = 3, .schedule = schedule, .share_devices = true});
             t.step(test_networks::made_up(50));
+            CHECK(test_wires::add_up(t.plan()));
+            CHECK((t.plan().wire_along("dp").bytes != 0) == (devices > 1));
             for (int rank = 0; rank < t.devices(); ++rank) {
                 CAPTURE(rank);
                 auto const planned = t.plan().wire(rank), moved = t.wire(rank);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <support/networks.hpp>
+#include <support/wires.hpp>
 
 #include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
@@ -88,6 +89,7 @@ void has_one_devices_bits() {
         trainer_t t(o, {.devices = devices, .stages = stages, .schedule = schedule});
         CHECK(trained(t) == wanted);
         auto const plan = t.plan();
+        CHECK(test_wires::add_up(plan));
         for (int rank = 0; rank < t.devices(); ++rank) {
             t.step(made_up(24));
             auto const before = t.wire(rank);

@@ -167,7 +167,7 @@ using lane_count = std::integral_constant<std::size_t, N>;
 /// Cuts samples into granules: f(lane_count<N>, range) for each, N samples at most; the few that are left over at the
 /// end one by one, if the kernels say so. The cut depends on the number of samples alone.
 template<class Kernels, class T, class F>
-void for_granules(range samples, F&& f) {
+constexpr void for_granules(range samples, F&& f) {
     constexpr std::size_t lanes = Kernels::template lanes<T>, few = one_by_one<Kernels, T>;
     auto at = samples.begin;
     while (samples.end - at > few) {

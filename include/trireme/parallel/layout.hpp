@@ -188,19 +188,31 @@ struct parallel_layout {
     /// Traffic that `rank` reads from its peers, and writes to them, per step to add the numbers of its arena.
     constexpr traffic traffic_of_rank(int rank, arena_extent const& arena, std::size_t element_bytes) const {
         traffic sum;
+        traffic_of_rank(rank, arena, element_bytes, [&](rank_list const& peers, traffic const& each) {
+            auto const count = static_cast<std::uint64_t>(peers.count);
+            sum += {count * each.messages, count * each.bytes};
+        });
+        return sum;
+    }
+    /// The same by its peers: add(replicas, traffic with each), several times for one of them.
+    template<class Add>
+    constexpr void traffic_of_rank(int rank, arena_extent const& arena, std::size_t element_bytes,
+                                   Add const& add) const {
         int const replica = replica_of(rank);
-        for (std::size_t i = 0; i < reductions(); ++i)
-            sum += trireme::traffic_of(reduction(i, arena, element_bytes), replica, reduced_by(i, arena).size(),
-                                       element_bytes);
-        if (!reproducible() || replicas == 1) return sum;
+        for (std::size_t i = 0; i < reductions(); ++i) {
+            auto const s = reduction(i, arena, element_bytes);
+            trireme::detail::for_messages(
+                s, replica, {reduced_by(i, arena).size(), element_bytes, s.chunks},
+                [&](rank_list const& peers, bytes_t bytes) { add(peers, traffic{1, bytes}); });
+        }
+        if (!reproducible() || replicas == 1) return;
         // a reduction of the fixed tree reads every block of every peer, where a plain one reads one buffer per peer
         auto const chunk = chunk_range(arena.elements, replica, replicas, element_bytes).size() * element_bytes;
         for (int r = 0; r < replicas; ++r) {
             if (r == replica) continue;
             auto const blocks = fixed_tree::blocks(shards_of(r, replicas, shards())).depth();
-            sum.bytes += (blocks - 1) * chunk;
+            add(one_rank(r), traffic{0, (blocks - 1) * chunk});
         }
-        return sum;
     }
 };
 

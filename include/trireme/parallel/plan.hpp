@@ -2,15 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/step.hpp>
+#include <trireme/parallel/traffic_by_peer.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 
 namespace trireme {
 
@@ -44,8 +47,8 @@ struct training_plan {
     crossing_bytes (*crossing)(parallel_layout const&, std::size_t batch, int stage) = nullptr;
     /// The map of a rank's memory.
     memory_map (*map)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
-    /// The traffic that a rank reads from the others in a step on a full batch.
-    traffic (*moves)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
+    /// The function adds the traffic that a rank reads from the others in a step on a full batch.
+    void (*moves)(parallel_layout const&, std::size_t batch, int rank, detail::traffic_by_peer&) = nullptr;
 
     // of the run
     trireme::batch batch = {};
@@ -65,8 +68,37 @@ struct training_plan {
     }
     constexpr bytes_t bytes_per_device() const { return memory().total(); }
 
-    /// Traffic that device `rank` reads from the others in one step.
-    constexpr traffic wire(int rank) const { return moves(layout, batch.samples, rank); }
+    /// Traffic that device `rank` reads from the others in one step, and writes to them itself.
+    constexpr traffic wire(int rank) const {
+        detail::traffic_by_peer sum(layout, rank, false);
+        moves(layout, batch.samples, rank, sum);
+        return sum.total();
+    }
+    /// That of it which device `rank` has with device `peer`; over all peers it adds up to wire(rank). What goes over
+    /// the link between two devices is wire(a, b) and wire(b, a). Where a transport adds gradients by a strategy of its
+    /// own, of which nobody knows the steps: as the schedule does that stands for it. Throws usage_error for other
+    /// devices than there are.
+    constexpr traffic wire(int rank, int peer) const {
+        if (rank < 0 || rank >= devices() || peer < 0 || peer >= devices())
+            throw usage_error("a plan has traffic between its devices, which are counted from 0: ask for two of them");
+        detail::traffic_by_peer sum(layout, rank, true);
+        moves(layout, batch.samples, rank, sum);
+        return sum.with(peer);
+    }
+    /// Traffic of all devices in one step along an axis of the mesh. "dp": between replicas, that is adding gradients,
+    /// and sums of layers; "pp": between stages, that is values and gradients, norms and whether losses are finite.
+    /// Both together have wire_bytes_per_step() bytes. Throws usage_error for another axis.
+    constexpr traffic wire_along(std::string_view axis) const {
+        int const along = layout.mesh().find(axis);
+        if (along < 0) throw usage_error("a plan has traffic along the axes of its mesh: ask for dp or pp");
+        traffic sum;
+        for (int r = 0; r < devices(); ++r) {
+            detail::traffic_by_peer of_rank(layout, r, true);
+            moves(layout, batch.samples, r, of_rank);
+            sum += of_rank.along(along);
+        }
+        return sum;
+    }
 
     /// FLOPs of one sample in a stage of the network, but for the loss.
     constexpr pass_flops flops(int stage) const { return flops_of(layout, stage); }

@@ -57,18 +57,28 @@ constexpr bytes_t bytes_of(S const& s, collective_step const& step, buffer_cut c
     return bytes;
 }
 
+/// f(peers, bytes) for what `rank` reads from peers, or writes to them, in one run of `s`: a message each.
+template<collective_schedule S, class F>
+constexpr void for_messages(S const& s, int rank, buffer_cut const& cut, F const& f) {
+    for (int i = 0; i < s.steps; ++i) {
+        auto const step = s.at(rank, i);
+        if (!reads(step.kind)) continue;
+        auto const bytes = bytes_of(s, step, cut);
+        f(step.sources, bytes);
+        f(step.destinations, bytes);
+    }
+}
+
 } // namespace detail
 
 /// Messages and bytes that `rank` reads from its peers, or writes to them, in one run of `s`.
 template<collective_schedule S>
 constexpr traffic traffic_of(S const& s, int rank, buffer_cut const& cut) noexcept {
     traffic sum;
-    for (int i = 0; i < s.steps; ++i) {
-        auto const step = s.at(rank, i);
-        if (!reads(step.kind)) continue;
-        auto const peers = static_cast<std::uint64_t>(step.sources.count + step.destinations.count);
-        sum += {peers, peers * detail::bytes_of(s, step, cut)};
-    }
+    detail::for_messages(s, rank, cut, [&](rank_list const& peers, bytes_t bytes) {
+        auto const count = static_cast<std::uint64_t>(peers.count);
+        sum += {count, count * bytes};
+    });
     return sum;
 }
 
@@ -88,16 +98,9 @@ struct traffic_by_level {
 template<collective_schedule S>
 constexpr traffic_by_level traffic_of(S const& s, int rank, buffer_cut const& cut, levels const& groups) noexcept {
     traffic_by_level sum;
-    for (int i = 0; i < s.steps; ++i) {
-        auto const step = s.at(rank, i);
-        if (!reads(step.kind)) continue;
-        auto const bytes = detail::bytes_of(s, step, cut);
-        auto const count = [&](rank_list const& peers) {
-            for (int k = 0; k < peers.count; ++k) sum.at[groups.shared_by(rank, peers.at(k, s.ranks))] += {1, bytes};
-        };
-        count(step.sources);
-        count(step.destinations);
-    }
+    detail::for_messages(s, rank, cut, [&](rank_list const& peers, bytes_t bytes) {
+        for (int k = 0; k < peers.count; ++k) sum.at[groups.shared_by(rank, peers.at(k, s.ranks))] += {1, bytes};
+    });
     return sum;
 }
 

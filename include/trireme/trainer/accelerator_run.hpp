@@ -47,11 +47,10 @@ public:
         return bytes_across<Model, typename rank_type::context>(l.rows_of(stage, Model::network::depth).end,
                                                                 l.most_shard_samples(batch));
     }
-    /// What a rank reads from others in a step.
-    static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
-        auto sum = traffic_of_step<Model, typename rank_type::context>(l, batch, rank);
-        sum += rank_type::traffic_of_squares(l, rank);
-        return sum;
+    /// Adds what a rank reads from others in a step.
+    static constexpr void moves(parallel_layout const& l, std::size_t batch, int rank, detail::traffic_by_peer& sum) {
+        traffic_of_step<Model, typename rank_type::context>(l, batch, rank, sum);
+        rank_type::traffic_of_squares(l, rank, [&](int role, traffic const& t) { sum.add_roles(one_rank(role), t); });
     }
 
     accelerator_run(Options const& o, auto const& r, parallel_layout const& layout)

@@ -12,8 +12,7 @@
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/step.hpp>
-#include <trireme/schedule/collective/direct.hpp>
-#include <trireme/schedule/cost.hpp>
+#include <trireme/parallel/traffic_by_peer.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -175,34 +174,34 @@ constexpr crossing_bytes bytes_across(std::size_t row, std::size_t samples) noex
     return {bytes, row <= network::first_trainable ? 0 : bytes}; // nobody wants that gradient
 }
 
-/// The traffic that a rank reads from others in a step on a full batch; without training, in a prediction.
+/// Adds the traffic that a rank reads from others in a step on a full batch; without training, in a prediction.
 template<class Model, class Pass>
-constexpr traffic traffic_of_step(parallel_layout const& l, std::size_t batch, int rank) {
+constexpr void traffic_of_step(parallel_layout const& l, std::size_t batch, int rank, detail::traffic_by_peer& sum) {
     using network = typename Model::network;
     using T = typename Model::value_type;
-    traffic sum;
     for (int chunk = 0; Model::trains && chunk < l.chunks(); ++chunk)
-        sum += l.traffic_of_rank(rank, numbers_of_stage<network, T>(l, l.stage_of(rank, chunk)).extent(), sizeof(T));
+        l.traffic_of_rank(rank, numbers_of_stage<network, T>(l, l.stage_of(rank, chunk)).extent(), sizeof(T),
+                          [&](rank_list const& replicas, traffic const& each) { sum.add_replicas(replicas, each); });
     for (auto const& e : network::exchanges)
-        if (Model::trains && l.replicas > 1)
-            sum += traffic_of(direct::all_reduce(l.replicas), rank, e.elements, sizeof(T));
-    if (l.stages == 1) return sum;
+        if (Model::trains && l.replicas > 1) sum.add_sum_over_replicas(e.elements, sizeof(T));
+    if (l.stages == 1) return;
     auto const shards = l.shards_of_device(rank);
     for (int chunk = 0; chunk < l.chunks(); ++chunk) {
         int const stage = l.stage_of(rank, chunk);
         auto const rows = l.rows_of(stage, network::depth);
-        auto const of_another = [&](int other) {
-            return other >= 0 && other < l.stage_count() && l.place_of(other).role != l.role_of(rank);
+        auto const role_of = [&](int other) { // its own, too, where there is no such stage
+            return other >= 0 && other < l.stage_count() ? l.place_of(other).role : l.role_of(rank);
         };
+        int const before = role_of(stage - 1), behind = role_of(stage + 1);
         for (auto s = shards.begin; s < shards.end; ++s) {
             auto const samples =
                 Pass::moves_all_places ? l.most_shard_samples(batch) : part(batch, s, l.shards()).size();
-            if (of_another(stage - 1)) sum += traffic{1, bytes_across<Model, Pass>(rows.begin, samples).values};
-            if (Model::trains && of_another(stage + 1))
-                sum += traffic{1, bytes_across<Model, Pass>(rows.end, samples).gradients};
+            if (before != l.role_of(rank))
+                sum.add_roles(one_rank(before), {1, bytes_across<Model, Pass>(rows.begin, samples).values});
+            if (Model::trains && behind != l.role_of(rank))
+                sum.add_roles(one_rank(behind), {1, bytes_across<Model, Pass>(rows.end, samples).gradients});
         }
     }
-    return sum;
 }
 
 } // namespace trireme::inline TRIREME_ISA

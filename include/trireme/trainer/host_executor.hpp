@@ -63,13 +63,12 @@ public:
         return m;
     }
 
-    /// What a device reads from others in a step on a full batch.
-    static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
-        auto sum = traffic_of_step<Model, typename Model::template pass<>>(l, batch, rank);
+    /// Adds what a device reads from others in a step on a full batch.
+    static constexpr void moves(parallel_layout const& l, std::size_t batch, int rank, detail::traffic_by_peer& sum) {
+        traffic_of_step<Model, typename Model::template pass<>>(l, batch, rank, sum);
         if (l.stages > 1 && Model::trains)
             for (std::size_t const n : {measured_pieces, std::size_t{1}}) // a norm, and whether losses are finite
-                if (n != 0) sum += traffic_of(direct::all_reduce(l.stages), l.role_of(rank), n, sizeof(double));
-        return sum;
+                if (n != 0) sum.add_sum_over_roles(n, sizeof(double));
     }
 
     host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch)

@@ -112,8 +112,8 @@ public:
         return m;
     }
     /// What a rank reads from others in a step on a full batch.
-    static constexpr traffic moves(parallel_layout const& l, std::size_t batch, int rank) {
-        return executor::moves(l, batch, rank);
+    static constexpr void moves(parallel_layout const& l, std::size_t batch, int rank, detail::traffic_by_peer& sum) {
+        executor::moves(l, batch, rank, sum);
     }
 
     static constexpr crossing_bytes crossing(parallel_layout const& l, std::size_t batch, int stage) {

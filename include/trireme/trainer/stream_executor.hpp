@@ -220,7 +220,7 @@ public:
         for (auto const& t : program(local).list(layout.role_of(local)))
             for (int k = 0; k < t.transfers; ++k)
                 if (!t.moves[k].sends) sum += traffic{1, bytes_of(r, t.moves[k])};
-        sum += rank_type::traffic_of_squares(layout, local);
+        rank_type::traffic_of_squares(layout, local, [&](int, traffic const& t) { sum += t; });
         return sum;
     }
     std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process

@@ -390,16 +390,16 @@ public:
         if (auto const n = other.pieces_.size(); n != 0)
             exchange.copy(squares() + other.pieces_.begin, other.squares() + other.pieces_.begin, n * sizeof(double));
     }
-    /// The traffic of a rank that takes those of all other stages.
-    static constexpr traffic traffic_of_squares([[maybe_unused]] parallel_layout const& l, [[maybe_unused]] int rank) {
-        traffic sum;
+    /// The traffic of a rank that takes those of all other stages: add(role, traffic).
+    template<class Add>
+    static constexpr void traffic_of_squares([[maybe_unused]] parallel_layout const& l, [[maybe_unused]] int rank,
+                                             [[maybe_unused]] Add const& add) {
         if constexpr (Model::clips)
             for (int role = 0; role < l.stages; ++role) {
                 auto const n =
                     gradient_pieces<network>(numbers_of_stage<network, T>(l, l.stage_of(role, 0)).rows).size();
-                if (role != l.role_of(rank) && n != 0) sum += traffic{1, n * sizeof(double)};
+                if (role != l.role_of(rank) && n != 0) add(role, traffic{1, n * sizeof(double)});
             }
-        return sum;
     }
     void enqueue_norm(int slot) {
         auto const* const most =

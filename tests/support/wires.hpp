@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/parallel/plan.hpp>
+
+namespace test_wires {
+using namespace trireme;
+
+inline bool same(traffic const& a, traffic const& b) { return a.messages == b.messages && a.bytes == b.bytes; }
+
+/// Whether a plan's traffic adds up: that with each device to what a device has, and that along both axes to what all
+/// have; and whether each pair of devices has it along one axis, and none has it with itself.
+inline bool add_up(training_plan const& plan) {
+    auto const& l = plan.layout;
+    traffic all, replicas, stages;
+    for (int rank = 0; rank < plan.devices(); ++rank) {
+        traffic of_rank;
+        for (int peer = 0; peer < plan.devices(); ++peer) {
+            auto const both = plan.wire(rank, peer);
+            of_rank += both;
+            if (l.role_of(rank) == l.role_of(peer)) replicas += both;
+            if (l.replica_of(rank) == l.replica_of(peer)) stages += both;
+        }
+        if (!same(of_rank, plan.wire(rank)) || !same(plan.wire(rank, rank), {})) return false;
+        all += of_rank;
+    }
+    traffic axes = plan.wire_along("dp");
+    axes += plan.wire_along("pp");
+    return same(replicas, plan.wire_along("dp")) && same(stages, plan.wire_along("pp")) && same(all, axes) &&
+           all.bytes == plan.wire_bytes_per_step();
+}
+
+} // namespace test_wires
