@@ -5,7 +5,8 @@
 //
 // A schedule is an order of computing; sends, receives, memory and time follow from it. This program builds the step of
 // each, proves it, plays it with forward, backward_input and backward_weights taking one unit each in a whole device's
-// part of the network, and prints what it costs.
+// part of the network, and prints what it costs. Then it plans a training with it, and prices a step on two described
+// machines, in which values and gradients take their time, too.
 //
 //     sh examples/run.sh pipelines --stages 4 --micro-batches 8 --svg pictures
 //     sh examples/run.sh pipelines --csv mine.csv
@@ -21,8 +22,10 @@
 #include <trireme/core/exit_code.hpp>
 #include <trireme/schedule/pipeline/draw.hpp>
 #include <trireme/schedules.hpp>
+#include <trireme/trireme.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -73,10 +76,11 @@ struct made_schedule {
     std::string name, file;
     std::vector<step_task> room;
     step_program step;
+    schedule_choice choice;
 
     made_schedule(std::string called, std::string in_file, schedule_choice const& s, step_shape const& shape)
         : name(std::move(called)), file(std::move(in_file)), room(step_capacity(s, shape)),
-          step(build_step(s, shape, room)) {}
+          step(build_step(s, shape, room)), choice(s) {}
     made_schedule(made_schedule&&) = default;
 };
 
@@ -99,10 +103,41 @@ std::string number(double x) {
     if (s.back() == '.') s.pop_back();
     return s;
 }
+std::string two_digits(double x) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f", x);
+    return text;
+}
 std::string percent(double part) {
     char text[32];
     std::snprintf(text, sizeof text, "%.1f %%", 100 * std::max(0.0, part));
     return text;
+}
+
+// ---- a training, and two machines ----
+
+using trained = network<input<2048>, repeat<24, linear<2048>, relu>, linear<10>>;
+using staged = trainer<trained, cross_entropy, sgd, on<mesh<host, pp<dynamic>>>>;
+constexpr std::size_t micro_batch = 64; // samples
+constexpr double flops_per_second = 50e12;
+/// The devices of one machine, and a machine for each device; their links carry 300 and 25 GB/s.
+constexpr machine near{{{2e-6, 1 / 300e9, 1 / 1e12, 1e-6}}}, far{{{5e-6, 1 / 25e9, 1 / 1e12, 2e-6}}};
+
+/// The cells of a step in stages of that network: bytes between the roles, and times on both machines. Empty if it has
+/// not so many stages.
+std::string priced(schedule_choice const& s, step_shape const& shape) {
+    auto const micro_batches = static_cast<std::size_t>(shape.micro_batches);
+    if (static_cast<std::size_t>(shape.roles * s.chunks) > segments_of<trained>.count || shape.roles == 1)
+        return " | | |";
+    auto const batch = micro_batch * micro_batches;
+    auto const plan =
+        staged::plan(batch, staged::layout_of({.batch = batch},
+                                              {.stages = shape.roles, .micro_batches = micro_batches, .schedule = s}));
+    auto const milliseconds = [&](machine const& m) {
+        return two_digits(1e3 * seconds_of(plan, m, flops_per_second).seconds);
+    };
+    return ' ' + two_digits(1e-6 * static_cast<double>(plan.wire_along("pp").bytes)) + " | " + milliseconds(near) +
+           " | " + milliseconds(far) + " |";
 }
 
 void run(pipelines_flags const& flags) {
@@ -126,13 +161,15 @@ void run(pipelines_flags const& flags) {
     }
     pictures.open("index.md");
 
-    std::string table = "| schedule | stages a role | bubble | in a role's own time | peak | tasks | over messages |\n"
-                        "| --- | --- | --- | --- | --- | --- | --- |\n";
+    std::string table =
+        "| schedule | stages a role | bubble | in a role's own time | peak | tasks | over messages | MB | "
+        "near, ms | far, ms |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
     std::string shown;
-    for (auto const& [name, file, room, program] : all) {
+    for (auto const& [name, file, room, program, choice] : all) {
         auto const begin = "| `" + name + "` | " + std::to_string(program.chunks) + " | ";
         if (program.tail[0] == 0) { // such a schedule says in its comment what it needs
-            table += begin + "needs more micro-batches | | | | |\n";
+            table += begin + "needs more micro-batches | | | | | | | |\n";
             pictures.write(file + ".svg", step_svg(name + " needs more micro-batches", {}, "units", 1));
             continue;
         }
@@ -148,7 +185,7 @@ void run(pipelines_flags const& flags) {
         table += begin + percent(bubble_fraction(program, times)) + " | " +
                  percent(1 - 3 * shape.micro_batches / busiest_role_span(program, times)) + " | " +
                  number(peak * part) + " | " + std::to_string(tasks) + " | " +
-                 (verify(program, by_messages).ok() ? "yes" : "no") + " |\n";
+                 (verify(program, by_messages).ok() ? "yes" : "no") + " |" + priced(choice, shape) + '\n';
         texts.write(file + ".csv", schedule_csv(program));
         if (!pictures.wanted()) continue;
         auto const played = played_tasks(program, times);

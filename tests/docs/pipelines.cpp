@@ -9,7 +9,9 @@
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -71,6 +73,13 @@ static_assert(apart.frames[0] == plain.frames[0]);
 static_assert(step_span(apart, mine) < 0.92 * step_span(plain, mine)); // 8 % less, with as many frames
 // [/which_schedule]
 
+// [own_time]
+constexpr auto& h1 = static_step<zero_bubble_h1, 4, 8>::program;
+constexpr auto& h2 = static_step<zero_bubble_h2, 4, 8>::program;
+static_assert(busiest_role_span(h1) == 27 && busiest_role_span(h2) == 24); // from a role's first task to its last
+static_assert(step_span(h1) == 27 && step_span(h2) == 27);                 // from the first role's to the last role's
+// [/own_time]
+
 // [two_clusters]
 // 64 devices, eight in a machine. Two machines share 25 GB/s, any two, or in the second cluster four at one router;
 // from router to router each has 4 GB/s.
@@ -121,20 +130,43 @@ TEST_SUITE("docs/pipelines") {
         struct row {
             int replicas, stages;
             schedule_choice schedule;
-            double fat_tree, dragonfly, bubble;
+            double fat_tree, dragonfly, bubble, peak, dp, pp;
         };
-        for (auto const& r :
-             {row{64, 1, {}, 12.63, 68.82, 0}, row{16, 4, one_f_one_b{}, 4.09, 17.47, 16.54},
-              row{16, 4, zero_bubble_h1{}, 3.91, 17.30, 6.94}, row{16, 4, zero_bubble_v{}, 4.11, 17.64, 4.03},
-              row{4, 16, one_f_one_b{}, 3.31, 5.99, 48.76}, row{4, 16, zero_bubble_h1{}, 2.67, 5.35, 24.86},
-              row{4, 16, zero_bubble_v{}, 2.99, 5.72, 14.75}}) {
+        for (auto const& r : {row{64, 1, {}, 12.63, 68.82, 0, 0, 16.93, 0},
+                              row{16, 4, one_f_one_b{}, 4.09, 17.47, 16.54, 4, 4.03, 0.40},
+                              row{16, 4, zero_bubble_h1{}, 3.91, 17.30, 6.94, 4, 4.03, 0.40},
+                              row{16, 4, zero_bubble_v{}, 4.11, 17.64, 4.03, 4, 4.03, 0.81},
+                              row{16, 4, v_half{}, 4.14, 17.69, 5.93, 3, 4.03, 0.81},
+                              row{4, 16, one_f_one_b{}, 3.31, 5.99, 48.76, 16, 0.81, 2.01},
+                              row{4, 16, zero_bubble_h1{}, 2.67, 5.35, 24.86, 16, 0.81, 2.01},
+                              row{4, 16, zero_bubble_h2{}, 2.19, 4.87, 24.86, 16, 0.81, 2.01},
+                              row{4, 16, zero_bubble_v{}, 2.99, 5.72, 14.75, 16, 0.81, 4.03},
+                              row{4, 16, v_half{}, 3.76, 6.48, 30.24, 9, 0.81, 4.03}}) {
             CAPTURE(r.replicas);
             CAPTURE(r.schedule.name);
             auto const plan = spread(r.replicas, r.stages, r.schedule);
             CHECK(milliseconds(plan, fat_tree) == doctest::Approx(r.fat_tree).epsilon(0.002));
             CHECK(milliseconds(plan, dragonfly) == doctest::Approx(r.dragonfly).epsilon(0.002));
             CHECK(100 * plan.bubble() == doctest::Approx(r.bubble).epsilon(0.005));
+            std::size_t frames = 0;
+            for (int role = 0; role < r.stages; ++role)
+                frames = std::max(frames, frames_of_rank(plan.layout, role).frames);
+            CHECK(static_cast<double>(frames) / plan.layout.chunks() == r.peak);
+            auto const gigabytes = [&](char const* axis) {
+                return std::round(1e-7 * static_cast<double>(plan.wire_along(axis).bytes)) / 100;
+            };
+            CHECK(gigabytes("dp") == doctest::Approx(r.dp));
+            CHECK(gigabytes("pp") == doctest::Approx(r.pp));
         }
+    }
+
+    TEST_CASE("what zero_bubble_h2 saves of a role's own time, a step by itself does not show") {
+        auto const alone = step_span(h2), own = busiest_role_span(h2);
+        CHECK(own == 24);
+        CHECK(alone == step_span(h1));
+        CHECK(alone == busiest_role_span(h1));
+        // two steps that wait for one another are two of them; the roles of zero_bubble_h2 are busy 24 units of each
+        CHECK(1 - own / alone == doctest::Approx(bubble_fraction(h2)));
     }
 
     TEST_CASE("a schedule in a file is proved, priced and written") {

@@ -91,6 +91,28 @@ def files(program):
             yield f'a file with {roles} roles: {ran.returncode}, {ran.stdout}{ran.stderr}'
 
 
+def ranks(table):
+    """What the page says of the order of schedules, by their bubbles, and on both machines."""
+    rows = [[cell.strip(' `') for cell in row.split('|')[1:-1]] for row in table.splitlines()[2:]]
+    bubble = {row[0]: float(row[2].split()[0]) for row in rows}
+    peak, megabytes, near, far = ({row[0]: float(row[column]) for row in rows} for column in (4, 7, 8, 9))
+    four, three = ([name for name in peak if peak[name] <= most] for most in (4, 3))
+    least = min(bubble.values())
+    said = {
+        'near, dual_pipe_v is first, and it and zero_bubble_v wait least':
+            min(near, key=near.get) == 'dual_pipe_v' and bubble['dual_pipe_v'] == bubble['zero_bubble_v'] == least,
+        'far, zero_bubble_h2 is first':
+            far['zero_bubble_h2'] == min(far.values()) and 1.8 * least < bubble['zero_bubble_h2'] < 2.2 * least,
+        'gpipe waits longest, and far it passes one_f_one_b and interleaved<3>':
+            bubble['gpipe'] == bubble['one_f_one_b'] == max(bubble.values()) > 2 * bubble['interleaved<3>']
+            and far['gpipe'] < min(far['one_f_one_b'], far['interleaved<3>']) and near['gpipe'] > near['interleaved<3>'],
+        'with room for four, zero_bubble_v is first near, and far zero_bubble_h1 is no slower':
+            min(four, key=near.get) == 'zero_bubble_v' and min(four, key=far.get) == 'zero_bubble_h1'
+            and 2 * megabytes['zero_bubble_h1'] < 1.01 * megabytes['zero_bubble_v'],
+        'with room for three, v_half is first': min(three, key=near.get) == min(three, key=far.get) == 'v_half'}
+    return [f'docs/pipelines.md says that {what}, and the table does not' for what, holds in said.items() if not holds]
+
+
 def file_name(row):
     """The file of a row of the table."""
     return row.split('`')[1].replace('<', '_').replace('>', '') if '`' in row else ''
@@ -98,7 +120,8 @@ def file_name(row):
 
 root, program = pathlib.Path(sys.argv[1]), sys.argv[2]
 page = gallery(root, 'docs/pipelines.md', 'pictures/pipelines', '*.svg', 'prices')
-faults = page.compare(sys.argv, *drawn(program))
-faults += [*refusals(program), *files(program)]
+pictures, table = drawn(program)
+faults = page.compare(sys.argv, pictures, table)
+faults += [*ranks(table), *refusals(program), *files(program)]
 print('\n'.join([*faults, f'{0 if faults else 1} passed, {len(faults)} failed']))
 sys.exit(1 if faults else 0)

@@ -79,7 +79,8 @@ TEST_SUITE("parallel/traffic_by_peer") {
     TEST_CASE("pairs add up to devices, and axes to all, whatever the layout; and so much is moved") {
         for (auto const& m : meshes) {
             check<anyhow>({.devices = m.devices, .stages = m.stages}, 7);
-            for (strategy_choice const& s : {strategy_choice(direct{}), strategy_choice(ring{}), strategy_choice(double_binary_tree{})})
+            for (strategy_choice const& s :
+                 {strategy_choice(direct{}), strategy_choice(ring{}), strategy_choice(double_binary_tree{})})
                 check<anyhow>({.devices = m.devices, .stages = m.stages, .micro_batches = 4, .strategy = s});
             check<spread<dense, hold_weights<once>>>({.devices = m.devices, .stages = m.stages, .micro_batches = 4});
             check<spread<dense, clip_norm>>({.devices = m.devices, .stages = m.stages, .micro_batches = 4});

@@ -15,8 +15,8 @@
 namespace trireme::detail {
 
 /// The traffic of one rank of a layout with the others: what it reads from them, and what it writes to them itself. All
-/// of it goes along one axis of the layout's mesh or the other: to replicas with the same stages, or to roles of the same
-/// replica. `apart`: it is kept for each of them, too.
+/// of it goes along one axis of the layout's mesh or the other: to replicas with the same stages, or to roles of the
+/// same replica. `apart`: it is kept for each of them, too.
 class traffic_by_peer {
 public:
     constexpr traffic_by_peer(parallel_layout const& l, int rank, bool apart)
@@ -43,14 +43,13 @@ public:
     /// Likewise of a sum of numbers over all of them, which each rank takes from each.
     constexpr void add_sum_over_replicas(std::size_t elements, std::size_t element_bytes) {
         auto const s = direct::all_reduce(layout_.replicas);
-        for_messages(
-            s, layout_.replica_of(rank_), {elements, element_bytes, s.chunks},
-            [&](rank_list const& replicas, bytes_t bytes) { add_replicas(replicas, {1, bytes}); });
+        for_messages(s, layout_.replica_of(rank_), {elements, element_bytes, s.chunks},
+                     [&](rank_list const& replicas, bytes_t bytes) { add_replicas(replicas, {1, bytes}); });
     }
     constexpr void add_sum_over_roles(std::size_t elements, std::size_t element_bytes) {
         auto const s = direct::all_reduce(layout_.stages);
         for_messages(s, layout_.role_of(rank_), {elements, element_bytes, s.chunks},
-                             [&](rank_list const& roles, bytes_t bytes) { add_roles(roles, {1, bytes}); });
+                     [&](rank_list const& roles, bytes_t bytes) { add_roles(roles, {1, bytes}); });
     }
 
 private:
