@@ -202,7 +202,7 @@ struct parallel_layout {
         for (std::size_t i = 0; i < reductions(); ++i) {
             auto const s = reduction(i, arena, element_bytes);
             trireme::detail::for_messages(
-                s, replica, {reduced_by(i, arena).size(), element_bytes, s.chunks},
+                s, replica, buffer_cut{reduced_by(i, arena).size(), element_bytes, s.chunks},
                 [&](rank_list const& peers, bytes_t bytes) { add(peers, traffic{1, bytes}); });
         }
         if (!reproducible() || replicas == 1) return;

@@ -20,7 +20,7 @@ namespace trireme::detail {
 class traffic_by_peer {
 public:
     constexpr traffic_by_peer(parallel_layout const& l, int rank, bool apart)
-        : layout_(l), rank_(rank), apart_(apart), with_(apart ? static_cast<std::size_t>(l.devices()) : 0) {}
+        : layout_(l), rank_(rank), apart_(apart), with_(apart ? static_cast<std::size_t>(l.devices()) : 1) {}
 
     constexpr traffic total() const { return total_; }
     constexpr traffic with(int peer) { return with_[static_cast<std::size_t>(peer)]; }
@@ -44,12 +44,12 @@ public:
     constexpr void add_sum_over_replicas(std::size_t elements, std::size_t element_bytes) {
         auto const s = direct::all_reduce(layout_.replicas);
         for_messages(s, layout_.replica_of(rank_), {elements, element_bytes, s.chunks},
-                     [&](rank_list const& replicas, bytes_t bytes) { add_replicas(replicas, {1, bytes}); });
+                     [&](rank_list const& replicas, bytes_t bytes) { add_replicas(replicas, traffic{1, bytes}); });
     }
     constexpr void add_sum_over_roles(std::size_t elements, std::size_t element_bytes) {
         auto const s = direct::all_reduce(layout_.stages);
         for_messages(s, layout_.role_of(rank_), {elements, element_bytes, s.chunks},
-                     [&](rank_list const& roles, bytes_t bytes) { add_roles(roles, {1, bytes}); });
+                     [&](rank_list const& roles, bytes_t bytes) { add_roles(roles, traffic{1, bytes}); });
     }
 
 private:
@@ -64,7 +64,7 @@ private:
     int rank_;
     bool apart_;
     traffic total_ = {};
-    scratch<traffic> with_;
+    scratch<traffic> with_; ///< by ranks if apart; else one, as nvcc refuses an array of none
 };
 
 } // namespace trireme::detail

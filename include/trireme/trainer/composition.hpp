@@ -197,9 +197,9 @@ constexpr void traffic_of_step(parallel_layout const& l, std::size_t batch, int 
             auto const samples =
                 Pass::moves_all_places ? l.most_shard_samples(batch) : part(batch, s, l.shards()).size();
             if (before != l.role_of(rank))
-                sum.add_roles(one_rank(before), {1, bytes_across<Model, Pass>(rows.begin, samples).values});
+                sum.add_roles(one_rank(before), traffic{1, bytes_across<Model, Pass>(rows.begin, samples).values});
             if (Model::trains && behind != l.role_of(rank))
-                sum.add_roles(one_rank(behind), {1, bytes_across<Model, Pass>(rows.end, samples).gradients});
+                sum.add_roles(one_rank(behind), traffic{1, bytes_across<Model, Pass>(rows.end, samples).gradients});
         }
     }
 }
