@@ -13,6 +13,7 @@
 #include "resnet18.hpp"
 
 #include <trireme/core/exit_code.hpp>
+#include <trireme/parallel/measured_rows.hpp>
 
 #include <algorithm>
 #include <charconv>

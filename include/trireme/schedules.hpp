@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-/// All pipeline schedules that come with Trireme, those in files, and their proof and price. `trireme/trireme.hpp` has
-/// gpipe and one_f_one_b alone.
+/// All pipeline schedules that come with Trireme, those in files, and their proof and price; and the seconds of rows,
+/// by which a network is cut into stages. `trireme/trireme.hpp` has gpipe and one_f_one_b alone.
 
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
+#include <trireme/parallel/measured_rows.hpp>
 #include <trireme/schedule/pipeline/csv.hpp>
 #include <trireme/schedule/pipeline/orders.hpp>
 #include <trireme/schedule/pipeline/print.hpp>

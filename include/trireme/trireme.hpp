@@ -78,7 +78,6 @@
 #include <trireme/optimizer/rmsprop.hpp>
 #include <trireme/optimizer/sgd.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
-#include <trireme/parallel/measured_rows.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/price.hpp>
 #include <trireme/parallel/tensor_rules.hpp>
