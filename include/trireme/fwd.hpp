@@ -103,6 +103,7 @@ template<class Cut>
 struct stages_by;
 template<class... Block>
 struct recompute;
+struct all;
 template<class Strategy, class... ForTensors>
 struct reduce_by;
 template<class Order, int V>

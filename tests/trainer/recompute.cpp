@@ -8,6 +8,7 @@
 #include <support/recomputing.hpp>
 
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,11 @@ ranges stretches_of(recomputed_rows rows) {
     for (auto const& r : rows) all.push_back({r.begin, r.end});
     return all;
 }
+
+// What is computed again is a value: the options, and the machine code that they are a key of, are the same.
+using usual = trainer<blocks, cross_entropy, sgd>;
+static_assert(std::is_same_v<trainer<blocks, cross_entropy, sgd, recompute<all>>::options, usual::options>);
+static_assert(std::is_same_v<trainer<blocks, cross_entropy, sgd, on<mesh<host, dp<2>>>>::options, usual::options>);
 
 } // namespace
 

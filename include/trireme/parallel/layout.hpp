@@ -93,8 +93,7 @@ struct parallel_layout {
     std::span<reduction_bucket const> buckets = {}; ///< where tensors have strategies of their own; none: all in one
 
     std::span<update_run const> updates = {}; ///< where some parameters do not decay; none: all are updated alike
-    recomputed_rows recomputed =
-        {}; ///< their values are dropped, and computed again on the way back; none: all are kept
+    recomputed_rows recomputed = {};          ///< rows whose values are dropped, and computed again on the way back
 
     levels groups = {}; ///< which devices are near one another, for strategies that take them; none: as even as it goes
 

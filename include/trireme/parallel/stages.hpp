@@ -137,8 +137,8 @@ inline constexpr auto held_by_stages = numbers_of_stages<Network, Samples, PerPa
 
 } // namespace detail
 
-/// Cut of a network in which the stage with the most FLOPs of training has as few as possible; where that leaves a
-/// choice, earlier stages have more rows.
+/// Cut of a network in which the stage with the most FLOPs of training (once each: not what recompute adds) has as few
+/// as possible; where that leaves a choice, earlier stages have more rows.
 struct balanced_by_flops {
     static constexpr std::size_t stages = 0; ///< any number
 
