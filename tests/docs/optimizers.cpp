@@ -23,11 +23,11 @@ static_assert(3 * in_parts::plan({256}).memory().activations < at_once::plan({25
 // [/accumulated]
 
 // [recomputed]
-using block = residual<
+using norm_block = residual<
     sequential<conv2d<6, kernel<3>, padding<1>>, batch_norm<>, relu, conv2d<6, kernel<3>, padding<1>>, batch_norm<>>>;
-using deep = network<input<1, 28, 28>, conv2d<6, kernel<5>>, repeat<8, block, relu>, flatten, linear<10>>;
+using deep = network<input<1, 28, 28>, conv2d<6, kernel<5>>, repeat<8, norm_block, relu>, flatten, linear<10>>;
 using kept = trainer<deep, cross_entropy, sgd_momentum>;
-using again = trainer<deep, cross_entropy, sgd_momentum, recompute<block>>;
+using again = trainer<deep, cross_entropy, sgd_momentum, recompute<norm_block>>;
 
 static_assert(2 * again::plan({256}).memory().activations < kept::plan({256}).memory().activations);
 static_assert(again::plan({256}).flops(0).again < kept::plan({256}).flops(0).forward);

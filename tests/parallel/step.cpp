@@ -54,7 +54,7 @@ void is_refused(schedule_choice const& schedule, char const* why) {
 
 TEST_SUITE("parallel/step") {
     TEST_CASE("schedules are proved for the devices that follow them, with halves and several stages, too") {
-        for (schedule_choice const schedule :
+        for (schedule_choice const& schedule :
              {schedule_choice(gpipe{}), schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_h1{}),
               schedule_choice(interleaved<2>{}), schedule_choice(breadth_first<3>{}), schedule_choice(zero_bubble_v{}),
               schedule_choice(dual_pipe_v{})}) {
