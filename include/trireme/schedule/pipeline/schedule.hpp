@@ -135,24 +135,39 @@ struct one_f_one_b {
 
 class schedule_orders;
 
+namespace detail {
+
+// The functions of schedule_choice, which a type's do not look at: what orders they are of.
+template<pipeline_schedule S>
+constexpr int written_by(void const*, int roles, int micro_batches, int role, scheduled_work* out) {
+    return S::write(roles, micro_batches, role, out);
+}
+template<pipeline_schedule S>
+constexpr int staged_by(void const*, int roles, int role, int chunk) {
+    return stage_of<S>(roles, role, chunk);
+}
+template<pipeline_schedule S>
+constexpr int slots_by(void const*, int roles, int micro_batches) {
+    return slots_of<S>(roles, micro_batches);
+}
+
+} // namespace detail
+
 /// A pipeline's schedule as a value, made from the type: `schedule_choice s = gpipe{};`, or from orders that were read
 /// from a file, and live as long: `schedule_choice s = orders;`.
 class schedule_choice {
 public:
-    constexpr schedule_choice() : schedule_choice(one_f_one_b{}) {}
+    constexpr schedule_choice() = default;
     template<pipeline_schedule S>
     constexpr schedule_choice(S) noexcept
-        : name(S::name), chunks(S::chunks), write_([](void const*, int all, int m, int role, scheduled_work* out) {
-              return S::write(all, m, role, out);
-          }),
-          stage_([](void const*, int all, int role, int chunk) { return stage_of<S>(all, role, chunk); }),
-          slots_([](void const*, int all, int m) { return slots_of<S>(all, m); }) {
+        : name(S::name), chunks(S::chunks), write_(&detail::written_by<S>), stage_(&detail::staged_by<S>),
+          slots_(&detail::slots_by<S>) {
         static_assert(S::chunks >= 1 && S::chunks <= max_chunks,
                       "a role has at least one stage, and at most max_chunks");
     }
 
-    char const* name;
-    int chunks;
+    char const* name = one_f_one_b::name;
+    int chunks = one_f_one_b::chunks;
     int roles = 0;          ///< that the schedule is for; 0: any number
     int micro_batches = 0;  ///< likewise
     std::size_t lines = 0;  ///< of all roles; 0: as many as each micro-batch has tasks
@@ -170,15 +185,16 @@ public:
     /// True if it was made from this type.
     template<pipeline_schedule S>
     bool is() const noexcept {
-        return orders_ == nullptr && write_ == schedule_choice(S{}).write_;
+        return write_ == &detail::written_by<S>;
     }
 
 private:
     friend schedule_orders;
     void const* orders_ = nullptr;
-    int (*write_)(void const*, int roles, int micro_batches, int role, scheduled_work* out);
-    int (*stage_)(void const*, int roles, int role, int chunk);
-    int (*slots_)(void const*, int roles, int micro_batches);
+    int (*write_)(void const*, int roles, int micro_batches, int role,
+                  scheduled_work* out) = &detail::written_by<one_f_one_b>;
+    int (*stage_)(void const*, int roles, int role, int chunk) = &detail::staged_by<one_f_one_b>;
+    int (*slots_)(void const*, int roles, int micro_batches) = &detail::slots_by<one_f_one_b>;
 };
 
 } // namespace trireme
