@@ -26,6 +26,7 @@ public:
         : plan_(plan), lanes_(lanes), granules_(granules), element_bytes_(element_bytes), owner_(plan.elements, -1) {
         for (std::size_t slot = 0; slot <= depth; ++slot) {
             value_of_[slot] = gradient_of_[slot] = slot;
+            note(plan.again[slot] == npos); // kernels may load what they do not use
             if (slot > 0 && Network::row(slot - 1).description.execution.view) {
                 auto const from = Network::row(slot - 1).from; // a view is what it views
                 value_of_[slot] = value_of_[from];

@@ -287,8 +287,8 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     for (std::size_t i = 0; i <= depth; ++i) {
         bool const here = i >= first && i <= last;
         plan.value[i] = here ? at[block_of(i)] : npos;
-        bool const lost = again.dropped[i] && !again.twice[i - (i > 0)]; // no row on the way back reads it
-        plan.again[i] = here && !lost ? at[block_of(second(i))] : npos;
+        bool const unread = again.dropped[i] && !again.twice[i - (i > 0)]; // but kernels may load what they do not use
+        plan.again[i] = here ? at[block_of(unread ? i : second(i))] : npos;
         plan.gradient[i] = here && !forward_only && (i > first_trainable || i == last) ? at[block_of(grad(i))] : npos;
     }
     return plan;
