@@ -179,8 +179,8 @@ struct recompute {
         else
             return first_false({!detail::stretches<detail::stretches_of_blocks<Network, Block>>.rows().empty()...});
     }
-    template<std::size_t I>
-    using block = type_at<I, Block...>;
+    template<std::size_t Index>
+    using block = type_at<Index, Block...>;
     template<class... At>
     struct refusal {
         static_assert(rule_holds<At...>, "TRI0117: recompute takes all, or one or several types of blocks, as the "
