@@ -4,6 +4,7 @@
 #include <group/os_threads.hpp>
 #include <onednn/by_onednn.hpp>
 #include <support/allocation_hook.hpp>
+#include <support/arenas.hpp>
 #include <support/networks.hpp>
 #include <support/recomputing.hpp>
 #include <trireme/onednn.hpp>
@@ -93,15 +94,7 @@ TEST_SUITE("onednn/trainer") {
     TEST_CASE("values that are dropped and computed again leave the bits as they are, in less memory") {
         constexpr auto as_planned = [](auto const& make) {
             make([before = allocation_hook::aligned_to_line.load()](auto const& t) {
-                auto const plan = t.plan();
-                bytes_t owned = 0;
-                for (int rank = 0; rank < t.devices(); ++rank) {
-                    auto const m = plan.map(plan.layout, plan.batch.samples, rank);
-                    owned += m.parameters.total() + m.gradients.total() + m.optimizer_state.total() +
-                             m.updates.total() + m.activations.total() + m.squares.total() + m.channels.total() +
-                             m.workspace.total();
-                }
-                CHECK(allocation_hook::aligned_to_line - before == owned);
+                CHECK(allocation_hook::aligned_to_line - before == test_support::arenas_of(t.plan()));
             });
         };
         using test_networks::shard_norm;

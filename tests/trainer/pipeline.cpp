@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/allocation_hook.hpp>
+#include <support/arenas.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <support/traces.hpp>
@@ -172,18 +173,11 @@ TEST_SUITE("trainer/pipeline") {
                     auto const plan = trainer_t::plan(64, trainer_t::layout_of(o, r));
                     allocation_hook::aligned_to_line = 0;
                     trainer_t t(o, r);
-                    bytes_t arenas = 0, most = 0;
-                    for (int rank = 0; rank < t.devices(); ++rank) {
-                        auto const m = plan.map(plan.layout, 64, rank);
-                        arenas += m.parameters.total() + m.gradients.total() + m.optimizer_state.total() +
-                                  m.activations.total() + m.squares.total();
-                        most = std::max(most, m.owned().total());
-                    }
-                    CHECK(plan.bytes_per_device() == most);
-                    bytes_t channels = 0;
+                    bytes_t most = 0;
                     for (int rank = 0; rank < t.devices(); ++rank)
-                        channels += plan.map(plan.layout, 64, rank).channels.total();
-                    CHECK(allocation_hook::aligned_to_line == arenas + channels);
+                        most = std::max(most, plan.map(plan.layout, 64, rank).owned().total());
+                    CHECK(plan.bytes_per_device() == most);
+                    CHECK(allocation_hook::aligned_to_line == test_support::arenas_of(plan));
                     t.step(images);
                     auto const before = allocation_hook::allocations.load();
                     for (int k = 0; k < 3; ++k) t.step(images);

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <support/allocation_hook.hpp>
+#include <support/arenas.hpp>
 #include <support/recomputing.hpp>
 
 #include <cstddef>
@@ -23,14 +24,7 @@ namespace {
 /// What a trainer takes is in its plan, to the byte.
 constexpr auto as_planned = [](auto const& make) {
     make([before = allocation_hook::aligned_to_line.load()](auto const& t) {
-        auto const plan = t.plan();
-        bytes_t arenas = 0;
-        for (int rank = 0; rank < t.devices(); ++rank) {
-            auto const m = plan.map(plan.layout, plan.batch.samples, rank);
-            arenas += m.parameters.total() + m.gradients.total() + m.optimizer_state.total() + m.updates.total() +
-                      m.activations.total() + m.squares.total() + m.channels.total();
-        }
-        CHECK(allocation_hook::aligned_to_line - before == arenas);
+        CHECK(allocation_hook::aligned_to_line - before == test_support::arenas_of(t.plan()));
     });
 };
 

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/allocation_hook.hpp>
+#include <support/arenas.hpp>
 #include <support/compare.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
@@ -249,15 +250,11 @@ TEST_SUITE("trainer/schedule_policies") {
                 auto const planned = per_device::plan(48, per_device::layout_of(o, r));
                 allocation_hook::aligned_to_line = 0;
                 per_device t(o, r);
-                bytes_t arenas = 0, most = 0;
-                for (int rank = 0; rank < t.devices(); ++rank) {
-                    auto const m = planned.map(planned.layout, 48, rank);
-                    arenas += m.parameters.total() + m.gradients.total() + m.optimizer_state.total() +
-                              m.updates.total() + m.activations.total() + m.squares.total() + m.channels.total();
-                    most = std::max(most, m.owned().total());
-                }
+                bytes_t most = 0;
+                for (int rank = 0; rank < t.devices(); ++rank)
+                    most = std::max(most, planned.map(planned.layout, 48, rank).owned().total());
                 CHECK(planned.bytes_per_device() == most);
-                CHECK(allocation_hook::aligned_to_line == arenas);
+                CHECK(allocation_hook::aligned_to_line == test_support::arenas_of(planned));
                 t.step(all);
                 auto const before = allocation_hook::allocations.load();
                 for (int k = 0; k < 2; ++k) t.step(all);

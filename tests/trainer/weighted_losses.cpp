@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <support/allocation_hook.hpp>
+#include <support/arenas.hpp>
 #include <support/compare.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
@@ -293,13 +294,7 @@ TEST_SUITE("trainer/weighted_losses") {
                 auto const plan = t::plan(48, t::layout_of(o, r));
                 allocation_hook::aligned_to_line = 0;
                 t trainer(o, r);
-                bytes_t planned = 0;
-                for (int rank = 0; rank < trainer.devices(); ++rank) {
-                    auto const m = plan.map(plan.layout, 48, rank);
-                    planned += m.parameters.total() + m.gradients.total() + m.optimizer_state.total() +
-                               m.activations.total() + m.channels.total() + m.squares.total();
-                }
-                CHECK(allocation_hook::aligned_to_line == planned);
+                CHECK(allocation_hook::aligned_to_line == test_support::arenas_of(plan));
                 trainer.step(table);
                 trainer.evaluate(table);
                 sample_set const samples = table;

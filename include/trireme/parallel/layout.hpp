@@ -193,7 +193,7 @@ struct parallel_layout {
         });
         return sum;
     }
-    /// The same by its peers: add(replicas, traffic with each), several times for one of them.
+    /// The peers of that traffic: add(replicas, traffic with each), several times for one of them.
     template<class Add>
     constexpr void traffic_of_rank(int rank, arena_extent const& arena, std::size_t element_bytes,
                                    Add const& add) const {

@@ -74,7 +74,7 @@ struct training_plan {
         moves(layout, batch.samples, rank, sum);
         return sum.total();
     }
-    /// That of it which device `rank` has with device `peer`; over all peers it adds up to wire(rank). What goes over
+    /// Traffic that device `rank` has with device `peer`; over all peers it adds up to wire(rank). What goes over
     /// the link between two devices is wire(a, b) and wire(b, a). Where a transport adds gradients by a strategy of its
     /// own, of which nobody knows the steps: as the schedule does that stands for it. Throws usage_error for other
     /// devices than there are.

@@ -29,8 +29,8 @@ struct stretch_list {
     constexpr void add(range rows) {
         auto const& segments = segments_of<Network>;
         auto const *const first = segments.begin, *const last = segments.begin + segments.count + 1;
-        auto const *const begin = std::lower_bound(first, last, rows.begin), *const end = std::upper_bound(first, last,
-                                                                                                           rows.end);
+        auto const* const begin = std::lower_bound(first, last, rows.begin);
+        auto const* const end = std::upper_bound(first, last, rows.end);
         if (begin != last && end != first && *begin + 1 < *(end - 1)) of[count++] = {*begin, *(end - 1)};
     }
 };
@@ -57,42 +57,33 @@ private:
     template<class L>
     static constexpr void look_at(stretches_of_blocks& all, std::size_t& row) {
         bool const is[] = {std::is_same_v<L, Block>..., false};
-        inside<L>::look(all, row, std::find(is, is + sizeof...(Block), true) != is + sizeof...(Block));
+        if (std::find(is, is + sizeof...(Block), true) == is + sizeof...(Block)) return inside<L>::look(all, row);
+        for (std::size_t i = 0; i < repetitions<L>; ++i) {
+            auto const begin = row;
+            row += rows_in<L> / std::max<std::size_t>(repetitions<L>, 1);
+            all.add({begin, row});
+        }
     }
 
-    /// A layer or a block; `wanted`: it is one of those.
+    /// What is in a layer or a block that is none of those; a residual cannot be cut inside.
     template<class L>
     struct inside {
-        static constexpr void look(stretches_of_blocks& all, std::size_t& row, bool wanted) {
-            auto const begin = row;
-            row += rows_in<L>;
-            if (wanted) all.add({begin, row});
-        }
+        static constexpr void look(stretches_of_blocks&, std::size_t& row) { row += rows_in<L>; }
     };
     template<class... L>
     struct inside<sequential<L...>> {
-        static constexpr void look(stretches_of_blocks& all, std::size_t& row, bool wanted) {
-            auto const begin = row, before = all.count;
-            all.template look_into<L...>(row);
-            if (!wanted) return;
-            all.count = before;
-            all.add({begin, row});
-        }
+        static constexpr void look(stretches_of_blocks& all, std::size_t& row) { all.template look_into<L...>(row); }
     };
     template<std::size_t N, class... L>
     struct inside<repeat<N, L...>> {
-        static constexpr void look(stretches_of_blocks& all, std::size_t& row, bool wanted) {
-            for (std::size_t i = 0; i < N; ++i) inside<sequential<L...>>::look(all, row, wanted);
+        static constexpr void look(stretches_of_blocks& all, std::size_t& row) {
+            for (std::size_t i = 0; i < N; ++i) all.template look_into<L...>(row);
         }
     };
     template<is_named L>
     struct inside<L> {
-        static constexpr void look(stretches_of_blocks& all, std::size_t& row, bool wanted) {
-            auto const begin = row, before = all.count;
+        static constexpr void look(stretches_of_blocks& all, std::size_t& row) {
             all.template look_into<typename L::named_layer>(row);
-            if (!wanted) return;
-            all.count = before;
-            all.add({begin, row});
         }
     };
 };

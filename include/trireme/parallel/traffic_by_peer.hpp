@@ -24,7 +24,7 @@ public:
 
     constexpr traffic total() const { return total_; }
     constexpr traffic with(int peer) { return with_[static_cast<std::size_t>(peer)]; }
-    /// That with the ranks whose coordinate along an axis of the mesh is another one.
+    /// The traffic with the ranks whose coordinate along an axis of the mesh is another one.
     constexpr traffic along(int axis) {
         auto const mesh = layout_.mesh();
         traffic sum;

@@ -216,9 +216,9 @@ struct trainer_policies {
         !has_stages || (stages != dynamic && schedule_is_named && (micro_batches != dynamic || shards > 0));
     static constexpr bool is_static =
         replicas != dynamic && shards != dynamic && !strategy_is_chosen && pipeline_is_static;
-    /// Whether the compiler proves the step of a pipeline, which is then the same on each replica.
-    static constexpr bool steps_proved = has_stages && stages > 0 && stages <= max_roles&& micro_batches > 0;
-    /// Whether it proves a strategy for these devices.
+    /// The compiler proves the step of a pipeline, which is then the same on each replica.
+    static constexpr bool steps_proved = has_stages && micro_batches > 0 && stages > 0 && stages <= max_roles;
+    /// The compiler proves a strategy for these devices.
     static constexpr bool provable = replicas != dynamic && replicas <= proved_by_compiler && !strategy_is_chosen;
     /// Whether it has proved all schedules that can run.
     static constexpr bool proved =
