@@ -71,6 +71,7 @@
 #include <trireme/layer/network.hpp>
 #include <trireme/layer/pool2d.hpp>
 #include <trireme/layer/summary.hpp>
+#include <trireme/layer/tied.hpp>
 #include <trireme/layer/value_loss.hpp>
 #include <trireme/optimizer/adagrad.hpp>
 #include <trireme/optimizer/adam.hpp>

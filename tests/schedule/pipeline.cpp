@@ -103,17 +103,28 @@ std::vector<std::uint64_t> expected(step_program const& p, bool evaluates) {
         sums_of(static_cast<std::size_t>(p.stage_count()), static_cast<std::size_t>(p.shape.micro_batches), evaluates);
     if (evaluates) return sums;
     auto const gradient = [&](std::uint64_t sum) { return p.shape.replicas > 1 ? made_of({is_reduced, sum}) : sum; };
-    std::uint64_t norm = 0;
-    for (int r = 0; r < p.shape.roles && p.shape.measures; ++r) {
-        std::uint64_t squares = 0;
-        for (int i = 0; i < p.chunks * p.shape.slices; ++i)
-            squares = made_of(
-                {is_measured, squares, gradient(sums[static_cast<std::size_t>(p.stage(r, i / p.shape.slices))])});
-        norm = made_of({is_norm, norm, squares});
-    }
+    // what roles have in common once they have met: of all slices of all roles, and of what they had in common before
+    auto const in_common = [&](task_kind kind, std::uint64_t before, auto const& of_stage) {
+        std::uint64_t all = 0;
+        for (int r = 0; r < p.shape.roles; ++r) {
+            std::uint64_t own = 0;
+            for (int i = 0; i < p.chunks * p.shape.slices; ++i)
+                own = made_of({is_measured, own, before, of_stage(p.stage(r, i / p.shape.slices))});
+            all = made_of({is_norm, static_cast<std::uint64_t>(kind), all, own});
+        }
+        return all;
+    };
+    auto const sum_of = [&](int stage) { return gradient(sums[static_cast<std::size_t>(stage)]); };
+    std::uint64_t common = 0;
+    for (auto const kind : {task_kind::add_tied, task_kind::measure})
+        if (p.shape.meets_for(kind, p.stage_count())) common = in_common(kind, common, sum_of);
+    auto const updated = [&](int stage) { return made_of({is_updated, common, sum_of(stage)}); };
     std::vector<std::uint64_t> all;
-    for (auto const sum : sums)
-        for (int k = 0; k < p.shape.slices; ++k) all.push_back(made_of({is_updated, norm, gradient(sum)}));
+    for (int s = 0; s < p.stage_count(); ++s)
+        for (int k = 0; k < p.shape.slices; ++k) all.push_back(updated(s));
+    if (p.shape.meets_for(task_kind::copy_tied, p.stage_count()))
+        common = in_common(task_kind::copy_tied, common, updated);
+    for (int r = 0; r < p.shape.roles; ++r) all.push_back(common);
     return all;
 }
 
@@ -149,8 +160,11 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
     std::vector<std::size_t> next(roles, 0);
     std::vector<int> received(roles, 0); // transfers of the next task that are done
     std::vector<bool> posted(roles, false);
-    std::vector<int> came(roles, 0); // to a measure
-    std::vector<std::uint64_t> squares(roles, 0), norm(roles, 0);
+    std::map<task_kind, std::vector<int>> came; // to meetings, how often
+    std::map<task_kind, std::vector<std::uint64_t>> told;
+    for (auto const kind : {task_kind::add_tied, task_kind::measure, task_kind::copy_tied})
+        came[kind].resize(roles), told[kind].resize(roles);
+    std::vector<std::uint64_t> common(roles, 0);
     random_stream const random(seed, random_purpose::user, 77);
     std::uint64_t drawn = 0;
 
@@ -189,31 +203,33 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
             compute(t, s, stages, frames[r][t.frame], s > 0 && gives_input(t.kind) ? &slots[r][t.slot] : nullptr,
                     sums[s]);
         } else {
-            auto const measures = t.kind == task_kind::measure;
-            if (measures && !posted[r]) squares[r] = 0;
+            bool const meets = is_meeting(t.kind), tells = meets && !posted[r];
+            if (tells) told[t.kind][r] = 0;
             for (std::size_t i = t.first; i < t.end; ++i) {
                 auto const s =
                     static_cast<std::size_t>(p.stage(static_cast<int>(r), static_cast<int>(i) / p.shape.slices));
                 auto const k = i % static_cast<std::size_t>(p.shape.slices);
                 auto const now = times_reduced[s][k] != 0 ? reduced[s][k] : sums[s];
-                if (measures) {
-                    if (!posted[r]) squares[r] = made_of({is_measured, squares[r], now});
-                    continue;
-                }
+                if (tells)
+                    told[t.kind][r] = made_of({is_measured, told[t.kind][r], common[r],
+                                               t.kind == task_kind::copy_tied ? parameters[s][k] : now});
+                if (meets) continue;
                 if (t.kind == task_kind::collective) {
                     reduced[s][k] = made_of({is_reduced, times_reduced[s][k]++ == 0 ? sums[s] : reduced[s][k]});
                 }
                 if (t.kind == task_kind::update || t.updates)
                     parameters[s][k] =
                         parameters[s][k] * 3 +
-                        made_of({is_updated, norm[r], times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
+                        made_of({is_updated, common[r], times_reduced[s][k] != 0 ? reduced[s][k] : sums[s]});
             }
-            if (measures) {
-                if (!posted[r]) ++came[r];
-                posted[r] = std::any_of(came.begin(), came.end(), [&](int times) { return times < came[r]; });
+            if (meets) {
+                auto& of = came[t.kind];
+                if (tells) ++of[r];
+                posted[r] = std::any_of(of.begin(), of.end(), [&](int times) { return times < of[r]; });
                 if (posted[r]) return false;
-                norm[r] = 0;
-                for (auto const of_role : squares) norm[r] = made_of({is_norm, norm[r], of_role});
+                common[r] = 0;
+                for (auto const of_role : told[t.kind])
+                    common[r] = made_of({is_norm, static_cast<std::uint64_t>(t.kind), common[r], of_role});
             }
         }
         ++next[r];
@@ -229,6 +245,7 @@ std::optional<std::vector<std::uint64_t>> executed(step_program const& p, loweri
             if (evaluates) return sums;
             std::vector<std::uint64_t> all;
             for (auto const& of_stage : parameters) all.insert(all.end(), of_stage.begin(), of_stage.end());
+            all.insert(all.end(), common.begin(), common.end());
             return all;
         }
         auto const r = left[random.below(drawn++, static_cast<std::uint32_t>(left.size()))];
@@ -315,7 +332,8 @@ counts mutations(step_program const& p, lowering const& by, bool evaluates) {
             }
             for (auto const kind :
                  {task_kind::forward, task_kind::backward, task_kind::backward_input, task_kind::backward_weights,
-                  task_kind::train, task_kind::evaluate, task_kind::collective, task_kind::measure, task_kind::update})
+                  task_kind::train, task_kind::evaluate, task_kind::collective, task_kind::add_tied, task_kind::measure,
+                  task_kind::update, task_kind::copy_tied})
                 if (is.kind != task_kind::move) changed([&](step_task& t) { t.kind = kind; });
             for (int k = 0; k < original.lists[r][i].transfers; ++k) {
                 auto const moved = [&](auto const& change) { changed([&](step_task& t) { change(t.moves[k], t); }); };
@@ -479,6 +497,30 @@ TEST_SUITE("schedule/pipeline") {
         CHECK(v.role == 1);
     }
 
+    TEST_CASE("tied gradients are added before a norm is measured; what was updated is copied where stages are apart") {
+        std::vector<step_task> room;
+        auto const kinds = [&](step_shape const& shape) {
+            auto const p = built<gpipe>(shape, room);
+            CHECK(verify(p).ok());
+            std::vector<task_kind> tail;
+            for (auto const& t : p.list(0).subspan(p.tail[0])) tail.push_back(t.kind);
+            return tail;
+        };
+        using list = std::vector<task_kind>;
+        CHECK(kinds({1, 2, 1, 1, false, false, 1, true}) == list{task_kind::add_tied, task_kind::update});
+        CHECK(kinds({2, 2, 2, 1, false, true, 1, true}) == list{task_kind::collective, task_kind::add_tied,
+                                                                task_kind::measure, task_kind::update,
+                                                                task_kind::copy_tied});
+        auto const p = built<gpipe>({2, 2, 1, 1, false, true, 1, true}, room);
+        std::vector<step_task> storage;
+        for (std::size_t behind = 1; behind <= 4; ++behind) { // without copy_tied, update, measure, add_tied
+            CAPTURE(behind);
+            open_program without(p);
+            without.lists[1].erase(without.lists[1].end() - static_cast<std::ptrdiff_t>(behind));
+            CHECK_FALSE(verify(without.closed(storage)).ok());
+        }
+    }
+
     TEST_CASE("a program prints as a table") {
         std::vector<step_task> room;
         CHECK(table_of(built<one_f_one_b>({1, 1, 1, 2, false, true}, room)) ==
@@ -540,6 +582,9 @@ TEST_SUITE("schedule/pipeline") {
             every_mutation_is_refused_or_the_same<one_f_one_b>({1, 2, 2, 2, false, true}, by, all);
             every_mutation_is_refused_or_the_same<one_f_one_b>({3, 3, 2, 2, false, true}, by, all);
             every_mutation_is_refused_or_the_same<folded>({2, 2, 1, 2, false, true}, by, all);
+            every_mutation_is_refused_or_the_same<one_f_one_b>({2, 2, 2, 2, false, true, 1, true}, by, all);
+            every_mutation_is_refused_or_the_same<folded>({2, 2, 1, 1, false, false, 1, true}, by, all);
+            every_mutation_is_refused_or_the_same<one_f_one_b>({1, 2, 2, 2, false, false, 1, true}, by, all);
             every_mutation_is_refused_or_the_same<eager_weights>({3, 3, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<late_weights>({2, 3, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<folded>({2, 2, 2, 1}, by, all);

@@ -25,7 +25,7 @@ template<class Network, class Kernels, class T, std::size_t Lanes>
 constexpr std::size_t scratch_bytes() {
     std::size_t most = 0;
     for_units<Network>(0, [&]<class Chain, std::size_t Unit>(unit<Chain, Unit>, std::size_t) {
-        using layer = typename Chain::template layer_type<Unit>;
+        using layer = computed_by_t<typename Chain::template layer_type<Unit>>;
         using in = typename Chain::template input_of<Unit>;
         if constexpr (requires { layer::template scratch_bytes<in, Lanes, T, Kernels>(); })
             most = std::max(most, layer::template scratch_bytes<in, Lanes, T, Kernels>());
@@ -91,12 +91,12 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     }
     template<class P>
     auto forward_of(std::size_t row, bool again) const {
-        return base::forward_of(row, this->model.parameters_of(Network::row(row)), again);
+        return base::forward_of(row, this->parameters_of(row), again);
     }
     template<class P>
     auto backward_of(std::size_t row, std::size_t slot) const {
         auto const& r = Network::row(row);
-        return base::backward_of(row, slot, this->model.parameters_of(r), this->model.gradients_of(r));
+        return base::backward_of(row, slot, this->parameters_of(row), this->model.gradients_of(r));
     }
     template<class P, class At, class F>
     void add_gradients(std::size_t row, At const& at, F const& add) const {

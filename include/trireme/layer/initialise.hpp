@@ -55,13 +55,13 @@ template<class Network, class Method, class T>
 void initialise_parameters(T* parameters, std::uint64_t seed, range rows = {0, Network::depth}) {
     std::uint32_t tensor = 0;
     for (std::size_t l = 0; l < rows.end; ++l) {
-        auto const& d = Network::row(l).description;
+        auto const& row = Network::row(l);
         if (l < rows.begin) {
-            tensor += static_cast<std::uint32_t>(d.parameter_count);
+            tensor += static_cast<std::uint32_t>(row.own_tensors());
             continue;
         }
-        for (int k = 0; k < d.parameter_count; ++k, ++tensor) {
-            auto const& p = d.parameters[k];
+        for (int k = 0; k < row.own_tensors(); ++k, ++tensor) {
+            auto const& p = row.description.parameters[k];
             random_stream const r(seed, random_purpose::parameters, tensor);
             for (std::size_t i = 0; i < p.shape.size(); ++i)
                 *parameters++ = p.init == initial::weights ? static_cast<T>(Method::value(p, r, i))

@@ -109,7 +109,7 @@ private:
     void add_tensors(std::string const& path) {
         auto const& row = Network::row(row_++);
         auto at = row.first_parameter;
-        for (int k = 0; k < row.description.parameter_count; ++k) {
+        for (int k = 0; k < row.own_tensors(); ++k) {
             auto const& p = row.description.parameters[k];
             tensors.push_back({child(path, p.name), p.shape, false, at});
             at += p.shape.size();

@@ -5,9 +5,11 @@
 #include <trireme/core/pack.hpp>
 #include <trireme/layer/combinators.hpp>
 #include <trireme/layer/layer.hpp>
+#include <trireme/layer/tied.hpp>
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 namespace trireme {
 
@@ -46,6 +48,12 @@ struct layer_row {
     std::size_t first_kept = 0;      ///< of the numbers it keeps, among those of all layers
     std::size_t first_exchange = 0;  ///< of its exchanges, among those of all layers
     std::size_t first_agreed = 0; ///< of its parameters, among those of layers that agree on something on the way back
+    std::size_t tied_to = npos;   ///< the row whose parameters it computes with, if they are not its own
+    std::size_t first_tied = 0;   ///< of its gradients, among those of tied rows
+
+    constexpr bool is_tied() const noexcept { return tied_to != npos; }
+    /// Parameter tensors that are initialised, updated and saved as this row's.
+    constexpr int own_tensors() const noexcept { return is_tied() ? 0 : description.parameter_count; }
 
     /// Parts of a residual.
     constexpr bool is_fork() const noexcept { return other != npos && description.execution.view; }
@@ -101,17 +109,18 @@ struct row_writer {
     layer_row* rows;
     way* open; ///< residuals in residuals
     shape now;
-    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0, exchanges = 0, agreed = 0;
+    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0, exchanges = 0, agreed = 0, tied = 0;
     std::size_t refused_at = npos; ///< the first row that does not accept its input
     std::size_t open_count = 0;
 
-    constexpr layer_row& add(layer_description const& d) {
+    constexpr layer_row& add(layer_description const& d, std::size_t tied_to = npos) {
         end();
         auto& row = rows[count];
         row.description = d;
+        row.tied_to = tied_to;
         if (!d.accepts && refused_at == npos) refused_at = count;
         now = d.output;
-        parameters += d.parameter_elements();
+        (row.is_tied() ? tied : parameters) += d.parameter_elements();
         buffers += d.buffer_elements();
         kept += d.kept;
         exchanges += static_cast<std::size_t>(d.exchanges());
@@ -129,6 +138,7 @@ struct row_writer {
         row.first_kept = kept;
         row.first_exchange = exchanges;
         row.first_agreed = agreed;
+        row.first_tied = tied;
     }
 };
 
@@ -170,6 +180,18 @@ struct unit_rows<residual_sum<Body, Shortcut>> {
         auto& row = to.add(second == way.first ? residual_sum<Body, Shortcut>::describe(second) : refused(way.first));
         row.other = row.from;
         row.from = way.first_end;
+    }
+};
+
+template<std::size_t Row, class Layer>
+struct unit_rows<tied_layer<Row, Layer>> {
+    static constexpr bool can_share(layer_row const& owner) noexcept {
+        auto const& d = owner.description;
+        return owner.own_tensors() != 0 && d.buffer_count == 0 && !d.whole_shard();
+    }
+    static constexpr void write(row_writer& to) {
+        bool const fits = can_share(to.rows[Row]) && to.rows[Row].input == to.now;
+        to.add(fits ? Layer::describe(to.now) : refused(to.now), Row);
     }
 };
 
@@ -216,6 +238,65 @@ constexpr network_table<Depth> make_network_table(shape in) {
     to.end();
     t.refused_at = to.refused_at;
     return t;
+}
+
+/// The layer of a row that is not the list's end; a repeat that repeats nothing is its own.
+template<std::size_t Row, class... U>
+constexpr auto layer_at(pack<U...>);
+template<std::size_t, class L>
+constexpr auto layer_in(pack<L> unit) {
+    return unit;
+}
+template<std::size_t Row, std::size_t N, class... Block>
+    requires repeats_something<N, Block...>
+constexpr auto layer_in(pack<repeat<N, Block...>>) {
+    return layer_at<Row % rows_of_block<Block...>>(flat_list<Block...>());
+}
+template<std::size_t Row, class... U>
+constexpr auto layer_at(pack<U...>) {
+    constexpr std::size_t rows[] = {rows_of<U>...};
+    constexpr auto unit_and_row = [](std::size_t const* of) {
+        range r{0, Row}; // a unit, and what is left to go within it
+        while (r.end >= of[r.begin]) r.end -= of[r.begin++];
+        return r;
+    }(rows);
+    return layer_in<unit_and_row.end>(pack<type_at<unit_and_row.begin, U...>>{});
+}
+
+/// A unit that begins at a row of the list `Units`: a tied one whose row is there becomes a layer.
+template<class U, std::size_t Begin, class Units>
+struct unit_in {
+    using type = U;
+};
+template<std::size_t Row, std::size_t Begin, class Units>
+    requires(Row < Begin)
+struct unit_in<tied<Row>, Begin, Units> {
+    using owner = typename only<decltype(layer_at<Row>(Units{}))>::type;
+    using type = std::conditional_t<layer<owner> && !is_tied<owner>, tied_layer<Row, owner>, tied<Row>>;
+};
+
+template<class... U>
+constexpr bool has_ties(pack<U...>) noexcept {
+    bool const is[] = {is_tied<U>..., false};
+    for (bool const it : is)
+        if (it) return true;
+    return false;
+}
+/// The units of a network, in which tied layers know whose parameters they have.
+template<class... U>
+constexpr auto with_ties(pack<U...> units) {
+    if constexpr (!has_ties(pack<U...>{}))
+        return units;
+    else
+        return []<std::size_t... I>(std::index_sequence<I...>) {
+            constexpr auto begin = [](std::size_t unit) {
+                std::size_t const rows[] = {rows_of<U>...};
+                std::size_t sum = 0;
+                for (std::size_t u = 0; u < unit; ++u) sum += rows[u];
+                return sum;
+            };
+            return pack<typename unit_in<U, begin(I), pack<U...>>::type...>{};
+        }(std::index_sequence_for<U...>{});
 }
 
 /// The input or output of one row of a chain.
@@ -327,6 +408,13 @@ constexpr auto unit_rule() {
     } else if constexpr (is_residual_sum<layer_t>) {
         using second = typename extents_of_shape<Chain, row - 1, true>::type;
         return pack<residual_rule<at_layer<Before + row, typename layer_t::written>, wants<in>, gets<second>>>{};
+    } else if constexpr (is_tied_layer<layer_t>) {
+        using tied_where = at_layer<Before + row, typename layer_t::written>;
+        if constexpr (unit_rows<layer_t>::can_share(Chain::row(layer_t::row)))
+            return pack<tied_input_rule<tied_where, wants<typename extents_of_shape<Chain, layer_t::row, false>::type>,
+                                        gets<in>>>{};
+        else
+            return pack<tied_row_rule<tied_where, gets<typename layer_t::layer>>>{};
     } else if constexpr (!layer<layer_t>)
         return pack<network_layer_rule<where>>{};
     else if constexpr (forgets_parameters<layer_t>(layer_t::describe(in::shape)))
@@ -349,9 +437,9 @@ struct network_check<Chain, true> {
 /// the canonical coordinates in which they are initialised, reduced, updated and saved. Buffers (running statistics)
 /// lie in the same order behind them.
 template<class Input, class... Layers> // types: hyperbolic_tangent, not the function tanh
-struct network : detail::chain<typename Input::extents, decltype(detail::flat_list<Layers...>())> {
+struct network : detail::chain<typename Input::extents, decltype(detail::with_ties(detail::flat_list<Layers...>()))> {
 private:
-    using chain = detail::chain<typename Input::extents, decltype(detail::flat_list<Layers...>())>;
+    using chain = detail::chain<typename Input::extents, decltype(detail::with_ties(detail::flat_list<Layers...>()))>;
 
 public:
     using chain::depth;
@@ -365,6 +453,8 @@ public:
     static constexpr std::size_t buffers = table.rows[depth].first_buffer;
     /// Numbers that layers keep of a shard from forward to backward.
     static constexpr std::size_t kept = table.rows[depth].first_kept;
+    /// Gradients of rows that compute with the parameters of another one.
+    static constexpr std::size_t tied_gradients = table.rows[depth].first_tied;
 
     /// The first layer with parameters: backward stops there, for no gradient is needed below it.
     static constexpr std::size_t first_trainable = [] {

@@ -25,16 +25,20 @@ struct model_numbers {
     std::size_t first_parameter = 0;
     std::size_t first_buffer = 0;
     std::size_t first_kept = 0; ///< likewise, of the numbers that layers keep of a shard
+    std::size_t first_tied = 0;
+    std::size_t tied_lie = 0; ///< the numbers of tied rows begin so far behind the first parameter, and its gradient
     /// Where gradients have a task of their own, those wait here till then that layers find while they agree.
     T* agreed = nullptr;
     std::size_t first_agreed = 0;
 
-    T const* parameters_of(layer_row const& r) const noexcept {
-        return parameters + (r.first_parameter - first_parameter);
+    /// `owner`: the row whose parameters they are, which need not be here.
+    T const* parameters_of(layer_row const& r, layer_row const& owner) const noexcept {
+        bool const here = owner.first_parameter >= first_parameter;
+        return parameters + (here ? owner.first_parameter - first_parameter : tied_lie + (r.first_tied - first_tied));
     }
     T* gradients_of(layer_row const& r) const noexcept {
         if (agreed != nullptr) return agreed + (r.first_agreed - first_agreed);
-        return gradients + (r.first_parameter - first_parameter);
+        return gradients + (r.is_tied() ? tied_lie + (r.first_tied - first_tied) : r.first_parameter - first_parameter);
     }
 };
 
@@ -100,6 +104,10 @@ struct row_context {
     T* kept() const noexcept { return reinterpret_cast<T*>(memory.frame + plan->kept); }
 
 protected:
+    T const* parameters_of(std::size_t row) const noexcept {
+        auto const& r = Network::row(row);
+        return model.parameters_of(r, r.is_tied() ? Network::row(r.tied_to) : r);
+    }
     /// `again`: on the way back.
     template<class P>
     layer_operands<P, Stored> forward_of(std::size_t row, P const* parameters, bool again) const noexcept {

@@ -171,8 +171,8 @@ struct function_at<true, Chain, Unit> {
 
 /// The form of a unit. `Unused`: no row needs the gradient by its input.
 template<class Chain, std::size_t Unit, fusion Way, bool Unused>
-using form_of = row_form<typename Chain::template layer_type<Unit>, typename Chain::template input_of<Unit>,
-                         typename Chain::template output_of<Unit>,
+using form_of = row_form<computed_by_t<typename Chain::template layer_type<Unit>>,
+                         typename Chain::template input_of<Unit>, typename Chain::template output_of<Unit>,
                          typename function_at<fused_in<Chain, Way>.applies_next[Unit], Chain, Unit + 1>::type,
                          typename function_at<fused_in<Chain, Way>.through_previous[Unit], Chain, Unit - 1>::type,
                          Unit != 0 && fused_in<Chain, Way>.applies_next[Unit - (Unit != 0)],

@@ -86,12 +86,12 @@ struct narrow_parameters {
         }
     }
 
-    /// Hands over the making of the copy. `from`: the parameters of the first of the rows.
-    static void copy(Kernels const& k, range rows, T const* from, stored_type* to) {
+    /// Hands over the making of the copy of some rows' parameters.
+    static void copy(Kernels const& k, range rows, detail::model_numbers<T> const& from, stored_type* to) {
         for (auto row = rows.begin; row < rows.end; ++row) {
             auto const& r = Network::row(row);
             if (r.description.execution.parameters_as_values)
-                round_values(k, from + (r.first_parameter - Network::row(rows.begin).first_parameter),
+                round_values(k, from.parameters_of(r, r.is_tied() ? Network::row(r.tied_to) : r),
                              to + first(row, rows.begin), r.description.parameter_elements(), order(row));
         }
     }
@@ -213,7 +213,7 @@ private:
     template<class P>
     P const* parameters(std::size_t row) const noexcept {
         if constexpr (std::is_same_v<P, T>)
-            return this->model.parameters_of(Network::row(row));
+            return this->parameters_of(row);
         else
             return copy_ + narrow::first(row, rows_.begin);
     }

@@ -63,6 +63,8 @@ std::string line_name() {
         return {};
     else if constexpr (is_residual_sum<L>)
         return "  + shortcut";
+    else if constexpr (is_tied_layer<L>)
+        return type_name<typename L::written>();
     else
         return type_name<L>();
 }
@@ -87,7 +89,7 @@ std::string network_table() {
         if (name.empty()) return;
         auto const& d = Network::row(row).description;
         text += detail::table_line(name, detail::to_string(d.output),
-                                   d.parameter_count == 0 ? "" : with_commas(d.parameter_elements()),
+                                   Network::row(row).own_tensors() == 0 ? "" : with_commas(d.parameter_elements()),
                                    d.forward_flops == 0 ? "" : with_commas(d.forward_flops));
     });
     text += detail::table_line("total", "", with_commas(Network::parameters), with_commas(Network::forward_flops));

@@ -90,6 +90,7 @@ struct parallel_layout {
     std::size_t logical_shards = 0; ///< 0: micro-batches, added as the strategy adds; else V of fixed_tree
     bool shared_weights = false;    ///< one copy of the weights; each device updates its slice of them
     bool clips = false;             ///< the norm of the gradients is measured before they are used
+    bool ties = false;              ///< some rows of the network have their parameters in common
     std::span<reduction_bucket const> buckets = {}; ///< where tensors have strategies of their own; none: all in one
 
     std::span<update_run const> updates = {}; ///< where some parameters do not decay; none: all are updated alike

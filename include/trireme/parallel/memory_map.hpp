@@ -49,6 +49,7 @@ struct memory_map {
     memory_area losses;            ///< of the samples that are computed at once
     memory_area scores;            ///< of all shards
     memory_area squares;           ///< sums of the gradients' squares, where their norm is measured
+    memory_area tied;              ///< a gradient of a tied row that is on another accelerator
     memory_area tables;            ///< of collectives on streams
     memory_area counters;          ///< of the group
     memory_area channels;          ///< between the stages of a pipeline
@@ -56,7 +57,7 @@ struct memory_map {
     constexpr owned_bytes owned() const noexcept {
         owned_bytes sum;
         sum.parameters = parameters.total() + narrow_parameters.total();
-        sum.gradients = gradients.total();
+        sum.gradients = gradients.total() + tied.total();
         sum.optimizer_state = optimizer_state.total() + updates.total();
         sum.activations = activations.total();
         sum.control =
@@ -68,7 +69,8 @@ struct memory_map {
 };
 
 /// The numbers of some rows of a network in an arena: their parameters, then their buffers, each padded to whole cache
-/// lines. Gradients lie in one of the same form, with what a step adds to the buffers in their place.
+/// lines. Gradients lie in one of the same form, with what a step adds to the buffers in their place, and behind it the
+/// gradients of tied rows; behind the weights there are copies for tied rows, if their own weights are elsewhere.
 struct row_numbers {
     range rows = {};
     std::size_t first_parameter = 0; ///< of the network
@@ -76,10 +78,27 @@ struct row_numbers {
     std::size_t first_buffer = 0; ///< of the network's buffers
     std::size_t buffers = 0;
     std::size_t first_kept = 0;  ///< of the numbers that layers keep of a shard
+    std::size_t first_tied = 0;  ///< of the gradients of tied rows
     std::size_t buffers_lie = 0; ///< at this element of the arena
-    std::size_t elements = 0;
+    std::size_t tied_lie = 0;    ///< likewise, the numbers of tied rows: so many are the rows' own
+    std::size_t elements = 0;    ///< of gradients
+    bool copies = false;         ///< some tied row has its weights in other rows than these
+
+    /// Elements of weights, copies included.
+    constexpr std::size_t weights() const noexcept { return copies ? elements : tied_lie; }
+    /// The first element of a row's gradients, and of its weights, if those of a tied row are a copy.
+    constexpr std::size_t place_of(layer_row const& r) const noexcept {
+        return r.is_tied() ? tied_lie + (r.first_tied - first_tied) : r.first_parameter - first_parameter;
+    }
 
     constexpr arena_extent extent() const noexcept { return {elements, first_parameter, parameters}; }
+    /// f(owner, at) for the tied rows whose weights are a copy, from that element on, of those of a row elsewhere.
+    template<class Network, class F>
+    constexpr void for_each_copy(F const& f) const {
+        for (auto i = rows.begin; i < rows.end && copies; ++i)
+            if (auto const& row = Network::row(i); row.is_tied() && row.tied_to < rows.begin)
+                f(row.tied_to, place_of(row));
+    }
 };
 template<class Network, class T>
 constexpr row_numbers numbers_of_rows(range rows) noexcept {
@@ -92,8 +111,12 @@ constexpr row_numbers numbers_of_rows(range rows) noexcept {
     n.first_buffer = begin.first_buffer;
     n.buffers = end.first_buffer - begin.first_buffer;
     n.first_kept = begin.first_kept;
+    n.first_tied = begin.first_tied;
     n.buffers_lie = round_up(n.parameters, line);
-    n.elements = n.buffers_lie + round_up(n.buffers, line);
+    n.tied_lie = n.buffers_lie + round_up(n.buffers, line);
+    n.elements = n.tied_lie + round_up(end.first_tied - begin.first_tied, line);
+    for (auto row = rows.begin; row < rows.end && n.elements != n.tied_lie; ++row)
+        n.copies = n.copies || (Network::row(row).is_tied() && Network::row(row).tied_to < rows.begin);
     return n;
 }
 
@@ -103,19 +126,40 @@ constexpr row_numbers numbers_of_stage(parallel_layout const& l, int stage) {
     return numbers_of_rows<Network, T>(l.rows_of(stage, Network::depth));
 }
 
+/// The first elements of a stage's numbers in the arenas of a rank, behind those of the stages that it has before it.
+struct stage_begin {
+    std::size_t weights = 0;
+    std::size_t gradients = 0; ///< of its first slot
+    std::size_t state = 0;     ///< of the optimizer's numbers
+};
+template<class Model>
+constexpr stage_begin stage_lies(parallel_layout const& l, int rank, int chunk) {
+    stage_begin at;
+    for (int before = 0; before < chunk; ++before) {
+        auto const n =
+            numbers_of_stage<typename Model::network, typename Model::value_type>(l, l.stage_of(rank, before));
+        at.weights += n.weights();
+        at.gradients += l.gradient_slots(rank) * n.elements;
+        at.state += Model::optimizer::state_per_parameter *
+                    l.slice_of_device(rank, n.tied_lie, sizeof(typename Model::value_type)).size();
+    }
+    return at;
+}
+
 /// The part of the map that is the same on every kind of device: parameters and buffers, their gradients, and the
 /// optimizer's numbers for the part that the rank updates.
 template<class Model>
 constexpr memory_map memory_of_model(parallel_layout const& l, int rank) {
     using T = typename Model::value_type;
-    std::size_t elements = 0, updated = 0;
+    std::size_t weights = 0, elements = 0, updated = 0;
     for (int chunk = 0; chunk < l.chunks(); ++chunk) {
-        auto const n = numbers_of_stage<typename Model::network, T>(l, l.stage_of(rank, chunk)).elements;
-        elements += n;
-        updated += l.slice_of_device(rank, n, sizeof(T)).size();
+        auto const n = numbers_of_stage<typename Model::network, T>(l, l.stage_of(rank, chunk));
+        weights += n.weights();
+        elements += n.elements;
+        updated += l.slice_of_device(rank, n.tied_lie, sizeof(T)).size();
     }
     memory_map m;
-    m.parameters.bytes = l.shared_weights && l.replica_of(rank) != 0 ? 0 : elements * sizeof(T);
+    m.parameters.bytes = l.shared_weights && l.replica_of(rank) != 0 ? 0 : weights * sizeof(T);
     m.gradients = {elements * sizeof(T), Model::trains ? l.gradient_slots(rank) : 0};
     m.optimizer_state = {updated * sizeof(T), Model::optimizer::state_per_parameter};
     m.updates.bytes = detail::counts_updates<typename Model::optimizer> ? cache_line : 0;

@@ -33,7 +33,8 @@ template<class Network, class T, class F>
 void for_each_piece_of(held_numbers<T> const& held, F&& f) {
     std::size_t tensor = 0;
     for (std::size_t row = 0; row < held.rows.end; ++row) {
-        auto const& d = Network::row(row).description;
+        auto const& here = Network::row(row);
+        auto const& d = here.description;
         auto const visit = [&](int count, parameter_tensor const* tensors, std::span<T const> from, std::size_t first,
                                bool is_buffer) {
             for (int k = 0; k < count; ++k, ++tensor) {
@@ -43,9 +44,8 @@ void for_each_piece_of(held_numbers<T> const& held, F&& f) {
             }
         };
         auto const& begin = Network::row(held.rows.begin);
-        visit(d.parameter_count, d.parameters, held.parameters,
-              Network::row(row).first_parameter - begin.first_parameter, false);
-        visit(d.buffer_count, d.buffers, held.buffers, Network::row(row).first_buffer - begin.first_buffer, true);
+        visit(here.own_tensors(), d.parameters, held.parameters, here.first_parameter - begin.first_parameter, false);
+        visit(d.buffer_count, d.buffers, held.buffers, here.first_buffer - begin.first_buffer, true);
     }
 }
 

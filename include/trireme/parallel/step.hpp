@@ -24,7 +24,8 @@ constexpr step_shape shape_of_step(parallel_layout const& l, int rank) noexcept 
             static_cast<int>(l.reductions()),
             l.shared_weights,
             l.clips,
-            l.stages == 1 ? 1 : l.passes};
+            l.stages == 1 ? 1 : l.passes,
+            l.ties};
 }
 
 /// The order in which a rank computes: one device with the whole network has nothing to wait for.

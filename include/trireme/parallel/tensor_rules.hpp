@@ -121,7 +121,7 @@ struct tensor_list {
         for (std::size_t i = 0; i < Network::depth; ++i) {
             auto const& layer = Network::row(i).description;
             bool const norm = layer.parameter_count != 0 && layer.parameters[0].init == initial::ones;
-            for (int k = 0; k < layer.parameter_count; ++k)
+            for (int k = 0; k < Network::row(i).own_tensors(); ++k)
                 places[count++] = {i, k, layer.parameters[k], layer.parameters[k].shape.size() * sizeof(T), norm};
         }
     }

@@ -50,7 +50,7 @@ public:
     /// Adds what a rank reads from others in a step.
     static constexpr void moves(parallel_layout const& l, std::size_t batch, int rank, detail::traffic_by_peer& sum) {
         traffic_of_step<Model, typename rank_type::context>(l, batch, rank, sum);
-        rank_type::traffic_of_squares(l, rank, [&](int role, traffic const& t) { sum.add_roles(one_rank(role), t); });
+        traffic_of_squares<Model>(l, rank, [&](int role, traffic const& t) { sum.add_roles(one_rank(role), t); });
     }
 
     accelerator_run(Options const& o, auto const& r, parallel_layout const& layout)
@@ -210,7 +210,13 @@ public:
     }
     void load_parameters(std::span<T const> values) {
         replace([&](rank_type& r) {
-            std::ranges::copy(values.subspan(r.own().first_parameter, r.own().parameters), r.mirror());
+            auto const& n = r.own();
+            std::ranges::copy(values.subspan(n.first_parameter, n.parameters), r.mirror());
+            n.template for_each_copy<typename Model::network>([&](std::size_t owner, std::size_t at) {
+                auto const& row = Model::network::row(owner);
+                std::ranges::copy(values.subspan(row.first_parameter, row.description.parameter_elements()),
+                                  r.mirror() + at);
+            });
         });
     }
     void load_buffers(std::span<T const> values) {
@@ -273,9 +279,13 @@ private:
     void begin_weights() {
         for (auto& r : executor_->ranks) {
             auto const& n = r->own();
-            std::fill(r->mirror(), r->mirror() + n.elements, T{0});
+            std::fill(r->mirror(), r->mirror() + n.weights(), T{0});
             initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed, n.rows);
             initialise_buffers<typename Model::network>(r->mirror() + n.buffers_lie, n.rows);
+            n.template for_each_copy<typename Model::network>([&](std::size_t owner, std::size_t at) {
+                initialise_parameters<typename Model::network, Initialiser>(r->mirror() + at, work_.options.seed,
+                                                                            {owner, owner + 1});
+            });
             r->enqueue_clear();
         }
         load();

@@ -12,6 +12,7 @@
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/step.hpp>
+#include <trireme/parallel/ties.hpp>
 #include <trireme/parallel/traffic_by_peer.hpp>
 
 #include <algorithm>
@@ -174,6 +175,17 @@ constexpr crossing_bytes bytes_across(std::size_t row, std::size_t samples) noex
     return {bytes, row <= network::first_trainable ? 0 : bytes}; // nobody wants that gradient
 }
 
+/// The traffic of a rank that takes the squares of all other stages' gradients from them: add(role, traffic).
+template<class Model, class Add>
+constexpr void traffic_of_squares(parallel_layout const& l, int rank, Add const& add) {
+    using network = typename Model::network;
+    for (int role = 0; role < l.stages && Model::clips; ++role) {
+        auto const rows = numbers_of_stage<network, typename Model::value_type>(l, l.stage_of(role, 0)).rows;
+        auto const n = gradient_pieces<network>(rows).size();
+        if (role != l.role_of(rank) && n != 0) add(role, traffic{1, n * sizeof(double)});
+    }
+}
+
 /// Adds the traffic that a rank reads from others in a step on a full batch; without training, in a prediction.
 template<class Model, class Pass>
 constexpr void traffic_of_step(parallel_layout const& l, std::size_t batch, int rank, detail::traffic_by_peer& sum) {
@@ -185,6 +197,8 @@ constexpr void traffic_of_step(parallel_layout const& l, std::size_t batch, int 
     for (auto const& e : network::exchanges)
         if (Model::trains && l.replicas > 1) sum.add_sum_over_replicas(e.elements, sizeof(T));
     if (l.stages == 1) return;
+    if (Model::trains)
+        traffic_of_ties<Model>(l, rank, [&](int role, traffic const& t) { sum.add_roles(one_rank(role), t); });
     auto const shards = l.shards_of_device(rank);
     for (int chunk = 0; chunk < l.chunks(); ++chunk) {
         int const stage = l.stage_of(rank, chunk);

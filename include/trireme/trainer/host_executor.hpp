@@ -25,6 +25,7 @@
 #include <trireme/trainer/host_stage.hpp>
 #include <trireme/trainer/sample_batch.hpp>
 #include <trireme/trainer/stage_neighbours.hpp>
+#include <trireme/trainer/tied_rows.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -58,7 +59,7 @@ public:
         m.activations.bytes = stage_activations<Model>(l, samples, rank).elements() * sizeof(stored);
         m.workspace.bytes = Model::workspace_bytes(samples);
         m.counters.bytes = Communicator::control_bytes;
-        m.channels.bytes = stage_neighbours<Model, Communicator>::channel_bytes(l);
+        m.channels.bytes = stage_neighbours<Model, Communicator>::channel_bytes(l) + ties::channel_bytes(l);
         m.squares.bytes = measured_pieces * sizeof(double) + (l.stages > 1 ? cache_line : 0);
         return m;
     }
@@ -81,6 +82,9 @@ public:
             for (auto const& s : stages_) {
                 initialise_parameters<network, Initialiser>(weights(s), seed, s.numbers.rows);
                 initialise_buffers<network>(weights(s) + s.numbers.buffers_lie, s.numbers.rows);
+                s.numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
+                    initialise_parameters<network, Initialiser>(weights(s) + at, seed, {owner, owner + 1});
+                });
             }
         }
         if (layout_.reproducible() && !floats_are_default())
@@ -96,7 +100,13 @@ public:
     }
     /// Takes this device's part of a network's parameters, or buffers, where it has a copy of its own.
     void take_parameters(std::span<T const> all) {
-        for (auto const& s : stages_) take(all, s.numbers.first_parameter, s.numbers.parameters, weights(s));
+        for (auto const& s : stages_) {
+            take(all, s.numbers.first_parameter, s.numbers.parameters, weights(s));
+            s.numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
+                auto const& row = network::row(owner);
+                take(all, row.first_parameter, row.description.parameter_elements(), weights(s) + at);
+            });
+        }
     }
     void take_buffers(std::span<T const> all) {
         for (auto const& s : stages_)
@@ -146,11 +156,15 @@ public:
         for (auto t = tail; t != list.end(); ++t) {
             traced const done(*this, *t, steps_);
             if (t->kind == task_kind::update) {
-                lost = is_lost();
+                if (!layout_.ties) lost = is_lost();
                 for (auto const& s : stages_)
                     if (!lost) update(s, s.slice);
             } else if (t->kind == task_kind::measure)
                 measure(now);
+            else if (t->kind == task_kind::add_tied)
+                lost = is_lost(), ties_.add();
+            else if (t->kind == task_kind::copy_tied)
+                ties_.copy();
             else if (layout_.reproducible())
                 add_gradients(
                     *t, [&](stage_type const& s) { return add_in_fixed_tree(layout_.shards(), s.numbers.elements); },
@@ -194,8 +208,7 @@ public:
         evaluated_ += beside_.pulled() - before;
     }
 
-    /// What this device does in a step, in the program of its replica.
-    step_program const& program() const noexcept { return programs_.step(); }
+    step_program const& program() const noexcept { return programs_.step(); } ///< of its replica
     int role() const noexcept { return layout_.role_of(comm_.rank()); }
     /// True if one of its stages is the network's last.
     bool is_last() const noexcept {
@@ -216,6 +229,7 @@ public:
 private:
     using clock = std::chrono::steady_clock;
     using losses_type = typename Model::template pass<>::losses_type;
+    using ties = tied_rows<Model, Communicator>;
     static constexpr std::size_t pieces = gradient_pieces<network>({0, network::depth}).end;
     static constexpr std::size_t measured_pieces = Model::clips ? pieces : 0;
 
@@ -227,7 +241,8 @@ private:
           activations_(comm.allocate(map.activations.total())),
           squares_(map.squares.bytes != 0 ? comm.allocate(map.squares.total()) : arena{}),
           kernels_(comm, map.workspace, layout.most_shard_samples(batch)),
-          beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)) {
+          beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)),
+          ties_(comm, layout, parameters_, gradients_) {
         if (layout.shared_weights && !shares_memory(comm))
             throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
         auto const activations =
@@ -236,8 +251,7 @@ private:
         stages_.reserve(activations.size());
         for (int chunk = 0; chunk < layout.chunks(); ++chunk) {
             auto const& s =
-                stages_.emplace_back(layout, comm.rank(), chunk, activations[static_cast<std::size_t>(chunk)],
-                                     chunk == 0 ? nullptr : &stages_.back());
+                stages_.emplace_back(layout, comm.rank(), chunk, activations[static_cast<std::size_t>(chunk)]);
             auto const extent = s.numbers.extent();
             for (std::size_t i = 0; i < layout.reductions(); ++i)
                 reductions_.push_back({layout.reduced_by(i, extent), layout.reduction(i, extent, sizeof(T))});
@@ -276,11 +290,11 @@ private:
 
     T* weights(stage_type const& s) const {
         if constexpr (shared_memory_communicator<Communicator>)
-            if (layout_.shared_weights) return beside_.replicas().template shared<T>(parameters_, 0) + s.lies;
-        return static_cast<T*>(parameters_.data) + s.lies;
+            if (layout_.shared_weights) return beside_.replicas().template shared<T>(parameters_, 0) + s.lies.weights;
+        return static_cast<T*>(parameters_.data) + s.lies.weights;
     }
     T* gradient_slot(stage_type const& s, std::size_t i) const noexcept {
-        return static_cast<T*>(gradients_.data) + s.gradients_lie + i * s.numbers.elements;
+        return static_cast<T*>(gradients_.data) + s.lies.gradients + i * s.numbers.elements;
     }
     std::uint64_t* updates_made() const noexcept {
         return detail::count_of_updates<typename Model::optimizer>(state_.data, state_.bytes);
@@ -519,7 +533,7 @@ private:
     void update(stage_type const& s, range slice, Options const& options) {
         auto const start = clock::now();
         Faults::at(fault_point::update, comm_.rank(), steps_);
-        s.update(slice, weights(s), gradient_slot(s, 0), static_cast<T*>(state_.data) + s.state_lies, clipping_,
+        s.update(slice, weights(s), gradient_slot(s, 0), static_cast<T*>(state_.data) + s.lies.state, clipping_,
                  layout_.updates, updates_made(), options);
         updating_ += seconds(start, clock::now());
     }
@@ -566,6 +580,7 @@ private:
     arena parameters_, gradients_, state_, activations_, squares_;
     [[no_unique_address]] detail::kernels_of_device<Model, Communicator> kernels_;
     stage_neighbours<Model, Communicator> beside_;
+    [[no_unique_address]] ties ties_;
 
     // of the step that is being done
     sample_batch<T> batch_;

@@ -33,25 +33,16 @@ struct host_stage {
 
     stage_activations<Model> blocks;
     row_numbers numbers;
-    range slice;                   ///< of these numbers: those that the device updates
-    std::size_t lies = 0;          ///< its first number in the device's parameters
-    std::size_t gradients_lie = 0; ///< likewise in the gradients: its first slot
-    std::size_t state_lies = 0;    ///< likewise in the optimizer's numbers
-    int number = 0;                ///< of the stage in the network
-    bool last = false;             ///< the network ends with it
-    fixed_tree::stack tree = {};   ///< of the shards whose gradients it has in this step
+    range slice; ///< of these numbers: those that the device updates
+    stage_begin lies;
+    int number = 0;              ///< of the stage in the network
+    bool last = false;           ///< the network ends with it
+    fixed_tree::stack tree = {}; ///< of the shards whose gradients it has in this step
 
-    /// `before`: the stage that lies before it, if there is one.
-    TRIREME_COLD host_stage(parallel_layout const& l, int rank, int chunk, stage_activations<Model> const& activations,
-                            host_stage const* before)
+    TRIREME_COLD host_stage(parallel_layout const& l, int rank, int chunk, stage_activations<Model> const& activations)
         : blocks(activations), numbers(numbers_of_stage<network, T>(l, l.stage_of(rank, chunk))),
-          slice(l.slice_of_device(rank, numbers.elements, sizeof(T))), number(l.stage_of(rank, chunk)),
-          last(number + 1 == l.stage_count()) {
-        if (before == nullptr) return;
-        lies = before->lies + before->numbers.elements;
-        gradients_lie = l.gradient_slots(rank) * lies;
-        state_lies = before->state_lies + Model::optimizer::state_per_parameter * before->slice.size();
-    }
+          slice(l.slice_of_device(rank, numbers.tied_lie, sizeof(T))), lies(stage_lies<Model>(l, rank, chunk)),
+          number(l.stage_of(rank, chunk)), last(number + 1 == l.stage_count()) {}
 
     bool first() const noexcept { return number == 0; }
 
@@ -63,7 +54,9 @@ struct host_stage {
                 nullptr,
                 numbers.first_parameter,
                 numbers.first_buffer,
-                numbers.first_kept};
+                numbers.first_kept,
+                numbers.first_tied,
+                numbers.tied_lie};
     }
 
     /// The numbers that a task works with. Gradients are added to `gradients`, which begin at zero if they are `fresh`;

@@ -11,6 +11,7 @@
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/trainer/stream_rank.hpp>
+#include <trireme/trainer/stream_ties.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
 #include <algorithm>
@@ -168,6 +169,7 @@ public:
         for (std::size_t i = 0; i < tasks; ++i) {
             auto const kind = tail_of(rank_at(0, 0))[i].kind;
             if (kind == task_kind::measure) measure(i, slot);
+            if (kind == task_kind::add_tied || kind == task_kind::copy_tied) tie(i, slot);
             for (int role = 0; role < layout.stages; ++role)
                 if (kind == task_kind::update)
                     update(role, i, slot);
@@ -220,7 +222,9 @@ public:
         for (auto const& t : program(local).list(layout.role_of(local)))
             for (int k = 0; k < t.transfers; ++k)
                 if (!t.moves[k].sends) sum += traffic{1, bytes_of(r, t.moves[k])};
-        rank_type::traffic_of_squares(layout, local, [&](int, traffic const& t) { sum += t; });
+        auto const add = [&](int, traffic const& t) { sum += t; };
+        traffic_of_squares<Model>(layout, local, add);
+        traffic_of_ties<Model>(layout, local, add);
         return sum;
     }
     std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process
@@ -450,7 +454,7 @@ private:
     /// numbers over all devices as well, reductions come after them: ranks need one order of their collectives.
     bool overlaps() const noexcept {
         return layout.replicas > 1 && !layout.reproducible() && network::parameters != 0 && !network::whole_batch &&
-               layout.stages == 1;
+               layout.stages == 1 && network::tied_gradients == 0;
     }
     /// A row of the tasks' ranks has its gradients: so have all reductions that begin with one of its parameters.
     void gradients_of(std::size_t row) {
@@ -503,6 +507,18 @@ private:
                     });
                 }
         }
+    }
+    /// Tied rows: their gradients are added, or their weights come from where they were updated.
+    void tie(std::size_t i, int slot) {
+        for (auto& r : ranks) stamp(*r, tail_of(*r)[i], slot, false, r->compute);
+        for (std::size_t k = 0; k < replicas_.size(); ++k)
+            tie_rows<Model>(
+                layout, tail_of(rank_at(k, 0))[i].kind, [&](int role) -> rank_type& { return rank_at(k, role); },
+                [&](rank_type& r, stream_work const& w, auto const& f) {
+                    at(r);
+                    hand_over(w, f);
+                });
+        for (auto& r : ranks) hand_over(r->having_tied(), [&] { stamp(*r, tail_of(*r)[i], slot, true, r->compute); });
     }
     void update(int role, std::size_t i, int slot) {
         for_role(role, [&](rank_type& r) {

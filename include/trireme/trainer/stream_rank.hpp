@@ -16,6 +16,7 @@
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
+#include <trireme/parallel/ties.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/predictions.hpp>
@@ -90,6 +91,10 @@ public:
         m.samples = {settings_bytes + granules(l, rank) * granule.bytes(), 2};
         m.losses.bytes = granule.loss_bytes();
         m.squares.bytes = squares_bytes(here.rows);
+        for_each_tied<network>(l, [&](tied_pair const& p) {
+            if (Model::trains && p.is_apart() && p.owner_role == l.role_of(rank))
+                m.tied.bytes = std::max<bytes_t>(m.tied.bytes, p.elements() * sizeof(T));
+        });
         m.scores.bytes = granule.last ? round_up<bytes_t>(l.shards() * sizeof(sample_score), cache_line) : 0;
         return m;
     }
@@ -209,6 +214,7 @@ public:
         places_.sums = take(slots_ - 1);
         places_.squares = take(Model::clips ? 1 : 0);
         places_.norm = take(Model::clips ? 1 : 0);
+        places_.tied = take(network::tied_gradients != 0 ? 1 : 0);
         places_.all.end = place;
         return places_.all.size();
     }
@@ -267,6 +273,13 @@ public:
     stream_work measuring(int slot) const {
         return {on_compute_, {{places_.squares, samples_place(slot)}}, {{places_.norm}}};
     }
+    /// Tied gradients are added, those of another rank when they have been copied; and updated weights come from it.
+    range parts_place() const noexcept { return places_.parts; }
+    range parameters_place() const noexcept { return places_.parameters; }
+    stream_work taking_tied(range from) const { return {on_exchange_, {{from}}, {{places_.tied}}}; }
+    stream_work adding_tied() const { return {on_compute_, {{places_.tied}}, {{places_.parts}}}; }
+    stream_work taking_weights(range from) const { return {on_exchange_, {{from}}, {{places_.parameters}}}; }
+    stream_work having_tied() const { return {on_compute_, {{places_.parts, places_.parameters}}, {}}; }
     stream_work telling_norm() const { return {on_exchange_, {{places_.norm}}, {}}; }
     stream_work updating(int slot) const {
         if (Model::clips)
@@ -286,23 +299,21 @@ public:
 
     // ---- the work of tasks; the order is the caller's ----
 
-    void begin_step() noexcept { tree_ = {}; }
-    void enqueue_narrow_copy() {
-        narrow::copy(kernels_on(compute, 0), stage_.rows, static_cast<T const*>(parameters()), narrow_copy());
+    /// `granule`: what to work on.
+    kernels kernels_on(stream& s, int scratch, std::byte const* granule = nullptr) {
+        kernels k(s, granule_.samples, workspace{scratch_[scratch].data(), scratch_[scratch].bytes()}, libraries_);
+        k.set_shard(reinterpret_cast<staged_shard const*>(granule));
+        return k;
     }
+    void begin_step() noexcept { tree_ = {}; }
+    void enqueue_narrow_copy() { narrow::copy(kernels_on(compute, 0), stage_.rows, own_numbers(), narrow_copy()); }
     void clear_scores() { beside.zero(scores_.data(), scores_.bytes()); }
     void clear_gradients() { beside.zero(gradients(), arena_bytes()); }
 
     /// The context of the granule in place `k` of a slot.
     context context_of(int slot, std::size_t k, step_task const& t) {
         auto* const granule = granule_at(stages_[slot].data(), k);
-        detail::model_numbers<T> n{parameters(),
-                                   gradients(),
-                                   parameters() + numbers_.buffers_lie,
-                                   gradients() + numbers_.buffers_lie,
-                                   numbers_.first_parameter,
-                                   numbers_.first_buffer,
-                                   numbers_.first_kept};
+        auto n = own_numbers();
         if (t.kind == task_kind::forward) n.statistics = waiting(t.frame);
         if (t.kind == task_kind::backward_input) {
             n.agreed = agreed(t.frame);
@@ -390,17 +401,6 @@ public:
         if (auto const n = other.pieces_.size(); n != 0)
             exchange.copy(squares() + other.pieces_.begin, other.squares() + other.pieces_.begin, n * sizeof(double));
     }
-    /// The traffic of a rank that takes those of all other stages: add(role, traffic).
-    template<class Add>
-    static constexpr void traffic_of_squares([[maybe_unused]] parallel_layout const& l, [[maybe_unused]] int rank,
-                                             [[maybe_unused]] Add const& add) {
-        if constexpr (Model::clips)
-            for (int role = 0; role < l.stages; ++role) {
-                auto const n =
-                    gradient_pieces<network>(numbers_of_stage<network, T>(l, l.stage_of(role, 0)).rows).size();
-                if (role != l.role_of(rank) && n != 0) add(role, traffic{1, n * sizeof(double)});
-            }
-    }
     void enqueue_norm(int slot) {
         auto const* const most =
             reinterpret_cast<double const*>(static_cast<std::byte const*>(stages_[slot].data()) + most_norm_lies);
@@ -412,6 +412,9 @@ public:
         return Model::clips ? static_cast<measured_norm const*>(norms_[slot].data())->norm
                             : std::numeric_limits<double>::quiet_NaN();
     }
+
+    /// Memory for the gradient of a tied row that another rank has.
+    T* tied() const noexcept { return static_cast<T*>(tied_.data()); }
 
     void enqueue_update(int slot) {
         auto const k = kernels_on(compute, 0);
@@ -440,10 +443,11 @@ public:
 
     /// Memory of the host as large as parameters and buffers, and the copies between the two, on `compute`.
     T* mirror() const noexcept { return static_cast<T*>(mirror_.data()); }
-    void enqueue_store() { compute.copy(mirror(), parameters_.data(), arena_bytes()); }
-    void enqueue_load() { compute.copy(parameters_.data(), mirror(), arena_bytes()); }
+    void enqueue_store() { compute.copy(mirror(), parameters_.data(), mirror_.bytes()); }
+    void enqueue_load() { compute.copy(parameters_.data(), mirror(), mirror_.bytes()); }
     void enqueue_clear() { compute.zero(state_.data(), state_.bytes()); }
 
+    T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
     T* gradient_slot(std::size_t i) const noexcept {
         return static_cast<T*>(gradients_.data()) + i * numbers_.elements;
     }
@@ -479,10 +483,11 @@ private:
           stages_{memory(device, map.samples.bytes, "samples"), memory(device, map.samples.bytes, "samples")},
           scratch_{memory(device, map.workspace.bytes, "workspace"), memory(device, map.workspace.bytes, "workspace")},
           pinned_{pinned(map.samples.bytes), pinned(map.samples.bytes)},
-          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, mirror_(arena_bytes()), ready_(device),
-          pieces_(Model::clips ? gradient_pieces<network>(numbers_.rows) : range{}),
+          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, mirror_(numbers_.weights() * sizeof(T)),
+          ready_(device), pieces_(Model::clips ? gradient_pieces<network>(numbers_.rows) : range{}),
           squares_(device, map.squares.bytes, "squares of the gradients"),
-          norms_{pinned(norm_bytes()), pinned(norm_bytes())}, runs_(pieces_.size() * sizeof(gradient_run)) {
+          tied_(device, map.tied.bytes, "tied gradients"), norms_{pinned(norm_bytes()), pinned(norm_bytes())},
+          runs_(pieces_.size() * sizeof(gradient_run)) {
         if constexpr (Model::clips) {
             auto* to = static_cast<gradient_run*>(runs_.data());
             for_each_gradient_piece<network>(numbers_.rows, [&](std::size_t, std::size_t first, std::size_t elements) {
@@ -517,18 +522,21 @@ private:
         return static_cast<std::byte*>(staged_samples) + settings_bytes + k * granule_.bytes();
     }
 
-    /// `granule`: what to work on.
-    kernels kernels_on(stream& s, int scratch, std::byte const* granule = nullptr) {
-        kernels k(s, granule_.samples, workspace{scratch_[scratch].data(), scratch_[scratch].bytes()}, libraries_);
-        k.set_shard(reinterpret_cast<staged_shard const*>(granule));
-        return k;
+    detail::model_numbers<T> own_numbers() const noexcept {
+        return {parameters(),
+                gradients(),
+                parameters() + numbers_.buffers_lie,
+                gradients() + numbers_.buffers_lie,
+                numbers_.first_parameter,
+                numbers_.first_buffer,
+                numbers_.first_kept,
+                numbers_.first_tied,
+                numbers_.tied_lie};
     }
-
     stored_type* narrow_copy() const noexcept { return static_cast<stored_type*>(narrow_.data()); }
     std::uint64_t* updates_made() const noexcept {
         return detail::count_of_updates<typename Model::optimizer>(state_.data(), state_.bytes());
     }
-    T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
     T* waiting(std::size_t frame) const noexcept {
         return reinterpret_cast<T*>(values() + frame * stage_.frame + stage_.statistics);
     }
@@ -574,14 +582,14 @@ private:
     std::size_t copied_[2] = {}; ///< bytes of each granule in a slot
     event ready_;
     range pieces_; ///< of the gradients, where they are measured
-    memory squares_;
+    memory squares_, tied_;
     pinned norms_[2], runs_;
     fixed_tree::stack tree_;
 
     std::size_t on_compute_ = 0, on_beside_ = 0, on_exchange_ = 0;
     /// Places that work waits for, by number. `parts` are those of the first slot of gradients, `sums` the other slots.
     struct {
-        range all, parameters, samples, losses, scores, task, frames, slots, parts, sums, squares, norm;
+        range all, parameters, samples, losses, scores, task, frames, slots, parts, sums, squares, norm, tied;
     } places_;
 };
 

@@ -383,6 +383,7 @@ private:
                           .logical_shards = shards,
                           .shared_weights = policies::shared_weights,
                           .clips = policies::clips,
+                          .ties = network_type::tied_gradients != 0,
                           .buckets = buckets(),
                           .updates = updates(),
                           .passes = policies::accumulation::parts};

@@ -110,6 +110,12 @@ struct recomputed_blocks_rule {
         "recompute<all>");
 };
 template<class... Where>
+struct tied_weights_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0122: tied rows add their gradients before any weight is updated, and hold_weights<once> updates "
+                  "a slice as soon as it is added: leave out one of the two");
+};
+template<class... Where>
 struct executed_schedule_rule {
     static_assert(
         rule_holds<Where...>,
@@ -136,7 +142,7 @@ constexpr auto row_at() {
         return u;
     }();
     using layer_t = typename Network::template layer_type<unit>;
-    if constexpr (is_residual_sum<layer_t>)
+    if constexpr (is_residual_sum<layer_t> || is_tied_layer<layer_t>)
         return pack<at_layer<Row, typename layer_t::written>>{};
     else
         return pack<at_layer<Row, layer_t>>{};
@@ -152,6 +158,13 @@ constexpr auto misread_rule() {
         return pack<flattened_order_rule<row_at_t<Row, Network>>>{};
 }
 
+/// The first row with the parameters of another one.
+template<class Network>
+constexpr std::size_t first_tied_row() {
+    std::size_t row = 0;
+    while (row < Network::depth && !Network::row(row).is_tied()) ++row;
+    return row;
+}
 /// The first row that needs the whole batch.
 template<class Network>
 constexpr std::size_t whole_batch_row() {
@@ -246,6 +259,8 @@ constexpr auto broken_trainer_rule() {
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::accumulation::parts > 1)
         return pack<synchronised_parts_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                             gets<typename trainer_policies<Policies...>::accumulation>>>{};
+    else if constexpr (Network::tied_gradients != 0 && trainer_policies<Policies...>::shared_weights)
+        return pack<tied_weights_rule<row_at_t<first_tied_row<Network>(), Network>, gets<hold_weights<once>>>>{};
     else if constexpr (missing_block<Network, typename trainer_policies<Policies...>::recomputation> != npos)
         return pack<recomputed_blocks_rule<gets<typename trainer_policies<Policies...>::recomputation::template block<
             missing_block<Network, typename trainer_policies<Policies...>::recomputation>>>>>{};

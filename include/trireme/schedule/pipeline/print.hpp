@@ -31,10 +31,14 @@ constexpr char const* name_of(task_kind w) noexcept {
         return "move";
     case task_kind::collective:
         return "collective";
+    case task_kind::add_tied:
+        return "add_tied";
     case task_kind::measure:
         return "measure";
     case task_kind::update:
         return "update";
+    case task_kind::copy_tied:
+        return "copy_tied";
     }
     return "";
 }

@@ -65,6 +65,12 @@ struct step_shape {
     bool updates_on_the_way = false;
     bool measures = false; ///< the norm of the gradients, between adding and updating them
     int passes = 1;        ///< of the schedule, one behind the other, each over as many of the micro-batches
+    bool ties = false;     ///< some rows have their parameters in common
+
+    /// True if its tail has a task of that kind, which all roles do together.
+    constexpr bool meets_for(task_kind k, int stages) const noexcept {
+        return k == task_kind::measure ? measures : ties && (k == task_kind::add_tied || stages > 1);
+    }
 };
 
 /// A training step as a value: what each role of a replica does, in order. Tasks before `tail` compute gradients, and
@@ -251,7 +257,7 @@ private:
 constexpr std::size_t step_capacity(schedule_choice const& s, step_shape const& shape) noexcept {
     auto const n = [](int x) { return static_cast<std::size_t>(x); };
     auto const usual = n(shape.roles) * n(6 * s.chunks) * n(shape.micro_batches);
-    return std::max(usual, 2 * s.lines * n(shape.passes)) + n(shape.roles) * (3 + n(2 * s.chunks * shape.slices));
+    return std::max(usual, 2 * s.lines * n(shape.passes)) + n(shape.roles) * (5 + n(2 * s.chunks * shape.slices));
 }
 
 namespace detail {
@@ -352,10 +358,11 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
             add.updates = shape.updates_on_the_way;
             w.add(add);
         }
-        t.kind = task_kind::measure;
-        if (shape.measures) w.add(t);
-        t.kind = task_kind::update;
-        if (shape.replicas == 1 || !shape.updates_on_the_way) w.add(t);
+        for (auto const kind : {task_kind::add_tied, task_kind::measure, task_kind::update, task_kind::copy_tied}) {
+            bool const updates = kind == task_kind::update && (shape.replicas == 1 || !shape.updates_on_the_way);
+            t.kind = kind;
+            if (updates || (is_meeting(kind) && shape.meets_for(kind, p.stage_count()))) w.add(t);
+        }
         keep_role(p, r, w, used);
     }
     p.all = room.first(used);

@@ -19,8 +19,10 @@ enum class task_kind : std::uint8_t {
     evaluate,         ///< forward outside of training; its frame is free again when its values have been sent
     move,             ///< values and gradients from stage to stage
     collective,       ///< gradients of some slices are added over the replicas
+    add_tied,         ///< gradients of tied rows are added to those of the rows that they are tied to
     measure,          ///< the norm of all gradients of a replica, for which its roles meet
-    update            ///< of some slices of the parameters
+    update,           ///< of some slices of the parameters
+    copy_tied         ///< what has been updated goes to tied rows of other stages
 };
 
 constexpr bool goes_forward(task_kind k) noexcept { return k == task_kind::forward || k == task_kind::train; }
@@ -33,6 +35,10 @@ constexpr bool gives_weights(task_kind k) noexcept {
 
 /// True for a task of the tail, which is told by its slices.
 constexpr bool is_of_slices(task_kind k) noexcept { return k >= task_kind::collective; }
+/// True for a task of the tail that all roles of a replica do together, on all slices.
+constexpr bool is_meeting(task_kind k) noexcept {
+    return k == task_kind::add_tied || k == task_kind::measure || k == task_kind::copy_tied;
+}
 
 /// One line of a schedule: which micro-batch goes which way through which of the role's stages. Schedules that are data
 /// (schedule_orders) may also have moves, one transfer each, to or from that stage.

@@ -25,7 +25,7 @@ enum class program_fault : std::uint8_t {
     deadlock,     ///< a task waits for what cannot come
     scale,        ///< a micro-batch's loss is weighted never, or twice
     incomplete,   ///< gradients are added over the replicas, measured or used before all are there
-    slices        ///< a slice is not added, not measured, or not updated, exactly once
+    slices        ///< a slice is not added, not measured, not updated, or not tied to others, exactly once
 };
 
 /// A verdict on a step program: a fault, if there is one, and its place.
@@ -64,7 +64,7 @@ public:
           been_(stages_ * micro_batches_), added_(stages_), most_frames_(most_of(p.frames)),
           most_slots_(most_of(p.slots)), frames_(roles_ * most_frames_), slots_(roles_ * most_slots_),
           crossings_(2 * stages_ * micro_batches_), reduced_(roles_ * slices_), updated_(roles_ * slices_),
-          measured_(roles_) {}
+          met_(roles_) {}
 
     constexpr program_verdict run(bool evaluation) {
         if (auto const r = p_.misplaced_role(); r != p_.shape.roles)
@@ -196,7 +196,7 @@ private:
 
     constexpr program_fault step(step_task const& t, std::size_t r, bool& waits) {
         if (t.kind == task_kind::move) return move(t, r, waits);
-        if (t.kind == task_kind::measure) return measure(t, r, waits);
+        if (is_meeting(t.kind)) return meet(t, r, waits);
         return t.computes() ? compute(t, r, waits) : finish(t, r);
     }
 
@@ -325,22 +325,34 @@ private:
         return crossing_of(m) == is_taken;
     }
 
-    /// The roles of a replica add the squares of their gradients: none goes on before all have come to it.
-    constexpr program_fault measure(step_task const& t, std::size_t r, bool& waits) {
+    /// The roles of a replica exchange something of all their slices: none goes on before all have come to it.
+    constexpr program_fault meet(step_task const& t, std::size_t r, bool& waits) {
         if (!posted_[r]) {
             if (next_[r] < p_.tail[r]) return program_fault::order;
-            if (!p_.shape.measures || measured_[r] || t.first != 0 || t.end != slices_) return program_fault::slices;
+            bool const wanted = p_.shape.meets_for(t.kind, p_.stage_count());
+            if (!wanted || has_met(t.kind, r) || t.first != 0 || t.end != slices_) return program_fault::slices;
             for (std::size_t s = 0; s < slices_; ++s) {
                 bool const added = reduced_[r * slices_ + s] || p_.shape.replicas == 1;
                 if (added_[stage_of_slice(s, r)] != micro_batches_ || !added) return program_fault::incomplete;
-                if (updated_[r * slices_ + s]) return program_fault::order;
+                if (updated_[r * slices_ + s] != (t.kind == task_kind::copy_tied)) return program_fault::order;
             }
-            posted_[r] = measured_[r] = true;
+            if (t.kind == task_kind::measure && !is_ready_for(t.kind, r)) return program_fault::incomplete;
+            met_[r] = static_cast<std::uint8_t>(met_[r] | bit_of(t.kind));
+            posted_[r] = true;
         }
         for (std::size_t q = 0; q < roles_; ++q)
-            if (!measured_[q]) waits = true;
+            if (!has_met(t.kind, q)) waits = true;
         posted_[r] = waits;
         return program_fault::none;
+    }
+    static constexpr unsigned bit_of(task_kind k) {
+        return 1u << (static_cast<unsigned>(k) - static_cast<unsigned>(task_kind::add_tied));
+    }
+    constexpr bool has_met(task_kind k, std::size_t r) { return (met_[r] & bit_of(k)) != 0; }
+    /// True if a role's gradients are what a measure or an update wants: tied, and measured.
+    constexpr bool is_ready_for(task_kind k, std::size_t r) {
+        if (p_.shape.ties && !has_met(task_kind::add_tied, r)) return false;
+        return k == task_kind::measure || !p_.shape.measures || has_met(task_kind::measure, r);
     }
 
     constexpr program_fault finish(step_task const& t, std::size_t r) {
@@ -354,7 +366,7 @@ private:
             if (adds) reduced = true;
             if (updates && !reduced && p_.shape.replicas > 1) return program_fault::incomplete;
             if (updates && updated) return program_fault::slices;
-            if (updates && p_.shape.measures && !measured_[r]) return program_fault::incomplete;
+            if (updates && !is_ready_for(task_kind::update, r)) return program_fault::incomplete;
             if (updates) updated = true;
         }
         return program_fault::none;
@@ -367,7 +379,9 @@ private:
                     return at(program_fault::missing, r, list(r).size());
             for (std::size_t s = 0; s < slices_; ++s)
                 if (!updated_[r * slices_ + s]) return at(program_fault::slices, r, list(r).size());
-            if (measured_[r] != p_.shape.measures) return at(program_fault::slices, r, list(r).size());
+            for (auto const kind : {task_kind::add_tied, task_kind::measure, task_kind::copy_tied})
+                if (has_met(kind, r) != p_.shape.meets_for(kind, p_.stage_count()))
+                    return at(program_fault::slices, r, list(r).size());
         }
         return {};
     }
@@ -390,7 +404,7 @@ private:
     lowering by_;
     std::size_t roles_, stages_, micro_batches_, slices_;
     scratch<std::size_t> next_;
-    scratch<bool> posted_; ///< the sends of the role's next task, a move; or the role has come to a measure
+    scratch<bool> posted_; ///< the sends of the role's next task, a move; or the role has come to a meeting
     scratch<visit> been_;
     scratch<std::size_t> added_;           ///< micro-batches whose gradients a stage has added
     std::size_t most_frames_, most_slots_; ///< of a role
@@ -398,7 +412,7 @@ private:
     scratch<sent> slots_;
     scratch<crossing> crossings_;
     scratch<bool> reduced_, updated_;
-    scratch<bool> measured_; ///< by role
+    scratch<std::uint8_t> met_; ///< by role: the kinds of meetings that it has come to
 };
 
 } // namespace detail

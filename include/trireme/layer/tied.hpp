@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/pack.hpp>
+#include <trireme/core/words.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <cstddef>
+
+namespace trireme {
+
+template<class... Where>
+struct tied_row_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0120: tied<Row> is the layer of an earlier row once more, with the parameters of that row: name a "
+                  "row before it whose layer has parameters of its own and nothing to agree on (linear, conv2d), and "
+                  "write tied outside of repeat, whose block has parameters of its own in each repetition");
+};
+template<class... Where>
+struct tied_input_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0121: tied<Row> computes with the parameters of that row, so it takes an input of the same shape: "
+                  "change the layers before it");
+};
+
+/// The layer of row `Row` once more, with that row's parameters: both rows train them. Rows are counted from 0, as they
+/// run. The parameters are initialised, updated, measured and saved once, as those of row `Row`.
+///
+/// The two gradients are added when they have been added over all devices, in the order of the rows, so that the bits
+/// do not depend on where the rows are: each tied row costs the memory and the wire of one more gradient. In a pipeline
+/// whose stages are apart, that of the tied row has a copy of the weights, which the other one sends after each update.
+template<std::size_t Row>
+struct tied {
+    static constexpr layer_description describe(shape in) noexcept { return refused(in); }
+
+    template<class Where, class>
+    using refusal = tied_row_rule<Where>;
+};
+
+namespace detail {
+
+/// A tied layer whose row has been found: it computes what `Layer` does.
+template<std::size_t Row, class Layer>
+struct tied_layer {
+    using written = tied<Row>;
+    using layer = Layer;
+    static constexpr std::size_t row = Row;
+
+    static constexpr layer_description describe(shape in) noexcept { return Layer::describe(in); }
+};
+
+template<class L>
+inline constexpr bool is_tied = false;
+template<std::size_t Row>
+inline constexpr bool is_tied<tied<Row>> = true;
+template<class L>
+inline constexpr bool is_tied_layer = false;
+template<std::size_t Row, class Layer>
+inline constexpr bool is_tied_layer<tied_layer<Row, Layer>> = true;
+
+/// The layer whose functions a unit has.
+template<class U>
+struct computed_by {
+    using type = U;
+};
+template<std::size_t Row, class Layer>
+struct computed_by<tied_layer<Row, Layer>> {
+    using type = Layer;
+};
+template<class U>
+using computed_by_t = typename computed_by<U>::type;
+
+} // namespace detail
+
+} // namespace trireme

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <support/networks.hpp>
+#include <support/traces.hpp>
+#include <support/wires.hpp>
+#include <trainer/pipelines.hpp>
+
+#include <trireme/schedules.hpp>
+#include <trireme/trireme.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Networks some of whose rows have one row's parameters.
+namespace test_tying {
+using namespace trireme;
+using test_networks::conv3;
+using test_networks::made_up;
+using test_networks::shard_norm;
+using test_pipelines::train;
+
+/// The first row with parameters and the last one, of 49 classes.
+using first_and_last = network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<49>, hyperbolic_tangent, linear<24>,
+                               relu, linear<49>, sigmoid, tied<2>>;
+
+/// Convolutions; three rows with one row's parameters, one of them in a residual, one behind a repeat; a row of a
+/// repeat; statistics and random numbers between them.
+///
+/// 0 pool, 1 conv, 2 norm, 3 relu, 4 conv, 5 relu, 6 tied to 4, 7 pool, 8 flatten, 9 linear, 10 tanh, 11 fork, 12 tied
+/// to 9, 13 relu, 14 branch, 15 sum, 16 to 19 repeat, 20 dropout, 21 tied to 9, 22 sigmoid, 23 tied to 18, 24 linear
+using several = network<input<1, 28, 28>, avg_pool2d<4>, conv3<3>, shard_norm, relu, conv3<3>, relu, tied<4>,
+                        max_pool2d<2>, flatten, linear<27>, hyperbolic_tangent, residual<sequential<tied<9>, relu>>,
+                        repeat<2, linear<27>, sigmoid>, dropout<percent<20>>, tied<9>, sigmoid, tied<18>, linear<10>>;
+
+/// A trainer of such a network on any devices and stages.
+template<class Device, class Network, class... Policies>
+using any_tied = test_pipelines::any_pipeline<Device, Network, Policies...>;
+
+/// A step on a full batch reads as much from others as the plan says.
+template<class Trainer>
+bool reads_as_planned(Trainer& t, int first, int ranks) {
+    std::vector<traffic> before;
+    for (int rank = first; rank < first + ranks; ++rank) before.push_back(t.wire(rank));
+    t.step(made_up(t.plan().batch.samples));
+    for (int rank = first; rank < first + ranks; ++rank) {
+        auto const more = t.wire(rank) - before[static_cast<std::size_t>(rank - first)], said = t.plan().wire(rank);
+        if (more.bytes != said.bytes || more.messages != said.messages) return false;
+    }
+    return true;
+}
+
+/// Trainings of a network with tied rows: the bits of one device, the program as their trace, and no other bytes on the
+/// wire than the plan's. `look(make)` calls make(taken), which makes the trainer and hands it to `taken`.
+template<class Device, class Network, class... Policies, class Look>
+void has_the_bits_of_one_device(std::vector<schedule_choice> const& schedules, std::vector<int> const& devices,
+                                std::vector<int> const& stages, Look const& look) {
+    using trainer_t = any_tied<Device, Network, Policies...>;
+    typename trainer_t::options const o{.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = 8};
+    trainer_t one(o, {.devices = 1, .stages = 1});
+    auto const wanted = train(one);
+    for (int const n : devices)
+        for (int const p : stages)
+            for (auto const& schedule : schedules) {
+                if (p == 1 && &schedule != &schedules.front()) continue;
+                CAPTURE(n);
+                CAPTURE(p);
+                CAPTURE(std::string(schedule.name));
+                look([&](auto const& taken) {
+                    trainer_t t(o, {.devices = n, .stages = p, .schedule = schedule, .trace = true});
+                    taken(t);
+                    CHECK(train(t) == wanted);
+                    CHECK_NOTHROW(test_traces::trace_is_program(t, n * p, 7));
+                    CHECK(reads_as_planned(t, 0, n * p));
+                    CHECK(test_wires::add_up(t.plan()));
+                });
+            }
+}
+
+} // namespace test_tying
