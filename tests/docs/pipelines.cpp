@@ -34,6 +34,18 @@ static_assert(by_memory.bytes_per_device() < by_flops.bytes_per_device());      
 static_assert(by_memory.imbalance() > by_flops.imbalance());                          // 1.65, not 1.14
 // [/cut_by]
 
+// [tied]
+using twice = network<input<1, 28, 28>, flatten, linear<32>, relu, linear<32>, relu, tied<3>, relu, linear<10>>;
+static_assert(twice::parameters == 784 * 32 + 32 + (32 * 32 + 32) + 32 * 10 + 10); // the second linear<32> once
+
+using one_stage = trainer<twice, cross_entropy, sgd_momentum, on<mesh<host, dp<1>>>>;
+using two_stages = trainer<twice, cross_entropy, sgd_momentum, on<mesh<host, dp<1>, pp<2>>>, pipeline<one_f_one_b, 4>,
+                           stages_by<cut_before<5>>>; // 0 flatten, 1 linear, 2 relu, 3 linear, 4 relu | 5 tied, ...
+static_assert(one_stage::plan(batch{64}).wire_bytes_per_step() == 0);
+static_assert(two_stages::plan(batch{64}).wire(0, 1).bytes >= (32 * 32 + 32) * sizeof(float)); // its gradient
+static_assert(two_stages::plan(batch{64}).wire(1, 0).bytes >= (32 * 32 + 32) * sizeof(float)); // and its weights
+// [/tied]
+
 // [own_schedule]
 struct hasty {
     static constexpr char const* name = "hasty";

@@ -123,6 +123,18 @@ TEST_SUITE("layer/gradient_check") {
         CHECK(check_gradients<dropout<percent<0>>, input<7>, Kernels>().ok());
     }
 
+    TEST_CASE_TEMPLATE("rows that are tied have the derivative by what they have in common", Kernels, portable,
+                       one_sample) {
+        using twice = sequential<linear<6>, sigmoid, linear<6>, hyperbolic_tangent, tied<2>>;
+        auto const r = check_gradients<twice, input<6>, Kernels>();
+        CHECK(r.ok());
+        CHECK(r.derivatives == 6 + 2 * 42);
+        CHECK(check_gradients<sequential<linear<6>, sigmoid, tied<0>, relu, tied<0>>, input<6>, Kernels>().ok());
+        using images = sequential<conv2d<2, kernel<3>, padding<1>>, residual<tied<0>>, batch_norm<>, sigmoid>;
+        CHECK(check_gradients<images, input<2, 4, 4>, Kernels>().ok());
+        CHECK_FALSE(check_gradients<sequential<miscounted<linear<6>>, sigmoid, tied<0>>, input<6>, Kernels>().ok());
+    }
+
     TEST_CASE("the report counts every derivative") {
         constexpr auto lanes = portable::lanes<double>;
         CHECK(check_gradients<linear<7>, input<11>>().derivatives == 11 * lanes + 7 * 11 + 7);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
+#include <trireme/layer/names.hpp>
 
 #include <cstddef>
 #include <iterator>
@@ -133,6 +134,22 @@ TEST_SUITE("layer/network") {
             CAPTURE(part);
             CHECK(table.find(part) != std::string::npos);
         }
+    }
+
+    TEST_CASE("rows that are tied have gradients of their own, and no parameters") {
+        using net = network<input<1, 4, 4>, repeat<2, conv2d<1, kernel<3>, padding<1>>, relu>, tied<2>, flatten,
+                            linear<16>, named<"last", sequential<relu, tied<6>>>>;
+        CHECK(net::parameters == 2 * 10 + 16 * 17);
+        CHECK(net::tied_gradients == 10 + 16 * 17);
+        CHECK(net::row(4).tied_to == 2);
+        CHECK(net::row(4).first_parameter == net::row(5).first_parameter);
+        CHECK(net::row(8).tied_to == 6);
+        CHECK(net::row(8).first_tied == 10);
+        for (std::size_t const row : {0u, 2u, 6u}) CHECK_FALSE(net::row(row).is_tied());
+        CHECK(net::forward_flops == 3 * 2 * 9 * 16 + 3 * 16 + 2 * 2 * 16 * 16);
+        auto const names = tensors_of<net>();
+        REQUIRE(names.size() == 6);
+        CHECK(names.back().name == "4.bias");
     }
 
     TEST_CASE("rows of residuals, by hand") {

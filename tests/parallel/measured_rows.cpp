@@ -185,6 +185,8 @@ TEST_SUITE("parallel/measured_rows") {
         CHECK(has(refusal([&] { m.policy(2); }), "row 5 takes"));
         m.backward[5] = std::numeric_limits<double>::infinity();
         CHECK(has(refusal([&] { m.imbalance(2); }), "a time is a finite number"));
+        using tied_often = network<input<9>, linear<9>, sigmoid, tied<0>, sigmoid, tied<0>, sigmoid, tied<0>>;
+        CHECK(measure_rows<tied_often>(4, 1).backward[4] > 0);
         CHECK(has(refusal([] { measure_rows<lenet>(0); }), "samples = 0: rows are timed with at least one sample"));
         CHECK(has(refusal([] { measure_rows<lenet>(4, 0); }), "rounds = 0: rows are timed at least once"));
         CHECK(has(refusal([] { measure_rows<normed>(1); }), "samples = 1: layer 6 trains on at least 2"));

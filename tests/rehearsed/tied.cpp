@@ -43,15 +43,15 @@ TEST_SUITE("rehearsed/tied") {
     }
     TEST_CASE("and those whose reductions begin while backward goes on, in parts, and whose gradients are clipped") {
         on_stage const late;
-        using early = network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<49>, hyperbolic_tangent, tied<2>, sigmoid,
-                              linear<49>, relu, linear<10>>; // the last reduction's own rows are done before
+        using early = network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<49>, hyperbolic_tangent, tied<2>,
+                              sigmoid, linear<49>, relu, linear<10>>; // the last reduction's own rows are done before
         using trainer_t = trainer<early, cross_entropy, sgd_momentum, on<mesh<rehearsal, dp<dynamic>>>,
                                   reduce_by<direct, bucket<1_KiB>>, clip_norm>;
         using host_t = trainer<early, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
                                reduce_by<direct, bucket<1_KiB>>, clip_norm>;
         auto const trained = []<class T>(pack<T>) {
             T t({.learning_rate = 0.5f, .max_norm = 0.5f, .batch = 50, .seed = 3}, {.devices = 2});
-            for (int i = 0; i < 3; ++i) t.step(made_up(50, i));
+            for (std::size_t i = 0; i < 3; ++i) t.step(made_up(50, i));
             return t.gather_parameters();
         };
         auto const wanted = trained(pack<host_t>{}), found = trained(pack<trainer_t>{});

@@ -44,7 +44,7 @@ TEST_SUITE("trainer/tied") {
 
         trainer<tied_net, cross_entropy, sgd, precision<f64>> t{{.learning_rate = 0.5f, .batch = 32}};
         auto weights = t.gather_parameters();
-        for (int step = 0; step < 3; ++step) {
+        for (std::size_t step = 0; step < 3; ++step) {
             auto doubled = weights; // the untied one begins with the same weights in both rows
             doubled.insert(doubled.begin() + second, weights.begin() + first, weights.begin() + first + shared);
             trainer<apart_net, cross_entropy, sgd, precision<f64>> apart{{.learning_rate = 0.5f, .batch = 32}};
@@ -96,7 +96,7 @@ TEST_SUITE("trainer/tied") {
         one.load_parameters(weights);
         three.load_parameters(weights);
         CHECK(three.gather_parameters() == weights);
-        for (int i = 0; i < 4; ++i) {
+        for (std::size_t i = 0; i < 4; ++i) {
             auto const before = one.gather_parameters();
             auto const r = one.step(made_up(50, i)), r3 = three.step(made_up(50, i));
             CHECK(r.loss == r3.loss);

@@ -89,10 +89,22 @@ struct probe {
     }
 };
 
+/// The network of some units behind a probe; rows that tied ones name are counted without it.
+template<class U>
+struct behind_probe {
+    using type = U;
+};
+template<std::size_t Row>
+struct behind_probe<tied<Row>> {
+    using type = tied<Row + 1>;
+};
+template<class Input, class... U>
+network<Input, probe, typename behind_probe<U>::type...> probed(pack<U...>);
+
 template<class Layer, class Input, class Kernels>
 gradient_report check_network_gradients(std::uint64_t seed) {
     using T = double;
-    using net = network<Input, probe, Layer>;
+    using net = decltype(probed<Input>(flat_list<Layer>()));
     using pass_type = host_pass<net, Kernels, T>;
     static constexpr typename net::rule checked{};
     (void)checked;
@@ -110,8 +122,10 @@ gradient_report check_network_gradients(std::uint64_t seed) {
             dy[(s / lanes * out + i) * lanes + s % lanes] = 2 * random.uniform(drawn++) - 1;
 
     auto const places = pass_type::plan(samples);
-    std::vector<T> arena(pass_type::elements(places)), dp(p.size(), 0), buffers(net::buffers), statistics(net::buffers);
-    model_numbers<T> const numbers{p.data(), dp.data(), buffers.data(), statistics.data()};
+    std::vector<T> arena(pass_type::elements(places)), dp(p.size() + net::tied_gradients, 0), buffers(net::buffers),
+        statistics(net::buffers);
+    model_numbers<T> numbers{p.data(), dp.data(), buffers.data(), statistics.data()};
+    numbers.tied_lie = p.size();
     pass_type const pass(places, arena.data(), numbers, {seed, 1, 0, 0, samples, samples, samples});
     auto const loss = [&] {
         pass.forward([&](std::size_t g) { std::copy_n(x.data() + g * lanes * in, lanes * in, pass.input(g)); });
@@ -123,8 +137,13 @@ gradient_report check_network_gradients(std::uint64_t seed) {
     loss();
     pass.backward(
         [&](std::size_t g) { std::copy_n(dy.data() + g * lanes * out, lanes * out, pass.output_gradient(g)); });
+    for (std::size_t r = 0; r < net::depth; ++r)
+        if (auto const& row = net::row(r); row.is_tied())
+            for (std::size_t i = 0; i < row.description.parameter_elements(); ++i)
+                dp[net::row(row.tied_to).first_parameter + i] += dp[p.size() + row.first_tied + i];
     gradient_report report;
-    std::vector<T> const by_input(dp.begin(), dp.begin() + in), by_parameters(dp.begin() + in, dp.end());
+    std::vector<T> const by_input(dp.begin(), dp.begin() + in),
+        by_parameters(dp.begin() + in, dp.begin() + net::parameters);
     std::vector<T> own(p.begin() + in, p.end()), shift(in, 0);
     auto const with_numbers = [&] {
         std::copy(shift.begin(), shift.end(), p.begin());

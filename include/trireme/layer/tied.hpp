@@ -12,16 +12,18 @@ namespace trireme {
 
 template<class... Where>
 struct tied_row_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0120: tied<Row> is the layer of an earlier row once more, with the parameters of that row: name a "
-                  "row before it whose layer has parameters of its own and nothing to agree on (linear, conv2d), and "
-                  "write tied outside of repeat, whose block has parameters of its own in each repetition");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0120: tied<Row> is the layer of an earlier row once more, with the parameters of that row: name a "
+        "row before it whose layer has parameters of its own and nothing to agree on (linear, conv2d), and "
+        "write tied outside of repeat, whose block has parameters of its own in each repetition");
 };
 template<class... Where>
 struct tied_input_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0121: tied<Row> computes with the parameters of that row, so it takes an input of the same shape: "
-                  "change the layers before it");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0121: tied<Row> computes with the parameters of that row, so it takes an input of the same shape: "
+        "change the layers before it");
 };
 
 /// The layer of row `Row` once more, with that row's parameters: both rows train them. Rows are counted from 0, as they

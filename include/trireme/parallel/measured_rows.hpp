@@ -13,6 +13,7 @@
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/layer/network.hpp>
+#include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/stages.hpp>
 
 #include <algorithm>
@@ -114,16 +115,18 @@ class timed_network {
     using stored = typename pass_type::stored_type;
     using plan_type = typename pass_type::plan_type;
     static constexpr auto lanes = pass_type::lanes;
+    static constexpr row_numbers all_rows = numbers_of_rows<Network, T>({0, Network::depth});
 
 public:
     explicit timed_network(std::size_t samples)
         : samples_(samples), places_(pass_type::whole_shard ? pass_type::plan(samples) : pass_type::one),
-          numbers_(2 * (Network::parameters + Network::buffers) * sizeof(T)),
-          arena_(pass_type::elements(places_) * sizeof(stored)) {
-        auto* const all = static_cast<T*>(numbers_.data());
-        model_ = {all, all + Network::parameters, all + 2 * Network::parameters,
-                  all + 2 * Network::parameters + Network::buffers};
-        initialise_parameters<Network, he_uniform>(all, 1); // values keep their size on the way, and none is denormal
+          numbers_(2 * all_rows.elements * sizeof(T)), arena_(pass_type::elements(places_) * sizeof(stored)) {
+        auto* const weights = static_cast<T*>(numbers_.data());
+        auto* const gradients = weights + all_rows.elements;
+        model_ = {weights, gradients, weights + all_rows.buffers_lie, gradients + all_rows.buffers_lie};
+        model_.tied_lie = all_rows.tied_lie;
+        initialise_parameters<Network, he_uniform>(weights,
+                                                   1); // values keep their size on the way, and none is denormal
         initialise_buffers<Network>(model_.buffers);
     }
 

@@ -67,7 +67,7 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
     });
 
     priced_step priced;
-    double last = 0; // where the norm of all gradients is measured, roles meet
+    double last = 0; // where the norm of all gradients is measured, or tied ones are added, roles meet
     for (std::size_t r = 0; r < roles; ++r) last = std::max(last, end[r]);
     for (std::size_t r = 0; r < roles; ++r) {
         int const role = static_cast<int>(r);
@@ -82,7 +82,7 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
         }
         priced.computing = std::max(priced.computing, busy[r]);
         priced.adding = std::max(priced.adding, adding);
-        priced.seconds = std::max(priced.seconds, (l.clips ? last : end[r]) + adding);
+        priced.seconds = std::max(priced.seconds, (l.clips || l.ties ? last : end[r]) + adding);
     }
     return priced;
 }

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace trireme {
+namespace trireme::detail {
 
 /// Two rows of a network with one row's parameters, in a replica.
 struct tied_pair {
@@ -51,4 +51,4 @@ constexpr void traffic_of_ties(parallel_layout const& l, int rank, Add const& ad
     });
 }
 
-} // namespace trireme
+} // namespace trireme::detail

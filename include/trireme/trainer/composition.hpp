@@ -198,7 +198,7 @@ constexpr void traffic_of_step(parallel_layout const& l, std::size_t batch, int 
         if (Model::trains && l.replicas > 1) sum.add_sum_over_replicas(e.elements, sizeof(T));
     if (l.stages == 1) return;
     if (Model::trains)
-        traffic_of_ties<Model>(l, rank, [&](int role, traffic const& t) { sum.add_roles(one_rank(role), t); });
+        detail::traffic_of_ties<Model>(l, rank, [&](int role, traffic const& t) { sum.add_roles(one_rank(role), t); });
     auto const shards = l.shards_of_device(rank);
     for (int chunk = 0; chunk < l.chunks(); ++chunk) {
         int const stage = l.stage_of(rank, chunk);

@@ -229,7 +229,7 @@ public:
 private:
     using clock = std::chrono::steady_clock;
     using losses_type = typename Model::template pass<>::losses_type;
-    using ties = tied_rows<Model, Communicator>;
+    using ties = detail::tied_rows<Model, Communicator>;
     static constexpr std::size_t pieces = gradient_pieces<network>({0, network::depth}).end;
     static constexpr std::size_t measured_pieces = Model::clips ? pieces : 0;
 

@@ -224,7 +224,7 @@ public:
                 if (!t.moves[k].sends) sum += traffic{1, bytes_of(r, t.moves[k])};
         auto const add = [&](int, traffic const& t) { sum += t; };
         traffic_of_squares<Model>(layout, local, add);
-        traffic_of_ties<Model>(layout, local, add);
+        detail::traffic_of_ties<Model>(layout, local, add);
         return sum;
     }
     std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process
@@ -450,8 +450,9 @@ private:
         }
     }
 
-    /// Reductions begin while backward goes on, where nothing is added to a rank's gradients after it. Where layers add
-    /// numbers over all devices as well, reductions come after them: ranks need one order of their collectives.
+    /// Reductions begin while backward goes on, where nothing is added to a rank's gradients after it, and none lies
+    /// elsewhere than its row's turn tells, as those of tied rows. Where layers add numbers over all devices as well,
+    /// reductions come after them: ranks need one order of their collectives.
     bool overlaps() const noexcept {
         return layout.replicas > 1 && !layout.reproducible() && network::parameters != 0 && !network::whole_batch &&
                layout.stages == 1 && network::tied_gradients == 0;
@@ -512,7 +513,7 @@ private:
     void tie(std::size_t i, int slot) {
         for (auto& r : ranks) stamp(*r, tail_of(*r)[i], slot, false, r->compute);
         for (std::size_t k = 0; k < replicas_.size(); ++k)
-            tie_rows<Model>(
+            detail::tie_rows<Model>(
                 layout, tail_of(rank_at(k, 0))[i].kind, [&](int role) -> rank_type& { return rank_at(k, role); },
                 [&](rank_type& r, stream_work const& w, auto const& f) {
                     at(r);

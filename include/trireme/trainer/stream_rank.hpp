@@ -91,7 +91,7 @@ public:
         m.samples = {settings_bytes + granules(l, rank) * granule.bytes(), 2};
         m.losses.bytes = granule.loss_bytes();
         m.squares.bytes = squares_bytes(here.rows);
-        for_each_tied<network>(l, [&](tied_pair const& p) {
+        detail::for_each_tied<network>(l, [&](detail::tied_pair const& p) {
             if (Model::trains && p.is_apart() && p.owner_role == l.role_of(rank))
                 m.tied.bytes = std::max<bytes_t>(m.tied.bytes, p.elements() * sizeof(T));
         });

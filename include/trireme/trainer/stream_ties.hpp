@@ -8,7 +8,7 @@
 #include <trireme/parallel/ties.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 
-namespace trireme {
+namespace trireme::detail {
 
 /// Hands over the exchange of tied rows in a replica: their gradients are added to those of the rows that they are tied
 /// to, one behind the other, or rows of other stages get the weights that have been updated. `rank_of(role)` is a
@@ -35,4 +35,4 @@ void tie_rows(parallel_layout const& l, task_kind kind, RankOf const& rank_of, H
     });
 }
 
-} // namespace trireme
+} // namespace trireme::detail

@@ -17,9 +17,7 @@
 #include <memory>
 #include <vector>
 
-namespace trireme {
-
-inline namespace TRIREME_ISA {
+namespace trireme::detail::inline TRIREME_ISA {
 
 /// Channels of a group whose ranks read one another's memory.
 template<class Communicator>
@@ -67,7 +65,7 @@ public:
     void add() {
         for (auto const& p : pairs_)
             exchange(p.row, p.owner, p.link, add_tied, [&](int rank) {
-                detail::add_into<T>(at(gradients_, p.owner.gradients), of(rank, gradients_, p.row.gradients), p.elements);
+                add_into<T>(at(gradients_, p.owner.gradients), of(rank, gradients_, p.row.gradients), p.elements);
                 return p.elements * sizeof(T);
             });
     }
@@ -76,7 +74,8 @@ public:
         for (auto const& p : pairs_)
             if (p.copies)
                 exchange(p.owner, p.row, p.link + 1, copy_tied, [&](int rank) {
-                    std::memcpy(at(weights_, p.row.weights), of(rank, weights_, p.owner.weights), p.elements * sizeof(T));
+                    std::memcpy(at(weights_, p.row.weights), of(rank, weights_, p.owner.weights),
+                                p.elements * sizeof(T));
                     return p.elements * sizeof(T);
                 });
         ++copied_;
@@ -165,5 +164,4 @@ public:
     void copy() noexcept {}
 };
 
-} // namespace TRIREME_ISA
-} // namespace trireme
+} // namespace trireme::detail::inline TRIREME_ISA
