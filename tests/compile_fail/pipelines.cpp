@@ -236,21 +236,3 @@ using program = staged<on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>;
 #endif
 auto const cost = program::plan(batch{64});
 } // namespace tri0097
-
-namespace tri0116 {
-// Halves of backward run everywhere; several stages of a role on the host only.
-#if defined(STAGES_OF_A_ROLE)
-// STAGES_OF_A_ROLE: TRI0116 | accelerators have one stage each | interleaved<2
-// errors <= 1
-using program = staged<on<mesh<rehearsal, pp<2>>>, pipeline<interleaved<2>, 4>>;
-#elif defined(BOTH_ENDS_OF_A_V)
-// BOTH_ENDS_OF_A_V: TRI0116 | or train on the host | zero_bubble_v
-// errors <= 1
-using program = staged<on<mesh<rehearsal, dp<2>, pp<2>>>, pipeline<zero_bubble_v, 4>>;
-#else
-using program = staged<on<mesh<rehearsal, pp<2>>>, pipeline<zero_bubble_h1, 4>>;
-using on_host = staged<on<mesh<host, pp<2>>>, pipeline<zero_bubble_v, 4>>;
-auto const cost_on_host = on_host::plan(batch{64});
-#endif
-auto const cost = program::plan(batch{64});
-} // namespace tri0116

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rehearsed_pipeline_test {
@@ -114,9 +115,14 @@ TEST_SUITE("rehearsed/pipeline") {
 
     TEST_CASE("what a plan says of a step in stages, each rank has read") {
         on_stage const as_usual;
-        for (int const devices : {1, 2}) {
-            auto const schedule = devices == 1 ? schedule_choice(zero_bubble_h1{}) : schedule_choice();
-            of_mixed t(training, {.devices = devices, .stages = 3, .schedule = schedule, .share_devices = true});
+        struct in_stages {
+            int devices, stages;
+            schedule_choice schedule;
+        };
+        for (auto const& [devices, stages, schedule] :
+             {in_stages{1, 3, zero_bubble_h1{}}, {2, 3, {}}, {2, 2, interleaved<2>{}}, {1, 2, zero_bubble_v{}}}) {
+            CAPTURE(schedule.name);
+            of_mixed t(training, {.devices = devices, .stages = stages, .schedule = schedule, .share_devices = true});
             t.step(test_networks::made_up(50));
             CHECK(test_wires::add_up(t.plan()));
             CHECK((t.plan().wire_along("dp").bytes != 0) == (devices > 1));
@@ -141,6 +147,8 @@ TEST_SUITE("rehearsed/pipeline") {
         for (schedule_choice const& schedule :
              {schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_h1{}), schedule_choice(zero_bubble_h2{})})
             CHECK(trained(2, 3, schedule) == wanted);
+        for (schedule_choice const& schedule : {schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})})
+            CHECK(trained(2, 2, schedule) == wanted);
 
         auto const unordered = [](int stages, std::size_t micro_batches, schedule_choice const& schedule) {
             of_mixed t({.learning_rate = 0.05f, .batch = 50, .seed = 3},
@@ -154,26 +162,41 @@ TEST_SUITE("rehearsed/pipeline") {
         CHECK(unordered(3, 4, zero_bubble_h2{}) == in_two);
     }
 
-    TEST_CASE("schedules with several stages a device are refused, with what runs instead") {
-        for (schedule_choice const& schedule : {schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})}) {
-            of_mixed::run_options const r{.devices = 1, .stages = 2, .schedule = schedule, .share_devices = true};
-            auto const said = test_support::refusal([&] { of_mixed made(training, r); });
-            CHECK(said == "schedule " + std::string(schedule.name) +
-                              ": it has 2 stages on each device, and accelerators have one; choose a schedule with "
-                              "one, such as one_f_one_b or zero_bubble_h1, or train on the host");
-            CHECK(said == test_support::refusal([&] { of_mixed::check(training, r); }));
-        }
+    TEST_CASE("devices with several stages have the bits of one stage, however late, early or shuffled work is done") {
+        auto const wanted = [] {
+            on_stage const as_usual;
+            of_mixed one(training, {.devices = 1, .stages = 1});
+            return train(one);
+        }();
+        for (schedule_choice const& schedule : {schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{}),
+                                                schedule_choice(v_min{}), schedule_choice(breadth_first<3>{})})
+            for (int const devices : {1, 2})
+                for (timing const when : {timing::late, timing::shuffled, timing::eager}) {
+                    CAPTURE(schedule.name);
+                    CAPTURE(devices);
+                    on_stage const as_told(when, 3);
+                    memory_taken const taken;
+                    of_mixed t(training, {.devices = devices,
+                                          .stages = 2,
+                                          .schedule = schedule,
+                                          .share_devices = true,
+                                          .eager = when == timing::eager});
+                    taken.is_planned(t);
+                    CHECK(train(t) == wanted);
+                }
+        on_stage const as_usual;
         of_mixed whole(training, {.devices = 1, .stages = 1, .schedule = zero_bubble_v{}}); // it follows none
         CHECK(whole.step(test_networks::made_up(50)).loss > 0);
     }
 
     TEST_CASE("the trace of a run is the program, as a graph and without one, with evaluations") {
         for (bool const eager : {false, true})
-            for (int const stages : {1, 2, 3}) {
+            for (auto const& [stages, schedule] :
+                 {std::pair<int, schedule_choice>{1, {}}, {2, zero_bubble_h2{}}, {3, {}}, {2, zero_bubble_v{}}}) {
                 CAPTURE(eager);
                 CAPTURE(stages);
+                CAPTURE(schedule.name);
                 on_stage const as_told(timing::shuffled, 4);
-                auto const schedule = stages == 2 ? schedule_choice(zero_bubble_h2{}) : schedule_choice();
                 of_mixed t(training, {.devices = 2,
                                       .stages = stages,
                                       .schedule = schedule,

@@ -33,8 +33,8 @@ TEST_SUITE("rehearsed/recompute") {
     TEST_CASE("what is computed again leaves the bits as they are, however late or shuffled work is done") {
         {
             on_stage const late;
-            has_the_bits_of_none<rehearsal, small_blocks, recompute<all>>({one_f_one_b{}, zero_bubble_h1{}}, {1},
-                                                                          {1, 2}, as_planned);
+            has_the_bits_of_none<rehearsal, small_blocks, recompute<all>>(
+                {one_f_one_b{}, zero_bubble_h1{}, interleaved<2>{}}, {1}, {1, 2}, as_planned);
         }
         on_stage const shuffled(timing::shuffled, 3);
         has_the_bits_of_none<rehearsal, small_blocks, recompute<block>>({gpipe{}}, {2}, {1, 2}, as_planned);

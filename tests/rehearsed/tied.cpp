@@ -34,7 +34,9 @@ TEST_SUITE("rehearsed/tied") {
                                                                   as_planned);
         }
         on_stage const shuffled(timing::shuffled, 3);
-        has_the_bits_of_one_device<rehearsal, several>({gpipe{}}, {1, 2}, {1, 2}, as_planned);
+        has_the_bits_of_one_device<rehearsal, first_and_last>({zero_bubble_v{}, interleaved<2>{}}, {1, 2}, {2},
+                                                              as_planned);
+        has_the_bits_of_one_device<rehearsal, several>({gpipe{}, interleaved<2>{}}, {1, 2}, {1, 2}, as_planned);
     }
     TEST_CASE("so do those whose parameters have a narrow copy") {
         on_stage const late;

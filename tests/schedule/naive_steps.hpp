@@ -57,7 +57,7 @@ inline std::vector<std::uint64_t> expected(step_program const& p, bool evaluates
 /// Executes a program on numbers that show where they come from: roles take turns at random, memory is read when it is
 /// read, and nothing is checked. Gives what the parameters become; nothing if it does not end.
 inline std::optional<std::vector<std::uint64_t>> executed(step_program const& p, lowering const& by, std::uint64_t seed,
-                                                   bool evaluates) {
+                                                          bool evaluates) {
     auto const roles = static_cast<std::size_t>(p.shape.roles), stages = static_cast<std::size_t>(p.stage_count());
     std::vector<std::vector<frame>> frames(roles);
     std::vector<std::vector<std::uint64_t>> slots(roles);

@@ -105,8 +105,7 @@ void has_one_devices_bits() {
     for (schedule_choice const& schedule :
          {schedule_choice(zero_bubble_h2{}), schedule_choice(interleaved<2>{}), schedule_choice(zero_bubble_v{})})
         for (int const stages : {2, 3})
-            if (stages * schedule.chunks <= most && (schedule.chunks == 1 || std::is_same_v<Device, host>))
-                check(2, stages, schedule);
+            if (stages * schedule.chunks <= most) check(2, stages, schedule);
 }
 
 } // namespace test_clipping

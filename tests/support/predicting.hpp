@@ -5,10 +5,12 @@
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
 
+#include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
 
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 // Predictions of trainers and models, on any kind of device.
@@ -62,17 +64,24 @@ void have_one_devices_bits(double tolerance) {
     auto const wanted = values_of(one.predict(asked));
     auto const parameters = one.gather_parameters(), buffers = one.gather_buffers();
     std::vector<typename m::value_type> of_model; // within rounding: few samples may go other ways
-    for (auto const& layout : {std::pair{1, 1}, {3, 1}, {1, 2}, {2, 3}}) {
-        int const replicas = layout.first, stages = layout.second;
+    struct mesh_and_schedule {
+        int replicas, stages;
+        schedule_choice schedule = {};
+    };
+    for (auto const& [replicas, stages, schedule] :
+         {mesh_and_schedule{1, 1}, {3, 1}, {1, 2}, {2, 3}, {1, 2, zero_bubble_v{}}, {2, 2, interleaved<2>{}}}) {
+        if (static_cast<std::size_t>(stages * schedule.chunks) > segments_of<Network>.count) continue;
         CAPTURE(replicas);
         CAPTURE(stages);
-        t many({.learning_rate = 0.1f, .batch = 48, .logical_shards = 6}, {.devices = replicas, .stages = stages});
+        CAPTURE(std::string(schedule.name));
+        t many({.learning_rate = 0.1f, .batch = 48, .logical_shards = 6},
+               {.devices = replicas, .stages = stages, .schedule = schedule});
         many.predict(asked);
         many.step(trained);
         CHECK(same_bits(values_of(many.predict(asked)), wanted));
         CHECK(same_bits(many.gather_parameters(), parameters));
 
-        m alone({.batch = 48, .logical_shards = 6}, {.devices = replicas, .stages = stages});
+        m alone({.batch = 48, .logical_shards = 6}, {.devices = replicas, .stages = stages, .schedule = schedule});
         alone.load_parameters(parameters);
         alone.load_buffers(buffers);
         auto const told = values_of(alone.predict(asked));

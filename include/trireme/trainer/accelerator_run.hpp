@@ -156,9 +156,7 @@ public:
             std::vector<T> all(work_.samples().size() * size);
             auto const together = executor_->evaluated_together(), replicas = executor_->replicas();
             auto const indices = work_.all();
-            auto const last = [&](std::size_t q) -> rank_type& {
-                return executor_->rank_at(q, work_.layout.stages - 1);
-            };
+            auto const last = [&](std::size_t q) -> rank_type& { return executor_->last_rank(q); };
             auto const most = together * last(0).samples();
             for (std::size_t q = 0; q < replicas; ++q) last(q).make_room_for_outputs(together);
             auto const of_replica = [&](std::size_t begin, std::size_t q) {
@@ -195,33 +193,33 @@ public:
 
     std::vector<T> gathered(std::span<T const> held_numbers<T>::* numbers) const {
         std::vector<T> all;
-        for (int role = 0; role < work_.layout.stages; ++role) {
-            auto const values = held(first_rank() + role, 0).*numbers;
+        for (int stage = 0; stage < work_.layout.stage_count(); ++stage) {
+            auto const at = work_.layout.place_of(stage);
+            auto const values = held(first_rank() + at.role, at.chunk).*numbers;
             all.insert(all.end(), values.begin(), values.end());
         }
         return all;
     }
-    held_numbers<T> held(int rank, int) const {
+    held_numbers<T> held(int rank, int chunk) const {
         auto& r = *executor_->ranks[static_cast<std::size_t>(local(rank))];
         auto* const self = const_cast<accelerator_run*>(this);
         self->guarded([&] { self->store(r); });
-        auto const& n = r.own();
-        return {n.rows, {r.mirror(), n.parameters}, {r.mirror() + n.buffers_lie, n.buffers}};
+        auto const& s = r.own(chunk);
+        auto const& n = s.numbers;
+        return {n.rows, {r.mirror(s), n.parameters}, {r.mirror(s) + n.buffers_lie, n.buffers}};
     }
     void load_parameters(std::span<T const> values) {
-        replace([&](rank_type& r) {
-            auto const& n = r.own();
-            std::ranges::copy(values.subspan(n.first_parameter, n.parameters), r.mirror());
+        replace([&](row_numbers const& n, T* to) {
+            std::ranges::copy(values.subspan(n.first_parameter, n.parameters), to);
             n.template for_each_copy<typename Model::network>([&](std::size_t owner, std::size_t at) {
                 auto const& row = Model::network::row(owner);
-                std::ranges::copy(values.subspan(row.first_parameter, row.description.parameter_elements()),
-                                  r.mirror() + at);
+                std::ranges::copy(values.subspan(row.first_parameter, row.description.parameter_elements()), to + at);
             });
         });
     }
     void load_buffers(std::span<T const> values) {
-        replace([&](rank_type& r) {
-            std::ranges::copy(values.subspan(r.own().first_buffer, r.own().buffers), r.mirror() + r.own().buffers_lie);
+        replace([&](row_numbers const& n, T* to) {
+            std::ranges::copy(values.subspan(n.first_buffer, n.buffers), to + n.buffers_lie);
         });
     }
     /// The tasks of the steps that have been collected, and of the evaluations, if they are traced. Times are counted
@@ -267,7 +265,7 @@ private:
             if constexpr (Model::trains) executor_->enqueue_step(slot);
             executor_->begin();
             for (std::size_t q = 0; q < executor_->replicas() && !Model::trains; ++q)
-                executor_->rank_at(q, work_.layout.stages - 1).make_room_for_outputs(executor_->evaluated_together());
+                executor_->last_rank(q).make_room_for_outputs(executor_->evaluated_together());
             for (std::size_t q = 0; q < executor_->replicas(); ++q)
                 executor_->enqueue_evaluation(q, slot, Model::trains ? 0 : npos);
             executor_->enqueue_results(slot);
@@ -277,15 +275,19 @@ private:
     }
 
     void begin_weights() {
+        using network = typename Model::network;
+        auto const seed = work_.options.seed;
         for (auto& r : executor_->ranks) {
-            auto const& n = r->own();
-            std::fill(r->mirror(), r->mirror() + n.weights(), T{0});
-            initialise_parameters<typename Model::network, Initialiser>(r->mirror(), work_.options.seed, n.rows);
-            initialise_buffers<typename Model::network>(r->mirror() + n.buffers_lie, n.rows);
-            n.template for_each_copy<typename Model::network>([&](std::size_t owner, std::size_t at) {
-                initialise_parameters<typename Model::network, Initialiser>(r->mirror() + at, work_.options.seed,
-                                                                            {owner, owner + 1});
-            });
+            for (auto const& s : r->own()) {
+                auto const& n = s.numbers;
+                auto* const to = r->mirror(s);
+                std::fill(to, to + n.weights(), T{0});
+                initialise_parameters<network, Initialiser>(to, seed, n.rows);
+                initialise_buffers<network>(to + n.buffers_lie, n.rows);
+                n.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
+                    initialise_parameters<network, Initialiser>(to + at, seed, {owner, owner + 1});
+                });
+            }
             r->enqueue_clear();
         }
         load();
@@ -295,13 +297,13 @@ private:
         r.compute.record(r.used[0]);
         wait_for(r, r.used[0], "reading the weights");
     }
-    /// Writes to all ranks' numbers what `change` does to their mirrors; the others stay as they are.
+    /// Writes to all ranks' numbers what change(numbers, mirror) does to those of each stage; the others stay.
     template<class Change>
     void replace(Change const& change) {
         guarded([&] {
             for (auto& r : executor_->ranks) {
                 store(*r); // the numbers that do not change
-                change(*r);
+                for (auto const& s : r->own()) change(s.numbers, r->mirror(s));
             }
             load();
         });
@@ -452,7 +454,6 @@ private:
     }
     /// Logs the tasks of ranks of this process, in a step or, with number 0, in an evaluation.
     void log_tasks(std::uint64_t number, int slot, range some) {
-        int const stages = work_.layout.stages;
         auto const seconds_of = [&](std::uint64_t time) { // an evaluation of another replica may have begun before
             return 1e-9 * static_cast<double>(static_cast<std::int64_t>(time - origin_));
         };
@@ -466,8 +467,9 @@ private:
             executor_->for_times(*executor_->ranks[i], slot, number == 0,
                                  [&](step_task const& t, std::uint64_t begin, std::uint64_t end, bool beside) {
                                      int const rank = first_rank() + static_cast<int>(i);
-                                     logs_[i]->add({rank, number, t.kind, rank % stages, counted_by(t),
-                                                    seconds_of(begin), seconds_of(end), beside ? 1 : 0});
+                                     int const stage = work_.layout.stage_of(rank, t.chunk);
+                                     logs_[i]->add({rank, number, t.kind, stage, counted_by(t), seconds_of(begin),
+                                                    seconds_of(end), beside ? 1 : 0});
                                  });
     }
 
@@ -477,7 +479,7 @@ private:
         for (auto& r : executor_->ranks) wait_for(*r, r->used[slot], "a step");
         bool const shared = executor_->transport.local_ranks() != work_.layout.devices();
         for (auto& r : executor_->ranks) {
-            if (!r->is_last()) continue;
+            if (!r->has_last()) continue;
             auto const results = r->results(slot);
             auto const known = shared ? range{0, results.size()} : r->shards();
             for (auto s = known.begin; s < known.end; ++s) f(s, results[s]);

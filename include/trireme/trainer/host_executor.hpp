@@ -544,9 +544,7 @@ private:
         kernels_.context.prepare(true);
         for (auto const& s : stages_) {
             T* const zeros = Model::trains ? gradient_slot(s, 0) : weights(s);
-            auto numbers = s.numbers_in(zeros);
-            numbers.gradients = zeros;
-            numbers.statistics = zeros + s.numbers.buffers_lie;
+            auto const numbers = s.numbers_in(zeros, zeros);
             std::size_t before = 0;
             for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
                 auto const count = part(batch, shard, layout_.shards()).size();

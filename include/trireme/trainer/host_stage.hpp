@@ -14,6 +14,7 @@
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 #include <trireme/trainer/composition.hpp>
+#include <trireme/trainer/placed_stage.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -23,46 +24,26 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// One of the stages that a device of the host has, or the whole network: where its samples lie in the device's
-/// activations, and its numbers in the device's arenas, behind those of the stages before it.
+/// A stage of a device of the host.
 template<class Model>
-struct host_stage {
+struct host_stage : placed_stage<Model, typename Model::template pass<>> {
+    using base = placed_stage<Model, typename Model::template pass<>>;
     using network = typename Model::network;
     using T = typename Model::value_type;
     using stored = typename Model::stored_type;
+    using base::blocks;
+    using base::numbers;
+    using base::numbers_in;
 
-    stage_activations<Model> blocks;
-    row_numbers numbers;
-    range slice; ///< of these numbers: those that the device updates
-    stage_begin lies;
-    int number = 0;              ///< of the stage in the network
-    bool last = false;           ///< the network ends with it
-    fixed_tree::stack tree = {}; ///< of the shards whose gradients it has in this step
+    range slice; ///< of its numbers: those that the device updates
 
     TRIREME_COLD host_stage(parallel_layout const& l, int rank, int chunk, stage_activations<Model> const& activations)
-        : blocks(activations), numbers(numbers_of_stage<network, T>(l, l.stage_of(rank, chunk))),
-          slice(l.slice_of_device(rank, numbers.tied_lie, sizeof(T))), lies(stage_lies<Model>(l, rank, chunk)),
-          number(l.stage_of(rank, chunk)), last(number + 1 == l.stage_count()) {}
-
-    bool first() const noexcept { return number == 0; }
-
-    /// Numbers in a part of an arena that is as large as this stage's.
-    model_numbers<T> numbers_in(T* part) const noexcept {
-        return {part,
-                nullptr,
-                part + numbers.buffers_lie,
-                nullptr,
-                numbers.first_parameter,
-                numbers.first_buffer,
-                numbers.first_kept,
-                numbers.first_tied,
-                numbers.tied_lie};
-    }
+        : base(l, rank, chunk, activations), slice(l.slice_of_device(rank, numbers.tied_lie, sizeof(T))) {}
 
     /// The numbers that a task works with. Gradients are added to `gradients`, which begin at zero if they are `fresh`;
     /// statistics that were found on the way there, and gradients that were found before the others, wait in the frame.
     model_numbers<T> numbers_for(step_task const& t, T* weights, T* gradients, bool fresh, stored* activations) const {
-        auto n = numbers_in(weights);
+        auto n = numbers_in(weights, nullptr);
         auto* const frame = activations + t.frame * blocks.frame;
         auto* const waiting = reinterpret_cast<T*>(frame + blocks.statistics);
         auto* const agreed = reinterpret_cast<T*>(frame + blocks.agreed);

@@ -2,10 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/data/augmented.hpp>
+#include <trireme/data/gather.hpp>
+#include <trireme/data/sample_source.hpp>
+#include <trireme/device/blocks/kernels.hpp>
 #include <trireme/parallel/layout.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
 
 namespace trireme::detail {
 
@@ -22,7 +31,8 @@ struct staged_granule {
     bool first = true, last = true;
 
     constexpr staged_granule(parallel_layout const& l, std::size_t most, int rank)
-        : samples(most), first(l.role_of(rank) == 0), last(l.role_of(rank) + 1 == l.stages) {}
+        : samples(most), first(l.role_of(rank) == l.place_of(0).role), last(l.role_of(rank) == l.role_of_last_stage()) {
+    }
 
     constexpr std::size_t targets() const noexcept { return cache_line; }
     constexpr std::size_t weights() const noexcept {
@@ -43,7 +53,46 @@ struct staged_granule {
         return scored() * (correct() + round_up(samples * sizeof(int), cache_line));
     }
 
+    /// Writes the samples of a batch at these indices, and what they are, but for their number and kind. Fewer than
+    /// there is room for: the others weigh nothing. Returns the bytes from the beginning that hold something.
+    std::size_t fill(std::byte* to, sample_set const& set, std::span<std::uint32_t const> indices, T weight,
+                     staged_shard about) const {
+        auto const& rows = set.inputs();
+        about.count = static_cast<std::uint32_t>(indices.size());
+        about.scale = rows.scale;
+        about.bytes = rows.kind == number_kind::u8;
+        std::memcpy(to, &about, sizeof about);
+        for (std::size_t i = 0; first && i < indices.size(); ++i) {
+            if (about.step != 0 && rows.changes.any())
+                fill_changed(to + inputs(), rows, indices[i], about, i);
+            else if (about.bytes)
+                std::memcpy(to + inputs() + i * values, rows.of(indices[i]), values);
+            else
+                gather_samples<1>(rows, indices.subspan(i, 1), reinterpret_cast<T*>(to + inputs()) + i * values);
+        }
+        if (last && set.targets().data != nullptr) { // predictions need none
+            auto* const wanted = reinterpret_cast<target*>(to + targets());
+            auto* const weighed = reinterpret_cast<T*>(to + weights());
+            for (std::size_t i = 0; i < indices.size(); ++i)
+                gather_samples<1>(set.targets(), indices.subspan(i, 1), wanted + i * Model::targets);
+            std::fill_n(weighed, indices.size(), weight);
+            std::fill_n(weighed + indices.size(), samples - indices.size(), T{0});
+        }
+        return inputs() + (first ? input_bytes(about.bytes ? 1 : sizeof(T)) : 0);
+    }
+
 private:
+    TRIREME_COLD static void fill_changed(std::byte* to, sample_rows const& rows, std::uint32_t sample,
+                                          staged_shard const& about, std::size_t i) {
+        drawn_changes const drawn{about.seed, about.step};
+        auto const places = rows.shape.extent[1] * rows.shape.extent[2];
+        if (about.bytes)
+            scatter_changed(rows, sample, drawn, std::uint8_t{1}, reinterpret_cast<std::uint8_t*>(to) + i * values,
+                            places, 1);
+        else
+            scatter_changed(rows, sample, drawn, static_cast<T>(rows.scale), reinterpret_cast<T*>(to) + i * values,
+                            places, 1);
+    }
     constexpr std::size_t scored() const noexcept { return last ? 1 : 0; }
 };
 

@@ -10,8 +10,8 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
+#include <trireme/trainer/stream_meetings.hpp>
 #include <trireme/trainer/stream_rank.hpp>
-#include <trireme/trainer/stream_ties.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
 #include <algorithm>
@@ -48,12 +48,13 @@ public:
         std::size_t places = 0;
         for (std::size_t i = 0; i < ranks.size(); ++i)
             places += ranks[i]->give_numbers(rank_type::ordered * i, places, l.reductions());
-        order_ = std::make_unique<stream_order<stream>>(streams, places, l.reductions() + 8);
+        auto const reductions = static_cast<std::size_t>(l.chunks()) * l.reductions();
+        order_ = std::make_unique<stream_order<stream>>(streams, places, reductions + 8);
         for (auto const& r : ranks) compute_.push_back(&r->compute);
         by_role_.resize(static_cast<std::size_t>(l.stages));
         for (std::size_t i = 0; i < ranks.size(); ++i) by_role_[i % by_role_.size()].push_back(&ranks[i]->exchange);
         for (auto const& r : ranks)
-            if (r->is_last()) words_.push_back(r->score_words());
+            if (r->has_last()) words_.push_back(r->score_words());
         team_.reserve(ranks.size());
         tasks_.reserve(ranks.size());
     }
@@ -62,8 +63,10 @@ public:
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = rank_type::memory_of(l, batch, rank);
         if (!Model::trains) return m;
-        m.tables.bytes =
-            Transport::table_bytes(l, rank, numbers_of_stage<network, T>(l, l.stage_of(rank, 0)).extent(), sizeof(T));
+        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
+            auto const numbers = numbers_of_stage<network, T>(l, l.stage_of(rank, chunk));
+            m.tables.bytes += Transport::table_bytes(l, rank, numbers.extent(), sizeof(T));
+        }
         for (auto const& e : network::exchanges)
             m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
         return m;
@@ -78,11 +81,13 @@ public:
             sums.push_back({{}, e.elements});
             for (auto const& r : ranks) sums.back().numbers.push_back(r->kept() + e.first);
         }
-        for (std::size_t role = 0; role < by_role_.size() && Model::trains; ++role) {
-            std::vector<T*> gradients;
-            for (auto i = role; i < ranks.size(); i += by_role_.size()) gradients.push_back(ranks[i]->gradient_slot(0));
-            transport.prepare(static_cast<int>(role), gradients, ranks[role]->own().extent(), sums);
-        }
+        for (std::size_t role = 0; role < by_role_.size() && Model::trains; ++role)
+            for (int chunk = 0; chunk < layout.chunks(); ++chunk) {
+                std::vector<T*> gradients;
+                for (auto i = role; i < ranks.size(); i += by_role_.size())
+                    gradients.push_back(ranks[i]->gradient_slot(ranks[i]->own(chunk), 0));
+                transport.prepare(static_cast<int>(role), gradients, ranks[role]->own(chunk).numbers.extent(), sums);
+            }
     }
 
     // ---- a step ----
@@ -123,13 +128,13 @@ public:
             order_->restart(r->everything().stream, r->all_places());
             r->begin_step();
             if constexpr (rank_type::narrow::exist) hand_over(r->narrowing(), [&] { r->enqueue_narrow_copy(); });
-            if (r->is_last()) hand_over(r->clearing_scores(), [&] { r->clear_scores(); });
+            if (r->has_last()) hand_over(r->clearing_scores(), [&] { r->clear_scores(); });
         }
     }
     /// The gradients of a rank's k-th shard begin, at zero or, where no tree adds them, at those of the shards before;
     /// they come granule by granule; and they end.
-    void begin_shard(rank_type& r, std::size_t k) {
-        if (layout.reproducible() || k == 0) hand_over(r.clearing_gradients(), [&] { r.clear_gradients(); });
+    void begin_shard(rank_type& r, std::size_t k, int chunk = 0) {
+        if (layout.reproducible() || k == 0) hand_over(r.clearing_gradients(chunk), [&] { r.clear_gradients(chunk); });
     }
     void enqueue_granule(rank_type& r, int slot, std::size_t shard) {
         step_task t;
@@ -140,8 +145,8 @@ public:
         go_back();
         leave(r, slot);
     }
-    void end_shard(rank_type& r, std::size_t k) {
-        if (layout.reproducible()) hand_over(r.merging(), [&] { r.end_shard(k); });
+    void end_shard(rank_type& r, std::size_t k, int chunk = 0) {
+        if (layout.reproducible()) hand_over(r.merging(), [&] { r.end_shard(chunk, k); });
     }
     /// The task of a rank's k-th shard begins or ends, in a step in pieces whose times are looked for in a slot.
     void stamp_shard(rank_type& r, int slot, std::size_t k, bool end) {
@@ -168,8 +173,7 @@ public:
         std::size_t const tasks = tail_of(rank_at(0, 0)).size(); // as many for each role
         for (std::size_t i = 0; i < tasks; ++i) {
             auto const kind = tail_of(rank_at(0, 0))[i].kind;
-            if (kind == task_kind::measure) measure(i, slot);
-            if (kind == task_kind::add_tied || kind == task_kind::copy_tied) tie(i, slot);
+            if (is_meeting(kind)) meet(i, slot);
             for (int role = 0; role < layout.stages; ++role)
                 if (kind == task_kind::update)
                     update(role, i, slot);
@@ -181,7 +185,7 @@ public:
         enqueue_results(slot);
     }
     void enqueue_results(int slot) {
-        int const last = layout.stages - 1;
+        int const last = layout.role_of_last_stage();
         for_role(last, [&](rank_type& r) { order_->begin(r.sharing_scores()); });
         transport.enqueue_scores(words_, 2 * layout.shards(), by_role_[static_cast<std::size_t>(last)]);
         for_role(last, [&](rank_type& r) {
@@ -221,7 +225,8 @@ public:
         auto const& r = *ranks[static_cast<std::size_t>(local)];
         for (auto const& t : program(local).list(layout.role_of(local)))
             for (int k = 0; k < t.transfers; ++k)
-                if (!t.moves[k].sends) sum += traffic{1, bytes_of(r, t.moves[k])};
+                if (auto const& m = t.moves[k]; !m.sends && m.role != layout.role_of(local))
+                    sum += traffic{1, bytes_of(r, m)};
         auto const add = [&](int, traffic const& t) { sum += t; };
         traffic_of_squares<Model>(layout, local, add);
         detail::traffic_of_ties<Model>(layout, local, add);
@@ -231,6 +236,8 @@ public:
     rank_type& rank_at(std::size_t k, int role) noexcept {
         return *ranks[k * by_role_.size() + static_cast<std::size_t>(role)];
     }
+    /// The rank with the last stage.
+    rank_type& last_rank(std::size_t k) noexcept { return rank_at(k, layout.role_of_last_stage()); }
 
     Transport transport;
     parallel_layout layout;
@@ -345,14 +352,14 @@ private:
     void train() {
         auto const kind = tasks_[0].task->kind;
         for (auto const& t : tasks_)
-            if (gives_weights(kind)) begin_shard(*t.rank, t.task->micro_batch);
+            if (gives_weights(kind)) begin_shard(*t.rank, t.task->micro_batch, t.task->chunk);
         if (goes_forward(kind)) go_forward();
         if (kind == task_kind::backward_weights)
             add_later();
         else if (kind != task_kind::forward)
             go_back();
         for (auto const& t : tasks_)
-            if (gives_weights(kind)) end_shard(*t.rank, t.task->micro_batch);
+            if (gives_weights(kind)) end_shard(*t.rank, t.task->micro_batch, t.task->chunk);
     }
 
     void begin_team() {
@@ -365,8 +372,9 @@ private:
     auto exchanging() {
         return [this](std::size_t i) { transport.enqueue_sum(i, compute_); };
     }
-    range rows() const noexcept { return tasks_[0].rank->own().rows; }
-    range rows_and_loss() const noexcept { return {rows().begin, rows().end + (tasks_[0].rank->is_last() ? 1 : 0)}; }
+    static auto const& stage_of(placed_task const& t) noexcept { return t.rank->own(t.task->chunk); }
+    range rows() const noexcept { return stage_of(tasks_[0]).numbers.rows; }
+    range rows_and_loss() const noexcept { return {rows().begin, rows().end + (stage_of(tasks_[0]).last ? 1 : 0)}; }
 
     void go_forward() {
         begin_team();
@@ -396,10 +404,10 @@ private:
                 order_->begin(r.going_back(t.slot, *t.task));
                 stamp(r, *t.task, t.slot, false, r.compute);
             }
-            if (r.is_last())
+            if (stage_of(t).last)
                 order_->begin(r.losing(t.slot, *t.task));
             else if (adds)
-                order_->begin(r.clearing_gradients());
+                order_->begin(r.clearing_gradients(t.task->chunk));
             order_->begin(r.going_back(t.slot, *t.task));
             r.enqueue_waiting(team_[i], *t.task);
         }
@@ -446,7 +454,7 @@ private:
             order_->end(t.rank->losing(t.slot, *t.task));
             hand_over(t.rank->scoring(t.slot),
                       [&] { t.rank->enqueue_score(team_[i].beside(), t.task->micro_batch, true); });
-            if (adds) order_->begin(t.rank->clearing_gradients());
+            if (adds) order_->begin(t.rank->clearing_gradients(t.task->chunk));
         }
     }
 
@@ -473,53 +481,35 @@ private:
     void reduce(int role, std::size_t i, int slot) {
         auto const slices = tail_of(rank_at(0, role))[i];
         bool const all = layout.reproducible();
-        for (std::size_t k = slices.first; k < slices.end; ++k) {
+        for (std::size_t slice = slices.first; slice < slices.end; ++slice) {
+            int const chunk = static_cast<int>(slice / layout.reductions());
+            auto const k = slice % layout.reductions();
             for_role(role, [&](rank_type& r) {
-                order_->begin(r.reducing(k, all));
-                if (k == slices.first) stamp(r, tail_of(r)[i], slot, false, r.exchange);
+                order_->begin(r.reducing(chunk, k, all));
+                if (slice == slices.first) stamp(r, tail_of(r)[i], slot, false, r.exchange);
             });
-            transport.enqueue(role, k, by_role_[static_cast<std::size_t>(role)]);
+            transport.enqueue(role * layout.chunks() + chunk, k, by_role_[static_cast<std::size_t>(role)]);
             for_role(role, [&](rank_type& r) {
-                if (k + 1 == slices.end) stamp(r, tail_of(r)[i], slot, true, r.exchange);
-                order_->end(r.reducing(k, all));
+                if (slice + 1 == slices.end) stamp(r, tail_of(r)[i], slot, true, r.exchange);
+                order_->end(r.reducing(chunk, k, all));
             });
         }
     }
-    /// The norm of each replica's gradients: all of its roles have their squares, and take those of the others.
-    void measure(std::size_t i, int slot) {
-        if constexpr (Model::clips) {
-            for (auto& r : ranks) {
-                at(*r);
-                hand_over(r->squaring(), [&] {
-                    stamp(*r, tail_of(*r)[i], slot, false, r->compute);
-                    r->enqueue_squares();
-                });
-            }
-            for (std::size_t k = 0; k < replicas_.size(); ++k)
-                for (int role = 0; role < layout.stages; ++role) {
-                    auto& r = rank_at(k, role);
-                    at(r);
-                    for (int other = 0; other < layout.stages; ++other)
-                        if (auto& from = rank_at(k, other); other != role)
-                            hand_over(r.taking_squares(from.squares_place()), [&] { r.enqueue_squares_of(from); });
-                    hand_over(r.measuring(slot), [&] {
-                        r.enqueue_norm(slot);
-                        stamp(r, tail_of(r)[i], slot, true, r.compute);
-                    });
-                }
-        }
-    }
-    /// Tied rows: their gradients are added, or their weights come from where they were updated.
-    void tie(std::size_t i, int slot) {
+    /// The i-th task of all tails, for which the roles of a replica meet.
+    void meet(std::size_t i, int slot) {
         for (auto& r : ranks) stamp(*r, tail_of(*r)[i], slot, false, r->compute);
-        for (std::size_t k = 0; k < replicas_.size(); ++k)
-            detail::tie_rows<Model>(
-                layout, tail_of(rank_at(k, 0))[i].kind, [&](int role) -> rank_type& { return rank_at(k, role); },
-                [&](rank_type& r, stream_work const& w, auto const& f) {
-                    at(r);
-                    hand_over(w, f);
-                });
-        for (auto& r : ranks) hand_over(r->having_tied(), [&] { stamp(*r, tail_of(*r)[i], slot, true, r->compute); });
+        auto const handed = [&](rank_type& r, stream_work const& w, auto const& f) {
+            at(r);
+            hand_over(w, f);
+        };
+        for (std::size_t k = 0; k < replicas_.size(); ++k) {
+            auto const rank_of = [&](int role) -> rank_type& { return rank_at(k, role); };
+            if (auto const kind = tail_of(rank_of(0))[i].kind; kind != task_kind::measure)
+                detail::tie_rows<Model>(layout, kind, rank_of, handed);
+            else if constexpr (Model::clips)
+                detail::measure_norm(layout, slot, rank_of, handed);
+        }
+        for (auto& r : ranks) handed(*r, r->having_met(), [&] { stamp(*r, tail_of(*r)[i], slot, true, r->compute); });
     }
     void update(int role, std::size_t i, int slot) {
         for_role(role, [&](rank_type& r) {
@@ -533,7 +523,7 @@ private:
 
     /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
     static bytes_t bytes_of(rank_type const& r, stage_transfer const& m) noexcept {
-        auto const rows = r.own().rows;
+        auto const rows = r.own_stage(m.boundary + (m.gradient ? 0 : 1)).numbers.rows;
         auto const bytes = bytes_across<Model, context>(m.gradient ? rows.end : rows.begin, r.samples());
         return m.gradient ? bytes.gradients : bytes.values;
     }
@@ -550,7 +540,8 @@ private:
             auto& from = rank_at(k, m.role);
             auto const left = sent.of(m);
             hand_over(r.taking(m.gradient ? from.slot_place(left) : from.frame_place(left), m.place), [&] {
-                auto const &here = r.activations(), &there = from.activations();
+                auto const& here = r.own_stage(m.boundary + (m.gradient ? 0 : 1)).blocks;
+                auto const& there = from.own_stage(m.boundary + (m.gradient ? 1 : 0)).blocks;
                 if (i == 0) stamp(r, t, slot, false, r.exchange);
                 r.exchange.copy(r.values() + (m.gradient ? here.output_gradient(m.place) : here.input(m.place)),
                                 from.values() + (m.gradient ? there.outgoing(left) : there.output(left)),
@@ -574,8 +565,9 @@ private:
             r.enqueue_input(team_[0], slot, t.micro_batch, t);
             ranks_of_process<context> const team{team_};
             stage_pass(team, shard == npos ? rows() : rows_and_loss()).evaluate();
-            if (r.is_last() && shard == npos) r.enqueue_outputs(team_[0], t.micro_batch);
-            if (r.is_last() && shard != npos) r.enqueue_score(team_[0].kernels(), shard, false);
+            bool const last = r.own(t.chunk).last;
+            if (last && shard == npos) r.enqueue_outputs(team_[0], t.micro_batch);
+            if (last && shard != npos) r.enqueue_score(team_[0].kernels(), shard, false);
             stamp(r, t, slot, true, r.compute);
         });
     }

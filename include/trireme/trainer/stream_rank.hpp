@@ -3,8 +3,6 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
-#include <trireme/data/augmented.hpp>
-#include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/blocks/clock.hpp>
@@ -17,10 +15,10 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/ties.hpp>
-#include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/predictions.hpp>
 #include <trireme/trainer/staged_granule.hpp>
+#include <trireme/trainer/stream_stage.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -59,7 +57,7 @@ public:
 
     using context = stream_context<network, kernels, T, typename Model::loss>;
     using narrow = narrow_parameters<network, kernels, T>;
-    using stage = stage_activations<Model, context>;
+    using stage = detail::stream_stage<Model, context>;
     using stored_type = typename context::stored_type;
 
     /// Of each of the two streams with kernels: what the kernels ask for the layer that needs most, if they say.
@@ -84,13 +82,17 @@ public:
         auto m = memory_of_model<Model>(l, rank);
         auto const samples = l.most_shard_samples(batch);
         detail::staged_granule<Model> const granule(l, samples, rank);
-        stage const here(l, samples, rank);
-        m.activations.bytes = here.elements() * sizeof(stored_type);
-        m.narrow_parameters.bytes = narrow::bytes(here.rows);
+        m.activations.bytes = stage_activations<Model, context>(l, samples, rank).elements() * sizeof(stored_type);
+        std::size_t pieces = 0;
+        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
+            auto const rows = l.rows_of(l.stage_of(rank, chunk), network::depth);
+            m.narrow_parameters.bytes += narrow::bytes(rows);
+            pieces += gradient_pieces<network>(rows).size();
+        }
         m.workspace = {workspace_bytes(), 2};
         m.samples = {settings_bytes + granules(l, rank) * granule.bytes(), 2};
         m.losses.bytes = granule.loss_bytes();
-        m.squares.bytes = squares_bytes(here.rows);
+        m.squares.bytes = squares_bytes(pieces);
         detail::for_each_tied<network>(l, [&](detail::tied_pair const& p) {
             if (Model::trains && p.is_apart() && p.owner_role == l.role_of(rank))
                 m.tied.bytes = std::max<bytes_t>(m.tied.bytes, p.elements() * sizeof(T));
@@ -118,42 +120,8 @@ public:
     /// The samples of the granule in place `k` of a slot, and what they are, but for their number and kind. Fewer than
     /// there is room for: the others weigh nothing.
     void set_samples(int slot, std::size_t k, sample_set const& samples, std::span<std::uint32_t const> indices,
-                     T weight, staged_shard about = {}) {
-        auto* const to = granule_at(pinned_[slot].data(), k);
-        auto const& inputs = samples.inputs();
-        about.count = static_cast<std::uint32_t>(indices.size());
-        about.scale = inputs.scale;
-        about.bytes = inputs.kind == number_kind::u8;
-        std::memcpy(to, &about, sizeof about);
-        copied_[slot] = granule_.inputs() + (granule_.first ? granule_.input_bytes(about.bytes ? 1 : sizeof(T)) : 0);
-        for (std::size_t i = 0; granule_.first && i < indices.size(); ++i) {
-            if (about.step != 0 && inputs.changes.any())
-                set_changed_sample(inputs, indices[i], about, to + granule_.inputs(), i);
-            else if (about.bytes)
-                std::memcpy(to + granule_.inputs() + i * granule_.values, inputs.of(indices[i]), granule_.values);
-            else
-                gather_samples<1>(inputs, indices.subspan(i, 1),
-                                  reinterpret_cast<T*>(to + granule_.inputs()) + i * granule_.values);
-        }
-        if (!granule_.last || samples.targets().data == nullptr) return; // predictions need none
-        auto* const targets = reinterpret_cast<typename Model::target*>(to + granule_.targets());
-        auto* const weights = reinterpret_cast<T*>(to + granule_.weights());
-        for (std::size_t i = 0; i < indices.size(); ++i)
-            gather_samples<1>(samples.targets(), indices.subspan(i, 1), targets + i * Model::targets);
-        std::fill_n(weights, indices.size(), weight);
-        std::fill_n(weights + indices.size(), granule_.samples - indices.size(), T{0});
-    }
-
-    TRIREME_COLD void set_changed_sample(sample_rows const& rows, std::uint32_t sample, staged_shard const& about,
-                                         std::byte* to, std::size_t i) {
-        detail::drawn_changes const drawn{about.seed, about.step};
-        auto const places = rows.shape.extent[1] * rows.shape.extent[2];
-        if (about.bytes)
-            detail::scatter_changed(rows, sample, drawn, std::uint8_t{1},
-                                    reinterpret_cast<std::uint8_t*>(to) + i * granule_.values, places, 1);
-        else
-            detail::scatter_changed(rows, sample, drawn, static_cast<T>(rows.scale),
-                                    reinterpret_cast<T*>(to) + i * granule_.values, places, 1);
+                     T weight, staged_shard const& about = {}) {
+        copied_[slot] = granule_.fill(granule_at(pinned_[slot].data(), k), samples, indices, weight, about);
     }
 
     /// Hands over the copy of the slot's numbers and first granules, after its last use; `compute` waits for it.
@@ -208,10 +176,13 @@ public:
         places_.losses = take(1);
         places_.scores = take(1);
         places_.task = take(1);
-        places_.frames = take(stage_.places.frames);
-        places_.slots = take(stage_.places.slots);
-        places_.parts = take(reductions);
-        places_.sums = take(slots_ - 1);
+        places_.frames = take(own_[0].blocks.places.frames);
+        places_.slots = take(own_[0].blocks.places.slots);
+        places_.parts.begin = place;
+        for (auto& s : own_) s.parts = take(reductions);
+        places_.parts.end = places_.sums.begin = place;
+        for (auto& s : own_) s.sums = take(slots_ - 1);
+        places_.sums.end = place;
         places_.squares = take(Model::clips ? 1 : 0);
         places_.norm = take(Model::clips ? 1 : 0);
         places_.tied = take(network::tied_gradients != 0 ? 1 : 0);
@@ -229,7 +200,7 @@ public:
     stream_work everything() const { return {on_compute_, {}, {{places_.all}}}; }
     stream_work narrowing() const { return {on_compute_, {}, {{places_.parameters}}}; }
     stream_work clearing_scores() const { return {on_beside_, {}, {{places_.scores}}}; }
-    stream_work clearing_gradients() const { return {on_beside_, {}, {{gradients_now()}}}; }
+    stream_work clearing_gradients(int chunk) const { return {on_beside_, {}, {{gradients_now(own(chunk))}}}; }
     stream_work going_forward(int slot, step_task const& t) const {
         return {on_compute_,
                 {{places_.parameters, samples_place(slot)}},
@@ -246,25 +217,25 @@ public:
         return {on_compute_,
                 {{places_.parameters, samples_place(slot)}},
                 {{frame_place(t.frame), places_.task, parts ? range{} : added_on_compute(t),
-                  stage_.places.slots == 0 ? range{} : slot_place(t.slot)}}};
+                  places_.slots.size() == 0 ? range{} : slot_place(t.slot)}}};
     }
     /// Beside going_back; up to the gradients of a reduction, or to all of them.
     stream_work adding_gradients(int slot, step_task const& t, std::size_t reduction = npos) const {
         return {on_beside_,
                 {{places_.parameters, samples_place(slot), frame_place(t.frame), places_.task}},
-                {{reduction == npos ? gradients_now() : one(places_.parts, reduction)}}};
+                {{reduction == npos ? gradients_now(own(t.chunk)) : one(own(t.chunk).parts, reduction)}}};
     }
     /// The second half of backward; gradients of a narrow copy are not those of a task beside it.
     stream_work adding_later(int slot, step_task const& t) const {
         return {on_compute_,
                 {{places_.parameters, samples_place(slot)}},
-                {{frame_place(t.frame), places_.task, gradients_now()}}};
+                {{frame_place(t.frame), places_.task, gradients_now(own(t.chunk))}}};
     }
     stream_work merging() const { return {on_compute_, {}, {{places_.parts, places_.sums}}}; }
-    /// A reduction of a part, or of all that a fixed tree adds.
-    stream_work reducing(std::size_t reduction, bool all) const {
-        return {
-            on_exchange_, {}, {{all ? places_.parts : one(places_.parts, reduction), all ? places_.sums : range{}}}};
+    /// A reduction of a part of a stage's gradients, or of all that a fixed tree adds.
+    stream_work reducing(int chunk, std::size_t reduction, bool all) const {
+        auto const& s = own(chunk);
+        return {on_exchange_, {}, {{all ? s.parts : one(s.parts, reduction), all ? s.sums : range{}}}};
     }
     /// The squares of this rank's gradients; those of another stage, which lie in `from`; and the norm of all.
     range squares_place() const noexcept { return places_.squares; }
@@ -279,7 +250,8 @@ public:
     stream_work taking_tied(range from) const { return {on_exchange_, {{from}}, {{places_.tied}}}; }
     stream_work adding_tied() const { return {on_compute_, {{places_.tied}}, {{places_.parts}}}; }
     stream_work taking_weights(range from) const { return {on_exchange_, {{from}}, {{places_.parameters}}}; }
-    stream_work having_tied() const { return {on_compute_, {{places_.parts, places_.parameters}}, {}}; }
+    /// All that roles meet for is done.
+    stream_work having_met() const { return {on_compute_, {{places_.parts, places_.parameters, places_.norm}}, {}}; }
     stream_work telling_norm() const { return {on_exchange_, {{places_.norm}}, {}}; }
     stream_work updating(int slot) const {
         if (Model::clips)
@@ -305,19 +277,25 @@ public:
         k.set_shard(reinterpret_cast<staged_shard const*>(granule));
         return k;
     }
-    void begin_step() noexcept { tree_ = {}; }
-    void enqueue_narrow_copy() { narrow::copy(kernels_on(compute, 0), stage_.rows, own_numbers(), narrow_copy()); }
+    void begin_step() noexcept {
+        for (auto& s : own_) s.tree = {};
+    }
+    void enqueue_narrow_copy() {
+        for (auto const& s : own_)
+            narrow::copy(kernels_on(compute, 0), s.numbers.rows, s.numbers_in(weights(s), nullptr), narrow_copy(s));
+    }
     void clear_scores() { beside.zero(scores_.data(), scores_.bytes()); }
-    void clear_gradients() { beside.zero(gradients(), arena_bytes()); }
+    void clear_gradients(int chunk) { beside.zero(gradients(own(chunk)), own(chunk).numbers.elements * sizeof(T)); }
 
     /// The context of the granule in place `k` of a slot.
     context context_of(int slot, std::size_t k, step_task const& t) {
         auto* const granule = granule_at(stages_[slot].data(), k);
-        auto n = own_numbers();
-        if (t.kind == task_kind::forward) n.statistics = waiting(t.frame);
+        auto const& s = own(t.chunk);
+        auto n = s.numbers_in(weights(s), gradients(s));
+        if (t.kind == task_kind::forward) n.statistics = waiting(t);
         if (t.kind == task_kind::backward_input) {
-            n.agreed = agreed(t.frame);
-            n.first_agreed = network::row(numbers_.rows.begin).first_agreed;
+            n.agreed = agreed(t);
+            n.first_agreed = network::row(s.numbers.rows.begin).first_agreed;
         }
         bool const in_order = t.kind == task_kind::backward_weights; // nothing goes on beside it
         bool const evaluates = t.kind == task_kind::evaluate;
@@ -326,22 +304,23 @@ public:
         typename context::losses_type const of_loss{reinterpret_cast<target*>(granule + granule_.targets()),
                                                     reinterpret_cast<T const*>(granule + granule_.weights()), losses(),
                                                     correct()};
-        return {stage_.plan,
-                stage_.memory(values(), t.frame, t.slot),
+        return {s.blocks.plan,
+                s.blocks.memory(values(), t.frame, t.slot),
                 n,
                 kernels_on(compute, 0, granule),
                 in_order ? kernels_on(compute, 0, granule) : kernels_on(beside, 1, granule),
                 ready_,
-                stage_.rows,
-                narrow_copy(),
+                s.numbers.rows,
+                narrow_copy(s),
                 of_loss};
     }
 
     /// The inputs of a first stage; and statistics that wait in a frame for backward begin at zero.
     void enqueue_input(context const& c, int slot, std::size_t k, step_task const& t) {
-        if (t.kind == task_kind::forward && numbers_.buffers != 0)
-            compute.zero(waiting(t.frame), numbers_.buffers * sizeof(T));
-        if (granule_.first)
+        auto const& s = own(t.chunk);
+        if (t.kind == task_kind::forward && s.numbers.buffers != 0)
+            compute.zero(waiting(t), s.numbers.buffers * sizeof(T));
+        if (s.first())
             convert_inputs<T>(c.kernels(), c.kernels().shard(), granule_at(stages_[slot].data(), k) + granule_.inputs(),
                               c.value(0), granule_.values, narrow::input_order(granule_.samples));
     }
@@ -368,38 +347,42 @@ public:
     /// What earlier tasks have left in a frame is added where the gradients are: forward's statistics, and gradients of
     /// layers that agree on something, which begin at zero in the first half of backward.
     void enqueue_waiting(context const& c, step_task const& t) {
+        auto const& s = own(t.chunk);
         auto const add = [&](std::size_t to, T const* from, std::size_t count) {
-            add_into(c.kernels(), gradients() + to, from, count);
+            add_into(c.kernels(), gradients(s) + to, from, count);
         };
-        if (gives_weights(t.kind) && t.kind != task_kind::train && numbers_.buffers != 0)
-            add(numbers_.buffers_lie, waiting(t.frame), numbers_.buffers);
+        if (gives_weights(t.kind) && t.kind != task_kind::train && s.numbers.buffers != 0)
+            add(s.numbers.buffers_lie, waiting(t), s.numbers.buffers);
         if (t.kind != task_kind::backward_input && t.kind != task_kind::backward_weights) return;
-        detail::for_each_agreed<network>(numbers_.rows, [&](std::size_t from, std::size_t to, std::size_t count) {
+        detail::for_each_agreed<network>(s.numbers.rows, [&](std::size_t from, std::size_t to, std::size_t count) {
             if (t.kind == task_kind::backward_input)
-                compute.zero(agreed(t.frame) + from, count * sizeof(T));
+                compute.zero(agreed(t) + from, count * sizeof(T));
             else
-                add(to, agreed(t.frame) + from, count);
+                add(to, agreed(t) + from, count);
         });
     }
 
     /// Adds a shard's gradients to those before it, as the fixed tree of the shards says.
-    void end_shard(std::size_t shard) {
+    void end_shard(int chunk, std::size_t shard) {
         auto const at = shards_.begin + shard;
-        tree_.push({at, at + 1}, [this](std::size_t i, std::size_t j) { merge(i, j); });
+        auto& s = own_[static_cast<std::size_t>(chunk)];
+        s.tree.push({at, at + 1}, [&](std::size_t i, std::size_t j) { merge(s, i, j); });
     }
     /// Adds what is left, where no other rank has a part of the tree.
     void end_shards() {
-        tree_.finish([this](std::size_t i, std::size_t j) { merge(i, j); });
+        for (auto& s : own_) s.tree.finish([&](std::size_t i, std::size_t j) { merge(s, i, j); });
     }
 
     void enqueue_squares() {
-        sums_of_squares(kernels_on(compute, 0), static_cast<T const*>(gradient_slot(0)), runs(), pieces_.size(),
-                        squares() + pieces_.begin);
+        for (auto const& s : own_)
+            sums_of_squares(kernels_on(compute, 0), static_cast<T const*>(gradient_slot(s, 0)), runs() + s.runs_lie,
+                            s.pieces.size(), squares() + s.pieces.begin);
     }
-    /// The squares of another stage of the replica.
+    /// The squares of the stages of another rank of the replica.
     void enqueue_squares_of(stream_rank const& other) {
-        if (auto const n = other.pieces_.size(); n != 0)
-            exchange.copy(squares() + other.pieces_.begin, other.squares() + other.pieces_.begin, n * sizeof(double));
+        for (auto const& s : other.own_)
+            if (auto const n = s.pieces.size(); n != 0)
+                exchange.copy(squares() + s.pieces.begin, other.squares() + s.pieces.begin, n * sizeof(double));
     }
     void enqueue_norm(int slot) {
         auto const* const most =
@@ -418,17 +401,20 @@ public:
 
     void enqueue_update(int slot) {
         auto const k = kernels_on(compute, 0);
-        auto* const sums = gradient_slot(0);
-        if constexpr (Model::clips) clip_values(k, sums, measured(), numbers_.parameters);
         auto const* const both = reinterpret_cast<numbers const*>(stages_[slot].data());
-        detail::update_runs<typename Model::optimizer>(
-            k, updates_, {numbers_.first_parameter, numbers_.first_parameter + numbers_.parameters}, parameters(),
-            static_cast<T const*>(sums), static_cast<T*>(state_.data()), numbers_.buffers_lie, both, both + 1,
-            updates_made());
+        for (auto const& s : own_) {
+            auto const& n = s.numbers;
+            auto* const sums = gradient_slot(s, 0);
+            if constexpr (Model::clips) clip_values(k, sums, measured(), n.parameters);
+            detail::update_runs<typename Model::optimizer>(
+                k, updates_, {n.first_parameter, n.first_parameter + n.parameters}, weights(s),
+                static_cast<T const*>(sums), static_cast<T*>(state_.data()) + s.lies.state, n.buffers_lie, both,
+                both + 1, updates_made());
+            if (n.buffers != 0)
+                update_running(k, weights(s) + n.buffers_lie, static_cast<T const*>(sums + n.buffers_lie),
+                               static_cast<T>(statistics_momentum), n.buffers);
+        }
         if constexpr (detail::counts_updates<typename Model::optimizer>) k.each(1, blocks::one_more{updates_made()});
-        if (numbers_.buffers != 0)
-            update_running(k, parameters() + numbers_.buffers_lie, static_cast<T const*>(sums + numbers_.buffers_lie),
-                           static_cast<T>(statistics_momentum), numbers_.buffers);
     }
 
     void enqueue_results(int slot) { exchange.copy(results_[slot].data(), scores_.data(), scores_.bytes()); }
@@ -441,24 +427,29 @@ public:
 
     // ---- weights ----
 
-    /// Memory of the host as large as parameters and buffers, and the copies between the two, on `compute`.
-    T* mirror() const noexcept { return static_cast<T*>(mirror_.data()); }
-    void enqueue_store() { compute.copy(mirror(), parameters_.data(), mirror_.bytes()); }
-    void enqueue_load() { compute.copy(parameters_.data(), mirror(), mirror_.bytes()); }
+    /// Memory of the host as large as parameters and buffers, from those of a stage on, and the copies between the
+    /// two, on `compute`.
+    T* mirror(stage const& s) const noexcept { return static_cast<T*>(mirror_.data()) + s.lies.weights; }
+    void enqueue_store() { compute.copy(mirror_.data(), parameters_.data(), mirror_.bytes()); }
+    void enqueue_load() { compute.copy(parameters_.data(), mirror_.data(), mirror_.bytes()); }
     void enqueue_clear() { compute.zero(state_.data(), state_.bytes()); }
 
-    T* parameters() const noexcept { return static_cast<T*>(parameters_.data()); }
-    T* gradient_slot(std::size_t i) const noexcept {
-        return static_cast<T*>(gradients_.data()) + i * numbers_.elements;
+    T* weights(stage const& s) const noexcept { return static_cast<T*>(parameters_.data()) + s.lies.weights; }
+    T* gradient_slot(stage const& s, std::size_t i) const noexcept {
+        return static_cast<T*>(gradients_.data()) + s.lies.gradients + i * s.numbers.elements;
     }
     /// The numbers that layers keep, and add over all devices.
-    T* kept() const noexcept { return reinterpret_cast<T*>(values() + stage_.plan.kept); }
+    T* kept() const noexcept { return reinterpret_cast<T*>(values() + own_[0].blocks.plan.kept); }
     stored_type* values() const noexcept { return static_cast<stored_type*>(activations_.data()); }
-    row_numbers const& own() const noexcept { return numbers_; }
-    stage const& activations() const noexcept { return stage_; }
+    std::vector<stage> const& own() const noexcept { return own_; }
+    stage const& own(int chunk) const noexcept { return own_[static_cast<std::size_t>(chunk)]; }
+    /// The stage of that number, which it has.
+    stage const& own_stage(int in_network) const noexcept {
+        return *std::ranges::find(own_, in_network, &stage::number);
+    }
     range shards() const noexcept { return shards_; }
     std::size_t samples() const noexcept { return granule_.samples; }
-    bool is_last() const noexcept { return granule_.last; }
+    bool has_last() const noexcept { return granule_.last; }
     std::vector<std::string> notes() const { return libraries_.notes(); }
 
     int const number; ///< the rank
@@ -471,10 +462,9 @@ private:
     stream_rank(int device, parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
         : number(rank), compute(device), exchange(device), copies(device), beside(device),
           staged{event(device), event(device)}, used{event(device), event(device)}, granule_(l, samples, rank),
-          stage_(l, samples, rank), numbers_(numbers_of_stage<network, T>(l, l.stage_of(rank, 0))), updates_(l.updates),
-          shards_(l.shards_of_device(rank)), all_shards_(l.shards()),
-          slots_(std::max<std::size_t>(map.gradients.parts, 1)), in_tree_(l.reproducible()), libraries_(device),
-          parameters_(device, map.parameters.total(), "parameters"),
+          own_(stage::of_rank(l, samples, rank)), updates_(l.updates), shards_(l.shards_of_device(rank)),
+          all_shards_(l.shards()), slots_(std::max<std::size_t>(map.gradients.parts, 1)), in_tree_(l.reproducible()),
+          libraries_(device), parameters_(device, map.parameters.total(), "parameters"),
           gradients_(device, map.gradients.total(), "gradients"),
           state_(device, map.optimizer_state.total() + map.updates.total(), "optimizer's state"),
           activations_(device, map.activations.total(), "activations"),
@@ -483,28 +473,28 @@ private:
           stages_{memory(device, map.samples.bytes, "samples"), memory(device, map.samples.bytes, "samples")},
           scratch_{memory(device, map.workspace.bytes, "workspace"), memory(device, map.workspace.bytes, "workspace")},
           pinned_{pinned(map.samples.bytes), pinned(map.samples.bytes)},
-          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, mirror_(numbers_.weights() * sizeof(T)),
-          ready_(device), pieces_(Model::clips ? gradient_pieces<network>(numbers_.rows) : range{}),
+          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, mirror_(map.parameters.total()), ready_(device),
           squares_(device, map.squares.bytes, "squares of the gradients"),
           tied_(device, map.tied.bytes, "tied gradients"), norms_{pinned(norm_bytes()), pinned(norm_bytes())},
-          runs_(pieces_.size() * sizeof(gradient_run)) {
+          runs_((own_.back().runs_lie + own_.back().pieces.size()) * sizeof(gradient_run)) {
         if constexpr (Model::clips) {
             auto* to = static_cast<gradient_run*>(runs_.data());
-            for_each_gradient_piece<network>(numbers_.rows, [&](std::size_t, std::size_t first, std::size_t elements) {
-                *to++ = {first - numbers_.first_parameter, static_cast<std::uint32_t>(elements)};
-            });
-            if (pieces_.size() != 0) compute.copy(runs(), runs_.data(), runs_.bytes());
+            for (auto const& s : own_)
+                for_each_gradient_piece<network>(
+                    s.numbers.rows, [&](std::size_t, std::size_t first, std::size_t elements) {
+                        *to++ = {first - s.numbers.first_parameter, static_cast<std::uint32_t>(elements)};
+                    });
+            if (runs_.bytes() != 0) compute.copy(runs(), runs_.data(), runs_.bytes());
         }
     }
 
     // Memory of a gradient's norm: the sums of all pieces, what was measured, and the runs of the own pieces.
     static constexpr std::size_t all_pieces = gradient_pieces<network>({0, network::depth}).end;
     static constexpr std::size_t norm_bytes() noexcept { return Model::clips ? sizeof(measured_norm) : 0; }
-    static constexpr bytes_t squares_bytes([[maybe_unused]] range rows) noexcept {
+    static constexpr bytes_t squares_bytes([[maybe_unused]] std::size_t pieces) noexcept {
         if constexpr (Model::clips)
-            return round_up<bytes_t>(all_pieces * sizeof(double) + sizeof(measured_norm) +
-                                         gradient_pieces<network>(rows).size() * sizeof(gradient_run),
-                                     cache_line);
+            return round_up<bytes_t>(
+                all_pieces * sizeof(double) + sizeof(measured_norm) + pieces * sizeof(gradient_run), cache_line);
         else
             return 0;
     }
@@ -517,31 +507,23 @@ private:
 
     static range one(range const& of, std::size_t i) noexcept { return {of.begin + i, of.begin + i + 1}; }
 
-    std::size_t arena_bytes() const noexcept { return numbers_.elements * sizeof(T); }
     std::byte* granule_at(void* staged_samples, std::size_t k) const noexcept {
         return static_cast<std::byte*>(staged_samples) + settings_bytes + k * granule_.bytes();
     }
 
-    detail::model_numbers<T> own_numbers() const noexcept {
-        return {parameters(),
-                gradients(),
-                parameters() + numbers_.buffers_lie,
-                gradients() + numbers_.buffers_lie,
-                numbers_.first_parameter,
-                numbers_.first_buffer,
-                numbers_.first_kept,
-                numbers_.first_tied,
-                numbers_.tied_lie};
+    stored_type* narrow_copy(stage const& s) const noexcept {
+        return reinterpret_cast<stored_type*>(static_cast<std::byte*>(narrow_.data()) + s.narrow_lies);
     }
-    stored_type* narrow_copy() const noexcept { return static_cast<stored_type*>(narrow_.data()); }
     std::uint64_t* updates_made() const noexcept {
         return detail::count_of_updates<typename Model::optimizer>(state_.data(), state_.bytes());
     }
-    T* waiting(std::size_t frame) const noexcept {
-        return reinterpret_cast<T*>(values() + frame * stage_.frame + stage_.statistics);
+    T* waiting(step_task const& t) const noexcept {
+        auto const& blocks = own(t.chunk).blocks;
+        return reinterpret_cast<T*>(values() + t.frame * blocks.frame + blocks.statistics);
     }
-    T* agreed(std::size_t frame) const noexcept {
-        return reinterpret_cast<T*>(values() + frame * stage_.frame + stage_.agreed);
+    T* agreed(step_task const& t) const noexcept {
+        auto const& blocks = own(t.chunk).blocks;
+        return reinterpret_cast<T*>(values() + t.frame * blocks.frame + blocks.agreed);
     }
     T* losses() const noexcept { return static_cast<T*>(losses_.data()); }
     /// Null where targets are no classes.
@@ -555,22 +537,24 @@ private:
 
     // The gradients that are being added to: all micro-batches' in one slot, or, where a tree adds them, one of their
     // own.
-    std::size_t slot_now() const noexcept { return in_tree_ ? tree_.depth() : 0; }
-    T* gradients() const noexcept { return gradient_slot(slot_now()); }
-    range gradients_now() const noexcept { return slot_now() == 0 ? places_.parts : one(places_.sums, slot_now() - 1); }
+    std::size_t slot_now(stage const& s) const noexcept { return in_tree_ ? s.tree.depth() : 0; }
+    T* gradients(stage const& s) const noexcept { return gradient_slot(s, slot_now(s)); }
+    range gradients_now(stage const& s) const noexcept {
+        return slot_now(s) == 0 ? s.parts : one(s.sums, slot_now(s) - 1);
+    }
     /// Layers that agree on something add their gradients on `compute`, and their statistics.
     range added_on_compute(step_task const& t) const noexcept {
         bool const adds = (network::whole_shard || network::buffers != 0) && gives_weights(t.kind);
-        return adds ? gradients_now() : range{};
+        return adds ? gradients_now(own(t.chunk)) : range{};
     }
 
-    void merge(std::size_t i, std::size_t j) {
-        add_into(kernels_on(compute, 0), gradient_slot(i), static_cast<T const*>(gradient_slot(j)), numbers_.elements);
+    void merge(stage const& s, std::size_t i, std::size_t j) {
+        add_into(kernels_on(compute, 0), gradient_slot(s, i), static_cast<T const*>(gradient_slot(s, j)),
+                 s.numbers.elements);
     }
 
     detail::staged_granule<Model> granule_;
-    stage stage_;
-    row_numbers numbers_;
+    std::vector<stage> own_; ///< stages
     std::span<update_run const> updates_;
     range shards_;
     std::size_t all_shards_, slots_;
@@ -581,13 +565,12 @@ private:
     pinned pinned_[2], results_[2], mirror_, stamps_[2], outputs_;
     std::size_t copied_[2] = {}; ///< bytes of each granule in a slot
     event ready_;
-    range pieces_; ///< of the gradients, where they are measured
     memory squares_, tied_;
     pinned norms_[2], runs_;
-    fixed_tree::stack tree_;
 
     std::size_t on_compute_ = 0, on_beside_ = 0, on_exchange_ = 0;
-    /// Places that work waits for, by number. `parts` are those of the first slot of gradients, `sums` the other slots.
+    /// Places that work waits for, by number. `parts` are those of the first slots of gradients, `sums` the other
+    /// slots.
     struct {
         range all, parameters, samples, losses, scores, task, frames, slots, parts, sums, squares, norm, tied;
     } places_;

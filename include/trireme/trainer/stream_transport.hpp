@@ -29,8 +29,8 @@ namespace trireme {
 ///     int device_of(int local) const;
 ///     bool captures() const;          // whether a step may be a graph
 ///     void prepare(int role, std::vector<T*> const& gradients, arena_extent const&,  // of the local ranks of a role
-///                  std::vector<layer_sum<T>> const&);                              // role by role
-///     void enqueue(int role, std::size_t reduction, std::span<stream* const>);     // one stream per local rank
+///                  std::vector<layer_sum<T>> const&);          // role by role, and each of its stages by itself
+///     void enqueue(int prepared, std::size_t reduction, std::span<stream* const>); // one stream per local rank
 ///     void enqueue_sum(std::size_t sum, std::span<stream* const>);
 ///     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
 ///     traffic moved(int local) const;                                              // by collectives, per step
@@ -108,8 +108,8 @@ public:
             add(made, layout_.reduction(i, arena, sizeof(T)), gradients, layout_.reduced_by(i, arena));
     }
 
-    void enqueue(int role, std::size_t reduction, std::span<stream* const> streams) {
-        auto const& made = made_[static_cast<std::size_t>(role)];
+    void enqueue(int prepared, std::size_t reduction, std::span<stream* const> streams) {
+        auto const& made = made_[static_cast<std::size_t>(prepared)];
         if (reduction < made.size()) made[reduction]->enqueue(streams);
     }
     void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {
@@ -119,8 +119,12 @@ public:
 
     traffic moved(int local) const noexcept {
         traffic sum;
-        for (auto const* all : {&made_[static_cast<std::size_t>(layout_.role_of(local))], &sums_})
-            for (auto const& m : *all) sum += m->moved(layout_.replica_of(local));
+        auto const add = [&](auto const& all) {
+            for (auto const& m : all) sum += m->moved(layout_.replica_of(local));
+        };
+        for (int chunk = 0; chunk < layout_.chunks() && !made_.empty(); ++chunk)
+            add(made_[static_cast<std::size_t>(layout_.role_of(local) * layout_.chunks() + chunk)]);
+        add(sums_);
         return sum;
     }
 
@@ -132,7 +136,7 @@ private:
 
     parallel_layout layout_;
     std::unique_ptr<peer_group<Device>> group_;
-    std::vector<std::unique_ptr<peer_group<Device>>> replicas_;       ///< by role
+    std::vector<std::unique_ptr<peer_group<Device>>> replicas_;       ///< by role and stage
     std::vector<std::vector<std::unique_ptr<collective_type>>> made_; ///< likewise
     std::vector<std::unique_ptr<collective_type>> sums_;
 };

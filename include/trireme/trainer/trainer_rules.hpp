@@ -115,14 +115,6 @@ struct tied_weights_rule {
                   "TRI0122: tied rows add their gradients before any weight is updated, and hold_weights<once> updates "
                   "a slice as soon as it is added: leave out one of the two");
 };
-template<class... Where>
-struct executed_schedule_rule {
-    static_assert(
-        rule_holds<Where...>,
-        "TRI0116: accelerators have one stage each: write a schedule with one stage a role (chunks = 1), such as "
-        "one_f_one_b or zero_bubble_h1, or train on the host");
-};
-
 namespace detail {
 
 /// What reads a flattened image in the wrong order: a row, or the loss.
@@ -214,8 +206,6 @@ constexpr auto broken_stages_rule() {
     else if constexpr (Network::whole_batch)
         return pack<
             synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>, gets<typename Policies::mesh>>>{};
-    else if constexpr (chunks > 1 && !Policies::on_host)
-        return pack<executed_schedule_rule<gets<typename Policies::pipelining>, gets<typename Policies::mesh>>>{};
     else if constexpr (Policies::steps_proved)
         return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches,
                                     Policies::accumulation::parts>();
@@ -287,10 +277,6 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
     if (l.schedule.roles != 0 && l.schedule.roles != l.stages)
         throw usage_error("stages = " + number(l.stages) + ": the schedule " + l.schedule.name + " was read for " +
                           number(l.schedule.roles) + " devices of each replica; set it to " + number(l.schedule.roles));
-    if (l.chunks() > 1 && !Policies::on_host)
-        throw usage_error("schedule " + std::string(l.schedule.name) + ": it has " + number(l.chunks()) +
-                          " stages on each device, and accelerators have one; choose a schedule with one, such as "
-                          "one_f_one_b or zero_bubble_h1, or train on the host");
     auto const parts = static_cast<std::size_t>(l.passes);
     for (int const rank : {0, l.devices() - 1}) // replicas have as many logical shards, or one more than the last
         if (auto const n = l.shards_of_device(rank).size(); n % parts != 0)
