@@ -25,6 +25,8 @@ struct network;
 struct sigmoid;
 struct hyperbolic_tangent;
 struct relu;
+struct gelu;
+struct gelu_tanh;
 struct flatten;
 struct global_avg_pool2d;
 struct per_shard;

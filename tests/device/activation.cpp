@@ -89,6 +89,17 @@ T slope_of(T x) {
     return dx;
 }
 
+/// GELU and its derivative by PyTorch 2.15, in both forms.
+struct {
+    double x, value, slope, tanh_value, tanh_slope;
+} constexpr gelu_of_pytorch[] = {
+    {-6.0, -5.9195258694799691e-09, -3.546870945402639e-08, -8.43964897967453e-11, -7.7099760128363292e-10},
+    {-3.0, -0.0040496940948903104, -0.01194564720418392, -0.0036373920817729943, -0.011584166630969648},
+    {-0.5, -0.15426876936299344, 0.13250487534383712, -0.15428599017485606, 0.13263009646535764},
+    {0.7, 0.53062544344384888, 0.97661410113365987, 0.53057013470511671, 0.97635721865610403},
+    {2.0, 1.9544997361036416, 1.0852318010781969, 1.954597694087775, 1.0860992566236183},
+};
+
 template<class Policy, class T>
 void by_hand() {
     T const infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
@@ -108,6 +119,19 @@ void by_hand() {
     CHECK(slope_of<Policy, relu_function>(T(-2)) == 0);
     CHECK(slope_of<Policy, relu_function>(T(0)) == 0);
     CHECK(slope_of<Policy, relu_function>(T(2)) == 1);
+    for (auto const& is : gelu_of_pytorch) { // near -6 the form by a tangent has lost all but the size of x
+        T const x = static_cast<T>(is.x), eps = 8 * std::numeric_limits<T>::epsilon();
+        CAPTURE(is.x);
+        CHECK(value_of<Policy, gelu_function>(x) == doctest::Approx(is.value).epsilon(eps));
+        CHECK(slope_of<Policy, gelu_function>(x) == doctest::Approx(is.slope).epsilon(16 * eps));
+        CHECK(std::abs(static_cast<double>(value_of<Policy, gelu_tanh_function>(x)) - is.tanh_value) < 8 * eps);
+        CHECK(std::abs(static_cast<double>(slope_of<Policy, gelu_tanh_function>(x)) - is.tanh_slope) < 32 * eps);
+    }
+    CHECK(value_of<Policy, gelu_function>(T(0)) == 0);
+    CHECK(value_of<Policy, gelu_tanh_function>(T(0)) == 0);
+    CHECK(slope_of<Policy, gelu_function>(T(0)) == T(0.5));
+    CHECK(value_of<Policy, gelu_function>(T(40)) == 40);
+    CHECK(value_of<Policy, gelu_tanh_function>(T(40)) == 40);
     CHECK(value_of<Policy, cube_function>(T(2)) == 8);
     CHECK(slope_of<Policy, cube_function>(T(2)) == 12);
 }
@@ -130,6 +154,10 @@ TEST_SUITE("device/activation") {
             portable_equals_reference<hyperbolic_tangent_function, double>(n);
             portable_equals_reference<relu_function, float>(n);
             portable_equals_reference<relu_function, double>(n);
+            portable_equals_reference<gelu_function, float>(n);
+            portable_equals_reference<gelu_function, double>(n);
+            portable_equals_reference<gelu_tanh_function, float>(n);
+            portable_equals_reference<gelu_tanh_function, double>(n);
             portable_equals_reference<cube_function, float>(n);
             portable_equals_reference<cube_function, double>(n);
         }

@@ -113,6 +113,8 @@ TEST_SUITE("layer/gradient_check") {
         CHECK(check_gradients<sigmoid, input<3, 4>, Kernels>().ok());
         CHECK(check_gradients<hyperbolic_tangent, input<13>, Kernels>().ok());
         CHECK(check_gradients<relu, input<2, 3, 4>, Kernels>().ok());
+        CHECK(check_gradients<gelu, input<2, 3, 4>, Kernels>().ok());
+        CHECK(check_gradients<gelu_tanh, input<13>, Kernels>().ok());
         CHECK(check_gradients<linear<7>, input<11>, Kernels>().ok());
         CHECK(check_gradients<linear<1>, input<1>, Kernels>().ok());
         CHECK(check_gradients<flatten, input<2, 3, 4>, Kernels>().ok());

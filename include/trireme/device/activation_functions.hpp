@@ -58,4 +58,45 @@ struct relu_function {
     }
 };
 
+/// x times the normal distribution's share below x: x (1 + erf(x / sqrt 2)) / 2. The slope reads x.
+/// Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
+struct gelu_function {
+    template<class T>
+    TRIREME_HOST_DEVICE static T value(T x) noexcept {
+        return x * below(x);
+    }
+    template<class T>
+    TRIREME_HOST_DEVICE static T slope(T x, T) noexcept {
+        T const density = T(0.39894228040143267794) * std::exp(-x * x / T(2)); // 1 / sqrt(2 pi)
+        return below(x) + x * density;
+    }
+
+private:
+    template<class T>
+    TRIREME_HOST_DEVICE static T below(T x) noexcept { // erfc loses nothing where little is below
+        return std::erfc(-x * T(0.70710678118654752440)) / T(2);
+    }
+};
+
+/// The same by a hyperbolic tangent: x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), off by 5e-4 at most.
+struct gelu_tanh_function {
+    static constexpr double scale = 0.79788456080286535588, cube = 0.044715;
+
+    template<class T>
+    TRIREME_HOST_DEVICE static T value(T x) noexcept {
+        return x * (T(1) + std::tanh(inside(x))) / T(2);
+    }
+    template<class T>
+    TRIREME_HOST_DEVICE static T slope(T x, T) noexcept {
+        T const t = std::tanh(inside(x));
+        return (T(1) + t + x * (T(1) - t * t) * T(scale) * (T(1) + T(3 * cube) * x * x)) / T(2);
+    }
+
+private:
+    template<class T>
+    TRIREME_HOST_DEVICE static T inside(T x) noexcept {
+        return T(scale) * (x + T(cube) * x * x * x);
+    }
+};
+
 } // namespace trireme

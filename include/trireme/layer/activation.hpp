@@ -39,4 +39,11 @@ struct hyperbolic_tangent : activation<hyperbolic_tangent_function, false, true>
 /// max(x, 0). Its slope is 1 where y > 0, so that the input is not kept.
 struct relu : activation<relu_function, false, true> {};
 
+/// The Gaussian error linear unit, as PyTorch's nn.GELU: x times the share of the normal distribution below x. Its
+/// slope reads the input, which is kept. On the host one value at a time: gelu_tanh is many times as fast.
+struct gelu : activation<gelu_function, true, false> {};
+
+/// The same by a hyperbolic tangent, as nn.GELU(approximate='tanh'): off by 5e-4 at most. Its slope reads the input.
+struct gelu_tanh : activation<gelu_tanh_function, true, false> {};
+
 } // namespace trireme

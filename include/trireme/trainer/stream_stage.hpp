@@ -26,8 +26,7 @@ struct stream_stage : placed_stage<Model, Context> {
 
     /// All stages of a rank. `most`: the most samples of a micro-batch.
     static std::vector<stream_stage> of_rank(parallel_layout const& l, std::size_t most, int rank) {
-        auto const blocks =
-            stage_activations<Model, Context>::of_rank(l, most, rank, frames_of_rank(l, rank));
+        auto const blocks = stage_activations<Model, Context>::of_rank(l, most, rank, frames_of_rank(l, rank));
         std::vector<stream_stage> all;
         for (int chunk = 0; chunk < l.chunks(); ++chunk) {
             stream_stage s(l, rank, chunk, blocks[static_cast<std::size_t>(chunk)]);

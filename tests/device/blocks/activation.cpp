@@ -53,6 +53,8 @@ void all_functions() {
         blocks_equal_reference<sigmoid_function, T>(samples, 7);
         blocks_equal_reference<hyperbolic_tangent_function, T>(samples, 84);
         blocks_equal_reference<relu_function, T>(samples, 256);
+        blocks_equal_reference<gelu_function, T>(samples, 7);
+        blocks_equal_reference<gelu_tanh_function, T>(samples, 84);
     }
 }
 

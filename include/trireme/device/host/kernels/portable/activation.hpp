@@ -101,6 +101,32 @@ struct register_function<relu_function> {
     }
 };
 
+/// As exact as the hyperbolic tangent is, relative to x: where that is near -1, few bits are left of the difference.
+template<>
+struct register_function<gelu_tanh_function> {
+    template<class T, std::size_t N>
+    [[gnu::always_inline]] static lane_vector<T, N> value(lane_vector<T, N> x) noexcept {
+        using vector = lane_vector<T, N>;
+        return vector::all(T(0.5)) * x * (vector::all(1) + tangent(x));
+    }
+    template<class T, std::size_t N>
+    [[gnu::always_inline]] static lane_vector<T, N> slope(lane_vector<T, N> x, lane_vector<T, N>) noexcept {
+        using vector = lane_vector<T, N>;
+        auto const one = vector::all(1), t = tangent(x);
+        auto const inner = multiply_add(vector::all(T(3 * gelu_tanh_function::cube)), x * x, one) *
+                           vector::all(T(gelu_tanh_function::scale));
+        return vector::all(T(0.5)) * multiply_add(x * (one - t * t), inner, one + t);
+    }
+
+private:
+    template<class T, std::size_t N>
+    [[gnu::always_inline]] static lane_vector<T, N> tangent(lane_vector<T, N> x) noexcept {
+        using vector = lane_vector<T, N>;
+        auto const u = multiply_add(vector::all(T(gelu_tanh_function::cube)) * x * x, x, x);
+        return register_function<hyperbolic_tangent_function>::value(vector::all(T(gelu_tanh_function::scale)) * u);
+    }
+};
+
 /// y = F(x), n values; y may be x. A value's bits do not depend on its place.
 template<class F, class T>
 TRIREME_NOINLINE void activation_forward(portable, T const* x, T* y, std::size_t n) noexcept {
