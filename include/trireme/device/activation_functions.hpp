@@ -78,7 +78,8 @@ private:
     }
 };
 
-/// The same by a hyperbolic tangent: x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), off by 5e-4 at most.
+/// The Gaussian error linear unit by a hyperbolic tangent: x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715
+/// x^3), off by 5e-4 at most.
 struct gelu_tanh_function {
     static constexpr double scale = 0.79788456080286535588, cube = 0.044715;
 

@@ -43,7 +43,8 @@ struct relu : activation<relu_function, false, true> {};
 /// slope reads the input, which is kept. On the host one value at a time: gelu_tanh is many times as fast.
 struct gelu : activation<gelu_function, true, false> {};
 
-/// The same by a hyperbolic tangent, as nn.GELU(approximate='tanh'): off by 5e-4 at most. Its slope reads the input.
+/// The Gaussian error linear unit by a hyperbolic tangent, as nn.GELU(approximate='tanh'): off by 5e-4 at most. Its
+/// slope reads the input, which is kept.
 struct gelu_tanh : activation<gelu_tanh_function, true, false> {};
 
 } // namespace trireme
