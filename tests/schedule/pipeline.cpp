@@ -416,6 +416,7 @@ TEST_SUITE("schedule/pipeline") {
             every_mutation_is_refused_or_the_same<one_f_one_b>({2, 2, 2, 2, false, true, 1, true}, by, all);
             every_mutation_is_refused_or_the_same<folded>({2, 2, 1, 1, false, false, 1, true}, by, all);
             every_mutation_is_refused_or_the_same<one_f_one_b>({1, 2, 2, 2, false, true, 1, true}, by, all);
+            every_mutation_is_refused_or_the_same<folded>({1, 2, 1, 1, false, false, 1, true}, by, all);
             every_mutation_is_refused_or_the_same<eager_weights>({3, 3, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<late_weights>({2, 3, 1, 1}, by, all);
             every_mutation_is_refused_or_the_same<folded>({2, 2, 2, 1}, by, all);

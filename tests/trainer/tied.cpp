@@ -3,12 +3,15 @@
 
 // Rows that compute with the parameters of another row.
 
+#include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/allocation_hook.hpp>
 #include <support/arenas.hpp>
 #include <support/tying.hpp>
 
 #include <trireme/layer/names.hpp>
+#include <trireme/parallel/price.hpp>
+#include <trireme/weights.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -70,8 +73,66 @@ TEST_SUITE("trainer/tied") {
         has_the_bits_of_one_device<host, first_and_last>({zero_bubble_v{}, interleaved<2>{}}, {1, 2}, {2}, as_planned);
         has_the_bits_of_one_device<host, several>({one_f_one_b{}, interleaved<2>{}, zero_bubble_v{}}, {1, 2}, {1, 2, 3},
                                                   as_planned);
+        has_the_bits_of_one_device<host, often>({one_f_one_b{}, interleaved<2>{}}, {1, 2}, {1, 2, 5}, as_planned);
+        has_the_bits_of_one_device<host, often, stages_by<cut_before<4>>>({gpipe{}}, {2}, {2}, as_planned);
+        has_the_bits_of_one_device<host, often, stages_by<balanced_by_memory>>({gpipe{}}, {1}, {3}, as_planned);
         has_the_bits_of_one_device<host, several, accumulate<2>, recompute<all>>({one_f_one_b{}}, {1}, {1, 3},
                                                                                  as_planned);
+    }
+
+    TEST_CASE("rows of one stage that are tied to one row have one copy of its weights") {
+        constexpr std::size_t matrix = 49 * 49 + 49;
+        auto const plan_of = []<class Cut>(Cut) {
+            using t = any_tied<host, often, Cut>;
+            return t::plan({50}, t::layout_of({.batch = 50, .logical_shards = 8}, {.stages = 2, .schedule = gpipe{}}));
+        };
+        auto const together = plan_of(stages_by<cut_before<4>>{}), apart = plan_of(stages_by<cut_before<8>>{});
+        CHECK(together.memory(1).parameters == (512 + round_up<std::size_t>(matrix, 16)) * sizeof(float));
+        CHECK(together.tied(together.layout, 1, 0).bytes == matrix * sizeof(float)); // of three rows
+        CHECK(together.tied(together.layout, 0, 1).bytes == 3 * matrix * sizeof(float));
+        CHECK(apart.tied(apart.layout, 0, 1).bytes == matrix * sizeof(float));
+    }
+
+    TEST_CASE("what tied rows exchange has its price, and their memory counts in a cut") {
+        auto const plan_of = []<class Network, class Cut>(pack<Network, Cut>) {
+            using t = any_tied<host, Network, Cut>;
+            return t::plan({48}, t::layout_of({.batch = 48}, {.stages = 2, .micro_batches = 2, .schedule = gpipe{}}));
+        };
+        using untied = network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<49>, hyperbolic_tangent, linear<49>,
+                               sigmoid, linear<49>, hyperbolic_tangent, linear<49>, sigmoid, linear<10>>;
+        using half = stages_by<cut_before<6>>;
+        constexpr machine slow{{{1e-6, 1e-6, 0, 0}}}; // a microsecond for each byte
+        auto const with = plan_of(pack<often, half>{}), without = plan_of(pack<untied, half>{});
+        constexpr double matrix = (49 * 49 + 49) * 4e-6;
+        CHECK(seconds_of(with, slow, 1e9).seconds - seconds_of(without, slow, 1e9).seconds ==
+              doctest::Approx(2 * matrix + 2e-6));                           // two gradients
+        constexpr auto middle = balanced_by_memory_of<1>::rows<often>(3, 1); // three gradients weigh as much as one row
+        CHECK((middle.begin == 4 && middle.end == 8));
+    }
+
+    TEST_CASE("optimizers that keep numbers, models and files see what is tied once") {
+        using adam_t = trainer<often, cross_entropy, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
+                               reproducible<fixed_tree, 8>, clip_norm>;
+        adam_t::options const o{.learning_rate = 0.01f, .max_norm = 0.1f, .batch = 40, .seed = 4};
+        adam_t one(o), many(o, {.devices = 2, .stages = 3});
+        for (std::size_t i = 0; i < 3; ++i) CHECK(one.step(made_up(40, i)).loss == many.step(made_up(40, i)).loss);
+        CHECK(one.gather_parameters() == many.gather_parameters());
+
+        files::folder const folder;
+        auto const path = folder.path("often.safetensors");
+        save_weights(many, path);
+        adam_t other(o, {.stages = 2});
+        load_weights(other, path);
+        CHECK(other.gather_parameters() == one.gather_parameters());
+        auto const asked = made_up(70, 9);
+        auto const wanted = one.predict(asked);
+        model<often, on<mesh<host, dp<2>>>, hold_weights<once>> m{{.batch = 40}};
+        model<often, on<mesh<host, dp<2>, pp<3>>>> in_stages{{.batch = 40}};
+        m.load_parameters(one.gather_parameters());
+        in_stages.load_parameters(one.gather_parameters());
+        for (auto const& said : {m.predict(asked), in_stages.predict(asked)}) // few samples may go other ways
+            for (std::size_t i = 0; i < wanted.values().size(); ++i)
+                CHECK(said.values()[i] == doctest::Approx(wanted.values()[i]).epsilon(1e-4));
     }
 
     TEST_CASE("on one role of a V both rows are there, and nothing is sent for them") {

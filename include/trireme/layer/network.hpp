@@ -337,6 +337,10 @@ struct chain<Extents, pack<U...>> {
     using output_of = typename extents_of_shape<chain, first_row(Unit), true>::type;
 
     static constexpr layer_row const& row(std::size_t i) noexcept { return table.rows[i]; }
+    /// The row whose parameters it computes with.
+    static constexpr layer_row const& owner_of(layer_row const& r) noexcept {
+        return r.is_tied() ? table.rows[r.tied_to] : r;
+    }
     /// Of a unit that is no repeat.
     static constexpr layer_description const& description_of(std::size_t unit) noexcept {
         return table.rows[first_row(unit)].description;
@@ -413,6 +417,11 @@ constexpr auto unit_rule() {
         if constexpr (unit_rows<layer_t>::can_share(Chain::row(layer_t::row)))
             return pack<tied_input_rule<tied_where, wants<typename extents_of_shape<Chain, layer_t::row, false>::type>,
                                         gets<in>>>{};
+        else if constexpr (is_residual_sum<typename layer_t::layer>)
+            return pack<tied_row_rule<tied_where, gets<typename layer_t::layer::written>>>{};
+        else if constexpr (std::is_same_v<typename layer_t::layer, fork> ||
+                           std::is_same_v<typename layer_t::layer, branch>)
+            return pack<tied_row_rule<tied_where>>{};
         else
             return pack<tied_row_rule<tied_where, gets<typename layer_t::layer>>>{};
     } else if constexpr (!layer<layer_t>)

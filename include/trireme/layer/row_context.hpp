@@ -14,6 +14,16 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
+/// The first of the rows that are tied to the same one as `row`, in rows whose tied gradients begin with `first_tied`:
+/// where they have a copy of the weights, it has the place of this one's numbers.
+template<class Network>
+constexpr layer_row const& copied_row(std::size_t row, std::size_t first_tied) noexcept {
+    auto const owner = Network::row(row).tied_to;
+    auto first = owner + 1;
+    while (Network::row(first).tied_to != owner || Network::row(first).first_tied < first_tied) ++first;
+    return Network::row(first);
+}
+
 /// The model's numbers in a pass: parameters and buffers to compute with, gradients and statistics to add to. The first
 /// of each is that of the first row of a stage, as layer_row counts them.
 template<class T>
@@ -25,16 +35,19 @@ struct model_numbers {
     std::size_t first_parameter = 0;
     std::size_t first_buffer = 0;
     std::size_t first_kept = 0; ///< likewise, of the numbers that layers keep of a shard
-    std::size_t first_tied = 0;
-    std::size_t tied_lie = 0; ///< the numbers of tied rows begin so far behind the first parameter, and its gradient
+    std::size_t first_tied = 0; ///< likewise, of the gradients of tied rows
+    std::size_t tied_lie = 0;   ///< the numbers of tied rows begin so far behind the first parameter, and its gradient
     /// Where gradients have a task of their own, those wait here till then that layers find while they agree.
     T* agreed = nullptr;
     std::size_t first_agreed = 0;
 
-    /// `owner`: the row whose parameters they are, which need not be here.
-    T const* parameters_of(layer_row const& r, layer_row const& owner) const noexcept {
-        bool const here = owner.first_parameter >= first_parameter;
-        return parameters + (here ? owner.first_parameter - first_parameter : tied_lie + (r.first_tied - first_tied));
+    /// The parameters that a row computes with: those of its owner, or their copy. An owner has parameters and comes
+    /// before its row, so that it is here if its first one does not lie before the first one here.
+    template<class Network>
+    T const* parameters_of(std::size_t row) const noexcept {
+        auto const& owner = Network::owner_of(Network::row(row));
+        if (owner.first_parameter >= first_parameter) return parameters + (owner.first_parameter - first_parameter);
+        return parameters + tied_lie + (copied_row<Network>(row, first_tied).first_tied - first_tied);
     }
     T* gradients_of(layer_row const& r) const noexcept {
         if (agreed != nullptr) return agreed + (r.first_agreed - first_agreed);
@@ -104,10 +117,7 @@ struct row_context {
     T* kept() const noexcept { return reinterpret_cast<T*>(memory.frame + plan->kept); }
 
 protected:
-    T const* parameters_of(std::size_t row) const noexcept {
-        auto const& r = Network::row(row);
-        return model.parameters_of(r, r.is_tied() ? Network::row(r.tied_to) : r);
-    }
+    T const* parameters_of(std::size_t row) const noexcept { return model.template parameters_of<Network>(row); }
     /// `again`: on the way back.
     template<class P>
     layer_operands<P, Stored> forward_of(std::size_t row, P const* parameters, bool again) const noexcept {

@@ -91,8 +91,8 @@ struct narrow_parameters {
         for (auto row = rows.begin; row < rows.end; ++row) {
             auto const& r = Network::row(row);
             if (r.description.execution.parameters_as_values)
-                round_values(k, from.parameters_of(r, r.is_tied() ? Network::row(r.tied_to) : r),
-                             to + first(row, rows.begin), r.description.parameter_elements(), order(row));
+                round_values(k, from.template parameters_of<Network>(row), to + first(row, rows.begin),
+                             r.description.parameter_elements(), order(row));
         }
     }
 

@@ -15,8 +15,9 @@ struct tied_row_rule {
     static_assert(
         rule_holds<Where...>,
         "TRI0120: tied<Row> is the layer of an earlier row once more, with the parameters of that row: name a "
-        "row before it whose layer has parameters of its own and nothing to agree on (linear, conv2d), and "
-        "write tied outside of repeat, whose block has parameters of its own in each repetition");
+        "row before it whose layer has parameters of its own, no running statistics and nothing to agree on "
+        "(linear, conv2d), and write tied outside of repeat. Rows are counted from 0, as they run: a residual "
+        "has one before its body, one before its shortcut and one for the sum");
 };
 template<class... Where>
 struct tied_input_rule {
@@ -27,11 +28,13 @@ struct tied_input_rule {
 };
 
 /// The layer of row `Row` once more, with that row's parameters: both rows train them. Rows are counted from 0, as they
-/// run. The parameters are initialised, updated, measured and saved once, as those of row `Row`.
+/// run; a residual has one before its body, one before its shortcut and one for the sum, a repeat those of each
+/// repetition. The parameters are initialised, updated, measured and saved once, as those of row `Row`.
 ///
 /// The two gradients are added when they have been added over all devices, in the order of the rows, so that the bits
-/// do not depend on where the rows are: each tied row costs the memory and the wire of one more gradient. In a pipeline
-/// whose stages are apart, that of the tied row has a copy of the weights, which the other one sends after each update.
+/// do not depend on where the rows are: each tied row costs the memory and the wire of one more gradient, which goes
+/// with the last reduction. In a pipeline a stage that has not the row itself has a copy of its weights, which are sent
+/// there after each update.
 template<std::size_t Row>
 struct tied {
     static constexpr layer_description describe(shape in) noexcept { return refused(in); }

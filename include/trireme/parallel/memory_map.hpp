@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
+#include <trireme/layer/row_context.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 #include <trireme/parallel/layout.hpp>
 
@@ -80,24 +81,24 @@ struct row_numbers {
     std::size_t first_kept = 0;  ///< of the numbers that layers keep of a shard
     std::size_t first_tied = 0;  ///< of the gradients of tied rows
     std::size_t buffers_lie = 0; ///< at this element of the arena
-    std::size_t tied_lie = 0;    ///< likewise, the numbers of tied rows: so many are the rows' own
+    std::size_t tied_lie = 0;    ///< likewise, the numbers of tied rows
     std::size_t elements = 0;    ///< of gradients
-    bool copies = false;         ///< some tied row has its weights in other rows than these
+    std::size_t weights = 0;     ///< elements of weights, those of copies included
 
-    /// Elements of weights, copies included.
-    constexpr std::size_t weights() const noexcept { return copies ? elements : tied_lie; }
-    /// The first element of a row's gradients, and of its weights, if those of a tied row are a copy.
+    /// Elements of the rows' own numbers, which are updated.
+    constexpr std::size_t own() const noexcept { return tied_lie; }
+    /// The first element of a row's gradients, and of its weights, or of the copy that a tied row has.
     constexpr std::size_t place_of(layer_row const& r) const noexcept {
         return r.is_tied() ? tied_lie + (r.first_tied - first_tied) : r.first_parameter - first_parameter;
     }
 
     constexpr arena_extent extent() const noexcept { return {elements, first_parameter, parameters}; }
-    /// f(owner, at) for the tied rows whose weights are a copy, from that element on, of those of a row elsewhere.
+    /// f(owner, at) for the rows elsewhere whose weights have a copy here, from that element on.
     template<class Network, class F>
     constexpr void for_each_copy(F const& f) const {
-        for (auto i = rows.begin; i < rows.end && copies; ++i)
+        for (auto i = rows.begin; i < rows.end; ++i)
             if (auto const& row = Network::row(i); row.is_tied() && row.tied_to < rows.begin)
-                f(row.tied_to, place_of(row));
+                if (&detail::copied_row<Network>(i, first_tied) == &row) f(row.tied_to, place_of(row));
     }
 };
 template<class Network, class T>
@@ -115,8 +116,10 @@ constexpr row_numbers numbers_of_rows(range rows) noexcept {
     n.buffers_lie = round_up(n.parameters, line);
     n.tied_lie = n.buffers_lie + round_up(n.buffers, line);
     n.elements = n.tied_lie + round_up(end.first_tied - begin.first_tied, line);
-    for (auto row = rows.begin; row < rows.end && n.elements != n.tied_lie; ++row)
-        n.copies = n.copies || (Network::row(row).is_tied() && Network::row(row).tied_to < rows.begin);
+    n.weights = n.own();
+    n.template for_each_copy<Network>([&](std::size_t owner, std::size_t at) {
+        n.weights = round_up(at + Network::row(owner).description.parameter_elements(), line);
+    });
     return n;
 }
 
@@ -138,10 +141,10 @@ constexpr stage_begin stage_lies(parallel_layout const& l, int rank, int chunk) 
     for (int before = 0; before < chunk; ++before) {
         auto const n =
             numbers_of_stage<typename Model::network, typename Model::value_type>(l, l.stage_of(rank, before));
-        at.weights += n.weights();
+        at.weights += n.weights;
         at.gradients += l.gradient_slots(rank) * n.elements;
         at.state += Model::optimizer::state_per_parameter *
-                    l.slice_of_device(rank, n.tied_lie, sizeof(typename Model::value_type)).size();
+                    l.slice_of_device(rank, n.own(), sizeof(typename Model::value_type)).size();
     }
     return at;
 }
@@ -154,9 +157,9 @@ constexpr memory_map memory_of_model(parallel_layout const& l, int rank) {
     std::size_t weights = 0, elements = 0, updated = 0;
     for (int chunk = 0; chunk < l.chunks(); ++chunk) {
         auto const n = numbers_of_stage<typename Model::network, T>(l, l.stage_of(rank, chunk));
-        weights += n.weights();
+        weights += n.weights;
         elements += n.elements;
-        updated += l.slice_of_device(rank, n.tied_lie, sizeof(T)).size();
+        updated += l.slice_of_device(rank, n.own(), sizeof(T)).size();
     }
     memory_map m;
     m.parameters.bytes = l.shared_weights && l.replica_of(rank) != 0 ? 0 : weights * sizeof(T);

@@ -49,6 +49,8 @@ struct training_plan {
     memory_map (*map)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
     /// The function adds the traffic that a rank reads from the others in a step on a full batch.
     void (*moves)(parallel_layout const&, std::size_t batch, int rank, detail::traffic_by_peer&) = nullptr;
+    /// Traffic of a rank that takes from another role what belongs to tied rows.
+    traffic (*tied)(parallel_layout const&, int rank, int role) = nullptr;
 
     // of the run
     trireme::batch batch = {};

@@ -44,16 +44,18 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
     }
     auto const roles = static_cast<std::size_t>(l.stages);
     detail::scratch<double> busy(roles), end(roles);
-    auto const transfer = [&](stage_transfer const& t, int to) {
-        auto const& bytes = crossing[t.boundary];
+    auto const between = [&](int from, int to, bytes_t bytes, double messages) {
         double longest = 0;
         for (int first = 0; first < l.devices(); first += l.stages) { // the slowest replica
-            auto const& link = m.link(first + t.role, first + to);
+            auto const& link = m.link(first + from, first + to);
             longest =
-                std::max(longest, link.alpha + link.overhead +
-                                      link.beta * static_cast<double>(t.gradient ? bytes.gradients : bytes.values));
+                std::max(longest, messages * (link.alpha + link.overhead) + link.beta * static_cast<double>(bytes));
         }
         return longest;
+    };
+    auto const transfer = [&](stage_transfer const& t, int to) {
+        auto const& bytes = crossing[t.boundary];
+        return between(t.role, to, t.gradient ? bytes.gradients : bytes.values, 1);
     };
     with_step(l, 0, [&](step_program const& program) { // no replica has more micro-batches
         return play_step(
@@ -67,11 +69,10 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
     });
 
     priced_step priced;
-    double last = 0; // where the norm of all gradients is measured, or tied ones are added, roles meet
-    for (std::size_t r = 0; r < roles; ++r) last = std::max(last, end[r]);
+    double tying = 0; // the longest that a role exchanges what belongs to tied rows
     for (std::size_t r = 0; r < roles; ++r) {
         int const role = static_cast<int>(r);
-        double adding = 0;
+        double adding = 0, exchanging = 0;
         for (int chunk = 0; chunk < l.chunks() && l.replicas > 1; ++chunk) {
             auto const extent = plan.numbers(l, l.stage_of(role, chunk));
             for (std::size_t i = 0; i < l.reductions(); ++i) {
@@ -80,10 +81,16 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
                 adding += seconds_of(s, cut, m, [&](int replica) { return replica * l.stages + role; });
             }
         }
+        for (int other = 0; other < l.stages && l.ties; ++other) {
+            auto const t = plan.tied(l, role, other);
+            exchanging += t.messages == 0 ? 0 : between(other, role, t.bytes, static_cast<double>(t.messages));
+        }
         priced.computing = std::max(priced.computing, busy[r]);
         priced.adding = std::max(priced.adding, adding);
-        priced.seconds = std::max(priced.seconds, (l.clips || l.ties ? last : end[r]) + adding);
+        priced.seconds = std::max(priced.seconds, end[r] + adding);
+        tying = std::max(tying, exchanging);
     }
+    priced.seconds += tying; // roles meet for it when all have added their gradients
     return priced;
 }
 

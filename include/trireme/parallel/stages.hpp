@@ -126,7 +126,8 @@ constexpr stage_costs<Network::depth> numbers_of_stages() {
             if (first_reader[slot + 1] != npos) values += Network::row(slot).description.output.size();
         auto const size = Samples * Network::row(border).input.size();
         bool const read = first_reader[held] != npos;
-        costs.before[i] = PerParameter * Network::row(border).first_parameter + Samples * values;
+        auto const& row = Network::row(border);
+        costs.before[i] = PerParameter * row.first_parameter + row.first_tied + Samples * values;
         costs.first[i] = read && last_reader[held] >= border ? size : 0;
         costs.behind[i] = read && first_reader[held] >= border ? size : 0;
     }
@@ -154,9 +155,9 @@ struct balanced_by_flops {
 /// Samples the values that its layers read on the way back; a value that layers on both sides of a cut read counts for
 /// both stages. Samples are those that a device holds at once: of a micro-batch, times the micro-batches on their way.
 ///
-/// Not counted are buffers, gradients by values, what a stage only sends on, and what kernels need within a task. All
-/// stages hold as many samples, though by one_f_one_b the first ones hold more; training_plan::memory(device) has the
-/// bytes of each device.
+/// A tied row has a gradient alone. Not counted are its copy of weights, buffers, gradients by values, what a stage
+/// only sends on, and what kernels need within a task. All stages hold as many samples, though by one_f_one_b the first
+/// ones hold more; training_plan::memory(device) has the bytes of each device.
 template<std::size_t Samples, std::size_t PerParameter = 3>
 struct balanced_by_memory_of {
     static constexpr std::size_t stages = 0; ///< any number

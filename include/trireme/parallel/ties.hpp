@@ -4,6 +4,7 @@
 
 #include <trireme/core/units.hpp>
 #include <trireme/layer/network.hpp>
+#include <trireme/layer/row_context.hpp>
 #include <trireme/parallel/layout.hpp>
 
 #include <cstddef>
@@ -16,6 +17,7 @@ struct tied_pair {
     layer_row const* row = nullptr;
     int owner_stage = 0, stage = 0;
     int owner_role = 0, role = 0;
+    bool copies = false; ///< the row's stage has a copy of the weights, in the place of this row's numbers
 
     constexpr std::size_t elements() const noexcept { return row->description.parameter_elements(); }
     constexpr bytes_t bytes(std::size_t element_bytes) const noexcept { return elements() * element_bytes; }
@@ -36,6 +38,8 @@ constexpr void for_each_tied(parallel_layout const& l, F&& f) {
         tied_pair p{&Network::row(row.tied_to), &row, stage_of_row(row.tied_to), stage_of_row(i)};
         p.owner_role = l.place_of(p.owner_stage).role;
         p.role = l.place_of(p.stage).role;
+        auto const& begin = Network::row(l.rows_of(p.stage, Network::depth).begin);
+        p.copies = p.stage != p.owner_stage && &copied_row<Network>(i, begin.first_tied) == &row;
         f(p);
     }
 }
@@ -47,7 +51,7 @@ constexpr void traffic_of_ties(parallel_layout const& l, int rank, Add const& ad
     for_each_tied<typename Model::network>(l, [&](tied_pair const& p) {
         traffic const each{1, p.bytes(sizeof(typename Model::value_type))};
         if (p.is_apart() && p.owner_role == l.role_of(rank)) add(p.role, each);
-        if (p.is_apart() && p.role == l.role_of(rank)) add(p.owner_role, each);
+        if (p.is_apart() && p.copies && p.role == l.role_of(rank)) add(p.owner_role, each);
     });
 }
 

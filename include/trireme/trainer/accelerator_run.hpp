@@ -281,7 +281,7 @@ private:
             for (auto const& s : r->own()) {
                 auto const& n = s.numbers;
                 auto* const to = r->mirror(s);
-                std::fill(to, to + n.weights(), T{0});
+                std::fill(to, to + n.weights, T{0});
                 initialise_parameters<network, Initialiser>(to, seed, n.rows);
                 initialise_buffers<network>(to + n.buffers_lie, n.rows);
                 n.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {

@@ -152,17 +152,19 @@ public:
         tell_of_losses();
         if (layout_.reproducible() && layout_.replicas == 1)
             for (auto& s : stages_) s.tree.finish(merging(s)); // else the blocks of the tree are added with others'
-        bool lost = false; // is found out before gradients are clipped: infinity times 0 is no number
+        bool lost = false; // asked as soon as all is added: two infinities, or one times 0, are no number
+        auto const added =
+            std::find_if(tail, list.end(), [](auto const& t) { return t.kind != task_kind::collective; });
         for (auto t = tail; t != list.end(); ++t) {
             traced const done(*this, *t, steps_);
+            if (t == added) lost = is_lost();
             if (t->kind == task_kind::update) {
-                if (!layout_.ties) lost = is_lost();
                 for (auto const& s : stages_)
                     if (!lost) update(s, s.slice);
             } else if (t->kind == task_kind::measure)
                 measure(now);
             else if (t->kind == task_kind::add_tied)
-                lost = is_lost(), ties_.add();
+                ties_.add();
             else if (t->kind == task_kind::copy_tied)
                 ties_.copy();
             else if (layout_.reproducible())

@@ -38,7 +38,7 @@ struct host_stage : placed_stage<Model, typename Model::template pass<>> {
     range slice; ///< of its numbers: those that the device updates
 
     TRIREME_COLD host_stage(parallel_layout const& l, int rank, int chunk, stage_activations<Model> const& activations)
-        : base(l, rank, chunk, activations), slice(l.slice_of_device(rank, numbers.tied_lie, sizeof(T))) {}
+        : base(l, rank, chunk, activations), slice(l.slice_of_device(rank, numbers.own(), sizeof(T))) {}
 
     /// The numbers that a task works with. Gradients are added to `gradients`, which begin at zero if they are `fresh`;
     /// statistics that were found on the way there, and gradients that were found before the others, wait in the frame.

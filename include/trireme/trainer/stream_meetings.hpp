@@ -21,7 +21,7 @@ void tie_rows(parallel_layout const& l, task_kind kind, RankOf const& rank_of, H
         auto const bytes = p.bytes(sizeof(typename Model::value_type));
         auto const own = to.numbers.place_of(*p.owner), tied = from.numbers.place_of(*p.row);
         if (kind == task_kind::copy_tied) {
-            if (p.stage != p.owner_stage)
+            if (p.copies)
                 hand_over(row, row.taking_weights(owner.parameters_place()),
                           [&] { row.exchange.copy(row.weights(from) + tied, owner.weights(to) + own, bytes); });
             return;

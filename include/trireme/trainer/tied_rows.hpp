@@ -55,13 +55,15 @@ public:
                                   {l, first + p.role, p.stage, *p.row},
                                   p.elements(),
                                   link,
-                                  p.stage != p.owner_stage});
+                                  p.copies});
             link += p.is_apart() ? 2 : 0;
         });
         if constexpr (can_be_apart)
             if (pairs_apart(l) != 0) channels_ = std::make_unique<channels>(world, links(l));
     }
 
+    /// Gradients are read where they are. Their rank begins with those of the next step when copy() has come back
+    /// there, for which the owner has added all of them.
     void add() {
         for (auto const& p : pairs_)
             exchange(p.row, p.owner, p.link, add_tied, [&](int rank) {
@@ -81,7 +83,7 @@ public:
         ++copied_;
         if constexpr (can_be_apart)
             for (auto const& p : pairs_)
-                if (p.owner.rank == world_.rank() && p.row.rank != p.owner.rank)
+                if (p.copies && p.owner.rank == world_.rank() && p.row.rank != p.owner.rank)
                     channels_->wait_taken(p.link + 1, copied_, copy_tied);
     }
 
@@ -105,7 +107,7 @@ private:
         place owner, row;
         std::size_t elements;
         std::size_t link; ///< for gradients; the next one is for weights, which go the other way
-        bool copies;      ///< the rows are of different stages
+        bool copies;      ///< the weights have a copy where the row is
     };
 
     static constexpr std::size_t pairs_apart(parallel_layout const& l) {

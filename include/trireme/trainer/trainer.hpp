@@ -112,6 +112,13 @@ public:
         p.crossing = &run_type::crossing;
         p.map = &run_type::memory;
         p.moves = &run_type::moves;
+        p.tied = [](parallel_layout const& l, int rank, int role) {
+            traffic sum;
+            detail::traffic_of_ties<model_type>(l, rank, [&](int other, traffic const& t) {
+                if (other == role) sum += t;
+            });
+            return sum;
+        };
         return p;
     }
 
@@ -383,7 +390,7 @@ private:
                           .logical_shards = shards,
                           .shared_weights = policies::shared_weights,
                           .clips = policies::clips,
-                          .ties = network_type::tied_gradients != 0,
+                          .ties = model_type::trains && network_type::tied_gradients != 0,
                           .buckets = buckets(),
                           .updates = updates(),
                           .passes = policies::accumulation::parts};

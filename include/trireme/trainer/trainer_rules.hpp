@@ -249,7 +249,8 @@ constexpr auto broken_trainer_rule() {
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::accumulation::parts > 1)
         return pack<synchronised_parts_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                             gets<typename trainer_policies<Policies...>::accumulation>>>{};
-    else if constexpr (Network::tied_gradients != 0 && trainer_policies<Policies...>::shared_weights)
+    else if constexpr (trains_with<Loss> && Network::tied_gradients != 0 &&
+                       trainer_policies<Policies...>::shared_weights)
         return pack<tied_weights_rule<row_at_t<first_tied_row<Network>(), Network>, gets<hold_weights<once>>>>{};
     else if constexpr (missing_block<Network, typename trainer_policies<Policies...>::recomputation> != npos)
         return pack<recomputed_blocks_rule<gets<typename trainer_policies<Policies...>::recomputation::template block<
