@@ -125,8 +125,8 @@ public:
         auto* const gradients = weights + all_rows.elements;
         model_ = {weights, gradients, weights + all_rows.buffers_lie, gradients + all_rows.buffers_lie};
         model_.tied_lie = all_rows.tied_lie;
-        initialise_parameters<Network, he_uniform>(weights,
-                                                   1); // values keep their size on the way, and none is denormal
+        // by which values keep their size on the way, and none is denormal
+        initialise_parameters<Network, he_uniform>(weights, 1);
         initialise_buffers<Network>(model_.buffers);
     }
 
