@@ -65,6 +65,7 @@ void narrow_rows_are_aligned() {
     }
     CHECK(narrow::first(net::depth) >= end);
     CHECK(narrow::first(net::depth) * sizeof(bf16) % 256 == 0); // one layer's gradients follow
+    CHECK(narrow::bytes() % 256 == 0);                          // and the copy of a device's next stage
 }
 
 TEST_SUITE("rehearsed/bf16") {

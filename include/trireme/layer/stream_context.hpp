@@ -49,11 +49,11 @@ struct narrow_parameters {
         }
         return most;
     }
-    /// The copy of some rows' parameters, and one layer's gradients behind it.
+    /// The copy of some rows' parameters, and one layer's gradients behind it; what follows is aligned as well.
     static constexpr std::size_t bytes(range rows = {0, Network::depth}) noexcept {
         if (!exist) return 0;
         return first(rows.end, rows.begin) * sizeof(stored_type) +
-               round_up(most_gradients(rows) * sizeof(stored_type), cache_line);
+               round_up(most_gradients(rows) * sizeof(stored_type), alignment);
     }
 
     /// The order in which samples are put into the network's input, and that of a row's parameters.
