@@ -50,17 +50,17 @@ template<class Device>
 void a_part_is_a_devices_share() {
     using parts_t = in_parts<Device, with_norms, 4>;
     using plain_t = in_parts<Device, with_norms, 1, reduce_by<chain>>;
-    parts_t parts({.learning_rate = 0.1f, .batch = 48, .seed = 3}, {.devices = 1});
-    plain_t devices({.learning_rate = 0.1f, .batch = 48, .seed = 3}, {.devices = 4});
-    for (std::size_t const n : {48u, 33u}) {
+    parts_t parts({.learning_rate = 0.1f, .batch = 64, .seed = 3}, {.devices = 1});
+    plain_t devices({.learning_rate = 0.1f, .batch = 64, .seed = 3}, {.devices = 4});
+    for (std::size_t const n : {64u, 33u}) {
         auto const a = parts.step(made_up(n, n)), b = devices.step(made_up(n, n));
         CHECK(a.loss == doctest::Approx(b.loss).epsilon(1e-12));
     }
     auto const a = parts.gather_parameters(), b = devices.gather_parameters();
     for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == doctest::Approx(b[i]).epsilon(1e-9));
-    // the memory of one part: activations are those of a device of four
+    // the memory of one part: activations are those of a device of four; a part fills registers of any length
     CHECK(parts.plan().memory().activations == devices.plan().memory().activations);
-    plain_t whole({.batch = 48}, {.devices = 1});
+    plain_t whole({.batch = 64}, {.devices = 1});
     CHECK(parts.plan().memory().activations * 3 < whole.plan().memory().activations);
     CHECK(parts.plan().memory().gradients == whole.plan().memory().gradients);
 }

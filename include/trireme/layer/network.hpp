@@ -288,14 +288,14 @@ constexpr auto with_ties(pack<U...> units) {
     if constexpr (!has_ties(pack<U...>{}))
         return units;
     else
-        return []<std::size_t... I>(std::index_sequence<I...>) {
+        return []<std::size_t... Unit>(std::index_sequence<Unit...>) {
             constexpr auto begin = [](std::size_t unit) {
                 std::size_t const rows[] = {rows_of<U>...};
                 std::size_t sum = 0;
                 for (std::size_t u = 0; u < unit; ++u) sum += rows[u];
                 return sum;
             };
-            return pack<typename unit_in<U, begin(I), pack<U...>>::type...>{};
+            return pack<typename unit_in<U, begin(Unit), pack<U...>>::type...>{};
         }(std::index_sequence_for<U...>{});
 }
 
