@@ -119,8 +119,10 @@ TEST_SUITE("rehearsed/pipeline") {
             int devices, stages;
             schedule_choice schedule;
         };
-        for (auto const& [devices, stages, schedule] :
+        for (auto const& layout :
              {in_stages{1, 3, zero_bubble_h1{}}, {2, 3, {}}, {2, 2, interleaved<2>{}}, {1, 2, zero_bubble_v{}}}) {
+            int const devices = layout.devices, stages = layout.stages;
+            auto const& schedule = layout.schedule;
             CAPTURE(schedule.name);
             of_mixed t(training, {.devices = devices, .stages = stages, .schedule = schedule, .share_devices = true});
             t.step(test_networks::made_up(50));
@@ -191,8 +193,10 @@ TEST_SUITE("rehearsed/pipeline") {
 
     TEST_CASE("the trace of a run is the program, as a graph and without one, with evaluations") {
         for (bool const eager : {false, true})
-            for (auto const& [stages, schedule] :
+            for (auto const& layout :
                  {std::pair<int, schedule_choice>{1, {}}, {2, zero_bubble_h2{}}, {3, {}}, {2, zero_bubble_v{}}}) {
+                int const stages = layout.first;
+                auto const& schedule = layout.second;
                 CAPTURE(eager);
                 CAPTURE(stages);
                 CAPTURE(schedule.name);

@@ -68,8 +68,10 @@ void have_one_devices_bits(double tolerance) {
         int replicas, stages;
         schedule_choice schedule = {};
     };
-    for (auto const& [replicas, stages, schedule] :
+    for (auto const& layout :
          {mesh_and_schedule{1, 1}, {3, 1}, {1, 2}, {2, 3}, {1, 2, zero_bubble_v{}}, {2, 2, interleaved<2>{}}}) {
+        int const replicas = layout.replicas, stages = layout.stages;
+        auto const& schedule = layout.schedule;
         if (static_cast<std::size_t>(stages * schedule.chunks) > segments_of<Network>.count) continue;
         CAPTURE(replicas);
         CAPTURE(stages);
