@@ -31,6 +31,17 @@ TEST_SUITE("rehearsed/clip_norm") {
         }
     }
 
+    TEST_CASE("a rank takes the squares of each stage that others have") {
+        auto const messages = []<class T>(std::type_identity<T>, auto const& options) {
+            return T::plan({24}, T::layout_of(options, {.stages = 2, .schedule = interleaved<2>{}})).wire(0).messages;
+        };
+        using without = trainer<dense, cross_entropy, sgd, on<mesh<rehearsal, dp<dynamic>, pp<dynamic>>>,
+                                reproducible<fixed_tree, dynamic>>;
+        using with_norm = clipped<rehearsal, dense>;
+        CHECK(messages(std::type_identity<with_norm>{}, with_norm::options{.batch = 24, .logical_shards = 6}) ==
+              messages(std::type_identity<without>{}, without::options{.batch = 24, .logical_shards = 6}) + 2);
+    }
+
     TEST_CASE(
         "the largest norm is no part of a captured step: the norms of a changing gradient are those of the host") {
         on_stage const as_usual;

@@ -179,9 +179,9 @@ constexpr crossing_bytes bytes_across(std::size_t row, std::size_t samples) noex
 template<class Model, class Add>
 constexpr void traffic_of_squares(parallel_layout const& l, int rank, Add const& add) {
     using network = typename Model::network;
-    for (int role = 0; role < l.stages && Model::clips; ++role) {
-        auto const rows = numbers_of_stage<network, typename Model::value_type>(l, l.stage_of(role, 0)).rows;
-        auto const n = gradient_pieces<network>(rows).size();
+    for (int stage = 0; stage < l.stage_count() && Model::clips; ++stage) {
+        int const role = l.place_of(stage).role;
+        auto const n = gradient_pieces<network>(l.rows_of(stage, network::depth)).size();
         if (role != l.role_of(rank) && n != 0) add(role, traffic{1, n * sizeof(double)});
     }
 }
