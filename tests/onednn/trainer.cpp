@@ -92,12 +92,8 @@ TEST_SUITE("onednn/trainer") {
     }
 
     TEST_CASE("values that are dropped and computed again leave the bits as they are, in less memory") {
-        constexpr auto as_planned = [](auto const& make) {
-            make([before = allocation_hook::aligned_to_line.load()](auto const& t) {
-                CHECK(allocation_hook::aligned_to_line - before == test_support::arenas_of(t.plan()));
-            });
-        };
         using test_networks::shard_norm;
+        using test_support::as_planned;
         using blocks = recompute<residual<sequential<conv3<6>, shard_norm, relu>, sequential<shard_norm, sigmoid>>,
                                  test_networks::halving<shard_norm, 16>>;
         auto const check = [&]<class Dtype>(trainer_word<Dtype>) {

@@ -15,6 +15,7 @@
 #include <support/networks.hpp>
 #include <support/regression.hpp>
 #include <support/traces.hpp>
+#include <support/wires.hpp>
 
 #include <array>
 #include <chrono>
@@ -104,10 +105,7 @@ TEST_SUITE("processes/pipeline") {
                 (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
                 if (test_traces::trace_is_program(t, 1, steps_of_training) == 0)
                     throw std::runtime_error("no evaluation is in the trace");
-                auto const wire = t.wire(rank);
-                t.step(made_up(48));
-                auto const more = t.wire(rank) - wire, said = t.plan().wire(rank);
-                if (more.bytes != said.bytes || more.messages != said.messages)
+                if (!test_wires::reads_as_planned(t, made_up(48), rank, 1))
                     throw std::runtime_error("it has read what the plan does not say");
             });
             for (auto const& o : all.wait(100s)) {

@@ -68,7 +68,8 @@ TEST_SUITE("processes/tied") {
                                   .deadline = 60s,
                                   .processes = seat{place, rank}});
                 (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
-                if (!reads_as_planned(t, rank, 1)) throw std::runtime_error("it has read what the plan does not say");
+                if (!test_wires::reads_as_planned(t, made_up(50), rank, 1))
+                    throw std::runtime_error("it has read what the plan does not say");
             });
             for (auto const& o : all.wait(100s)) {
                 CAPTURE(o.said);

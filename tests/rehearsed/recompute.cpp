@@ -17,11 +17,6 @@ using namespace test_recomputing;
 
 namespace {
 
-/// Devices take what the plan says, to the byte.
-constexpr auto as_planned = [](auto const& make) {
-    make([before = memory_taken()](auto const& t) { before.is_planned(t); });
-};
-
 /// One block of several kinds of layers, and what follows.
 using block = residual<sequential<conv2d<4, kernel<1>>, shard_norm, relu, conv2d<3, kernel<1>>, shard_norm>>;
 using small_blocks = network<input<1, 28, 28>, avg_pool2d<4>, conv2d<3, kernel<1>>, relu, repeat<4, block>, sigmoid,

@@ -17,15 +17,6 @@ using namespace trireme;
 using namespace rehearsed;
 using namespace test_tying;
 
-namespace {
-
-/// Devices take what the plan says, to the byte.
-constexpr auto as_planned = [](auto const& make) {
-    make([before = memory_taken()](auto const& t) { before.is_planned(t); });
-};
-
-} // namespace
-
 TEST_SUITE("rehearsed/tied") {
     TEST_CASE("tied rows have the bits of one device on any stages, however late or shuffled work is done") {
         {

@@ -77,6 +77,11 @@ private:
         std::to_array(trireme::rehearsal_runtime::budget.taken);
 };
 
+/// Devices take what the plan says, to the byte: make(taken) makes the trainer and hands it to `taken`.
+inline constexpr auto as_planned = [](auto const& make) {
+    make([before = memory_taken()](auto const& t) { before.is_planned(t); });
+};
+
 /// The losses of an epoch's steps, and all numbers of all ranks.
 template<class Trainer>
 auto epoch_of(Trainer& t, std::size_t images) {

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <doctest/doctest.h>
+#include <support/allocation_hook.hpp>
+
 #include <trireme/parallel/plan.hpp>
 
 // What a plan says that a trainer on the host takes.
@@ -16,5 +19,12 @@ inline trireme::bytes_t arenas_of(trireme::training_plan const& plan) {
     }
     return sum;
 }
+
+/// What a trainer on the host takes is in its plan, to the byte: make(taken) makes it and hands it to `taken`.
+inline constexpr auto as_planned = [](auto const& make) {
+    make([before = allocation_hook::aligned_to_line.load()](auto const& t) {
+        CHECK(allocation_hook::aligned_to_line - before == arenas_of(t.plan()));
+    });
+};
 
 } // namespace test_support

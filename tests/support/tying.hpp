@@ -46,19 +46,6 @@ using often = network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<49>, hype
 template<class Device, class Network, class... Policies>
 using any_tied = test_pipelines::any_pipeline<Device, Network, Policies...>;
 
-/// A step on a full batch reads as much from others as the plan says.
-template<class Trainer>
-bool reads_as_planned(Trainer& t, int first, int ranks) {
-    std::vector<traffic> before;
-    for (int rank = first; rank < first + ranks; ++rank) before.push_back(t.wire(rank));
-    t.step(made_up(t.plan().batch.samples));
-    for (int rank = first; rank < first + ranks; ++rank) {
-        auto const more = t.wire(rank) - before[static_cast<std::size_t>(rank - first)], said = t.plan().wire(rank);
-        if (more.bytes != said.bytes || more.messages != said.messages) return false;
-    }
-    return true;
-}
-
 /// Trainings of a network with tied rows: the bits of one device, the program as their trace, and no other bytes on the
 /// wire than the plan's. `look(make)` calls make(taken), which makes the trainer and hands it to `taken`.
 template<class Device, class Network, class... Policies, class Look>
@@ -81,7 +68,7 @@ void has_the_bits_of_one_device(std::vector<schedule_choice> const& schedules, s
                     taken(t);
                     CHECK(train(t) == wanted);
                     CHECK_NOTHROW(test_traces::trace_is_program(t, n * p, 7));
-                    CHECK(reads_as_planned(t, 0, n * p));
+                    CHECK(test_wires::reads_as_planned(t, made_up(50), 0, n * p));
                     CHECK(test_wires::add_up(t.plan()));
                 });
             }

@@ -4,6 +4,9 @@
 
 #include <trireme/parallel/plan.hpp>
 
+#include <cstddef>
+#include <vector>
+
 namespace test_wires {
 using namespace trireme;
 
@@ -29,6 +32,17 @@ inline bool add_up(training_plan const& plan) {
     axes += plan.wire_along("pp");
     return same(replicas, plan.wire_along("dp")) && same(stages, plan.wire_along("pp")) && same(all, axes) &&
            all.bytes == plan.wire_bytes_per_step();
+}
+
+/// A step on `full`, a whole batch, reads as much from others as the plan says: ranks of this process, from `first` on.
+template<class Trainer, class Samples>
+bool reads_as_planned(Trainer& t, Samples const& full, int first, int ranks) {
+    std::vector<traffic> before;
+    for (int rank = first; rank < first + ranks; ++rank) before.push_back(t.wire(rank));
+    t.step(full);
+    for (int rank = first; rank < first + ranks; ++rank)
+        if (!same(t.wire(rank) - before[static_cast<std::size_t>(rank - first)], t.plan().wire(rank))) return false;
+    return true;
 }
 
 } // namespace test_wires

@@ -4,7 +4,6 @@
 // Values that are dropped on the way there and computed again on the way back.
 
 #include <doctest/doctest.h>
-#include <support/allocation_hook.hpp>
 #include <support/arenas.hpp>
 #include <support/recomputing.hpp>
 
@@ -18,15 +17,9 @@ using namespace trireme;
 using namespace test_recomputing;
 using test_networks::every_sum;
 using test_networks::made_up;
+using test_support::as_planned;
 
 namespace {
-
-/// What a trainer takes is in its plan, to the byte.
-constexpr auto as_planned = [](auto const& make) {
-    make([before = allocation_hook::aligned_to_line.load()](auto const& t) {
-        CHECK(allocation_hook::aligned_to_line - before == test_support::arenas_of(t.plan()));
-    });
-};
 
 using ranges = std::vector<std::pair<std::size_t, std::size_t>>;
 ranges stretches_of(recomputed_rows rows) {

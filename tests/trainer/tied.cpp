@@ -5,7 +5,6 @@
 
 #include <data/files.hpp>
 #include <doctest/doctest.h>
-#include <support/allocation_hook.hpp>
 #include <support/arenas.hpp>
 #include <support/tying.hpp>
 
@@ -23,17 +22,7 @@ namespace trainer_tied_test {
 using namespace trireme;
 using namespace test_tying;
 using test_networks::made_up;
-
-namespace {
-
-/// What a trainer takes is in its plan, to the byte.
-constexpr auto as_planned = [](auto const& make) {
-    make([before = allocation_hook::aligned_to_line.load()](auto const& t) {
-        CHECK(allocation_hook::aligned_to_line - before == test_support::arenas_of(t.plan()));
-    });
-};
-
-} // namespace
+using test_support::as_planned;
 
 TEST_SUITE("trainer/tied") {
     TEST_CASE("the gradient of what is tied is the sum of what each row alone would have") {

@@ -90,6 +90,14 @@ inline constexpr std::size_t rows_of_all<pack<U...>> = [] {
     for (auto const n : rows) sum += n;
     return sum;
 }();
+/// The first row of a unit of a list; that of the end for its size.
+template<class... U>
+constexpr std::size_t first_row_of(std::size_t unit) noexcept {
+    constexpr std::size_t rows[] = {rows_of<U>..., 0};
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < unit; ++i) sum += rows[i];
+    return sum;
+}
 template<class... Block>
 inline constexpr std::size_t rows_of_block = rows_of_all<decltype(flat_list<Block...>())>;
 template<std::size_t N, class... Block>
@@ -289,13 +297,7 @@ constexpr auto with_ties(pack<U...> units) {
         return units;
     else
         return []<std::size_t... Unit>(std::index_sequence<Unit...>) {
-            constexpr auto begin = [](std::size_t unit) {
-                std::size_t const rows[] = {rows_of<U>...};
-                std::size_t sum = 0;
-                for (std::size_t u = 0; u < unit; ++u) sum += rows[u];
-                return sum;
-            };
-            return pack<typename unit_in<U, begin(Unit), pack<U...>>::type...>{};
+            return pack<typename unit_in<U, first_row_of<U...>(Unit), pack<U...>>::type...>{};
         }(std::index_sequence_for<U...>{});
 }
 
@@ -324,10 +326,7 @@ struct chain<Extents, pack<U...>> {
     /// The first row of a unit; that of the end for `units`.
     static constexpr std::size_t first_row(std::size_t unit) noexcept {
         if constexpr (depth == units) return unit;
-        constexpr std::size_t rows[units + 1] = {rows_of<U>..., 0};
-        std::size_t sum = 0;
-        for (std::size_t i = 0; i < unit; ++i) sum += rows[i];
-        return sum;
+        return first_row_of<U...>(unit);
     }
 
     /// Shapes of a unit's input and output as types. `input_of<units>` is the chain's output.

@@ -14,6 +14,13 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
+/// The place of a row's numbers among those of some rows, counted from their first parameter. `tied_lie`: there the
+/// numbers of tied rows begin.
+constexpr std::size_t place_of_numbers(layer_row const& r, std::size_t first_parameter, std::size_t first_tied,
+                                       std::size_t tied_lie) noexcept {
+    return r.is_tied() ? tied_lie + (r.first_tied - first_tied) : r.first_parameter - first_parameter;
+}
+
 /// The first of the rows that are tied to the same one as `row`, in rows whose tied gradients begin with `first_tied`:
 /// where they have a copy of the weights, it has the place of this one's numbers.
 template<class Network>
@@ -46,12 +53,15 @@ struct model_numbers {
     template<class Network>
     T const* parameters_of(std::size_t row) const noexcept {
         auto const& owner = Network::owner_of(Network::row(row));
-        if (owner.first_parameter >= first_parameter) return parameters + (owner.first_parameter - first_parameter);
-        return parameters + tied_lie + (copied_row<Network>(row, first_tied).first_tied - first_tied);
+        bool const here = owner.first_parameter >= first_parameter;
+        return parameters + place_of(here ? owner : copied_row<Network>(row, first_tied));
     }
     T* gradients_of(layer_row const& r) const noexcept {
         if (agreed != nullptr) return agreed + (r.first_agreed - first_agreed);
-        return gradients + (r.is_tied() ? tied_lie + (r.first_tied - first_tied) : r.first_parameter - first_parameter);
+        return gradients + place_of(r);
+    }
+    std::size_t place_of(layer_row const& r) const noexcept {
+        return place_of_numbers(r, first_parameter, first_tied, tied_lie);
     }
 };
 

@@ -89,7 +89,7 @@ struct row_numbers {
     constexpr std::size_t own() const noexcept { return tied_lie; }
     /// The first element of a row's gradients, and of its weights, or of the copy that a tied row has.
     constexpr std::size_t place_of(layer_row const& r) const noexcept {
-        return r.is_tied() ? tied_lie + (r.first_tied - first_tied) : r.first_parameter - first_parameter;
+        return detail::place_of_numbers(r, first_parameter, first_tied, tied_lie);
     }
 
     constexpr arena_extent extent() const noexcept { return {elements, first_parameter, parameters}; }

@@ -205,22 +205,13 @@ public:
         auto* const self = const_cast<accelerator_run*>(this);
         self->guarded([&] { self->store(r); });
         auto const& s = r.own(chunk);
-        auto const& n = s.numbers;
-        return {n.rows, {r.mirror(s), n.parameters}, {r.mirror(s) + n.buffers_lie, n.buffers}};
+        return s.held(r.mirror(s));
     }
     void load_parameters(std::span<T const> values) {
-        replace([&](row_numbers const& n, T* to) {
-            std::ranges::copy(values.subspan(n.first_parameter, n.parameters), to);
-            n.template for_each_copy<typename Model::network>([&](std::size_t owner, std::size_t at) {
-                auto const& row = Model::network::row(owner);
-                std::ranges::copy(values.subspan(row.first_parameter, row.description.parameter_elements()), to + at);
-            });
-        });
+        replace([&](auto const& s, T* mirror) { s.take_parameters(values, mirror); });
     }
     void load_buffers(std::span<T const> values) {
-        replace([&](row_numbers const& n, T* to) {
-            std::ranges::copy(values.subspan(n.first_buffer, n.buffers), to + n.buffers_lie);
-        });
+        replace([&](auto const& s, T* mirror) { s.take_buffers(values, mirror); });
     }
     /// The tasks of the steps that have been collected, and of the evaluations, if they are traced. Times are counted
     /// from the first of them.
@@ -275,18 +266,10 @@ private:
     }
 
     void begin_weights() {
-        using network = typename Model::network;
-        auto const seed = work_.options.seed;
         for (auto& r : executor_->ranks) {
             for (auto const& s : r->own()) {
-                auto const& n = s.numbers;
-                auto* const to = r->mirror(s);
-                std::fill(to, to + n.weights, T{0});
-                initialise_parameters<network, Initialiser>(to, seed, n.rows);
-                initialise_buffers<network>(to + n.buffers_lie, n.rows);
-                n.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
-                    initialise_parameters<network, Initialiser>(to + at, seed, {owner, owner + 1});
-                });
+                std::fill_n(r->mirror(s), s.numbers.weights, T{0});
+                s.template initialise<Initialiser>(r->mirror(s), work_.options.seed);
             }
             r->enqueue_clear();
         }
@@ -297,13 +280,13 @@ private:
         r.compute.record(r.used[0]);
         wait_for(r, r.used[0], "reading the weights");
     }
-    /// Writes to all ranks' numbers what change(numbers, mirror) does to those of each stage; the others stay.
+    /// Writes to all ranks' numbers what change(stage, mirror) does to those of each stage; the others stay.
     template<class Change>
     void replace(Change const& change) {
         guarded([&] {
             for (auto& r : executor_->ranks) {
                 store(*r); // the numbers that do not change
-                for (auto const& s : r->own()) change(s.numbers, r->mirror(s));
+                for (auto const& s : r->own()) change(s, r->mirror(s));
             }
             load();
         });

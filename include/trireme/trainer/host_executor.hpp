@@ -12,7 +12,6 @@
 #include <trireme/data/sample_source.hpp>
 #include <trireme/device/clipping.hpp>
 #include <trireme/device/host/floats.hpp>
-#include <trireme/layer/initialise.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/pieces.hpp>
@@ -78,15 +77,8 @@ public:
     /// Gives this device's weights their first values.
     template<class Initialiser>
     void begin(std::uint64_t seed) {
-        if (parameters_.bytes != 0) { // else another device has the only copy
-            for (auto const& s : stages_) {
-                initialise_parameters<network, Initialiser>(weights(s), seed, s.numbers.rows);
-                initialise_buffers<network>(weights(s) + s.numbers.buffers_lie, s.numbers.rows);
-                s.numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
-                    initialise_parameters<network, Initialiser>(weights(s) + at, seed, {owner, owner + 1});
-                });
-            }
-        }
+        if (has_weights())
+            for (auto const& s : stages_) s.template initialise<Initialiser>(weights(s), seed);
         if (layout_.reproducible() && !floats_are_default())
             throw usage_error("reproducible needs floats that are rounded to the nearest and keep denormal values, and "
                               "this device's are not: build for a target that has them, or leave out reproducible");
@@ -95,22 +87,16 @@ public:
     /// The numbers to compute with in the `chunk`-th of its stages: this device's copy, or the one there is.
     held_numbers<T> held(int chunk = 0) const {
         auto const& s = stages_[static_cast<std::size_t>(chunk)];
-        auto const& n = s.numbers;
-        return {n.rows, {weights(s), n.parameters}, {weights(s) + n.buffers_lie, n.buffers}};
+        return s.held(weights(s));
     }
     /// Takes this device's part of a network's parameters, or buffers, where it has a copy of its own.
     void take_parameters(std::span<T const> all) {
-        for (auto const& s : stages_) {
-            take(all, s.numbers.first_parameter, s.numbers.parameters, weights(s));
-            s.numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
-                auto const& row = network::row(owner);
-                take(all, row.first_parameter, row.description.parameter_elements(), weights(s) + at);
-            });
-        }
+        if (has_weights())
+            for (auto const& s : stages_) s.take_parameters(all, weights(s));
     }
     void take_buffers(std::span<T const> all) {
-        for (auto const& s : stages_)
-            take(all, s.numbers.first_buffer, s.numbers.buffers, weights(s) + s.numbers.buffers_lie);
+        if (has_weights())
+            for (auto const& s : stages_) s.take_buffers(all, weights(s));
     }
 
     /// The data that the next collectives work for, in the group of all devices, and in that of a stage.
@@ -302,9 +288,8 @@ private:
         return detail::count_of_updates<typename Model::optimizer>(state_.data, state_.bytes);
     }
     stored* arena_of_activations() const noexcept { return static_cast<stored*>(activations_.data); }
-    void take(std::span<T const> all, std::size_t first, std::size_t count, T* to) {
-        if (parameters_.bytes != 0) std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(first), count, to);
-    }
+    /// False if another device has the only copy.
+    bool has_weights() const noexcept { return parameters_.bytes != 0; }
 
     // ---- micro-batches ----
 

@@ -43,13 +43,11 @@ struct host_stage : placed_stage<Model, typename Model::template pass<>> {
     /// The numbers that a task works with. Gradients are added to `gradients`, which begin at zero if they are `fresh`;
     /// statistics that were found on the way there, and gradients that were found before the others, wait in the frame.
     model_numbers<T> numbers_for(step_task const& t, T* weights, T* gradients, bool fresh, stored* activations) const {
-        auto n = numbers_in(weights, nullptr);
+        auto n = numbers_in(weights, gives_weights(t.kind) ? gradients : nullptr);
         auto* const frame = activations + t.frame * blocks.frame;
         auto* const waiting = reinterpret_cast<T*>(frame + blocks.statistics);
         auto* const agreed = reinterpret_cast<T*>(frame + blocks.agreed);
         if (gives_weights(t.kind)) {
-            n.gradients = gradients;
-            n.statistics = gradients + numbers.buffers_lie;
             if (numbers.elements != 0 && fresh) std::memset(gradients, 0, numbers.elements * sizeof(T));
             for (std::size_t i = 0; i < numbers.buffers && t.kind != task_kind::train; ++i)
                 n.statistics[i] += waiting[i];

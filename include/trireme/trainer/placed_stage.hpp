@@ -3,11 +3,18 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/layer/initialise.hpp>
 #include <trireme/layer/row_context.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
+#include <trireme/parallel/pieces.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/trainer/composition.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -45,6 +52,32 @@ struct placed_stage {
                 numbers.first_kept,
                 numbers.first_tied,
                 numbers.tied_lie};
+    }
+
+    // ---- its weights, in a part of an arena that begins with them ----
+
+    held_numbers<T> held(T const* weights) const noexcept {
+        return {numbers.rows, {weights, numbers.parameters}, {weights + numbers.buffers_lie, numbers.buffers}};
+    }
+    /// First values, copies included.
+    template<class Initialiser>
+    void initialise(T* weights, std::uint64_t seed) const {
+        initialise_parameters<network, Initialiser>(weights, seed, numbers.rows);
+        initialise_buffers<network>(weights + numbers.buffers_lie, numbers.rows);
+        numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
+            initialise_parameters<network, Initialiser>(weights + at, seed, {owner, owner + 1});
+        });
+    }
+    /// The stage's part of all of a network's parameters, copies included, or of its buffers.
+    void take_parameters(std::span<T const> all, T* weights) const {
+        std::ranges::copy(all.subspan(numbers.first_parameter, numbers.parameters), weights);
+        numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
+            auto const& row = network::row(owner);
+            std::ranges::copy(all.subspan(row.first_parameter, row.description.parameter_elements()), weights + at);
+        });
+    }
+    void take_buffers(std::span<T const> all, T* weights) const {
+        std::ranges::copy(all.subspan(numbers.first_buffer, numbers.buffers), weights + numbers.buffers_lie);
     }
 };
 

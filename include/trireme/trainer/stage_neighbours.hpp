@@ -83,8 +83,8 @@ public:
         operation const what{"move", p.schedule, static_cast<int>(&t - p.list(role_).data())};
         pipeline_->moves.run(trains ? pipeline_->of_step : pipeline_->of_evaluation, t, what,
                              [&](stage_transfer const& m, int rank, std::size_t place) {
-                                 auto const& here = pipeline_->by_stage[m.boundary + (m.gradient ? 0u : 1u)];
-                                 auto const& theirs = pipeline_->by_stage[m.boundary + (m.gradient ? 1u : 0u)];
+                                 auto const& here = pipeline_->by_stage[static_cast<std::size_t>(m.to())];
+                                 auto const& theirs = pipeline_->by_stage[static_cast<std::size_t>(m.from())];
                                  auto const count = samples(m.micro_batch).size();
                                  auto const across = bytes_across<Model, typename activations::pass>(
                                      m.gradient ? here.rows.end : here.rows.begin, count);

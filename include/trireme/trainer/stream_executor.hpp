@@ -523,7 +523,7 @@ private:
 
     /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
     static bytes_t bytes_of(rank_type const& r, stage_transfer const& m) noexcept {
-        auto const rows = r.own_stage(m.boundary + (m.gradient ? 0 : 1)).numbers.rows;
+        auto const rows = r.own_stage(m.to()).numbers.rows;
         auto const bytes = bytes_across<Model, context>(m.gradient ? rows.end : rows.begin, r.samples());
         return m.gradient ? bytes.gradients : bytes.values;
     }
@@ -540,8 +540,8 @@ private:
             auto& from = rank_at(k, m.role);
             auto const left = sent.of(m);
             hand_over(r.taking(m.gradient ? from.slot_place(left) : from.frame_place(left), m.place), [&] {
-                auto const& here = r.own_stage(m.boundary + (m.gradient ? 0 : 1)).blocks;
-                auto const& there = from.own_stage(m.boundary + (m.gradient ? 1 : 0)).blocks;
+                auto const& here = r.own_stage(m.to()).blocks;
+                auto const& there = from.own_stage(m.from()).blocks;
                 if (i == 0) stamp(r, t, slot, false, r.exchange);
                 r.exchange.copy(r.values() + (m.gradient ? here.output_gradient(m.place) : here.input(m.place)),
                                 from.values() + (m.gradient ? there.outgoing(left) : there.output(left)),

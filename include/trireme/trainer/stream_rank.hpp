@@ -427,8 +427,8 @@ public:
 
     // ---- weights ----
 
-    /// Memory of the host as large as parameters and buffers, from those of a stage on, and the copies between the
-    /// two, on `compute`.
+    /// Memory of the host as large as the weights, from those of a stage on, and the copies between the two, on
+    /// `compute`.
     T* mirror(stage const& s) const noexcept { return static_cast<T*>(mirror_.data()) + s.lies.weights; }
     void enqueue_store() { compute.copy(mirror_.data(), parameters_.data(), mirror_.bytes()); }
     void enqueue_load() { compute.copy(parameters_.data(), mirror_.data(), mirror_.bytes()); }

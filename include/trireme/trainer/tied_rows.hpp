@@ -45,6 +45,7 @@ public:
                 return channels::counter_bytes(2 * n * static_cast<std::size_t>(l.replicas));
         return 0;
     }
+
     tied_rows(Communicator& world, parallel_layout const& l, arena const& weights, arena const& gradients)
         : world_(world), weights_(weights), gradients_(gradients) {
         int const rank = world.rank(), first = rank - l.role_of(rank);

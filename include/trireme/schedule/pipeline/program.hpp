@@ -32,6 +32,9 @@ struct stage_transfer {
     constexpr bool operator==(stage_transfer const&) const = default;
     /// The number of its boundary and direction: what goes one way keeps its order.
     constexpr std::size_t way() const noexcept { return 2u * boundary + (gradient ? 1u : 0u); }
+    /// The stages that it goes from and to.
+    constexpr int from() const noexcept { return boundary + (gradient ? 1 : 0); }
+    constexpr int to() const noexcept { return boundary + (gradient ? 0 : 1); }
     /// True for the other side of the same transfer.
     constexpr bool carries_as(stage_transfer const& other) const noexcept {
         return way() == other.way() && micro_batch == other.micro_batch;
