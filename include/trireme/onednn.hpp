@@ -6,11 +6,5 @@
 
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
-#include <trireme/device/onednn/activation.hpp>
-#include <trireme/device/onednn/batch_norm.hpp>
-#include <trireme/device/onednn/conv2d.hpp>
-#include <trireme/device/onednn/dropout.hpp>
-#include <trireme/device/onednn/kernels.hpp>
-#include <trireme/device/onednn/linear.hpp>
-#include <trireme/device/onednn/pool2d.hpp>
+#include <trireme/kernels/onednn.hpp>
 #include <trireme/trireme.hpp>

@@ -16,8 +16,8 @@ auto const cost = my_trainer<kernels<at_once>, precision<f32>>::plan(batch{64});
 } // namespace precisions
 
 namespace tri0068 {
-// `kernels<onednn>` is such a policy, and so is any with `all_samples`. What is about each value by itself is one
-// functor over an index, as on accelerators ([TRI0054](#tri0054)), and then runs on those, too.
+// `kernels<onednn>` is such a policy, and so is any of the host that keeps images channels last. What is about each
+// value by itself is one functor over an index, as on accelerators ([TRI0054](#tri0054)), and then runs on those, too.
 #if defined(VALUE_BY_INDEX)
 // VALUE_BY_INDEX: TRI0068 | io.policy.each(n, functor) | gets< | extents<3>
 // errors <= 1

@@ -400,7 +400,7 @@ auto const cost = program::plan(batch{64});
 } // namespace tri0076
 
 namespace tri0083 {
-// A kernel policy says how many samples its kernels compute side by side: device/host/kernels.hpp has the form.
+// A kernel policy says how many samples its kernels compute side by side: kernels/portable/policy.hpp has the form.
 #if defined(NO_KERNELS)
 // NO_KERNELS: TRI0083 | at_policy<0 | kernels<
 // errors <= 1

@@ -33,10 +33,8 @@ template<class Strategy, int Devices = 4>
 using devices_by = my_trainer<on<mesh<host, dp<Devices>>>, reduce_by<Strategy>>;
 
 // Kernels that take all samples of a shard at once, as kernels<onednn> do, and compute nothing.
-struct at_once {
-    template<class T>
-    static constexpr std::size_t lanes = 1;
-    static constexpr bool all_samples = true;
+struct at_once : kernel_context {
+    static constexpr value_layout layout = value_layout::channels_last;
     template<class T>
     static constexpr bool computes = std::is_same_v<T, float>;
     using sample_kernels = portable;

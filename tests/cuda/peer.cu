@@ -5,7 +5,7 @@
 // hand.
 #include <trireme/cuda.hpp>
 
-#include <device/cuda/on_gpu.hpp>
+#include <kernels/cuda/on_gpu.hpp>
 
 #include <doctest/doctest.h>
 

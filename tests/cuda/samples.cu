@@ -4,7 +4,7 @@
 // The kernels that bring samples in and scores out.
 #include <trireme/cuda.hpp>
 
-#include <device/cuda/on_gpu.hpp>
+#include <kernels/cuda/on_gpu.hpp>
 
 #include <doctest/doctest.h>
 

@@ -64,8 +64,9 @@ SECTIONS = [
             'device/rehearsal/device.hpp', 'mesh_axis_type|axis_set'),
     Section('Transports', 'clusters.md', 'trainer/*_transport.hpp trainer/shared_windows.hpp trainer/policy_arguments.hpp '
             'trainer/mpi_processes.hpp collective/on_streams/nccl.hpp', '', 'mpi|nccl|shared_windows|peer|process_by_mpi'),
-    Section('Kernels', 'gpu.md#what-runs-where', 'device/host/kernels.hpp device/onednn/kernels.hpp device/blocks/kernels.hpp',
-            '', 'portable|reference|onednn|channels_last|block_kernels'),
+    Section('Kernels', 'kernels.md#policies', 'kernels/kernel_context.hpp kernels/*/policy.hpp',
+            '', 'portable|reference|onednn|channels_last|block_kernels|cuda_.*kernels|kernel_context|value_layout|fusion'
+            '|with_function'),
     Section('Training', 'guide.md#one-device', 'trainer/trainer.hpp trainer/fit.hpp trainer/report.hpp', 'epoch_range',
             members='trainer|.*_report|evaluation|fit_options'),
     Section('Observers and logs', 'guide.md#watching-and-stopping',
@@ -113,7 +114,8 @@ SECTIONS = [
 # Headers without a name for programs, though not all of it lies in namespaces called detail, and what they are.
 INTERNAL = {
     'core/': 'words of messages and parts of other headers',
-    'device/': 'kernels, and what they are made of',
+    'device/': 'memory, streams and registers',
+    'kernels/': 'kernels, and what they are made of',
     'group/': 'the parts of groups',
     'collective/on_streams/': 'collectives of trainers on accelerators',
     'layer/activation_plan.hpp': 'the memory of a trainer',
@@ -122,7 +124,7 @@ INTERNAL = {
     'layer/host_pass.hpp': 'passes of a trainer',
     'layer/row_*.hpp': 'passes of a trainer',
     'layer/stage_pass.hpp': 'passes of a trainer',
-    'layer/stream_context.hpp': 'passes of a trainer on accelerators',
+    'trainer/stream_*.hpp': 'parts of a trainer on accelerators',
     'parallel/gradient_norm.hpp': 'a part of clip_norm',
     'parallel/step.hpp': 'parts of a trainer',
     'schedule/messages.hpp': 'the messages of a schedule',
@@ -134,13 +136,12 @@ INTERNAL = {
     'trainer/host_samples.hpp': 'a part of a trainer',
     'trainer/sample_batch.hpp': 'a part of a trainer',
     'trainer/stage_neighbours.hpp': 'a part of a trainer',
-    'trainer/stream_rank.hpp': 'a part of a trainer on accelerators',
     'trainer/trainer_policies.hpp': 'the answers of policies',
     'trainer/training_state.hpp': 'a part of a trainer',
 }
 MOST_INTERNAL = 25  # lower it with every one that goes
 HIDES_ITS_SUBJECT = re.compile(r'(What|Who|Where|Whether|Which|How|The same|That|Those|They|It|These|Everyone|Nobody)\b')
-OWN_PAGES = ('guide.md', 'gpu.md', 'clusters.md', 'schedules.md')
+OWN_PAGES = ('guide.md', 'gpu.md', 'clusters.md', 'schedules.md', 'kernels.md')
 
 
 def first_sentence(doc):

@@ -14,10 +14,10 @@ import re
 import subprocess
 import sys
 
-FOLDERS = ('device/blocks/', 'device/cuda/', 'collective/on_streams/', 'group/transport/peer', 'group/transport/nccl',
-           'trainer/stream_', 'trainer/nccl', 'layer/stream_context')
-POLICIES = ('block_kernels', 'kernels_with_libraries', 'with_function', 'cuda_library_kernels', 'cuda_block_kernels',
-            'cuda_kernels')
+FOLDERS = ('kernels/blocks/', 'kernels/cuda/', 'device/cuda/', 'collective/on_streams/', 'group/transport/peer',
+           'group/transport/nccl', 'trainer/stream_', 'trainer/nccl')
+POLICIES = ('block_kernels', 'kernels_with_libraries', 'with_function', 'values_as', 'cuda_library_kernels',
+            'cuda_block_kernels', 'cuda_kernels')
 SPELLED_OUT = {'cuda_library_kernels': 'kernels_with_libraries<true>', 'cuda_kernels': 'kernels_with_libraries<false>'}
 CLOSING = {'(': ')', '{': '}', '[': ']', '<': '>'}
 NOT_THE_NAME = ('__launch_bounds__', 'alignas', 'decltype', 'requires', 'noexcept', 'explicit')
@@ -183,9 +183,9 @@ def remedy(header):
         return 'tests/cuda/peer.cu'
     if header.startswith(('trainer/', 'layer/')):
         return 'tests/cuda/promises.cu'
-    if header.startswith('device/cuda/') and 'kernels' not in header:
+    if header.startswith('device/'):
         return 'tests/device/cuda/runtime.cu'
-    return 'tests/device/cuda/kernels.cu, or a file of tests/cuda'
+    return 'tests/kernels/cuda/kernels.cu, or a file of tests/cuda'
 
 
 def main():

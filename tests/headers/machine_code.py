@@ -29,8 +29,8 @@ int main() { return right<float>() && right<double>() ? 0 : 1; }
 
 # What both the kernels and the host's code around them call, outside of the kernels.
 NUMBERS = '''
-#include <trireme/device/adam_numbers.hpp>
-#include <trireme/device/clipping.hpp>
+#include <trireme/kernels/adam_numbers.hpp>
+#include <trireme/kernels/clipping.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <cstdint>
 using namespace trireme;

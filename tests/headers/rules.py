@@ -13,30 +13,35 @@ FLOORS = {
     'core': [],
     'schedule': ['core'],
     'device': ['core'],
+    'kernels': ['device'],
     'group': ['device'],
     'collective': ['schedule', 'group'],
-    'layer': ['device'],
-    'optimizer': ['device'],
+    'layer': ['kernels'],
+    'optimizer': ['kernels'],
     'parallel': ['collective', 'layer', 'optimizer'],
     'data': ['device'],
     'trainer': ['parallel', 'data'],
 }
+# A kind of device names the kernels that it runs by default, and no other header of its floor uses what stands on it.
+NAMES_KERNELS = re.compile(r'trireme/device/\w+/device\.hpp')
 UMBRELLA = 'trireme/trireme.hpp'
 # The others, which add to it what a machine may not have, and fwd.hpp; they may include it and one another.
 UMBRELLAS = [UMBRELLA, 'trireme/cuda.hpp', 'trireme/fwd.hpp', 'trireme/logs.hpp', 'trireme/mpi.hpp', 'trireme/nccl.hpp',
              'trireme/onednn.hpp', 'trireme/processes.hpp', 'trireme/readers.hpp', 'trireme/reference.hpp', 'trireme/rehearsal.hpp',
              'trireme/schedules.hpp', 'trireme/weights.hpp']
 # What needs more than the host's compiler.
-NEEDS_NVCC = ('trireme/cuda.hpp', 'trireme/device/cuda/', 'trireme/nccl.hpp', 'trireme/group/transport/nccl',
+NEEDS_NVCC = ('trireme/cuda.hpp', 'trireme/device/cuda/', 'trireme/kernels/cuda', 'trireme/nccl.hpp', 'trireme/group/transport/nccl',
               'trireme/collective/on_streams/nccl', 'trireme/trainer/nccl')
 NEEDS_MPI = ('trireme/mpi.hpp', 'trireme/group/transport/mpi/', 'trireme/trainer/mpi')
-NEEDS_ONEDNN = ('trireme/onednn.hpp', 'trireme/device/onednn/')
+NEEDS_ONEDNN = ('trireme/onednn.hpp', 'trireme/kernels/onednn')
 APART = NEEDS_NVCC + NEEDS_MPI + NEEDS_ONEDNN
 # What no umbrella holds: what draws for people.
 NOT_IN_UMBRELLA = ('trireme/schedule/draw.hpp', 'trireme/schedule/pipeline/draw.hpp',
                    'trireme/schedule/svg_text.hpp')
+# Families of kernels, and devices, that no layer may know of: overload resolution finds the kernels.
+FAMILIES = re.compile(r'blocks/|block_kernels|onednn|oneDNN|portable|accelerator|remote\(', re.I)
 # What a kernel takes is laid out by two compilers, and they disagree on this attribute (tests/headers/cuda_arguments.py).
-TAKEN_BY_KERNELS = ('include/trireme/device/', 'include/trireme/collective/on_streams/')
+TAKEN_BY_KERNELS = ('include/trireme/device/', 'include/trireme/kernels/', 'include/trireme/collective/on_streams/')
 NOT_FOR_KERNELS = 'no_unique_address'
 LICENCE = ['// SPDX-FileCopyrightText: The Trireme authors',
            '// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception']
@@ -113,8 +118,16 @@ def check_directions(path, name, headers):
             if folder is not None or name == UMBRELLA:
                 yield f'{at}: no header may include an umbrella, unless it is one that adds to {UMBRELLA}'
         elif folder is not None and target.split('/')[1] not in floors_of(folder):
+            if NAMES_KERNELS.fullmatch(name) and target.startswith('trireme/kernels/'):
+                continue
             allowed = ', '.join(sorted(floors_of(folder)))
             yield f'{at}: {folder} may not use {target.split("/")[1]} (it may use {allowed})'
+
+
+def check_family_names(path, name):
+    for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
+        if found := FAMILIES.search(line):
+            yield f'{name}:{number}: "{found[0]}": layers name no family of kernels and no kind of device'
 
 
 def reached(headers, start):
@@ -143,6 +156,9 @@ def check(root):
         for name in sorted(reached(headers, umbrella)) if not umbrella.startswith(APART) else ():
             if name.startswith(APART):
                 yield f'include/{umbrella}: it reaches {name}, which needs more than the compiler of the host'
+    for name, path in headers.items():
+        if name.startswith('trireme/layer/'):
+            yield from (f'include/{fault}' for fault in check_family_names(path, name))
     for folder in ('tests', 'examples', 'bench'):
         for path in sorted((root / folder).rglob('*')):
             if path.suffix in ('.cpp', '.hpp', '.cu'):

@@ -3,12 +3,12 @@
 #include <doctest/doctest.h>
 #include <trireme/trireme.hpp>
 
-#include <trireme/device/host/kernels/reference/activation.hpp>
-#include <trireme/device/host/kernels/reference/batch_norm.hpp>
-#include <trireme/device/host/kernels/reference/conv2d.hpp>
-#include <trireme/device/host/kernels/reference/linear.hpp>
+#include <trireme/kernels/reference/activation.hpp>
+#include <trireme/kernels/reference/batch_norm.hpp>
+#include <trireme/kernels/reference/conv2d.hpp>
+#include <trireme/kernels/reference/linear.hpp>
 
-#include <device/numbers.hpp>
+#include <kernels/numbers.hpp>
 
 #include "one_sample.hpp"
 

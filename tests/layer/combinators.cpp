@@ -3,12 +3,12 @@
 #include <doctest/doctest.h>
 #include <trireme/trireme.hpp>
 
-#include <trireme/device/host/kernels/reference/activation.hpp>
-#include <trireme/device/host/kernels/reference/add.hpp>
-#include <trireme/device/host/kernels/reference/batch_norm.hpp>
-#include <trireme/device/host/kernels/reference/conv2d.hpp>
-#include <trireme/device/host/kernels/reference/dropout.hpp>
-#include <trireme/device/host/kernels/reference/linear.hpp>
+#include <trireme/kernels/reference/activation.hpp>
+#include <trireme/kernels/reference/add.hpp>
+#include <trireme/kernels/reference/batch_norm.hpp>
+#include <trireme/kernels/reference/conv2d.hpp>
+#include <trireme/kernels/reference/dropout.hpp>
+#include <trireme/kernels/reference/linear.hpp>
 
 namespace layer_combinators_test {
 using namespace trireme;

@@ -3,11 +3,11 @@
 #include <doctest/doctest.h>
 #include <trireme/trireme.hpp>
 
-#include <trireme/device/host/kernels/reference/activation.hpp>
-#include <trireme/device/host/kernels/reference/conv2d.hpp>
-#include <trireme/device/host/kernels/reference/dropout.hpp>
-#include <trireme/device/host/kernels/reference/linear.hpp>
-#include <trireme/device/host/kernels/reference/pool2d.hpp>
+#include <trireme/kernels/reference/activation.hpp>
+#include <trireme/kernels/reference/conv2d.hpp>
+#include <trireme/kernels/reference/dropout.hpp>
+#include <trireme/kernels/reference/linear.hpp>
+#include <trireme/kernels/reference/pool2d.hpp>
 
 #include "one_sample.hpp"
 

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/layer/host_pass.hpp>
 
-#include <trireme/device/host/kernels.hpp>
-#include <trireme/device/host/kernels/portable/activation.hpp>
-#include <trireme/device/host/kernels/portable/dropout.hpp>
 #include <trireme/device/host/memory.hpp>
+#include <trireme/kernels/portable/activation.hpp>
+#include <trireme/kernels/portable/dropout.hpp>
+#include <trireme/kernels/portable/policy.hpp>
 #include <trireme/layer/dropout.hpp>
 #include <trireme/layer/network.hpp>
 
@@ -39,7 +39,7 @@ std::vector<cut_granule> granules(range samples) {
 /// Every sample once and in order; full granules, then one that is not full or the last few one by one.
 template<class Kernels, class T>
 void check_cuts() {
-    constexpr std::size_t lanes = Kernels::template lanes<T>, few = one_by_one<Kernels, T>;
+    constexpr std::size_t lanes = Kernels::template lanes<T>, few = Kernels::template one_by_one<T>;
     for (std::size_t const first : {0u, 5u})
         for (std::size_t n = 0; n <= 70; ++n) {
             CAPTURE(first);
@@ -116,10 +116,10 @@ TEST_SUITE("layer/host_pass") {
     }
 
     TEST_CASE("a policy that does not speak of few samples takes none one by one") {
-        static_assert(one_by_one<reference, float> == 0);
-        static_assert(one_by_one<portable, float> == portable::one_by_one<float>);
-        static_assert(one_by_one<portable, float> < portable::lanes<float>);
-        static_assert(one_by_one<portable, double> < portable::lanes<double>);
+        static_assert(reference::one_by_one<float> == 0);
+        static_assert(portable::one_by_one<float> != 0);
+        static_assert(portable::one_by_one<float> < portable::lanes<float>);
+        static_assert(portable::one_by_one<double> < portable::lanes<double>);
     }
 }
 

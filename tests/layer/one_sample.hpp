@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/device/host/kernels.hpp>
+#include <trireme/kernels/portable/policy.hpp>
 
 #include <cstddef>
 

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <doctest/doctest.h>
 #include <onednn/has_bf16.hpp>
-#include <trireme/device/host/kernels/reference/activation.hpp>
-#include <trireme/device/host/kernels/reference/add.hpp>
-#include <trireme/device/host/kernels/reference/batch_norm.hpp>
-#include <trireme/device/host/kernels/reference/conv2d.hpp>
-#include <trireme/device/host/kernels/reference/dropout.hpp>
-#include <trireme/device/host/kernels/reference/linear.hpp>
-#include <trireme/device/host/kernels/reference/pool2d.hpp>
+#include <trireme/kernels/reference/activation.hpp>
+#include <trireme/kernels/reference/add.hpp>
+#include <trireme/kernels/reference/batch_norm.hpp>
+#include <trireme/kernels/reference/conv2d.hpp>
+#include <trireme/kernels/reference/dropout.hpp>
+#include <trireme/kernels/reference/linear.hpp>
+#include <trireme/kernels/reference/pool2d.hpp>
 #include <trireme/onednn.hpp>
 
 #include <algorithm>
@@ -211,7 +211,8 @@ TEST_SUITE("onednn/kernels") {
         onednn_context<float> context(&shapes, 1, n, nullptr);
         float mean[8], squares[8];
         using geometry = channel_geometry<8, shape_t::size / 8>;
-        batch_norm_gather<geometry, 1>(onednn(context).for_layer(0, n), x.data(), n, 0, mean, squares);
+        batch_norm_gather<geometry, 1>(onednn(context).for_layer(0, n), x.data(),
+                                       batch_norm_numbers<float>{.mean = mean, .deviation = squares});
         for (std::size_t c = 0; c < 8; ++c) {
             double sum = 0, apart = 0;
             for (std::size_t i = c; i < x.size(); i += 8) sum += static_cast<double>(x[i]);

@@ -5,7 +5,7 @@
 #include <support/golden.hpp>
 #include <trireme/trireme.hpp>
 
-#include <trireme/device/host/kernels/reference/adagrad.hpp>
+#include <trireme/kernels/reference/adagrad.hpp>
 
 #include <cmath>
 #include <cstdint>

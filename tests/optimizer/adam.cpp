@@ -5,8 +5,8 @@
 #include <support/golden.hpp>
 #include <trireme/trireme.hpp>
 
-#include <trireme/device/host/kernels/reference/adam.hpp>
-#include <trireme/device/host/kernels/reference/gradient_norm.hpp>
+#include <trireme/kernels/reference/adam.hpp>
+#include <trireme/kernels/reference/gradient_norm.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <support/golden.hpp>
 #include <trireme/trireme.hpp>
 
-#include <trireme/device/host/kernels/reference/rmsprop.hpp>
+#include <trireme/kernels/reference/rmsprop.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <support/golden.hpp>
 #include <trireme/trireme.hpp>
 
-#include <trireme/device/host/kernels/reference/sgd.hpp>
+#include <trireme/kernels/reference/sgd.hpp>
 
 #include <chrono>
 #include <cstdint>

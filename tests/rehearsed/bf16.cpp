@@ -52,7 +52,7 @@ void conv2d_backward_weights(particular const& k, T const* x, T const* dy, T* dw
 /// Where the rows' parameters lie in the narrow copy, as libraries read them.
 template<class Kernels>
 void narrow_rows_are_aligned() {
-    using narrow = narrow_parameters<net, storing_bf16<Kernels>, float>;
+    using narrow = narrow_parameters<net, typename storing<Kernels, bf16>::type, float>;
     std::size_t end = 0;
     for (std::size_t row = 0; row < net::depth; ++row) {
         auto const& d = net::row(row).description;

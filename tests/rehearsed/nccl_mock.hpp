@@ -4,8 +4,8 @@
 
 #include <trireme/collective/on_streams/moves.hpp>
 #include <trireme/core/bf16.hpp>
-#include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/rehearsal/device.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>

@@ -14,7 +14,7 @@
 
 #include <doctest/doctest.h>
 
-#include <device/numbers.hpp>
+#include <kernels/numbers.hpp>
 #include <schedule/naive_steps.hpp>
 #include <schedule/own_schedules.hpp>
 #include <support/step_numbers.hpp>

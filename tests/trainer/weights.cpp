@@ -6,12 +6,12 @@
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
 
-#include <trireme/device/host/kernels/reference/activation.hpp>
-#include <trireme/device/host/kernels/reference/conv2d.hpp>
-#include <trireme/device/host/kernels/reference/linear.hpp>
-#include <trireme/device/host/kernels/reference/pool2d.hpp>
-#include <trireme/device/host/kernels/reference/sgd.hpp>
-#include <trireme/device/host/kernels/reference/softmax_cross_entropy.hpp>
+#include <trireme/kernels/reference/activation.hpp>
+#include <trireme/kernels/reference/conv2d.hpp>
+#include <trireme/kernels/reference/linear.hpp>
+#include <trireme/kernels/reference/pool2d.hpp>
+#include <trireme/kernels/reference/sgd.hpp>
+#include <trireme/kernels/reference/softmax_cross_entropy.hpp>
 
 #include <cmath>
 #include <cstddef>

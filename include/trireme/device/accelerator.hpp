@@ -4,6 +4,7 @@
 
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/nothing_kept.hpp>
 
 #include <chrono>
 #include <concepts>
@@ -27,9 +28,6 @@ struct block_place {
     std::uint32_t blocks;
     std::uint32_t thread;
 };
-
-/// What programs that share or remember nothing declare.
-struct nothing_kept {};
 
 /// A kernel, written in phases: what the threads of a block do between two barriers.
 ///

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/device/activation_functions.hpp>
+#include <trireme/kernels/activation_functions.hpp>
 #include <trireme/layer/layer.hpp>
 
 namespace trireme {

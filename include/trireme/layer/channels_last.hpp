@@ -3,7 +3,7 @@
 #pragma once
 
 #include <trireme/core/pack.hpp>
-#include <trireme/device/host/all_samples.hpp>
+#include <trireme/kernels/channels_last/policy.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <cstddef>

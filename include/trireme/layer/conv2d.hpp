@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/device/geometry.hpp>
+#include <trireme/kernels/geometry.hpp>
 #include <trireme/layer/layer.hpp>
 
 #include <iterator>

@@ -6,7 +6,7 @@
 #include <trireme/core/pack.hpp>
 #include <trireme/core/percentage.hpp>
 #include <trireme/core/words.hpp>
-#include <trireme/device/soft_targets.hpp>
+#include <trireme/kernels/soft_targets.hpp>
 #include <trireme/layer/cross_entropy.hpp>
 #include <trireme/layer/loss.hpp>
 

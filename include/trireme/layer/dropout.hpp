@@ -3,8 +3,7 @@
 #pragma once
 
 #include <trireme/core/percentage.hpp>
-#include <trireme/core/philox.hpp>
-#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/kernels/dropout_draw.hpp>
 #include <trireme/layer/layer.hpp>
 
 #include <cstddef>
@@ -20,9 +19,9 @@ struct dropout_rule {
                   "where half of the values are dropped (a probability of 0.5)");
 };
 
-// A name that the calls below need before a kernel policy overloads it: see cross_entropy.
-template<std::size_t Size>
-void keep_some() = delete;
+// A name that the call below needs before a kernel policy overloads it: see cross_entropy.
+template<std::size_t Size, std::size_t Lanes>
+void dropout_forward() = delete;
 
 /// `dropout<percent<P>>`: in training each value is zero with a probability of P / 100, and else divided by 1 - P /
 /// 100; in evaluation nothing happens. Any shape, no parameters.
@@ -68,19 +67,15 @@ struct dropout {
     using refusal = dropout_rule<Where>;
 
 private:
+    /// Backward is forward, of gradients.
     template<class In, std::size_t Lanes, class Stored>
     static void apply(auto const& io, Stored const* from, Stored* to) {
-        using io_t = std::remove_cvref_t<decltype(io)>;
-        constexpr auto scale = static_cast<typename io_t::value_type>(100.0 / (100 - hundredths));
-        auto const layer = static_cast<std::uint32_t>(io.place.layer);
-        if constexpr (accelerator_kernels<std::remove_cvref_t<decltype(io.policy)>>) { // where the step's number lies
-            keep_some<In::size>(io.policy, from, layer, threshold, scale, to, io.place.last_channels);
-        } else {
-            auto const& at = io.place.granule;
-            random_stream const random(at.seed, random_purpose::dropout, static_cast<std::uint32_t>(at.step), layer,
-                                       static_cast<std::uint16_t>(at.shard));
-            keep_some<In::size, Lanes>(io.policy, from, random, at.first, threshold, scale, to);
-        }
+        using T = typename std::remove_cvref_t<decltype(io)>::value_type;
+        constexpr auto scale = static_cast<T>(100.0 / (100 - hundredths));
+        dropout_forward<In::size, Lanes>(io.policy, from,
+                                         dropout_draw<T>{io.place.granule, static_cast<std::uint32_t>(io.place.layer),
+                                                         threshold, scale, io.place.last_channels},
+                                         to);
     }
     static constexpr int hundredths = usable ? static_cast<int>(Share) : 0;
     /// A value is dropped if its random bits are below.

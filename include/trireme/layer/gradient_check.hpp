@@ -4,7 +4,7 @@
 
 #include <trireme/core/no_label.hpp>
 #include <trireme/core/philox.hpp>
-#include <trireme/device/host/kernels.hpp>
+#include <trireme/device/host/device.hpp>
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/loss.hpp>
 #include <trireme/layer/network.hpp>
@@ -250,7 +250,7 @@ inline namespace TRIREME_ISA {
 /// Combinators (residual, sequential, repeat) and layers that need a whole shard are checked as networks of their own,
 /// on a granule and one sample more, as a trainer runs them: `input_error` is then that of the sum over the samples,
 /// and what only calls of single layers show is not looked at.
-template<class Layer, class Input, class Kernels = portable>
+template<class Layer, class Input, class Kernels = host::kernels>
 gradient_report check_gradients(std::uint64_t seed = 1) {
     if constexpr (detail::checked_as_network<Layer, Input>())
         return detail::check_network_gradients<Layer, Input, Kernels>(seed);
@@ -264,7 +264,7 @@ gradient_report check_gradients(std::uint64_t seed = 1) {
 /// `overwrites_input_gradient`, that no sample's gradient depends on what stood there.
 ///
 ///     auto const report = check_loss_gradients<my_loss, input<10>>();
-template<loss Loss, class Output, class Kernels = portable>
+template<loss Loss, class Output, class Kernels = host::kernels>
 gradient_report check_loss_gradients(std::uint64_t seed = 1) {
     using T = double;
     using out = typename Output::extents;

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/core/nothing_kept.hpp>
 #include <trireme/core/units.hpp>
-#include <trireme/device/host/all_samples.hpp>
+#include <trireme/kernels/kernel_context.hpp>
 #include <trireme/layer/activation_plan.hpp>
 #include <trireme/layer/for_units.hpp>
 #include <trireme/layer/loss.hpp>
@@ -72,9 +73,7 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     using losses_type = typename host_loss_of<Network, Loss, T>::type;
     template<bool AsValues>
     using parameter_type = T;
-    static constexpr fusion way = requires {
-        typename Kernels::template applying<identity_function>;
-    } ? fusion::behind_agreements : fusion::nothing;
+    static constexpr fusion way = Kernels::fuses;
 
     [[no_unique_address]] Kernels policy;
     losses_type const* losses = nullptr;
@@ -83,7 +82,7 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     template<class Function>
     auto applying(std::size_t row) const {
         if constexpr (!std::is_void_v<Function>)
-            return typename Kernels::template applying<Function>(policy.for_layer(row, this->granule.count));
+            return with_function<Kernels, Function, stored_t<Kernels, T>>(policy.for_layer(row, this->granule.count));
         else if constexpr (takes_all_samples<Kernels>)
             return policy.for_layer(row, this->granule.count);
         else
@@ -152,15 +151,6 @@ private:
 
 inline namespace TRIREME_ISA {
 
-/// Up to how many samples these kernels take one by one; see device/host/kernels.hpp.
-template<class Kernels, class T>
-inline constexpr std::size_t one_by_one = [] {
-    if constexpr (requires { Kernels::template one_by_one<T>; })
-        return Kernels::template one_by_one<T>;
-    else
-        return std::size_t{0};
-}();
-
 template<std::size_t N>
 using lane_count = std::integral_constant<std::size_t, N>;
 
@@ -168,7 +158,7 @@ using lane_count = std::integral_constant<std::size_t, N>;
 /// end one by one, if the kernels say so. The cut depends on the number of samples alone.
 template<class Kernels, class T, class F>
 constexpr void for_granules(range samples, F&& f) {
-    constexpr std::size_t lanes = Kernels::template lanes<T>, few = one_by_one<Kernels, T>;
+    constexpr std::size_t lanes = Kernels::template lanes<T>, few = Kernels::template one_by_one<T>;
     auto at = samples.begin;
     while (samples.end - at > few) {
         auto const end = std::min(at + lanes, samples.end);

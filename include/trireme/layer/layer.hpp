@@ -6,9 +6,10 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/core/words.hpp>
-#include <trireme/device/blocks/kernels.hpp>
-#include <trireme/device/host/all_samples.hpp>
 #include <trireme/device/host/isa.hpp>
+#include <trireme/kernels/granule_place.hpp>
+#include <trireme/kernels/kernel_context.hpp>
+#include <trireme/kernels/views.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -57,10 +58,9 @@ struct layer_execution {
     bool backward_reads_input = true;  ///< false frees the input of this layer sooner
     bool backward_reads_output = true; ///< false frees its output sooner
     bool in_place = false;             ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
-    bool applies = false;              ///< its kernels on accelerators can apply a function to what they write
+    bool applies = false;              ///< its kernels can apply a function to what they write, if they fuse at all
     bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
-    bool parameters_as_values =
-        false; ///< its kernels on accelerators take parameters, and add gradients, as values lie
+    bool parameters_as_values = false; ///< where values are narrower than parameters, its kernels take these as narrow
 };
 
 /// A layer's answer when it is shown the shape of its input. Everything the compiler, the plan and the network table
@@ -107,83 +107,6 @@ constexpr layer_description refused(shape input) noexcept {
     return d;
 }
 
-template<class... Where>
-struct remote_value_rule {
-    static_assert(
-        rule_holds<Where...>,
-        "TRI0054: this layer's values lie in the memory of an accelerator, where the host cannot read them: "
-        "hand its work over with io.policy.each(n, functor), n being io.x.size() * io.policy.samples(), or by a "
-        "kernel of the policy");
-};
-
-/// All samples of one shape in the memory of an accelerator, one behind the other: what granule_view is on the host,
-/// but for the values themselves.
-template<class T, class Extents>
-struct remote_view {
-    T* data = nullptr;
-
-    static constexpr shape sample = Extents::shape;
-
-    /// Values of one sample.
-    static constexpr std::size_t size() noexcept { return Extents::size; }
-
-    template<class... Index>
-    T& operator()(Index...) const noexcept {
-        static constexpr remote_value_rule<gets<Extents>, gets<Index>...> checked{};
-        return *data;
-    }
-    template<class Index>
-    T& operator[](Index) const noexcept {
-        static constexpr remote_value_rule<gets<Extents>, gets<Index>> checked{};
-        return *data;
-    }
-};
-
-template<class... Where>
-struct all_samples_rule {
-    static_assert(
-        rule_holds<Where...>,
-        "TRI0068: this layer's kernels take all samples of a shard at once, one behind the other and channels "
-        "last, so that an index of one value means nothing here: hand its work over with "
-        "io.policy.each(n, functor), n being io.x.size() * io.policy.samples(), or by a kernel of the policy");
-};
-
-/// All samples of a shard, one behind the other and channels last: what remote_view is on accelerators.
-template<class T, class Extents>
-struct all_samples_view {
-    T* data = nullptr;
-
-    static constexpr shape sample = Extents::shape;
-
-    /// Values of one sample.
-    static constexpr std::size_t size() noexcept { return Extents::size; }
-
-    template<class... Index>
-    T& operator()(Index...) const noexcept {
-        static constexpr all_samples_rule<gets<Extents>, gets<Index>...> checked{};
-        return *data;
-    }
-    template<class Index>
-    T& operator[](Index) const noexcept {
-        static constexpr all_samples_rule<gets<Extents>, gets<Index>> checked{};
-        return *data;
-    }
-};
-
-/// Which samples a granule holds, beside their values. Lanes from `count` on repeat its last sample and must not count.
-struct granule_place {
-    std::uint64_t seed = 0;
-    std::uint64_t step = 0;
-    std::uint32_t shard = 0; ///< logical, the same for any number of devices
-    std::size_t first = 0;   ///< number of its first sample in the shard
-    std::size_t count = 0;   ///< of its samples
-    std::size_t samples = 0; ///< of the whole shard
-    std::size_t batch = 0;   ///< of all shards
-
-    /// The shard's part of the batch.
-    double share() const noexcept { return static_cast<double>(samples) / static_cast<double>(batch); }
-};
-
 /// Arguments of a layer's functions beside values and parameters; most layers need none of them.
 template<class T, class Stored = T>
 struct layer_place {
@@ -193,39 +116,10 @@ struct layer_place {
     T* buffers = nullptr;          ///< its first buffer
     T* statistics = nullptr; ///< what goes into its buffers after the step; to be added to, times the shard's share
     T* kept = nullptr;       ///< the numbers that its description asks to be kept
-    std::uint32_t last_channels = 1; ///< of its input, if it lies channels last on an accelerator
+    std::uint32_t last_channels = 1; ///< of its input, if it lies channels last
 };
 
 inline namespace TRIREME_ISA {
-
-/// `Lanes` samples of one shape, value by value: value i of sample `lane` stands at [i * Lanes + lane]. A granule is
-/// always full: where a batch has too few samples, the last one is repeated with weight zero in the loss.
-template<class T, class Extents, std::size_t Lanes>
-struct granule_view {
-    T* data = nullptr;
-
-    static constexpr std::size_t lanes = Lanes;
-    static constexpr shape sample = Extents::shape;
-
-    /// All values of all samples, for elementwise work.
-    static constexpr std::size_t size() noexcept { return Extents::size * Lanes; }
-    constexpr T& operator[](std::size_t i) const noexcept { return data[i]; }
-
-    /// One value of one sample: (lane, i), (lane, row, column) or (lane, channel, row, column).
-    template<std::convertible_to<std::size_t>... Index>
-        requires(sizeof...(Index) == static_cast<std::size_t>(Extents::rank))
-    constexpr T& operator()(std::size_t lane, Index... i) const noexcept {
-        std::size_t const at[] = {static_cast<std::size_t>(i)...};
-        std::size_t offset = 0;
-        for (int d = 0; d < Extents::rank; ++d) offset = offset * sample.extent[d] + at[d];
-        return data[offset * Lanes + lane];
-    }
-};
-
-template<class T, class Extents, std::size_t Lanes, class Kernels>
-using view_of = std::conditional_t<
-    accelerator_kernels<Kernels>, remote_view<T, Extents>,
-    std::conditional_t<takes_all_samples<Kernels>, all_samples_view<T, Extents>, granule_view<T, Extents, Lanes>>>;
 
 /// Arguments of a layer's `forward`. x: input, y: output, both views of one granule. `parameter(k)`: the k-th tensor
 /// described. `policy`: the kernels, to be passed on as the first argument of every kernel.
@@ -241,7 +135,7 @@ struct forward_io {
     view_of<stored_type const, In, Lanes, Kernels> x;
     view_of<stored_type, Out, Lanes, Kernels> y;
     T const* const* parameters;
-    [[no_unique_address]] called_t<Kernels> policy;
+    [[no_unique_address]] Kernels policy;
     layer_place<T, stored_type> const& place;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
@@ -265,7 +159,7 @@ struct backward_io {
     view_of<stored_type, In, Lanes, Kernels> dx;
     T const* const* parameters;
     T* const* gradients;
-    [[no_unique_address]] called_t<Kernels> policy;
+    [[no_unique_address]] Kernels policy;
     layer_place<T, stored_type> const& place;
 
     T const* parameter(int k) const noexcept { return parameters[k]; }

@@ -5,7 +5,7 @@
 #include <trireme/core/extents.hpp>
 #include <trireme/core/no_label.hpp>
 #include <trireme/core/units.hpp>
-#include <trireme/device/kernel_policy.hpp>
+#include <trireme/kernels/kernel_context.hpp>
 #include <trireme/layer/layer.hpp>
 
 #include <concepts>
@@ -92,8 +92,8 @@ struct batch_weight {
     double mean(double losses) const noexcept { return sum == 0 ? 0 : losses / sum; }
 };
 
-/// Where the losses of samples go, and what they come from but for the network's output. On the host, of a granule, and
-/// `targets` with its lanes; on accelerators, of all samples.
+/// Where the losses of samples go, and what they come from but for the network's output. Of a granule, and `targets`
+/// with its lanes; where kernels are remote, of all samples.
 template<class T, class Target>
 struct loss_operands {
     Target* targets = nullptr;
@@ -122,7 +122,7 @@ struct loss_io {
     T const* weight;
     T* loss;
     int* correct;
-    [[no_unique_address]] called_t<Kernels> policy;
+    [[no_unique_address]] Kernels policy;
 };
 
 } // namespace TRIREME_ISA

@@ -13,14 +13,6 @@
 
 namespace trireme {
 
-/// Kernel policies fuse elementwise functions with the layers beside them, each policy in one of these ways. Then the
-/// function's own row has nothing left to do.
-enum class fusion : unsigned char {
-    nothing,
-    behind_agreements, ///< forward ends with the function behind a layer that agrees on something; backward begins so
-    on_both_sides      ///< forward ends with the function behind any layer, backward with the function before it
-};
-
 namespace detail {
 
 /// The calls of a row. The last four are for layers that agree on something, and `..._agree` has phases; that of

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/device/loss_functions.hpp>
+#include <trireme/kernels/loss_functions.hpp>
 #include <trireme/layer/loss.hpp>
 
 #include <cstddef>

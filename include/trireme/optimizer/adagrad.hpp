@@ -3,8 +3,8 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
-#include <trireme/device/adagrad_numbers.hpp>
-#include <trireme/device/host/kernels.hpp>
+#include <trireme/kernels/adagrad_numbers.hpp>
+#include <trireme/kernels/portable/policy.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 
 #include <array>

@@ -4,8 +4,8 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
-#include <trireme/device/adam_numbers.hpp>
-#include <trireme/device/host/kernels.hpp>
+#include <trireme/kernels/adam_numbers.hpp>
+#include <trireme/kernels/portable/policy.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 
 #include <array>

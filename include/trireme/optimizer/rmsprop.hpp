@@ -3,8 +3,8 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
-#include <trireme/device/host/kernels.hpp>
-#include <trireme/device/rmsprop_numbers.hpp>
+#include <trireme/kernels/portable/policy.hpp>
+#include <trireme/kernels/rmsprop_numbers.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 
 #include <array>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/device/host/kernels.hpp>
-#include <trireme/device/sgd_numbers.hpp>
+#include <trireme/kernels/portable/policy.hpp>
+#include <trireme/kernels/sgd_numbers.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 
 #include <array>

@@ -7,9 +7,9 @@
 #include <trireme/core/pack.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/core/words.hpp>
-#include <trireme/device/host/all_samples.hpp>
-#include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/memory.hpp>
+#include <trireme/kernels/channels_last/policy.hpp>
+#include <trireme/kernels/portable/policy.hpp>
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/layer/network.hpp>

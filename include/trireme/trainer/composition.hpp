@@ -4,8 +4,8 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
-#include <trireme/device/host/all_samples.hpp>
 #include <trireme/group/communicator.hpp>
+#include <trireme/kernels/channels_last/policy.hpp>
 #include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/loss.hpp>
@@ -127,7 +127,7 @@ private:
             if (places.halves) frame += of(end.first_agreed - begin.first_agreed);
         }
         task = pass::task_elements(plan);
-        if constexpr (one_by_one<typename Model::kernels, typename Model::value_type> != 0 && !pass::whole_shard) {
+        if constexpr (Model::kernels::template one_by_one<typename Model::value_type> != 0 && !pass::whole_shard) {
             using pass_of_one = typename Model::template pass<1>;
             alone = is_stage() ? plan : one<pass_of_one>(l);
             task = std::max(task, pass_of_one::task_elements(alone));

@@ -10,8 +10,8 @@
 #include <trireme/core/units.hpp>
 #include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
-#include <trireme/device/clipping.hpp>
 #include <trireme/device/host/floats.hpp>
+#include <trireme/kernels/clipping.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/pieces.hpp>

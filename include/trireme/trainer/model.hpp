@@ -4,6 +4,7 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/nothing_kept.hpp>
 #include <trireme/core/pack.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/core/words.hpp>

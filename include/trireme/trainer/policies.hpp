@@ -67,11 +67,11 @@ struct kernels {
     using kind = struct kernels_policy;
     using policy = Policy;
     static constexpr bool included = detail::is_included<Policy>;
-    static constexpr bool fits = requires { Policy::template lanes<float>; };
+    static constexpr bool fits = requires { Policy::layout; };
     template<class... At>
     struct refusal {
-        static_assert(rule_holds<At...>, "TRI0083: kernels takes a kernel policy, a type with `lanes`: portable, "
-                                         "reference, onednn, or one of your own");
+        static_assert(rule_holds<At...>, "TRI0083: kernels takes a kernel policy, a type that derives from "
+                                         "kernel_context: portable, reference, onednn, or one of your own");
     };
 };
 

@@ -4,11 +4,10 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/core/words.hpp>
-#include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/host/device.hpp>
-#include <trireme/device/host/kernels.hpp>
-#include <trireme/device/sgd_numbers.hpp>
 #include <trireme/group/mesh.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
+#include <trireme/kernels/portable/policy.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 
 #include <concepts>
@@ -22,6 +21,7 @@ struct mpi;
 struct nccl;
 struct shared_windows;
 inline namespace TRIREME_ISA {
+struct reference;
 template<class A>
 class onednn_kernels;
 using onednn = onednn_kernels<float>;
@@ -66,13 +66,9 @@ struct default_strategy {
 
 namespace detail {
 
-/// True if a type is more than a name: a header that defines it has been included. Kernels are functions beside their
-/// type, so of `reference`, whose type is always there, one is looked for.
+/// True if a type is more than a name: a header that defines it has been included.
 template<class T>
 inline constexpr bool is_included = requires { sizeof(T); };
-template<std::same_as<reference> K>
-inline constexpr bool is_included<K> =
-    requires(K k, float* w, std::size_t n, sgd_numbers<float> numbers) { sgd_update(k, w, w, n, numbers); };
 
 template<class M>
 inline constexpr bool device_is_included = true;

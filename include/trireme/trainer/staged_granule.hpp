@@ -7,7 +7,7 @@
 #include <trireme/data/augmented.hpp>
 #include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
-#include <trireme/device/blocks/kernels.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/parallel/layout.hpp>
 
 #include <algorithm>

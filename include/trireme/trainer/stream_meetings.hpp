@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/device/blocks/samples.hpp>
 #include <trireme/device/stream_order.hpp>
+#include <trireme/kernels/blocks/samples.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/ties.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>

@@ -5,12 +5,11 @@
 #include <trireme/core/units.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/device/accelerator.hpp>
-#include <trireme/device/blocks/clock.hpp>
-#include <trireme/device/blocks/gradient_norm.hpp>
-#include <trireme/device/blocks/kernels.hpp>
-#include <trireme/device/blocks/samples.hpp>
 #include <trireme/device/stream_order.hpp>
-#include <trireme/layer/stream_context.hpp>
+#include <trireme/kernels/blocks/clock.hpp>
+#include <trireme/kernels/blocks/gradient_norm.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
+#include <trireme/kernels/blocks/samples.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
@@ -18,6 +17,7 @@
 #include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/predictions.hpp>
 #include <trireme/trainer/staged_granule.hpp>
+#include <trireme/trainer/stream_context.hpp>
 #include <trireme/trainer/stream_stage.hpp>
 
 #include <algorithm>

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <trireme/core/units.hpp>
-#include <trireme/layer/stream_context.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/trainer/placed_stage.hpp>
+#include <trireme/trainer/stream_context.hpp>
 
 #include <cstddef>
 #include <vector>

@@ -5,9 +5,9 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/pack.hpp>
 #include <trireme/core/words.hpp>
-#include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/host/device.hpp>
 #include <trireme/group/mesh.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/tensor_rules.hpp>
@@ -188,7 +188,7 @@ struct trainer_policies {
     using dtype = std::conditional_t<std::is_same_v<named_dtype, bf16>, f32, named_dtype>;
     using named_kernels = typename detail::policy_or<kernels<typename device::kernels>, P...>::policy;
     static constexpr bool kernels_run = detail::runs_on<named_kernels, device>();
-    static constexpr bool kernels_compute = computes_in<named_kernels, typename named_dtype::value_type>;
+    static constexpr bool kernels_compute = named_kernels::template computes<typename named_dtype::value_type>;
     /// The named kernels; the device's own if those could not run there.
     using kernel_policy = std::conditional_t<kernels_run && kernels_compute,
                                              typename storing<named_kernels, typename named_dtype::value_type>::type,

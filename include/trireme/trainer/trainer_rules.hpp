@@ -6,7 +6,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/pack.hpp>
 #include <trireme/core/words.hpp>
-#include <trireme/device/host/all_samples.hpp>
+#include <trireme/kernels/channels_last/policy.hpp>
 #include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/cross_entropy.hpp>
 #include <trireme/layer/network.hpp>
@@ -120,7 +120,7 @@ namespace detail {
 /// What reads a flattened image in the wrong order: a row, or the loss.
 template<class Network, class Kernels>
 constexpr std::size_t misread_row() {
-    if constexpr (takes_all_samples<Kernels> || keeps_channels_last<Kernels>)
+    if constexpr (keeps_channels_last<Kernels>)
         return channels_last_rows<Network>().misread;
     else
         return npos;

@@ -6,10 +6,10 @@
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/cuda/errors.hpp>
-#include <trireme/device/cuda/kernels.hpp>
 #include <trireme/device/cuda/memory.hpp>
 #include <trireme/device/cuda/nvtx.hpp>
 #include <trireme/device/cuda/queue.hpp>
+#include <trireme/kernels/cuda.hpp>
 
 #include <cuda_runtime_api.h>
 

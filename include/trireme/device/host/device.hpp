@@ -3,9 +3,9 @@
 #pragma once
 
 #include <trireme/device/host/isa.hpp>
-#include <trireme/device/host/kernels.hpp>
 #include <trireme/device/host/memory.hpp>
 #include <trireme/device/host/progress.hpp>
+#include <trireme/kernels/portable/policy.hpp>
 
 namespace trireme {
 

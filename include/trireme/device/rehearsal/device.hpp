@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/device/blocks/kernels.hpp>
 #include <trireme/device/rehearsal/memory.hpp>
 #include <trireme/device/rehearsal/queue.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
 
 #include <cstddef>
 #include <string>

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+/// All kernels of the family blocks.
+/// Written by tests/kernels/table.py.
+
+#include <trireme/kernels/blocks/activation.hpp>
+#include <trireme/kernels/blocks/adagrad.hpp>
+#include <trireme/kernels/blocks/adam.hpp>
+#include <trireme/kernels/blocks/add.hpp>
+#include <trireme/kernels/blocks/batch_norm.hpp>
+#include <trireme/kernels/blocks/channels.hpp>
+#include <trireme/kernels/blocks/clock.hpp>
+#include <trireme/kernels/blocks/conv2d.hpp>
+#include <trireme/kernels/blocks/dropout.hpp>
+#include <trireme/kernels/blocks/gradient_norm.hpp>
+#include <trireme/kernels/blocks/linear.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
+#include <trireme/kernels/blocks/pool2d.hpp>
+#include <trireme/kernels/blocks/rmsprop.hpp>
+#include <trireme/kernels/blocks/samples.hpp>
+#include <trireme/kernels/blocks/sgd.hpp>
+#include <trireme/kernels/blocks/soft_cross_entropy.hpp>
+#include <trireme/kernels/blocks/softmax_cross_entropy.hpp>
+#include <trireme/kernels/blocks/support.hpp>
+#include <trireme/kernels/blocks/value_loss.hpp>

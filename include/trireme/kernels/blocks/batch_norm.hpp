@@ -1,0 +1,299 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/kernels/batch_norm_numbers.hpp>
+#include <trireme/kernels/blocks/channels.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
+#include <trireme/kernels/blocks/support.hpp>
+#include <trireme/kernels/geometry.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+
+// Statistics of channels over all samples of a shard: see channels.hpp.
+namespace trireme::blocks {
+
+/// Mean and variance (biased, over `values` numbers) of a channel are known: keeps what the layer wants of them, and
+/// adds a shard's share to what becomes running statistics.
+template<class G, class T>
+TRIREME_HOST_DEVICE void keep_statistics(T* kept, T* statistics, u32 channel, accumulate_t<T> mean,
+                                         accumulate_t<T> variance, double values, double share_of_shard,
+                                         accumulate_t<T> epsilon) {
+    using number = accumulate_t<T>;
+    auto const share = static_cast<number>(share_of_shard);
+    auto const unbiased = static_cast<number>(values > 1 ? values / (values - 1) : 1.0);
+    T &to_mean = statistics[channel], &to_variance = statistics[G::channels + channel];
+    to_mean = static_cast<T>(static_cast<number>(to_mean) + share * mean);
+    to_variance = static_cast<T>(static_cast<number>(to_variance) + share * variance * unbiased);
+    kept[channel] = static_cast<T>(mean);
+    kept[G::channels + channel] = static_cast<T>(number(1) / std::sqrt(variance + epsilon));
+}
+
+/// Mean and sum of squared differences from it, of each channel. Every thread takes the mean of eight values at a time
+/// and joins groups as in Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+/// variances", 1979: values are read once, and nothing cancels.
+/// `Whole`: the batch is spread over several devices, which then have to add their shares.
+template<class G, class A, class T, bool Whole = false>
+struct statistics_of_values {
+    using geometry = G;
+    using number = accumulate_t<T>;
+    struct part {
+        number first, second; ///< mean, squares
+        u32 count;
+    };
+
+    A const* x;
+    T *kept, *statistics;
+    number epsilon;
+
+    TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], u32 n, u32) const {
+        number value[8], sum = 0, squares = 0;
+        for (u32 i = 0; i < 8; ++i)
+            if (i < n) value[i] = static_cast<number>(x[places[i]]);
+        for (u32 i = 0; i < 8; ++i)
+            if (i < n) sum += value[i];
+        number const mean = sum / static_cast<number>(n);
+        for (u32 i = 0; i < 8; ++i)
+            if (i < n) squares += (value[i] - mean) * (value[i] - mean);
+        join(to, {mean, squares, n});
+    }
+    TRIREME_HOST_DEVICE static void join(part& to, part const& other) {
+        if (other.count == 0) return;
+        u32 const all = to.count + other.count;
+        number const apart = other.first - to.first;
+        number const share = static_cast<number>(other.count) / static_cast<number>(all);
+        to.first += apart * share;
+        to.second += other.second + apart * apart * static_cast<number>(to.count) * share;
+        to.count = all;
+    }
+    TRIREME_HOST_DEVICE void finish(part const& all, u32 channel, staged_shard const& about) const {
+        double const values = static_cast<double>(all.count);
+        number const mean = all.first;
+        number const variance = all.count == 0 ? number(0) : static_cast<number>(all.second / values);
+        if constexpr (Whole) {
+            kept[channel] = static_cast<T>(static_cast<number>(about.share) * mean);
+            kept[G::channels + channel] = static_cast<T>(variance);
+            kept[2 * G::channels + channel] = static_cast<T>(mean); // backward has no use for its place yet
+        } else {
+            keep_statistics<G>(kept, statistics, channel, mean, variance, values, about.share, epsilon);
+        }
+    }
+};
+
+/// The mean of all shards is there: the share of the variance around it.
+template<class G, class T>
+struct variance_around_all {
+    using number = accumulate_t<T>;
+    T* kept;
+    staged_shard const* about;
+
+    TRIREME_HOST_DEVICE void operator()(std::size_t channel) const {
+        number const apart = static_cast<number>(kept[2 * G::channels + channel]) - static_cast<number>(kept[channel]);
+        T& variance = kept[G::channels + channel];
+        variance = static_cast<T>(static_cast<number>(about->share) * (static_cast<number>(variance) + apart * apart));
+    }
+};
+
+/// Mean and variance of all shards are there.
+template<class G, class T>
+struct statistics_of_all {
+    using number = accumulate_t<T>;
+    T *kept, *statistics;
+    number epsilon;
+    staged_shard const* about;
+
+    TRIREME_HOST_DEVICE void operator()(std::size_t channel) const {
+        keep_statistics<G>(kept, statistics, static_cast<u32>(channel), static_cast<number>(kept[channel]),
+                           static_cast<number>(kept[G::channels + channel]),
+                           static_cast<double>(about->batch * G::positions), about->share, epsilon);
+    }
+};
+
+/// Sums of dy and of dy times the normalised x, of each channel. `Whole`: see above.
+template<class G, class A, class T, bool Whole = false>
+struct sums_of_gradients {
+    using geometry = G;
+    using number = accumulate_t<T>;
+    struct part {
+        number first, second;
+        u32 count;
+    };
+
+    A const *x, *dy;
+    T const* kept; ///< mean, 1 / deviation
+    T *means, *dw, *db;
+
+    TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], u32 n, u32 channel) const {
+        number value[8], gradient[8];
+        auto const mean = static_cast<number>(kept[channel]);
+        for (u32 i = 0; i < 8; ++i)
+            if (i < n) {
+                value[i] = static_cast<number>(x[places[i]]);
+                gradient[i] = static_cast<number>(dy[places[i]]);
+            }
+        for (u32 i = 0; i < 8; ++i)
+            if (i < n) {
+                to.first += gradient[i];
+                to.second += gradient[i] * (value[i] - mean);
+            }
+    }
+    TRIREME_HOST_DEVICE static void join(part& to, part const& other) {
+        to.first += other.first;
+        to.second += other.second;
+        to.count += other.count;
+    }
+    TRIREME_HOST_DEVICE void finish(part const& all, u32 channel, staged_shard const&) const {
+        number const with_x = all.second * static_cast<number>(kept[G::channels + channel]);
+        dw[channel] = static_cast<T>(static_cast<number>(dw[channel]) + with_x);
+        db[channel] = static_cast<T>(static_cast<number>(db[channel]) + all.first);
+        auto const values = static_cast<number>(Whole || all.count == 0 ? 1 : all.count);
+        means[channel] = static_cast<T>(all.first / values);
+        means[G::channels + channel] = static_cast<T>(with_x / values);
+    }
+};
+
+/// The sums of all shards are there.
+template<class G, class T>
+struct means_of_all {
+    T* means;
+    staged_shard const* about;
+
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        auto const values = static_cast<accumulate_t<T>>(about->batch * G::positions);
+        means[i] = static_cast<T>(static_cast<accumulate_t<T>>(means[i]) / (values > 0 ? values : 1));
+    }
+};
+
+/// Value i of a channel's, normalised.
+template<class A, class T>
+TRIREME_HOST_DEVICE accumulate_t<T> normalised(A x, T mean, accumulate_t<T> deviation) {
+    return (static_cast<accumulate_t<T>>(x) - static_cast<accumulate_t<T>>(mean)) * deviation;
+}
+
+/// `Running`: `spread` is the variance of all steps; else 1 / deviation of this one.
+template<class G, class F, bool Running, class A, class T>
+struct batch_norm_value {
+    using number = accumulate_t<T>;
+    A const* x;
+    T const *mean, *spread, *weight, *bias;
+    A* y;
+    number epsilon;
+
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        std::size_t const channel = channel_of_value<G>(i).channel;
+        number deviation = static_cast<number>(spread[channel]);
+        if constexpr (Running) deviation = number(1) / std::sqrt(deviation + epsilon);
+        number const apart = normalised(x[i], mean[channel], deviation);
+        y[i] =
+            static_cast<A>(F::value(static_cast<number>(weight[channel]) * apart + static_cast<number>(bias[channel])));
+    }
+};
+
+template<class G, class F, class A, class T>
+struct batch_norm_gradient {
+    using number = accumulate_t<T>;
+    A const *x, *dy;
+    T const *mean, *deviation, *means, *weight;
+    A* dx;
+    staged_shard const* about;
+    backward_end<F, A> end;
+
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        channel_of_value<G> const at(i);
+        std::size_t const channel = at.channel;
+        number gradient = 0;
+        if (at.sample < channel_split<G>::samples(*about)) {
+            auto const each = static_cast<number>(deviation[channel]);
+            number const with_x =
+                normalised(x[i], mean[channel], each) * static_cast<number>(means[G::channels + channel]);
+            number const apart = static_cast<number>(dy[i]) - static_cast<number>(means[channel]) - with_x;
+            gradient = end(static_cast<number>(weight[channel]) * each * apart, 0, i);
+        }
+        dx[i] = static_cast<A>(gradient);
+    }
+};
+
+} // namespace trireme::blocks
+
+namespace trireme {
+
+// `gather` leaves what it finds in the workspace, and `agree` takes it from there: nothing else may be handed to the
+// stream between the two. How many samples count is told by the staged shard; all that there is room for are written.
+// G: a channel_geometry. Lanes: 1.
+
+template<class G, std::size_t, class Stream, class A, class T>
+void batch_norm_gather(block_kernels<Stream> const& k, A const* x, batch_norm_numbers<T> const&) {
+    blocks::launch_gather(k, blocks::statistics_of_values<G, A, accumulate_t<A>>{x, nullptr, nullptr, {}});
+}
+
+/// mean and deviation, of every channel; adds the mean and the unbiased variance to `statistics`, times the shard's
+/// share of the batch. WholeBatch: devices add numbers between the phases, first their shares of the mean, then those
+/// of the variance around the mean of all.
+template<class G, bool WholeBatch, class Stream, class T>
+void batch_norm_agree(block_kernels<Stream> const& k, batch_norm_numbers<T> const& n, int phase) {
+    using number = accumulate_t<T>;
+    if constexpr (!WholeBatch) {
+        blocks::launch_agree(
+            k, blocks::statistics_of_values<G, T, T>{nullptr, n.mean, n.statistics, static_cast<number>(n.epsilon)});
+    } else {
+        if (phase == 0)
+            blocks::launch_agree(k, blocks::statistics_of_values<G, T, T, true>{nullptr, n.mean, nullptr, {}});
+        if (phase == 1) k.each(G::channels, blocks::variance_around_all<G, T>{n.mean, k.shard()});
+        if (phase == 2)
+            k.each(G::channels,
+                   blocks::statistics_of_all<G, T>{n.mean, n.statistics, static_cast<number>(n.epsilon), k.shard()});
+    }
+}
+
+/// y = F(weight (x - mean) deviation + bias), of every channel. F is the epilogue of the policy. y may be x.
+template<class G, std::size_t, accelerator_kernels K, class A, class T>
+void batch_norm_forward(K const& k, A const* x, batch_norm_numbers<T> const& n, A* y) {
+    k.each(blocks::channel_values<G>(k), blocks::batch_norm_value<G, typename K::epilogue, false, A, T>{
+                                             x, n.mean, n.deviation, n.weight, n.bias, y, {}});
+}
+
+/// y by the statistics of all steps so far.
+template<class G, std::size_t, accelerator_kernels K, class A, class T>
+void batch_norm_evaluate(K const& k, A const* x, T const* running_mean, T const* running_variance,
+                         batch_norm_numbers<T> const& n, A* y) {
+    k.each(blocks::channel_values<G>(k),
+           blocks::batch_norm_value<G, typename K::epilogue, true, A, T>{
+               x, running_mean, running_variance, n.weight, n.bias, y, static_cast<accumulate_t<T>>(n.epsilon)});
+}
+
+template<class G, std::size_t, class Stream, class A, class T>
+void batch_norm_backward_gather(block_kernels<Stream> const& k, A const* x, A const* dy,
+                                batch_norm_numbers<T> const& n) {
+    blocks::launch_gather(k, blocks::sums_of_gradients<G, A, T>{x, dy, n.mean, nullptr, nullptr, nullptr});
+}
+
+/// sums = the means of dy and of dy times the normalised x, of every channel; adds the sums to the gradients by weight
+/// and bias. WholeBatch: they are the sums of the shard, which devices add up before the second phase.
+template<class G, bool WholeBatch, class Stream, class T>
+void batch_norm_backward_agree(block_kernels<Stream> const& k, batch_norm_numbers<T> const& n, int phase) {
+    if (phase == 0)
+        blocks::launch_agree(k, blocks::sums_of_gradients<G, T, T, WholeBatch>{nullptr, nullptr, n.mean, n.sums,
+                                                                               n.weight_gradient, n.bias_gradient});
+    else
+        k.each(2 * G::channels, blocks::means_of_all<G, T>{n.sums, k.shard()});
+}
+
+/// dx = weight deviation (dy - mean of dy - normalised x times mean of dy times it); zero for samples that do not
+/// count, for those must not reach the gradients of the layers before. dx may be dy.
+template<class G, std::size_t, class Stream, class A, class T>
+void batch_norm_backward_input(block_kernels<Stream> const& k, A const* x, A const* dy, batch_norm_numbers<T> const& n,
+                               A* dx) {
+    k.each(blocks::channel_values<G>(k), blocks::batch_norm_gradient<G, identity_function, A, T>{
+                                             x, dy, n.mean, n.deviation, n.sums, n.weight, dx, k.shard(), {nullptr}});
+}
+template<class G, std::size_t, accelerator_kernels K, class F, class A, class T>
+void batch_norm_backward_input(with_function<K, F, A> const& k, A const* x, A const* dy, batch_norm_numbers<T> const& n,
+                               A* dx) {
+    k.each(blocks::channel_values<G>(k), blocks::batch_norm_gradient<G, F, A, T>{
+                                             x, dy, n.mean, n.deviation, n.sums, n.weight, dx, k.shard(), {k.input()}});
+}
+
+} // namespace trireme

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
+#include <trireme/kernels/blocks/support.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme::blocks {
+
+/// A logit that may be the largest. A NaN counts as the largest, and among equals the first.
+template<class A>
+struct candidate {
+    A value;
+    u32 place;
+
+    TRIREME_HOST_DEVICE void meet(A other, u32 other_place) {
+        bool const nan = value != value, other_nan = other != other;
+        bool const equal = value == other || (nan && other_nan);
+        if (equal ? other_place < place : !nan && (other_nan || other > value)) {
+            value = other;
+            place = other_place;
+        }
+    }
+};
+
+/// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's. `width` threads do a
+/// sample: one if there are few classes, so that nobody waits. Reads the logits two or three times, from the cache.
+template<u32 Classes, bool Gradient, class A, class T>
+struct softmax_cross_entropy_program {
+    using number = accumulate_t<T>;
+    static constexpr u32 width = Classes <= 32 ? 1 : 32, samples_of_block = width == 1 ? 64 : 4;
+    static constexpr u32 threads = width * samples_of_block;
+    struct shared {
+        candidate<number> largest[threads];
+        number sum[threads];
+    };
+    using own = nothing_kept;
+
+    A const* logits;
+    int const* labels;
+    T const* weight;
+    A* dlogits;
+    T* loss;
+    int* correct;
+    std::size_t samples;
+
+    TRIREME_HOST_DEVICE int phases() const { return 3; }
+    TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
+        u32 const part = at.thread % width, first = at.thread - part;
+        std::size_t const sample = std::size_t{at.block} * samples_of_block + at.thread / width;
+        if (sample >= samples) return;
+        A const* const x = logits + sample * Classes;
+        if (k == 0) {
+            candidate<number> best{static_cast<number>(x[part]), part};
+            for (u32 c = part + width; c < Classes; c += width) best.meet(static_cast<number>(x[c]), c);
+            s.largest[at.thread] = best;
+            return;
+        }
+        candidate<number> best = s.largest[first];
+        for (u32 i = 1; i < width; ++i) best.meet(s.largest[first + i].value, s.largest[first + i].place);
+        if (k == 1) {
+            number sum = 0;
+            for (u32 c = part; c < Classes; c += width) sum += std::exp(static_cast<number>(x[c]) - best.value);
+            s.sum[at.thread] = sum;
+            return;
+        }
+        number sum = s.sum[first];
+        for (u32 i = 1; i < width; ++i) sum += s.sum[first + i];
+        auto const label = static_cast<u32>(labels[sample]);
+        if (part == 0) {
+            loss[sample] = static_cast<T>(std::log(sum) - (static_cast<number>(x[label]) - best.value));
+            if constexpr (!Gradient) correct[sample] = best.place == label ? 1 : 0;
+        }
+        if constexpr (Gradient) {
+            auto const scale = static_cast<number>(weight[sample]);
+            for (u32 c = part; c < Classes; c += width) {
+                number const softmax = std::exp(static_cast<number>(x[c]) - best.value) / sum;
+                dlogits[sample * Classes + c] =
+                    static_cast<A>(scale * (softmax - (c == label ? number(1) : number(0))));
+            }
+        }
+    }
+
+    u32 blocks() const noexcept { return static_cast<u32>((samples + samples_of_block - 1) / samples_of_block); }
+};
+
+} // namespace trireme::blocks
+
+namespace trireme {
+
+/// loss = -log softmax(logits)[label], and dlogits = weight * (softmax(logits) - onehot(label)).
+/// logits, dlogits: Classes per sample; labels (0 <= label < Classes), weight, loss: one.
+/// The loss is not weighted. The largest logit is subtracted first, so no exponential overflows.
+template<std::size_t Classes, std::size_t Lanes, class Stream, class A, class T>
+void softmax_cross_entropy(block_kernels<Stream> const& k, A const* logits, int const* labels, T const* weight,
+                           A* dlogits, T* loss) {
+    blocks::softmax_cross_entropy_program<static_cast<blocks::u32>(Classes), true, A, T> const program{
+        logits, labels, weight, dlogits, loss, nullptr, k.samples()};
+    if (k.samples() != 0) k.queue().launch(program, program.blocks());
+}
+
+/// The loss as above, and correct = 1 where the first largest logit is the label's. A NaN counts as the largest.
+template<std::size_t Classes, std::size_t Lanes, class Stream, class A, class T>
+void softmax_cross_entropy_loss(block_kernels<Stream> const& k, A const* logits, int const* labels, T* loss,
+                                int* correct) {
+    blocks::softmax_cross_entropy_program<static_cast<blocks::u32>(Classes), false, A, T> const program{
+        logits, labels, nullptr, nullptr, loss, correct, k.samples()};
+    if (k.samples() != 0) k.queue().launch(program, program.blocks());
+}
+
+} // namespace trireme

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/bf16.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/kernels/blocks/policy.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace trireme::blocks {
+
+template<class T>
+struct accumulate_type {
+    using type = T;
+};
+template<>
+struct accumulate_type<bf16> {
+    using type = float;
+};
+
+} // namespace trireme::blocks
+
+namespace trireme {
+
+/// What values of T are computed in.
+template<class T>
+using accumulate_t = typename blocks::accumulate_type<T>::type;
+
+} // namespace trireme
+
+// What the block programs share. Sizes within a block are 32 bits wide, which GPUs divide much faster than 64.
+namespace trireme::blocks {
+
+using u32 = std::uint32_t;
+
+constexpr u32 least(u32 a, u32 b) noexcept { return a < b ? a : b; }
+constexpr u32 most(u32 a, u32 b) noexcept { return a < b ? b : a; }
+constexpr u32 divide_up(u32 a, u32 b) noexcept { return (a + b - 1) / b; }
+/// The least part of which no more are needed for `all` than of `part`.
+constexpr u32 evened(u32 all, u32 part) noexcept { return divide_up(all, divide_up(all, part)); }
+
+/// Four numbers that are moved by one instruction.
+template<class A>
+struct alignas(4 * sizeof(A) < 16 ? 4 * sizeof(A) : 16) quad {
+    A v[4];
+};
+
+/// Stores the first `count` of four numbers, side by side, in one go where it can be done. `Whole` says that `to` is a
+/// multiple of four numbers behind the array's beginning, which may itself stand anywhere.
+template<bool Whole, class T, class A>
+TRIREME_HOST_DEVICE void store_row(T* to, A const (&from)[4], u32 count) {
+    if constexpr (Whole)
+        if (count == 4 && reinterpret_cast<std::uintptr_t>(to) % alignof(quad<T>) == 0) {
+            *reinterpret_cast<quad<T>*>(to) = {static_cast<T>(from[0]), static_cast<T>(from[1]),
+                                               static_cast<T>(from[2]), static_cast<T>(from[3])};
+            return;
+        }
+    for (u32 i = 0; i < 4; ++i)
+        if (i < count) to[i] = static_cast<T>(from[i]);
+}
+
+/// copy.store(i, copy.load(i)) for i = first, first + step, ... below `end`: eight loads are under way at a time, for
+/// one takes hundreds of cycles.
+template<class Copy>
+TRIREME_HOST_DEVICE void copy_in_batches(Copy const& copy, u32 first, u32 step, u32 end) {
+    constexpr u32 batch = 8;
+    for (u32 begin = first; begin < end; begin += batch * step) {
+        typename Copy::value value[batch];
+        for (u32 i = 0; i < batch; ++i)
+            if (begin + i * step < end) value[i] = copy.load(begin + i * step);
+        for (u32 i = 0; i < batch; ++i)
+            if (begin + i * step < end) copy.store(begin + i * step, value[i]);
+    }
+}
+
+/// What forward does to a sum before it is written.
+template<class Function, class T>
+struct forward_end {
+    T const* bias;
+
+    TRIREME_HOST_DEVICE accumulate_t<T> operator()(accumulate_t<T> sum, u32 channel, std::size_t) const {
+        return Function::value(sum + static_cast<accumulate_t<T>>(bias[channel]));
+    }
+};
+
+/// What backward_input does to a sum before it is written to `place`.
+template<class Function, class T>
+struct backward_end {
+    T const* input;
+
+    TRIREME_HOST_DEVICE accumulate_t<T> operator()(accumulate_t<T> sum, u32, std::size_t place) const {
+        if constexpr (std::is_same_v<Function, identity_function>) {
+            return sum;
+        } else {
+            auto const v = static_cast<accumulate_t<T>>(input[place]);
+            return sum * Function::slope(v, v);
+        }
+    }
+};
+
+/// dw += the sum of all partials' first `weights` numbers, db += that of the others, `outputs` many. A block adds 32
+/// numbers, Groups threads each, and the threads' sums in a fixed order. Reads every partial once.
+template<u32 Groups, class T>
+struct add_partials {
+    using sum = accumulate_t<T>;
+    static constexpr u32 width = 32, threads = width * Groups;
+    struct shared {
+        sum part[Groups][width];
+    };
+    using own = nothing_kept;
+
+    sum const* partials;
+    u32 count, weights, outputs;
+    T *dw, *db;
+
+    u32 blocks() const noexcept { return divide_up(weights + outputs, width); }
+    TRIREME_HOST_DEVICE int phases() const { return 2; }
+    TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
+        u32 const column = at.thread % width, group = at.thread / width;
+        u32 const i = at.block * width + column, all = weights + outputs;
+        if (i >= all) return;
+        if (k == 0) {
+            sum part = 0;
+            for (u32 first = group; first < count; first += 8 * Groups) {
+                sum term[8]; // on their way at the same time
+                for (u32 j = 0; j < 8; ++j) {
+                    u32 const p = first + j * Groups;
+                    term[j] = p < count ? partials[std::size_t{p} * all + i] : sum(0);
+                }
+                for (u32 j = 0; j < 8; ++j) part += term[j];
+            }
+            s.part[group][column] = part;
+        } else if (group == 0) {
+            sum total = 0;
+            for (u32 g = 0; g < Groups; ++g) total += s.part[g][column];
+            T& to = i < weights ? dw[i] : db[i - weights];
+            to = static_cast<T>(static_cast<sum>(to) + total);
+        }
+    }
+};
+
+/// Threads of a block that add one number each, half of them at a time.
+template<class Number>
+struct halved_sum {
+    static constexpr u32 threads = 256;
+    static constexpr int halvings = 8;
+    static_assert(1u << halvings == threads);
+    struct shared {
+        Number part[threads];
+    };
+
+    /// Phase k = 1, ..., halvings. True for the thread that has the sum.
+    TRIREME_HOST_DEVICE static bool add(int k, block_place at, shared& s) {
+        u32 const half = threads >> k;
+        if (at.thread < half) s.part[at.thread] += s.part[at.thread + half];
+        return half == 1 && at.thread == 0;
+    }
+};
+
+} // namespace trireme::blocks

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/host/isa.hpp>
+#include <trireme/kernels/kernel_context.hpp>
+
+#include <cstddef>
+
+namespace trireme::inline TRIREME_ISA {
+
+struct portable_with_scratch;
+
+/// The default: plain vector code, one sample per lane, specialised on the known shapes. No dependency.
+///
+/// One granule of `Lanes` samples is one call: value i of sample `lane` stands at [i * Lanes + lane]. Weights are in
+/// PyTorch's layout (output, input, kernel height, kernel width), without lanes. A granule is always full.
+struct portable : kernel_context {
+    static constexpr char const* name = "portable";
+    using with_scratch = portable_with_scratch;
+
+    template<class T>
+    static constexpr std::size_t lanes = vector_bytes / sizeof(T);
+    template<class T>
+    static constexpr std::size_t one_by_one = lanes<T> / 2;
+};
+
+/// The same kernels with memory that they may use as they like until they return: convolutions that want some then go
+/// another way, and may round otherwise. How much is what `conv2d_scratch_bytes` and the like say. A type of its own,
+/// for passes that hand it over need not compile what is done without.
+struct portable_with_scratch : portable {
+    void* scratch = nullptr; ///< begins on a cache line
+};
+
+} // namespace trireme::inline TRIREME_ISA

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/macros.hpp>
+#include <trireme/kernels/reference/policy.hpp>
+#include <trireme/kernels/soft_targets.hpp>
+
+#include <cmath>
+#include <cstddef>
+
+namespace trireme::inline TRIREME_ISA {
+
+/// loss = -sum of q log softmax(logits) over the classes, and dlogits = weight * (sum of q * softmax(logits) - q),
+/// where Targets says q of each label; both 0 for a label that does not count. logits, dlogits: Classes x Lanes;
+/// labels, weight, loss: Lanes. The loss is not multiplied by `weight`.
+template<class Targets, std::size_t Classes, std::size_t Lanes, class T>
+TRIREME_NOINLINE void soft_cross_entropy_gradient(reference, T const* logits, int const* labels, T const* weight,
+                                                  T* dlogits, T* loss) noexcept {
+    for (std::size_t lane = 0; lane < Lanes; ++lane) {
+        T largest = logits[lane];
+        for (std::size_t c = 1; c < Classes; ++c)
+            if (logits[c * Lanes + lane] > largest) largest = logits[c * Lanes + lane];
+        T sum = 0;
+        for (std::size_t c = 0; c < Classes; ++c) sum += std::exp(logits[c * Lanes + lane] - largest);
+        loss[lane] = 0;
+        for (std::size_t c = 0; c < Classes; ++c) {
+            auto const at = c * Lanes + lane;
+            dlogits[at] = 0;
+            if (!Targets::counts(labels[lane])) continue;
+            T const all = Targets::template all_shares<T>(labels[lane]);
+            T q = T(Targets::of_each) * Targets::template weight<T>(c);
+            if (c == static_cast<std::size_t>(labels[lane])) q += Targets::template share<T>(labels[lane]);
+            if (Targets::spreads || c == static_cast<std::size_t>(labels[lane])) // else 0 times what may be infinite
+                loss[lane] += q * (std::log(sum) - (logits[at] - largest));
+            dlogits[at] = weight[lane] * (all * (std::exp(logits[at] - largest) / sum) - q);
+        }
+    }
+}
+
+/// The loss as above, and correct = 1 where the first largest logit is that of a label that counts and has a weight. A
+/// NaN counts as the largest.
+template<class Targets, std::size_t Classes, std::size_t Lanes, class T>
+TRIREME_NOINLINE void soft_cross_entropy(reference, T const* logits, int const* labels, T* loss,
+                                         int* correct) noexcept {
+    for (std::size_t lane = 0; lane < Lanes; ++lane) {
+        std::size_t best = 0;
+        for (std::size_t c = 0; c < Classes; ++c) {
+            T const here = logits[c * Lanes + lane], there = logits[best * Lanes + lane];
+            if (here > there || (std::isnan(here) && !std::isnan(there))) best = c;
+        }
+        T const largest = logits[best * Lanes + lane];
+        T sum = 0;
+        for (std::size_t c = 0; c < Classes; ++c) sum += std::exp(logits[c * Lanes + lane] - largest);
+        loss[lane] = 0;
+        bool const counts = Targets::counts(labels[lane]);
+        for (std::size_t c = 0; c < Classes && counts; ++c) {
+            T q = T(Targets::of_each) * Targets::template weight<T>(c);
+            if (c == static_cast<std::size_t>(labels[lane])) q += Targets::template share<T>(labels[lane]);
+            if (Targets::spreads || c == static_cast<std::size_t>(labels[lane]))
+                loss[lane] += q * (std::log(sum) - (logits[c * Lanes + lane] - largest));
+        }
+        correct[lane] = Targets::is_scored(labels[lane]) && best == static_cast<std::size_t>(labels[lane]) ? 1 : 0;
+    }
+}
+
+} // namespace trireme::inline TRIREME_ISA
