@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/device/host/exp.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

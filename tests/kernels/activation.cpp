@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/activation.hpp>
 #include <trireme/kernels/reference/activation.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

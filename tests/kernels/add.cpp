@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/add.hpp>
 #include <trireme/kernels/reference/add.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/batch_norm.hpp>
 #include <trireme/kernels/reference/batch_norm.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

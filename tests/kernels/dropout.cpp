@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/dropout.hpp>
 #include <trireme/kernels/reference/dropout.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/linear.hpp>
 #include <trireme/kernels/reference/linear.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

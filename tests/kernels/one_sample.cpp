@@ -5,7 +5,7 @@
 #include <trireme/kernels/reference/conv2d.hpp>
 #include <trireme/kernels/reference/linear.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

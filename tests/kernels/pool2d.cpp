@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/pool2d.hpp>
 #include <trireme/kernels/reference/pool2d.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

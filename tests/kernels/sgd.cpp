@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/sgd.hpp>
 #include <trireme/kernels/reference/sgd.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/soft_cross_entropy.hpp>
 #include <trireme/kernels/reference/soft_cross_entropy.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/softmax_cross_entropy.hpp>
 #include <trireme/kernels/reference/softmax_cross_entropy.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

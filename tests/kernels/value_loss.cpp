@@ -4,7 +4,7 @@
 #include <trireme/kernels/portable/value_loss.hpp>
 #include <trireme/kernels/reference/value_loss.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include <trireme/kernels/portable/winograd.hpp>
 #include <trireme/kernels/reference/conv2d.hpp>
 
-#include "numbers.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -8,7 +8,7 @@
 #include <trireme/kernels/reference/conv2d.hpp>
 #include <trireme/kernels/reference/linear.hpp>
 
-#include <kernels/numbers.hpp>
+#include <support/numbers.hpp>
 
 #include "one_sample.hpp"
 

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <trireme/trireme.hpp>
 
-#include <kernels/numbers.hpp>
+#include <support/numbers.hpp>
 
 #include "one_sample.hpp"
 

@@ -6,7 +6,7 @@
 #include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 
-#include <kernels/numbers.hpp>
+#include <support/numbers.hpp>
 #include <support/step_numbers.hpp>
 
 #include <algorithm>

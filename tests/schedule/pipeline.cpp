@@ -14,9 +14,9 @@
 
 #include <doctest/doctest.h>
 
-#include <kernels/numbers.hpp>
 #include <schedule/naive_steps.hpp>
 #include <schedule/own_schedules.hpp>
+#include <support/numbers.hpp>
 #include <support/step_numbers.hpp>
 
 #include <algorithm>

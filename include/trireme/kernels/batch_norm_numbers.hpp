@@ -50,8 +50,8 @@ void batch_norm_agree(K const&, batch_norm_numbers<T> const& n, int phase) {
         for (std::size_t c = 0; c < channels && at.samples != 0; ++c)
             variance[c] = static_cast<T>(variance[c] / values);
     }
-    if constexpr (WholeBatch) {        // of several means that of all, and the variances around it
-        T* const own_mean = n.sums;    // backward has no use for its place yet
+    if constexpr (WholeBatch) {     // of several means that of all, and the variances around it
+        T* const own_mean = n.sums; // backward has no use for its place yet
         for (std::size_t c = 0; c < channels && phase == 0; ++c) {
             own_mean[c] = mean[c];
             mean[c] *= share;

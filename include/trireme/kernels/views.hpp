@@ -81,10 +81,9 @@ struct granule_view {
 };
 
 template<class T, class Extents, std::size_t Lanes, class Kernels>
-using view_of = std::conditional_t<
-    Kernels::layout == value_layout::interleaved, granule_view<T, Extents, Lanes>,
-    std::conditional_t<Kernels::remote, all_samples_view<T, Extents, remote_value_rule>,
-                       all_samples_view<T, Extents, all_samples_rule>>>;
+using view_of = std::conditional_t<Kernels::layout == value_layout::interleaved, granule_view<T, Extents, Lanes>,
+                                   std::conditional_t<Kernels::remote, all_samples_view<T, Extents, remote_value_rule>,
+                                                      all_samples_view<T, Extents, all_samples_rule>>>;
 
 } // namespace TRIREME_ISA
 } // namespace trireme

@@ -5,8 +5,8 @@
 #include <trireme/device/rehearsal/device.hpp>
 #include <trireme/kernels/blocks/support.hpp>
 
-#include <kernels/numbers.hpp>
 #include <support/compare.hpp>
+#include <support/numbers.hpp>
 
 #include <cmath>
 #include <cstddef>

@@ -12,8 +12,8 @@
 #include <trireme/kernels/blocks/pool2d.hpp>
 #include <trireme/kernels/blocks/samples.hpp>
 
-#include "../numbers.hpp"
 #include "on_gpu.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -19,8 +19,8 @@
 #include <trireme/kernels/reference/sgd.hpp>
 #include <trireme/kernels/reference/softmax_cross_entropy.hpp>
 
-#include "../numbers.hpp"
 #include "on_gpu.hpp"
+#include <support/numbers.hpp>
 
 #include <support/compare.hpp>
 

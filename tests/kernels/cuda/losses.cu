@@ -10,8 +10,8 @@
 #include <trireme/kernels/reference/soft_cross_entropy.hpp>
 #include <trireme/kernels/reference/value_loss.hpp>
 
-#include "../numbers.hpp"
 #include "on_gpu.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -16,8 +16,8 @@
 #include <trireme/kernels/reference/dropout.hpp>
 #include <trireme/kernels/reference/pool2d.hpp>
 
-#include "../numbers.hpp"
 #include "on_gpu.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 

@@ -13,8 +13,8 @@
 #include <trireme/kernels/reference/gradient_norm.hpp>
 #include <trireme/kernels/reference/rmsprop.hpp>
 
-#include "../numbers.hpp"
 #include "on_gpu.hpp"
+#include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 
