@@ -48,7 +48,7 @@ MARK = re.compile(r'<!--.*?-->', re.S)
 PATH_IN_CODE = re.compile(r'(?<![\w./<-])<?(?:\.\./)*[\w.*-]+(?:/[\w.*-]+)+/?')
 PATH_IN_PROSE = re.compile(r'(?<![\w./-])[\w.-]+(?:/[\w.-]+)*\.(?:hpp|cpp|cu|py|sh|md|build)(?![\w-])')
 NOT_OF_THE_TREE = re.compile(r'(?<![\w.>*])/[\w./-]+|\bbuild/[\w./-]+') # absolute, or made by a build
-PLACEHOLDER = re.compile(r'(?<![A-Z])(?:NAME|FOLDER|FILE|DIR)(?![A-Z])')
+PLACEHOLDER = re.compile(r'(?<![A-Z])(?:NAME|FOLDER|FILE|DIR|FAMILY|LAYER)(?![A-Z])')
 PATH_ENDS = re.compile(r'/$|\.(?:hpp|cpp|cu|py|sh|md|json|svg|txt|build)$')
 
 
