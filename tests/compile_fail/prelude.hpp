@@ -49,8 +49,6 @@ struct at_once : kernel_context {
 };
 
 /// A transport between machines, which share no memory.
-struct pigeons {};
-template<>
-inline constexpr bool trireme::is_transport<pigeons> = true;
-template<>
-inline constexpr bool trireme::joins_hosts<pigeons> = true;
+struct pigeons : transport_traits {
+    static constexpr bool joins_hosts = true;
+};

@@ -573,9 +573,8 @@ private:
 template<accelerator Device>
 struct run_on<Device> {
     template<class Model, class Options, class Initialiser, class Faults, class Transport>
-    using type =
-        accelerator_run<Model, Options, Initialiser, Faults, Device,
-                        typename stream_transport<Transport, Device>::template type<typename Model::value_type>>;
+    using type = accelerator_run<Model, Options, Initialiser, Faults, Device,
+                                 typename Transport::template streams<Device, typename Model::value_type>>;
 };
 
 } // namespace trireme

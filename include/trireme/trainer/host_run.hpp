@@ -461,17 +461,10 @@ private:
 
 } // namespace TRIREME_ISA
 
-/// Ranks of a trainer on devices of the host that a transport joins; `void`: threads. Headers of transports specialise
-/// it. `Staged`: each may have a part of the network.
-template<class Transport, bool Staged>
-struct host_ranks {
-    using type = thread_ranks;
-};
-
 template<>
 struct run_on<host> {
     template<class Model, class Options, class Initialiser, class Faults, class Transport>
-    using type = host_run<Model, Options, Initialiser, Faults, typename host_ranks<Transport, Model::staged>::type>;
+    using type = host_run<Model, Options, Initialiser, Faults, typename Transport::template ranks<Model::staged>>;
 };
 
 } // namespace trireme

@@ -13,37 +13,20 @@
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
 
+#include <type_traits>
+
 namespace trireme {
 
 /// `transport<mpi>`: devices are processes that MPI joins, one each. On one machine they read one another's memory;
 /// between machines schedules go as messages, with the same bits. `reduce_by<native>` leaves the reduction to MPI. The
 /// stages of a pipeline are processes of one machine.
-struct mpi {};
-template<>
-inline constexpr bool is_transport<mpi> = true;
-template<>
-inline constexpr bool joins_hosts<mpi> = true;
-template<>
-inline constexpr bool has_native<mpi> = true;
-/// Directly on a machine, in a ring between machines.
-template<>
-struct default_strategy<mpi> {
-    using type = hierarchical<direct, ring>;
-};
-template<>
-struct processes_option<mpi> {
-    using type = chosen_option<mpi_job>;
-};
-/// On one machine, which the constructor finds out.
-template<>
-inline constexpr bool stages_run_over<mpi> = true;
-template<>
-struct host_ranks<mpi, false> {
-    using type = process_ranks<mpi_group>;
-};
-template<>
-struct host_ranks<mpi, true> {
-    using type = process_ranks<mpi_machine_group>;
+struct mpi : transport_traits {
+    static constexpr bool joins_hosts = true, has_native = true;
+    static constexpr bool has_stages = true;             ///< on one machine, which the constructor finds out
+    using default_strategy = hierarchical<direct, ring>; ///< directly on a machine, in a ring between machines
+    using processes = mpi_job;
+    template<bool Staged>
+    using ranks = process_ranks<std::conditional_t<Staged, mpi_machine_group, mpi_group>>;
 };
 
 } // namespace trireme

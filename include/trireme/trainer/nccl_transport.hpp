@@ -20,11 +20,6 @@
 
 namespace trireme {
 
-template<>
-inline constexpr bool is_transport<nccl> = true;
-template<>
-inline constexpr bool has_native<nccl> = true;
-
 /// The ranks of a trainer are spread over processes, and joined by NCCL. Strategies other than `native` give the bits
 /// that they give everywhere.
 ///
@@ -172,10 +167,12 @@ private:
     bool first_scores_ = true;
 };
 
-template<accelerator Device>
-struct stream_transport<nccl, Device> {
-    template<class T>
-    using type = nccl_transport<Device, T>;
+/// `transport<nccl>`: accelerators reach one another through NCCL, in one process or several. Strategies run as they do
+/// elsewhere, as messages, with the same bits; `reduce_by<native>` leaves the reduction to NCCL.
+struct nccl : transport_traits {
+    static constexpr bool has_native = true;
+    template<class Device, class T>
+    using streams = nccl_transport<Device, T>;
 };
 
 } // namespace trireme

@@ -166,12 +166,6 @@ struct process_of {
     std::intptr_t with = 0; ///< the first argument of `share`
 };
 
-/// The type of the option `processes` of a transport; `void`: threads. Headers of transports specialise it.
-template<class Transport>
-struct processes_option {
-    using type = std::conditional_t<std::is_void_v<Transport>, no_accelerator_option, chosen_option<process_of>>;
-};
-
 /// The types of fields in a trainer's first braces, the optimizer's options. Trainers with the same ones share machine
 /// code, whatever else their policies are.
 template<class LogicalShards, class MaxNorm>
@@ -189,7 +183,10 @@ struct option_fields {
     using other_braces = option_of_other_braces;
     using accelerator =
         std::conditional_t<std::is_same_v<typename Policies::device, host>, no_accelerator_option, chosen_option<bool>>;
-    using processes = typename processes_option<typename Policies::transport>::type;
+    using transport = typename Policies::transport;
+    using processes = std::conditional_t<
+        !std::is_void_v<typename transport::processes>, chosen_option<typename transport::processes>,
+        std::conditional_t<transport::joins_hosts, no_accelerator_option, chosen_option<process_of>>>;
     using devices =
         std::conditional_t<Policies::replicas == dynamic, chosen_devices, fixed_devices<Policies::replicas>>;
     using stages = std::conditional_t<Policies::stages == dynamic, chosen_devices, no_pipeline_option>;

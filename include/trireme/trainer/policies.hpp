@@ -53,7 +53,7 @@ struct transport {
     using kind = struct transport_policy;
     using way = Way;
     static constexpr bool included = detail::is_included<Way>;
-    static constexpr bool fits = is_transport<Way>;
+    static constexpr bool fits = requires { Way::joins_hosts; };
     template<class... At>
     struct refusal {
         static_assert(rule_holds<At...>, "TRI0082: transport takes peer, nccl, mpi or shared_windows");

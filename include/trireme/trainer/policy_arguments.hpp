@@ -36,32 +36,39 @@ struct policy_header_rule {
         "trireme/onednn.hpp for onednn, trireme/reference.hpp for reference");
 };
 
+/// The traits of a transport, a type that derives from this and declares what is otherwise: what it joins, and by
+/// which of its classes.
+///
+/// On hosts: `template<bool Staged> using ranks`, the devices of a trainer; if staged, each may have a part of the
+/// network. On accelerators: `template<class Device, class T> using streams`; see peer_transport.
+struct transport_traits {
+    static constexpr bool joins_hosts = false; ///< else accelerators
+    static constexpr bool has_stages = false;  ///< whether the stages of a pipeline run over it
+    static constexpr bool has_native = false;  ///< whether it has an all-reduce of its own, the strategy `native`
+    /// Of trainers that name none. Policies that need `direct` override it.
+    using default_strategy = direct;
+    /// The type of the option `processes`; void: the usual one of the kind of device.
+    using processes = void;
+};
+
+template<accelerator Device, class T>
+class peer_transport;
+inline namespace TRIREME_ISA {
+class thread_ranks;
+}
+
 /// Transport `peer`: accelerators of one process read one another's memory.
-struct peer {};
+struct peer : transport_traits {
+    static constexpr bool has_stages = true;
+    template<class Device, class T>
+    using streams = peer_transport<Device, T>;
+};
 
-/// True for a type that names a transport; each transport's header specialises it.
-template<class W>
-inline constexpr bool is_transport = false;
-template<>
-inline constexpr bool is_transport<peer> = true;
-
-/// True for a transport that joins processes on hosts, false for one that joins accelerators.
-template<class W>
-inline constexpr bool joins_hosts = false;
-
-/// True for a transport over which the stages of a pipeline run, `void` for threads.
-template<class W>
-inline constexpr bool stages_run_over = std::same_as<W, void> || std::same_as<W, peer>;
-
-/// True for a transport with an all-reduce of its own, the strategy `native`.
-template<class W>
-inline constexpr bool has_native = false;
-
-/// The strategy of trainers over a transport that name none; `void` stands for threads. Policies that need `direct`
-/// override it.
-template<class W>
-struct default_strategy {
-    using type = direct;
+/// What joins devices of the host that name no transport: threads of one process.
+struct thread_transport : transport_traits {
+    static constexpr bool joins_hosts = true, has_stages = true;
+    template<bool Staged>
+    using ranks = thread_ranks;
 };
 
 namespace detail {
@@ -98,11 +105,11 @@ constexpr bool runs_on() {
         return false;
 }
 
-/// True if a strategy runs over a transport; `Way` is void for threads.
+/// True if a strategy runs over a transport.
 template<class Strategy, class Way>
 constexpr bool runs_with() {
     if constexpr (requires { Strategy::of_a_transport; })
-        return has_native<Way>;
+        return Way::has_native;
     else
         return true;
 }

@@ -16,25 +16,11 @@
 
 namespace trireme {
 
-/// `transport<shared_windows>`: devices are processes of one machine, which read one another's memory. What starts them
-/// is the program's own affair: it makes a processes::meeting_place, and forks.
-struct shared_windows {};
-template<>
-inline constexpr bool is_transport<shared_windows> = true;
-template<>
-inline constexpr bool joins_hosts<shared_windows> = true;
-template<>
-inline constexpr bool stages_run_over<shared_windows> = true;
-
 /// The option `processes` of a trainer over transport<shared_windows>: where its processes meet, and which one this is.
 struct seat {
     std::optional<processes::meeting_place> where = {}; ///< made before the program forks
     int rank = 0;                                       ///< of this process
     levels near = {};                                   ///< which ranks are near one another; none if all are alike
-};
-template<>
-struct processes_option<shared_windows> {
-    using type = chosen_option<seat>;
 };
 
 namespace processes {
@@ -66,9 +52,13 @@ private:
 
 } // namespace processes
 
-template<bool Staged>
-struct host_ranks<shared_windows, Staged> {
-    using type = process_ranks<processes::trainer_group>;
+/// `transport<shared_windows>`: devices are processes of one machine, which read one another's memory. What starts them
+/// is the program's own affair: it makes a processes::meeting_place, and forks.
+struct shared_windows : transport_traits {
+    static constexpr bool joins_hosts = true, has_stages = true;
+    using processes = seat;
+    template<bool Staged>
+    using ranks = process_ranks<trireme::processes::trainer_group>;
 };
 
 } // namespace trireme

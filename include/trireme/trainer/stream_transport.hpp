@@ -17,28 +17,26 @@
 namespace trireme {
 
 // clang-format off
-/// How the ranks of a trainer on accelerators add their gradients: `stream_transport<Way, Device>::type<T>`. One thread
-/// drives all ranks of its process and hands everything over to their streams, at construction into a graph.
-///
-///     static constexpr bytes_t table_bytes(parallel_layout const&, int rank, arena_extent const&,
-///                                          std::size_t element_bytes);            // device memory, for the plan
-///     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes);
-///     type(parallel_layout const&, run_options const&);
-///     int first_rank() const;
-///     int local_ranks() const;
-///     int device_of(int local) const;
-///     bool captures() const;          // whether a step may be a graph
-///     void prepare(int role, std::vector<T*> const& gradients, arena_extent const&,  // of the local ranks of a role
-///                  std::vector<layer_sum<T>> const&);          // role by role, and each of its stages by itself
-///     void enqueue(int prepared, std::size_t reduction, std::span<stream* const>); // one stream per local rank
-///     void enqueue_sum(std::size_t sum, std::span<stream* const>);
-///     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
-///     traffic moved(int local) const;                                              // by collectives, per step
-///     void check();                   // while somebody waits: throws what has gone wrong
-///     void abandon() noexcept;        // the wait is over, and lost
+// The class `streams` of a transport that joins accelerators adds the gradients of a trainer's ranks. One thread drives
+// all ranks of its process and hands everything over to their streams, at construction into a graph.
+//
+//     static constexpr bytes_t table_bytes(parallel_layout const&, int rank, arena_extent const&,
+//                                          std::size_t element_bytes);            // device memory, for the plan
+//     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes);
+//     type(parallel_layout const&, run_options const&);
+//     int first_rank() const;
+//     int local_ranks() const;
+//     int device_of(int local) const;
+//     bool captures() const;          // whether a step may be a graph
+//     void prepare(int role, std::vector<T*> const& gradients, arena_extent const&,  // of the local ranks of a role
+//                  std::vector<layer_sum<T>> const&);          // role by role, and each of its stages by itself
+//     void enqueue(int prepared, std::size_t reduction, std::span<stream* const>); // one stream per local rank
+//     void enqueue_sum(std::size_t sum, std::span<stream* const>);
+//     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
+//     traffic moved(int local) const;                                              // by collectives, per step
+//     void check();                   // while somebody waits: throws what has gone wrong
+//     void abandon() noexcept;        // the wait is over, and lost
 // clang-format on
-template<class Way, class Device>
-struct stream_transport;
 
 /// Numbers that a layer adds over all ranks in the middle of a step: where they are on the local ranks.
 template<class T>
@@ -139,12 +137,6 @@ private:
     std::vector<std::unique_ptr<peer_group<Device>>> replicas_;       ///< by role and stage
     std::vector<std::vector<std::unique_ptr<collective_type>>> made_; ///< likewise
     std::vector<std::unique_ptr<collective_type>> sums_;
-};
-
-template<accelerator Device>
-struct stream_transport<peer, Device> {
-    template<class T>
-    using type = peer_transport<Device, T>;
 };
 
 } // namespace trireme

@@ -178,10 +178,15 @@ struct trainer_policies {
     static constexpr bool on_host = std::is_same_v<device, host>;
 
     using named_transport = typename detail::policy_or<trireme::transport<void>, P...>::way;
-    static constexpr bool transport_joins = std::is_void_v<named_transport> || joins_hosts<named_transport> == on_host;
-    /// The named transport, if it joins these devices; else the usual one, which is none for threads.
+    static constexpr bool transport_joins = [] {
+        if constexpr (std::is_void_v<named_transport>)
+            return true;
+        else
+            return named_transport::joins_hosts == on_host;
+    }();
+    /// The named transport, if it joins these devices; else the usual one.
     using transport = std::conditional_t<std::is_void_v<named_transport> || !transport_joins,
-                                         std::conditional_t<on_host, void, peer>, named_transport>;
+                                         std::conditional_t<on_host, thread_transport, peer>, named_transport>;
 
     using named_dtype = typename detail::policy_or<precision<f32>, P...>::dtype;
     /// Of parameters and gradients.
@@ -204,7 +209,7 @@ struct trainer_policies {
     using reproducibility = detail::policy_or<reproducible<fixed_tree, 0>, P...>; ///< 0: it is not reproducible
     static constexpr int shards = reproducibility::shards;
     using usual_strategy =
-        std::conditional_t<shared_weights || shards != 0, direct, typename default_strategy<transport>::type>;
+        std::conditional_t<shared_weights || shards != 0, direct, typename transport::default_strategy>;
     using reduction = detail::policy_or<reduce_by<usual_strategy>, P...>;
     using tensor_rules = typename reduction::tensor_rules;
     using named_strategy = typename reduction::strategy;
@@ -273,7 +278,7 @@ constexpr auto broken_common_rule() {
         return pack<clipped_weights_rule<clip_norm, hold_weights<once>>>{};
     else if constexpr (shards > 0 && answers::replicas > shards)
         return pack<logical_shards_rule<wants<at_least<static_cast<std::size_t>(answers::replicas)>>, gets_shards>>{};
-    else if constexpr (answers::has_stages && !stages_run_over<typename answers::transport>)
+    else if constexpr (answers::has_stages && !answers::transport::has_stages)
         return pack<pipeline_device_rule<gets<typename answers::mesh>, gets<transport<typename answers::transport>>>>{};
     else if constexpr (answers::has_stages && shards > 0 && answers::replicas > 0 && answers::micro_batches > 0 &&
                        answers::replicas * answers::micro_batches != shards)

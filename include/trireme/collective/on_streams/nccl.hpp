@@ -27,10 +27,6 @@
 
 namespace trireme {
 
-/// `transport<nccl>`: accelerators reach one another through NCCL, in one process or several. Strategies run as they do
-/// elsewhere, as messages, with the same bits; `reduce_by<native>` leaves the reduction to NCCL.
-struct nccl {};
-
 /// out = (own + source 0) + source 1 + ..., element by element, the sources `stride` elements apart: operations and
 /// roundings are those of move_program and of the host.
 template<class T, bool Packed>
