@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace trireme {
 
@@ -31,5 +32,9 @@ struct bf16 {
         return static_cast<float>(a) == static_cast<float>(b);
     }
 };
+
+/// The type in which values of T are computed with, and sums of them taken.
+template<class T>
+using accumulate_t = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
 
 } // namespace trireme

@@ -26,11 +26,9 @@ namespace trireme::inline TRIREME_ISA {
 // Registers of numbers whose place in memory may be narrower than they are: bf16 is widened as it is read, and rounded
 // to the nearest, ties to even, as it is written.
 
-/// The numbers to reckon with where values of type A lie in memory.
+/// Registers to compute with where values of type A lie in memory.
 template<class A>
-using reckoned_t = std::conditional_t<std::is_same_v<A, bf16>, float, A>;
-template<class A>
-using reckoned_vector = lane_vector<reckoned_t<A>, full_register<reckoned_t<A>>>;
+using reckoned_vector = lane_vector<accumulate_t<A>, full_register<accumulate_t<A>>>;
 
 /// The first `count` of the values at `from`, at most Vector::size; zeros behind them.
 template<class Vector, class A>

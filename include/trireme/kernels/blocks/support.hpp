@@ -11,27 +11,6 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace trireme::blocks {
-
-template<class T>
-struct accumulate_type {
-    using type = T;
-};
-template<>
-struct accumulate_type<bf16> {
-    using type = float;
-};
-
-} // namespace trireme::blocks
-
-namespace trireme {
-
-/// What values of T are computed in.
-template<class T>
-using accumulate_t = typename blocks::accumulate_type<T>::type;
-
-} // namespace trireme
-
 // What the block programs share. Sizes within a block are 32 bits wide, which GPUs divide much faster than 64.
 namespace trireme::blocks {
 

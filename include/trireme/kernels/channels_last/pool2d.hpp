@@ -39,7 +39,7 @@ namespace trireme::inline TRIREME_ISA {
 template<class G, std::size_t, channels_last_kernels K, class A>
 TRIREME_NOINLINE void avg_pool2d_forward(K const& k, A const* x, A* y) {
     if (!k.computing()) return;
-    using T = reckoned_t<A>;
+    using T = accumulate_t<A>;
     using vector = reckoned_vector<A>;
     constexpr std::size_t taps = G::kernel * G::kernel;
     detail::for_windows_of_channels<G>(k.samples(), [&](std::size_t output, std::size_t input) {
@@ -55,7 +55,7 @@ TRIREME_NOINLINE void avg_pool2d_forward(K const& k, A const* x, A* y) {
 template<class G, std::size_t, channels_last_kernels K, class A>
 TRIREME_NOINLINE void avg_pool2d_backward_input(K const& k, A const* dy, A* dx) {
     if (!k.computing()) return;
-    using T = reckoned_t<A>;
+    using T = accumulate_t<A>;
     using vector = reckoned_vector<A>;
     constexpr std::size_t taps = G::kernel * G::kernel;
     std::fill_n(dx, k.samples() * G::channels * G::height * G::width, A{});
@@ -89,7 +89,7 @@ TRIREME_NOINLINE void max_pool2d_forward(K const& k, A const* x, A* y) {
 template<class G, std::size_t, channels_last_kernels K, class A>
 TRIREME_NOINLINE void max_pool2d_backward_input(K const& k, A const* x, A const*, A const* dy, A* dx) {
     if (!k.computing()) return;
-    using T = reckoned_t<A>;
+    using T = accumulate_t<A>;
     using vector = reckoned_vector<A>;
     constexpr std::size_t taps = G::kernel * G::kernel;
     static_assert(taps < std::size_t{1} << 24); // a place in the window is counted in T
@@ -117,7 +117,7 @@ TRIREME_NOINLINE void max_pool2d_backward_input(K const& k, A const* x, A const*
 template<class G, std::size_t, channels_last_kernels K, class A>
 TRIREME_NOINLINE void global_avg_pool2d_forward(K const& k, A const* x, A* y) {
     if (!k.computing()) return;
-    using T = reckoned_t<A>;
+    using T = accumulate_t<A>;
     using vector = reckoned_vector<A>;
     for (std::size_t n = 0; n < k.samples(); ++n)
         for_registers<vector>(G::channels, [&](std::size_t c, auto count) {
@@ -133,7 +133,7 @@ TRIREME_NOINLINE void global_avg_pool2d_forward(K const& k, A const* x, A* y) {
 template<class G, std::size_t, channels_last_kernels K, class A>
 TRIREME_NOINLINE void global_avg_pool2d_backward_input(K const& k, A const* dy, A* dx) {
     if (!k.computing()) return;
-    using T = reckoned_t<A>;
+    using T = accumulate_t<A>;
     using vector = reckoned_vector<A>;
     for (std::size_t n = 0; n < k.samples(); ++n)
         for_registers<vector>(G::channels, [&](std::size_t c, auto count) {
