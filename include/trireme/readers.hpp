@@ -12,3 +12,4 @@
 #include <trireme/data/samples.hpp>
 #include <trireme/data/split.hpp>
 #include <trireme/data/standardisation.hpp>
+#include <trireme/data/tokens.hpp>

@@ -30,9 +30,34 @@ struct pool2d_geometry {
     static constexpr std::size_t out_width = (W - K) / S + 1;
 };
 
-template<std::size_t In, std::size_t Out>
+/// Rows: those of a sample that are multiplied by the same weights, one behind the other: tokens.
+template<std::size_t In, std::size_t Out, std::size_t Rows = 1>
 struct linear_geometry {
-    static constexpr std::size_t inputs = In, outputs = Out;
+    static constexpr std::size_t inputs = In, outputs = Out, rows = Rows;
+};
+
+// Samples of tokens: value d of token t stands at [t * Width + d].
+
+template<std::size_t Tokens, std::size_t Width>
+struct token_geometry {
+    static constexpr std::size_t tokens = Tokens, width = Width;
+};
+
+template<std::size_t Vocabulary, std::size_t Tokens, std::size_t Width>
+struct embedding_geometry {
+    static constexpr std::size_t vocabulary = Vocabulary, tokens = Tokens, width = Width;
+};
+
+/// A token's query, key and value are the thirds of 3 * Width values, head by head in each. Causal: a token looks at
+/// itself and at those before it.
+template<std::size_t Tokens, std::size_t Width, std::size_t Heads, bool Causal>
+struct attention_geometry {
+    static constexpr std::size_t tokens = Tokens, width = Width, heads = Heads, head = Width / Heads;
+    static constexpr std::size_t query = 0, key = Width, value = 2 * Width, step = 3 * Width;
+    static constexpr bool causal = Causal;
+
+    /// Tokens that a token looks at: the first ones.
+    static constexpr std::size_t seen(std::size_t token) noexcept { return Causal ? token + 1 : Tokens; }
 };
 
 template<std::size_t C, std::size_t Positions, bool ChannelsLast = false>

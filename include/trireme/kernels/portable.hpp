@@ -9,11 +9,14 @@
 #include <trireme/kernels/portable/adagrad.hpp>
 #include <trireme/kernels/portable/adam.hpp>
 #include <trireme/kernels/portable/add.hpp>
+#include <trireme/kernels/portable/attention.hpp>
 #include <trireme/kernels/portable/batch_norm.hpp>
 #include <trireme/kernels/portable/conv2d.hpp>
 #include <trireme/kernels/portable/conv2d_places.hpp>
 #include <trireme/kernels/portable/dropout.hpp>
+#include <trireme/kernels/portable/embedding.hpp>
 #include <trireme/kernels/portable/gradient_norm.hpp>
+#include <trireme/kernels/portable/layer_norm.hpp>
 #include <trireme/kernels/portable/linear.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/kernels/portable/pool2d.hpp>
@@ -21,5 +24,6 @@
 #include <trireme/kernels/portable/sgd.hpp>
 #include <trireme/kernels/portable/soft_cross_entropy.hpp>
 #include <trireme/kernels/portable/softmax_cross_entropy.hpp>
+#include <trireme/kernels/portable/token_cross_entropy.hpp>
 #include <trireme/kernels/portable/value_loss.hpp>
 #include <trireme/kernels/portable/winograd.hpp>

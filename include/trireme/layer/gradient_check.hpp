@@ -5,6 +5,7 @@
 #include <trireme/core/no_label.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/device/host/device.hpp>
+#include <trireme/kernels/sample_by_sample.hpp>
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/loss.hpp>
 #include <trireme/layer/network.hpp>
@@ -105,7 +106,7 @@ template<class Layer, class Input, class Kernels>
 gradient_report check_network_gradients(std::uint64_t seed) {
     using T = double;
     using net = decltype(probed<Input>(flat_list<Layer>()));
-    using pass_type = host_pass<net, Kernels, T>;
+    using pass_type = host_pass<net, kernels_of<net, Kernels>, T>;
     static constexpr typename net::rule checked{};
     (void)checked;
     constexpr auto in = net::input_extents::size, out = net::output_extents::size;
@@ -255,7 +256,7 @@ gradient_report check_gradients(std::uint64_t seed = 1) {
     if constexpr (detail::checked_as_network<Layer, Input>())
         return detail::check_network_gradients<Layer, Input, Kernels>(seed);
     else
-        return detail::check_layer_gradients<Layer, Input, Kernels>(seed);
+        return detail::check_layer_gradients<Layer, Input, kernels_of<network<Input, Layer>, Kernels>>(seed);
 }
 
 /// Compares a loss's gradient with numeric derivatives, likewise: of each sample's loss by what the network says, which
@@ -264,8 +265,9 @@ gradient_report check_gradients(std::uint64_t seed = 1) {
 /// `overwrites_input_gradient`, that no sample's gradient depends on what stood there.
 ///
 ///     auto const report = check_loss_gradients<my_loss, input<10>>();
-template<loss Loss, class Output, class Kernels = host::kernels>
+template<loss Loss, class Output, class Policy = host::kernels>
 gradient_report check_loss_gradients(std::uint64_t seed = 1) {
+    using Kernels = std::conditional_t<Output::extents::rank == 2, sample_by_sample<Policy>, Policy>; // of tokens
     using T = double;
     using out = typename Output::extents;
     using target = target_t<Loss, out, T>;

@@ -60,6 +60,7 @@ struct layer_execution {
     bool in_place = false;             ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
     bool applies = false;              ///< its kernels can apply a function to what they write, if they fuse at all
     bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
+    bool sample_by_sample = false;     ///< a sample fills registers by itself, and needs no others beside it
     bool parameters_as_values = false; ///< where values are narrower than parameters, its kernels take these as narrow
 };
 
@@ -78,6 +79,7 @@ struct layer_description {
     layer_agreement forward = {};                      ///< before it gives y
     layer_agreement backward = {};                     ///< before it gives dx
     std::size_t least_samples = 1; ///< that training needs: of a shard; with exchanges, of the whole batch
+    std::size_t vocabulary = 0;    ///< of a network's first layer: if not 0, its inputs are classes below it
     bool accepts = true;           ///< false: the layer's `refusal` says why
     layer_execution execution = {};
 

@@ -11,7 +11,7 @@ namespace trireme {
 
 template<class... Where>
 struct linear_input_rule {
-    static_assert(rule_holds<Where...>, "TRI0012: linear needs a flat input: insert flatten before it");
+    static_assert(rule_holds<Where...>, "TRI0012: linear needs a flat input, or tokens, rows of values: insert flatten before it");
 };
 
 template<class... Where>
@@ -26,16 +26,17 @@ struct linear_arguments_rule {
                   "before it gives");
 };
 
-/// Fully connected layer: y = W x + b. Input (N), output (Outputs).
+/// Fully connected layer: y = W x + b. Input (N), output (Outputs); or tokens, (T, N) and (T, Outputs), each by itself.
 /// Parameters: weight (Outputs, N), bias (Outputs), PyTorch's layout.
 template<std::size_t Outputs, std::size_t... More>
 struct linear {
     static constexpr layer_description describe(shape in) noexcept {
-        if (sizeof...(More) != 0 || Outputs == 0 || in.rank != 1) return refused(in);
+        if (sizeof...(More) != 0 || Outputs == 0 || (in.rank != 1 && in.rank != 2)) return refused(in);
         layer_description d;
-        auto const inputs = in.extent[0];
-        d.output = make_shape(Outputs);
-        d.forward_flops = 2 * inputs * Outputs;
+        bool const flat = in.rank == 1;
+        auto const inputs = in.extent[in.rank - 1], rows = in.size() / inputs;
+        d.output = flat ? make_shape(Outputs) : make_shape(rows, Outputs);
+        d.forward_flops = 2 * rows * inputs * Outputs;
         d.backward_input_flops = d.forward_flops;
         d.backward_weights_flops = d.forward_flops;
         d.parameter_count = 2;
@@ -44,22 +45,23 @@ struct linear {
         d.execution.backward_reads_output = false;
         d.execution.applies = true;
         d.execution.parameters_as_values = true;
+        d.execution.sample_by_sample = !flat;
         return d;
     }
 
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        linear_forward<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(io.policy, io.x.data, io.parameter(0),
+        linear_forward<geometry<io_t>, io_t::lanes>(io.policy, io.x.data, io.parameter(0),
                                                                                  io.parameter(1), io.y.data);
     }
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        linear_backward_input<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(io.policy, io.parameter(0),
+        linear_backward_input<geometry<io_t>, io_t::lanes>(io.policy, io.parameter(0),
                                                                                         io.dy.data, io.dx.data);
     }
     static void backward_weights(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        linear_backward_weights<linear_geometry<io_t::input::size, Outputs>, io_t::lanes>(
+        linear_backward_weights<geometry<io_t>, io_t::lanes>(
             io.policy, io.x.data, io.dy.data, io.gradient(0), io.gradient(1));
     }
 
@@ -68,6 +70,11 @@ struct linear {
         std::conditional_t<sizeof...(More) != 0, linear_arguments_rule<Where>,
                            std::conditional_t<Outputs == 0, linear_outputs_rule<Where>,
                                               linear_input_rule<Where, wants<rank<1>>, gets<rank<In::rank>>>>>;
+
+private:
+    template<class Io>
+    using geometry = linear_geometry<Io::input::shape.extent[Io::input::rank - 1], Outputs,
+                                     Io::input::rank == 2 ? Io::input::shape.extent[0] : 1>;
 };
 
 } // namespace trireme

@@ -10,6 +10,7 @@
 #include <trireme/device/host/memory.hpp>
 #include <trireme/kernels/channels_last/policy.hpp>
 #include <trireme/kernels/portable/policy.hpp>
+#include <trireme/kernels/sample_by_sample.hpp>
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/layer/network.hpp>
@@ -198,7 +199,7 @@ measured_rows<Network> measure_rows(std::size_t samples = 32, int rounds = 5) {
         (void)refused;
         return {};
     } else {
-        detail::timed_network<Network, Kernels, T> timed(samples);
+        detail::timed_network<Network, kernels_of<Network, Kernels>, T> timed(samples);
         measured_rows<Network> warm_up, best;
         timed.run(warm_up);
         for (int round = 0; round < rounds; ++round) {

@@ -6,6 +6,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/kernels/channels_last/policy.hpp>
+#include <trireme/kernels/sample_by_sample.hpp>
 #include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/loss.hpp>

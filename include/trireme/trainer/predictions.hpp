@@ -35,26 +35,27 @@ public:
     /// All outputs, [sample][value].
     std::span<T const> values() const noexcept { return values_; }
 
-    /// The class with the largest score: the first of several; a NaN is the largest.
+    /// The class with the largest score: the first of several; a NaN is the largest. Of sample i, or, where a sample's
+    /// tokens have scores each, of token i, counted through all samples.
     /// Errors: usage_error if the outputs are no scores of classes.
     std::size_t class_of(std::size_t i) const {
         check_classes();
-        return largest((*this)[i]);
+        return largest(scores_of(i));
     }
     std::vector<std::size_t> all_classes() const {
         check_classes();
         std::vector<std::size_t> all;
-        all.reserve(size());
-        for (std::size_t i = 0; i < size(); ++i) all.push_back(largest((*this)[i]));
+        all.reserve(values_.size() / classes_);
+        for (std::size_t i = 0; i < values_.size() / classes_; ++i) all.push_back(largest(scores_of(i)));
         return all;
     }
-    /// The probability of each class, [sample][class]: softmax of the scores, computed so that nothing overflows.
+    /// The probability of each class, [sample][class], or [sample][token][class]: softmax of the scores, computed so that nothing overflows.
     /// Errors: as above.
     std::vector<T> probabilities() const {
         check_classes();
         std::vector<T> all(values_.size());
-        for (std::size_t i = 0; i < size(); ++i) {
-            auto const scores = (*this)[i];
+        for (std::size_t i = 0; i < values_.size() / classes_; ++i) {
+            auto const scores = scores_of(i);
             T const most = scores[largest(scores)];
             T* const to = all.data() + i * scores.size();
             T sum = 0;
@@ -65,6 +66,9 @@ public:
     }
 
 private:
+    std::span<T const> scores_of(std::size_t i) const noexcept {
+        return std::span(values_).subspan(i * classes_, classes_);
+    }
     static std::size_t largest(std::span<T const> scores) noexcept {
         std::size_t best = 0;
         for (std::size_t c = 1; c < scores.size(); ++c)

@@ -101,6 +101,12 @@ struct pipeline_schedule_rule {
         "words name the role and the number of its task where it goes wrong");
 };
 template<class... Where>
+struct token_kernels_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0125: layers of tokens have kernels on devices of the host, portable and reference, and no others "
+                  "yet: write on<mesh<host, ...>>, and leave out kernels<...>");
+};
+template<class... Where>
 struct recomputed_blocks_rule {
     static_assert(
         rule_holds<Where...>,
@@ -237,6 +243,9 @@ constexpr auto broken_trainer_rule() {
     else if constexpr (misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>() != npos)
         return misread_rule<misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>(), Network,
                             Loss>();
+    else if constexpr (Network::sample_by_sample &&
+                       trainer_policies<Policies...>::kernel_policy::layout != value_layout::interleaved)
+        return pack<token_kernels_rule<gets<kernels<typename trainer_policies<Policies...>::kernel_policy>>>>{};
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
         return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                            gets<typename trainer_policies<Policies...>::reproducibility>>>{};

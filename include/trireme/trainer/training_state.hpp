@@ -47,6 +47,26 @@ TRIREME_COLD inline void check_labels(sample_rows const& rows, std::size_t sampl
         }
 }
 
+/// Throws usage_error for inputs that are not tokens of a network's vocabulary: kernels take them for places.
+TRIREME_COLD inline void check_tokens(sample_rows const& rows, std::size_t samples, std::size_t vocabulary) {
+    if (rows.scale != 1)
+        throw usage_error("the inputs are scaled by " + number_text(rows.scale) +
+                          ", and the network begins with embedding, which takes tokens as they are: leave out the scale");
+    for (std::size_t i = 0; i < samples; ++i)
+        for (std::size_t k = 0; k < rows.size(); ++k) {
+            auto const token = with_number_of(rows.kind, [&]<class N>(N number) {
+                std::memcpy(&number, rows.of(i) + k * sizeof(N), sizeof(N));
+                return static_cast<double>(number);
+            });
+            if (token >= 0 && token < static_cast<double>(vocabulary) && token == std::floor(token)) continue;
+            throw usage_error("token " + std::to_string(k) + " of sample " + std::to_string(i) + " is " +
+                              number_text(token) + ", and the vocabulary of the network's embedding has " +
+                              std::to_string(vocabulary) + " tokens, counted from 0: write embedding<" +
+                              (token >= 0 ? number_text(std::floor(token) + 1) : std::string("vocabulary")) +
+                              ", width> or correct the data");
+        }
+}
+
 } // namespace detail
 
 /// What a trainer works on, whatever its devices: options, layout, the samples in use and their order, the losses and
@@ -63,7 +83,7 @@ public:
     void check(sample_set const& samples, bool targets = true) const {
         if (samples.size() == 0)
             throw usage_error("the data set is empty: a step, an evaluation and a prediction need at least one sample");
-        check_inputs(samples.inputs());
+        check_inputs(samples.inputs(), samples.size());
         if (targets) check_targets(samples.targets(), samples.size());
     }
     /// The samples of the next job. Throws usage_error likewise.
@@ -133,7 +153,7 @@ public:
         for (auto const n : correct_) correct += n;
         return with_default_floats([&]() -> evaluation {
             auto const& w = weights_[2];
-            auto const n = static_cast<double>(w.samples);
+            auto const n = static_cast<double>(w.samples * target_extents<Loss, output>::size);
             return {w.mean(in_fixed_tree([&](std::size_t s) { return losses_[s]; })),
                     w.samples == 0 ? 0 : static_cast<double>(correct) / n, samples_.size()};
         });
@@ -179,14 +199,18 @@ protected:
 private:
     static std::string number(std::size_t n) { return std::to_string(n); }
 
-    TRIREME_COLD void check_inputs(sample_rows const& rows) const {
+    TRIREME_COLD void check_inputs(sample_rows const& rows, [[maybe_unused]] std::size_t samples) const {
         constexpr auto in = Network::input_extents::shape;
         if (rows.data == nullptr) {
             if (!reads_inputs) return;
             throw usage_error("the samples have no inputs, and the network's first layers are in this process: give "
                               "it a source whose inputs() are there");
         }
-        if (in.rank == 3 ? in == rows.shape : in.size() == rows.size()) return;
+        if (in.rank == 3 ? in == rows.shape : in.size() == rows.size()) {
+            constexpr auto vocabulary = Network::row(0).description.vocabulary;
+            if constexpr (vocabulary != 0) detail::check_tokens(rows, samples, vocabulary);
+            return;
+        }
         auto const samples_are = "the samples are " + detail::to_string(rows.shape);
         if (in.rank == 3 && rows.shape.rank == 3 && in.extent[1] == rows.shape.extent[1] &&
             in.extent[2] == rows.shape.extent[2])

@@ -15,14 +15,14 @@ namespace trireme::inline TRIREME_ISA {
 
 /// y = w x + b. x: In, w: Out x In, b: Out, y: Out.
 template<class G, std::size_t Lanes, class T>
-    requires(Lanes == 1)
+    requires(Lanes == 1 && G::rows == 1)
 TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
     detail::matrix_times_vector<G::outputs, G::inputs>(w, x, b, y);
 }
 
 /// dx = w^T dy; overwrites dx.
 template<class G, std::size_t Lanes, class T>
-    requires(Lanes == 1)
+    requires(Lanes == 1 && G::rows == 1)
 TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
     constexpr detail::product_strides strides{0, 1, G::inputs, 0};
     detail::matrix_product<1, G::inputs, strides, detail::into::overwrite>(dy, w, G::outputs,
@@ -31,7 +31,7 @@ TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T
 
 /// dw += dy x^T and db += dy.
 template<class G, std::size_t Lanes, class T>
-    requires(Lanes == 1)
+    requires(Lanes == 1 && G::rows == 1)
 TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
     constexpr detail::product_strides strides{1, 0, 0, G::inputs};
     detail::matrix_product<G::outputs, G::inputs, strides, detail::into::add>(dy, x, 1, static_cast<T const*>(nullptr),

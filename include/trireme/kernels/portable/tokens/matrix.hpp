@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/device/host/lanes.hpp>
+#include <trireme/kernels/portable/one_sample/matrix.hpp>
+
+#include <algorithm>
+#include <cstddef>
+
+// Products of the rows of a sample, which may be any number of them. The tile is that of one sample's products.
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// c = a b or c += a b for `rows` rows; N columns, known to the compiler, and `terms` terms. See matrix_product.
+template<std::size_t N, product_strides S, into Into, class T>
+[[gnu::always_inline]] inline void product_of_rows(T const* a, T const* b, std::size_t rows, std::size_t terms,
+                                                   T* c) noexcept {
+    constexpr std::size_t width = row_register<T, N>, registers = (N + width - 1) / width;
+    constexpr std::size_t back = registers * width - N, most_rows = accumulators / 4;
+    constexpr T const* from_zero = nullptr;
+    for_blocks<0, registers, 4>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {
+        auto const shared = r + Registers == registers ? back : 0;
+        std::size_t m = 0;
+        for (; m + most_rows <= rows; m += most_rows)
+            product_tile<most_rows, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, from_zero,
+                                                               c + m * S.c_row + r * width, shared);
+        for (; m < rows; ++m)
+            product_tile<1, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, from_zero,
+                                                       c + m * S.c_row + r * width, shared);
+    });
+}
+
+/// to[k][n] = from[n][k] for `rows` rows n, at most Rows, and `columns` columns k; `from` has rows of Step numbers, and
+/// `to` rows of Rows, with zeros behind the last of `rows`.
+template<std::size_t Rows, std::size_t Step, class T>
+inline void transposed_copy(T const* from, std::size_t rows, std::size_t columns, T* to) noexcept {
+    constexpr std::size_t width = full_register<T>;
+    using vector = lane_vector<T, width>;
+    static_assert(Rows % width == 0);
+    for (std::size_t n = 0; n < Rows; n += width) {
+        std::size_t k = 0;
+        if (n + width <= rows)
+            for (; k + width <= columns; k += width) {
+                vector some[width];
+#pragma GCC unroll 16
+                for (std::size_t i = 0; i < width; ++i) some[i] = vector::load(from + (n + i) * Step + k);
+                transpose(some);
+#pragma GCC unroll 16
+                for (std::size_t i = 0; i < width; ++i) some[i].store(to + (k + i) * Rows + n);
+            }
+        for (; k < columns; ++k)
+            for (std::size_t i = 0; i < width; ++i) to[k * Rows + n + i] = n + i < rows ? from[(n + i) * Step + k] : T(0);
+    }
+}
+
+} // namespace trireme::detail::inline TRIREME_ISA

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/kernels/geometry.hpp>
+#include <trireme/layer/embedding.hpp>
+#include <trireme/layer/layer.hpp>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace trireme {
+
+/// Arguments of attention: the number of its heads, and that tokens look only at themselves and at those before them.
+template<std::size_t N>
+struct heads {};
+struct causal {};
+
+template<class... Where>
+struct attention_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0124: attention<heads<N>> and attention<heads<N>, causal> take tokens of 3 x width values, the "
+                  "queries, keys and values that linear<3 * width> gives, and N heads that divide the width");
+};
+
+/// Attention: every token becomes a mean of values, weighted by softmax(query key^T / sqrt(width / N)), in N heads. The
+/// queries, keys and values are the three thirds of its input. Input (Tokens, 3 Width), output (Tokens, Width); no
+/// parameters. PyTorch's scaled_dot_product_attention. Memory grows with the number of tokens: weights are computed
+/// again on the way back.
+/// Source: Vaswani et al., "Attention is all you need", 2017; in blocks: Dao et al., "FlashAttention", 2022.
+template<class Heads, class... Options>
+struct attention {
+    static constexpr std::size_t count = []<std::size_t N>(heads<N>) { return N; }(Heads{});
+    static constexpr bool is_causal = (std::is_same_v<Options, causal> || ...);
+    static constexpr bool usable = count > 0 && sizeof...(Options) == (is_causal ? 1 : 0);
+
+    static constexpr layer_description describe(shape in) noexcept {
+        if (!usable || in.rank != 2 || in.extent[1] % (3 * count) != 0) return refused(in);
+        layer_description d;
+        auto const tokens = in.extent[0], width = in.extent[1] / 3;
+        auto const pairs = is_causal ? tokens * (tokens + 1) / 2 : tokens * tokens;
+        d.output = make_shape(tokens, width);
+        d.forward_flops = 4 * pairs * width;
+        d.backward_input_flops = 10 * pairs * width;
+        d.execution.sample_by_sample = true;
+        return d;
+    }
+    static void forward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        attention_forward<geometry<io_t>, io_t::lanes>(io.policy, io.x.data, io.y.data);
+    }
+    static void backward_input(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        attention_backward_input<geometry<io_t>, io_t::lanes>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data);
+    }
+
+    template<class Where, class In>
+    using refusal = std::conditional_t<!usable || In::rank == 2, attention_rule<Where, gets<In>>,
+                                       positions_rule<Where, wants<rank<2>>, gets<rank<In::rank>>>>;
+
+private:
+    template<class Io>
+    using geometry =
+        attention_geometry<Io::output::shape.extent[0], Io::output::shape.extent[1], count, is_causal>;
+};
+
+} // namespace trireme

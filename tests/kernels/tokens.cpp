@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/kernels/portable.hpp>
+#include <trireme/kernels/reference.hpp>
+#include <trireme/kernels/sample_by_sample.hpp>
+
+#include <support/numbers.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+
+#include <vector>
+
+namespace kernels_tokens_test {
+using namespace trireme;
+
+namespace {
+
+using single = sample_by_sample<portable>;
+
+/// Results of both policies differ by what rounding of sums of so many terms costs.
+template<class T>
+void same(std::vector<T> const& got, std::vector<T> const& expected, std::size_t terms) {
+    CHECK(numbers::apart(got, expected, terms) <= 1);
+}
+
+template<class G, class T>
+void linear_equals_reference() {
+    CAPTURE(G::inputs);
+    CAPTURE(G::outputs);
+    CAPTURE(G::rows);
+    auto const x = numbers::uniform<T>(0, G::rows * G::inputs), w = numbers::uniform<T>(1, G::inputs * G::outputs),
+               b = numbers::uniform<T>(2, G::outputs), dy = numbers::uniform<T>(3, G::rows * G::outputs);
+    auto y = numbers::unset<T>(dy.size()), wanted_y = y, dx = numbers::unset<T>(x.size()), wanted_dx = dx;
+    auto dw = numbers::uniform<T>(4, w.size()), wanted_dw = dw, db = b, wanted_db = b;
+    linear_forward<G, 1>(single{}, x.data(), w.data(), b.data(), y.data());
+    linear_forward<G, 1>(reference{}, x.data(), w.data(), b.data(), wanted_y.data());
+    same(y, wanted_y, G::inputs);
+    linear_backward_input<G, 1>(single{}, w.data(), dy.data(), dx.data());
+    linear_backward_input<G, 1>(reference{}, w.data(), dy.data(), wanted_dx.data());
+    same(dx, wanted_dx, G::outputs);
+    linear_backward_weights<G, 1>(single{}, x.data(), dy.data(), dw.data(), db.data());
+    linear_backward_weights<G, 1>(reference{}, x.data(), dy.data(), wanted_dw.data(), wanted_db.data());
+    same(dw, wanted_dw, G::rows);
+    same(db, wanted_db, G::rows);
+}
+
+template<class G, class T>
+void embedding_equals_reference() {
+    CAPTURE(G::vocabulary);
+    CAPTURE(G::width);
+    std::vector<T> x(G::tokens);
+    for (std::size_t t = 0; t < x.size(); ++t) x[t] = static_cast<T>((7 * t + 3) % G::vocabulary); // some twice
+    auto const w = numbers::uniform<T>(0, G::vocabulary * G::width), dy = numbers::uniform<T>(1, G::tokens * G::width);
+    auto y = numbers::unset<T>(dy.size()), wanted = y, dw = w, wanted_dw = w;
+    embedding_forward<G, 1>(single{}, x.data(), w.data(), y.data());
+    embedding_forward<G, 1>(reference{}, x.data(), w.data(), wanted.data());
+    CHECK(y == wanted);
+    embedding_backward_weights<G, 1>(single{}, x.data(), dy.data(), dw.data());
+    embedding_backward_weights<G, 1>(reference{}, x.data(), dy.data(), wanted_dw.data());
+    CHECK(dw == wanted_dw);
+}
+
+template<class G, class T>
+void layer_norm_equals_reference(double offset = 0) {
+    CAPTURE(G::tokens);
+    CAPTURE(G::width);
+    CAPTURE(offset);
+    auto x = numbers::uniform<T>(0, G::tokens * G::width);
+    for (auto& value : x) value += static_cast<T>(offset);
+    auto const w = numbers::uniform<T>(1, G::width), b = numbers::uniform<T>(2, G::width),
+               dy = numbers::uniform<T>(3, x.size());
+    auto y = numbers::unset<T>(x.size()), wanted_y = y, dx = y, wanted_dx = y;
+    auto dw = numbers::uniform<T>(4, G::width), wanted_dw = dw, db = dw, wanted_db = dw;
+    auto const terms = 16 * G::width * static_cast<std::size_t>(1 + offset * offset);
+    layer_norm_forward<G, 1>(single{}, x.data(), w.data(), b.data(), 1e-5, y.data());
+    layer_norm_forward<G, 1>(reference{}, x.data(), w.data(), b.data(), 1e-5, wanted_y.data());
+    same(y, wanted_y, terms);
+    layer_norm_backward_input<G, 1>(single{}, x.data(), dy.data(), w.data(), 1e-5, dx.data());
+    layer_norm_backward_input<G, 1>(reference{}, x.data(), dy.data(), w.data(), 1e-5, wanted_dx.data());
+    same(dx, wanted_dx, terms);
+    auto in_place = dy;
+    layer_norm_backward_input<G, 1>(single{}, x.data(), in_place.data(), w.data(), 1e-5, in_place.data());
+    CHECK(in_place == dx);
+    layer_norm_backward_weights<G, 1>(single{}, x.data(), dy.data(), 1e-5, dw.data(), db.data());
+    layer_norm_backward_weights<G, 1>(reference{}, x.data(), dy.data(), 1e-5, wanted_dw.data(), wanted_db.data());
+    same(dw, wanted_dw, terms * G::tokens);
+    same(db, wanted_db, G::tokens);
+}
+
+template<class G, class T>
+void attention_equals_reference(T size = 1) {
+    CAPTURE(G::tokens);
+    CAPTURE(G::heads);
+    CAPTURE(G::head);
+    CAPTURE(G::causal);
+    auto x = numbers::uniform<T>(0, G::tokens * G::step);
+    for (auto& value : x) value *= size;
+    auto const dy = numbers::uniform<T>(1, G::tokens * G::width);
+    auto y = numbers::unset<T>(dy.size()), wanted_y = y, dx = numbers::unset<T>(x.size()), wanted_dx = dx;
+    attention_forward<G, 1>(single{}, x.data(), y.data());
+    attention_forward<G, 1>(reference{}, x.data(), wanted_y.data());
+    auto const terms = 8 * (G::tokens + G::head) * static_cast<std::size_t>(1 + size * size * size);
+    same(y, wanted_y, terms);
+    attention_backward_input<G, 1>(single{}, x.data(), y.data(), dy.data(), dx.data());
+    attention_backward_input<G, 1>(reference{}, x.data(), wanted_y.data(), dy.data(), wanted_dx.data());
+    same(dx, wanted_dx, terms);
+}
+
+template<class G, class T>
+void cross_entropy_equals_reference() {
+    CAPTURE(G::tokens);
+    CAPTURE(G::width);
+    auto x = numbers::uniform<T>(0, G::tokens * G::width);
+    for (auto& value : x) value *= T(5);
+    std::vector<int> targets(G::tokens);
+    for (std::size_t t = 0; t < G::tokens; ++t) targets[t] = static_cast<int>((5 * t + 1) % G::width);
+    x[static_cast<std::size_t>(targets[0])] = 9; // right
+    T const weight = T(0.25);
+    auto dx = numbers::unset<T>(x.size()), wanted = dx;
+    T loss = 0, wanted_loss = 0, alone = 0, wanted_alone = 0;
+    int correct = 0, wanted_correct = 0;
+    token_cross_entropy<G, 1>(single{}, x.data(), targets.data(), &weight, dx.data(), &loss);
+    token_cross_entropy<G, 1>(reference{}, x.data(), targets.data(), &weight, wanted.data(), &wanted_loss);
+    token_cross_entropy_loss<G, 1>(single{}, x.data(), targets.data(), &alone, &correct);
+    token_cross_entropy_loss<G, 1>(reference{}, x.data(), targets.data(), &wanted_alone, &wanted_correct);
+    same(dx, wanted, 16 + G::width);
+    same(std::vector<T>{loss, alone}, std::vector<T>{wanted_loss, wanted_alone}, 16 * (G::width + G::tokens));
+    CHECK(loss == alone);
+    CHECK(correct == wanted_correct);
+    CHECK(correct >= 1);
+    token_cross_entropy<G, 1>(single{}, x.data(), targets.data(), &weight, x.data(), &loss); // in place
+    CHECK(x == dx);
+}
+
+template<class T>
+void all_kernels() {
+    INFO("TRIREME_TEST_SEED=", numbers::seed());
+    linear_equals_reference<linear_geometry<16, 48, 8>, T>();
+    linear_equals_reference<linear_geometry<17, 3, 5>, T>();
+    linear_equals_reference<linear_geometry<300, 130, 13>, T>(); // more terms, and outputs, than a block
+    linear_equals_reference<linear_geometry<1, 1, 2>, T>();
+    embedding_equals_reference<embedding_geometry<11, 9, 20>, T>();
+    embedding_equals_reference<embedding_geometry<256, 40, 16>, T>();
+    layer_norm_equals_reference<token_geometry<3, 16>, T>();
+    layer_norm_equals_reference<token_geometry<5, 37>, T>();
+    layer_norm_equals_reference<token_geometry<2, 3>, T>();
+    layer_norm_equals_reference<token_geometry<2, 128>, T>(30);
+    attention_equals_reference<attention_geometry<8, 16, 4, true>, T>();
+    attention_equals_reference<attention_geometry<37, 15, 3, true>, T>();
+    attention_equals_reference<attention_geometry<37, 15, 3, false>, T>();
+    attention_equals_reference<attention_geometry<130, 64, 2, true>, T>();
+    attention_equals_reference<attention_geometry<130, 32, 1, false>, T>();
+    attention_equals_reference<attention_geometry<1, 4, 1, true>, T>();
+    attention_equals_reference<attention_geometry<20, 8, 2, true>, T>(T(6));
+    cross_entropy_equals_reference<token_geometry<6, 10>, T>();
+    cross_entropy_equals_reference<token_geometry<3, 256>, T>();
+    cross_entropy_equals_reference<token_geometry<2, 65>, T>();
+}
+
+} // namespace
+
+TEST_SUITE("kernels/tokens") {
+    TEST_CASE_TEMPLATE("portable equals reference, whatever the numbers of tokens, heads and values", T, float, double) {
+        all_kernels<T>();
+    }
+
+    TEST_CASE("by hand: a token looks at itself and at those before it") {
+        using g = attention_geometry<2, 1, 1, true>;
+        double const x[] = {1, 2, 10, /**/ 3, 4, 20}; // query, key, value
+        double y[2];
+        attention_forward<g, 1>(reference{}, x, y);
+        CHECK(y[0] == 10);
+        CHECK(y[1] == doctest::Approx((std::exp(6.0) * 10 + std::exp(12.0) * 20) / (std::exp(6.0) + std::exp(12.0))));
+        attention_forward<attention_geometry<2, 1, 1, false>, 1>(reference{}, x, y);
+        CHECK(y[0] == doctest::Approx((std::exp(2.0) * 10 + std::exp(4.0) * 20) / (std::exp(2.0) + std::exp(4.0))));
+    }
+}
+
+} // namespace kernels_tokens_test

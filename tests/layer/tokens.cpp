@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/reference.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+namespace layer_tokens_test {
+using namespace trireme;
+
+namespace {
+
+template<class Layer, class Input>
+void gradients_are_right() {
+    auto const by_portable = check_gradients<Layer, Input>(3);
+    auto const by_reference = check_gradients<Layer, Input, reference>(3);
+    for (auto const& report : {by_portable, by_reference}) {
+        CAPTURE(report.input_error);
+        CAPTURE(report.parameter_error);
+        CHECK(report.ok());
+    }
+}
+
+/// Two tokens with a table of three rows.
+using table = network<input<2>, embedding<3, 2>>;
+
+} // namespace
+
+TEST_SUITE("layer/tokens") {
+    TEST_CASE("gradients equal numeric ones: layers of tokens, alone and in the block of a transformer") {
+        gradients_are_right<positions, input<3, 5>>();
+        gradients_are_right<layer_norm, input<3, 18>>();
+        gradients_are_right<linear<7>, input<5, 6>>();
+        gradients_are_right<attention<heads<1>>, input<5, 9>>();
+        gradients_are_right<attention<heads<2>, causal>, input<6, 12>>();
+        gradients_are_right<residual<sequential<layer_norm, linear<12>, attention<heads<2>, causal>, linear<4>>>,
+                            input<5, 4>>();
+        gradients_are_right<residual<sequential<layer_norm, linear<8>, gelu_tanh, linear<4>>>, input<3, 4>>();
+    }
+
+    TEST_CASE("cross-entropy over tokens: gradients, and the mean over them") {
+        CHECK(check_loss_gradients<cross_entropy, input<4, 6>>(3).ok());
+        CHECK(check_loss_gradients<cross_entropy, input<4, 6>, reference>(3).ok());
+        constexpr auto d = cross_entropy::describe(make_shape(4, 6));
+        static_assert(d.classes == 6 && d.targets == make_shape(4));
+    }
+
+    TEST_CASE("shapes, parameters and operations") {
+        using net = network<input<8>, embedding<11, 6>, positions, layer_norm, linear<18>, attention<heads<3>, causal>,
+                            linear<11>>;
+        static_assert(net::output_extents::shape == make_shape(8, 11));
+        static_assert(net::parameters == 11 * 6 + 8 * 6 + 2 * 6 + (6 * 18 + 18) + (6 * 11 + 11));
+        static_assert(net::row(3).description.forward_flops == 2 * 8 * 6 * 18);
+        static_assert(net::row(4).description.forward_flops == 4 * (8 * 9 / 2) * 6); // pairs of tokens, masked ones not
+        static_assert(net::sample_by_sample);
+        static_assert(!network<input<8>, linear<3>>::sample_by_sample);
+    }
+
+    TEST_CASE("embedding looks up, and adds the gradients of a token that stands in several places") {
+        using pass_type = host_pass<table, kernels_of<table, portable>, float>;
+        std::vector<float> const w{0, 1, 10, 11, 20, 21};
+        std::vector<float> dw(6), arena(pass_type::elements(pass_type::plan(2)));
+        detail::model_numbers<float> const numbers{w.data(), dw.data()};
+        auto const places = pass_type::plan(2);
+        pass_type const pass(places, arena.data(), numbers, {.count = 2, .samples = 2, .batch = 2});
+        float const tokens[2][2] = {{2, 0}, {2, 2}};
+        pass.forward([&](std::size_t g) { std::copy_n(tokens[g], 2, pass.input(g)); });
+        pass.backward([&](std::size_t g) { std::fill_n(pass.output_gradient(g), 4, 1.0f); });
+        CHECK(dw == std::vector<float>{1, 1, 0, 0, 3, 3});
+    }
+}
+
+} // namespace layer_tokens_test

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <trireme/readers.hpp>
+#include <trireme/trireme.hpp>
+
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainer_tokens_test {
+using namespace trireme;
+
+namespace {
+
+constexpr std::size_t context = 16, width = 24;
+
+using block =
+    sequential<residual<sequential<layer_norm, linear<3 * width>, attention<heads<3>, causal>, linear<width>>>,
+               residual<sequential<layer_norm, linear<4 * width>, gelu_tanh, linear<width>>>>;
+using net = network<input<context>, embedding<byte_vocabulary, width>, positions, repeat<2, block>, layer_norm,
+                    linear<byte_vocabulary>>;
+
+template<class... Policies>
+using gpt = trainer<net, cross_entropy, adamw, Policies...>;
+
+std::string const text = [] {
+    std::string all;
+    for (int i = 0; i < 60; ++i) all += "the quick brown fox jumps over the lazy dog; ";
+    return all;
+}();
+
+template<class Trainer>
+std::vector<double> losses_of(Trainer& t, int steps) {
+    auto const samples = text_windows(text, context);
+    std::vector<double> losses;
+    for (int i = 0; i < steps; ++i)
+        losses.push_back(t.step(samples.take(static_cast<std::size_t>(i) * 12 % 96, 12)).loss);
+    return losses;
+}
+
+
+
+} // namespace
+
+TEST_SUITE("trainer/tokens") {
+    TEST_CASE("a transformer learns a sentence by heart") {
+        gpt<> t{{.learning_rate = 3e-3f, .batch = 12}};
+        auto const losses = losses_of(t, 120);
+        CHECK(losses.front() == doctest::Approx(std::log(256.0)).epsilon(0.1));
+        CHECK(losses.back() < 0.4);
+        auto const samples = text_windows(text, context);
+        auto const score = t.evaluate(samples);
+        CHECK(score.accuracy > 0.85); // of the tokens
+        CHECK(score.accuracy <= 1);
+    }
+
+    TEST_CASE("any number of devices: the losses of one, and its bits under reproducible") {
+        auto const run = []<class... P>(pack<P...>, auto... where) {
+            gpt<P...> t{{.learning_rate = 3e-3f, .batch = 12}, where...};
+            auto const losses = losses_of(t, 6);
+            std::vector<float> weights;
+            t.gather_parameters(weights);
+            return std::pair(losses, weights);
+        };
+        auto const alone = run(pack<>{});
+        auto const close = [&](auto const& other) {
+            for (std::size_t i = 0; i < alone.first.size(); ++i)
+                CHECK(other.first[i] == doctest::Approx(alone.first[i]).epsilon(1e-4));
+        };
+        close(run(pack<on<mesh<host, dp<2>>>>{}));
+        close(run(pack<on<mesh<host, dp<3>>>, reduce_by<ring>>{}));
+        close(run(pack<on<mesh<host, dp<2>>>, hold_weights<once>>{}));
+        close(run(pack<accumulate<3>>{}));
+        close(run(pack<recompute<all>>{}));
+        close(run(pack<on<mesh<host, pp<3>>>, pipeline<zero_bubble_h1, 4>>{}));
+
+        using same = reproducible<fixed_tree, 4>;
+        auto const bits = run(pack<same>{});
+        close(bits);
+        CHECK(run(pack<same, on<mesh<host, dp<2>>>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, dp<3>>>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 2>, recompute<all>>{}) == bits);
+    }
+
+    TEST_CASE("a step of one sample, and predictions: a class for each token") {
+        gpt<> t{{.learning_rate = 3e-3f, .batch = 12}};
+        losses_of(t, 40);
+        auto const samples = text_windows(text, context).take(0, 2);
+        auto const said = t.predict(samples);
+        CHECK(said.shape() == make_shape(context, byte_vocabulary));
+        CHECK(said.all_classes().size() == 2 * context);
+        auto const p = said.probabilities();
+        double sum = 0;
+        for (std::size_t c = 0; c < byte_vocabulary; ++c) sum += static_cast<double>(p[byte_vocabulary + c]);
+        CHECK(sum == doctest::Approx(1));
+        CHECK(std::isfinite(t.step(samples.take(0, 1)).loss));
+    }
+
+    TEST_CASE("what is no token is told") {
+        gpt<> t{{.learning_rate = 3e-3f, .batch = 2}};
+        std::vector<int> tokens(2 * context + 1, 5), words = tokens;
+        words[3] = 300;
+        token_windows const large(words, context, 301);
+        CHECK_THROWS_WITH_AS(t.step(large), doctest::Contains("token 3 of sample 0 is 300, and the vocabulary of the "
+                                                              "network's embedding has 256 tokens"),
+                             usage_error);
+        token_windows const fine(tokens, context, 256);
+        CHECK(std::isfinite(t.step(fine).loss));
+        auto const halves = owned_samples(std::vector<float>(context, 0.5f), make_shape(context),
+                                          std::vector<int>(1, 0), 256);
+        CHECK_THROWS_WITH_AS(t.predict(halves), doctest::Contains("is 0.5"), usage_error);
+    }
+}
+
+} // namespace trainer_tokens_test
