@@ -43,6 +43,9 @@ FAMILIES = re.compile(r'blocks/|block_kernels|onednn|oneDNN|portable|accelerator
 # What a kernel takes is laid out by two compilers, and they disagree on this attribute (tests/headers/cuda_arguments.py).
 TAKEN_BY_KERNELS = ('include/trireme/device/', 'include/trireme/kernels/', 'include/trireme/collective/on_streams/')
 NOT_FOR_KERNELS = 'no_unique_address'
+# A comment is about what its first words name: none of these names anything.
+NAMES_NOTHING = re.compile(r"(?i)(This|That|These|Those|Its?|They|Their|He|She|We|You|What|Who|Whose|Which|Where|When|"
+                           r"Whether|How|The same|Such|Everyone|Nobody|Somebody|Here|There)\b")
 LICENCE = ['// SPDX-FileCopyrightText: The Trireme authors',
            '// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception']
 MOST_LINES = 600
@@ -97,6 +100,16 @@ def check_text(path, name):
         yield f'{name}:{len(lines)}: no newline at the end'
 
 
+def check_comments(lines, name):
+    """A block of /// begins behind a line that is none; ///< is no block."""
+    before = ''
+    for number, line in enumerate(map(str.lstrip, lines), 1):
+        if line.startswith('///') and not line.startswith('///<') and not before.startswith('///'):
+            if found := NAMES_NOTHING.match(line[3:].lstrip()):
+                yield f'{name}:{number}: a comment begins with "{found[0]}": begin with what it is about'
+        before = line
+
+
 def check_directions(path, name, headers):
     parts = name.split('/')
     folder = parts[1] if len(parts) > 2 else None
@@ -145,6 +158,7 @@ def check(root):
     headers = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))}
     for name, path in headers.items():
         yield from check_text(path, 'include/' + name)
+        yield from check_comments(path.read_text(encoding='utf-8').splitlines(), 'include/' + name)
         yield from (f'include/{fault}' for fault in check_directions(path, name, headers))
     for name in sorted(set(headers) - set().union(*(reached(headers, umbrella) for umbrella in UMBRELLAS))):
         if not name.startswith(NOT_IN_UMBRELLA):

@@ -15,9 +15,9 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// How reductions add under `reproducible<fixed_tree, V>`: all blocks of all ranks (a buffer holds a rank's blocks one
-/// behind the other, `elements` apart) are added in the tree of schedule/fixed_tree.hpp. For the schedules of `direct`,
-/// where one step reduces a chunk from everybody.
+/// Adds blocks as `reproducible<fixed_tree, V>` requires: all blocks of all ranks (a buffer holds a rank's blocks one
+/// behind the other, `elements` apart) in the tree of schedule/fixed_tree.hpp. For the schedules of `direct`, where one
+/// step reduces a chunk from all other ranks.
 class add_in_fixed_tree {
 public:
     /// `shards` of the whole group, at most max_shards; `elements` between two blocks of a buffer.
@@ -57,14 +57,14 @@ public:
         return bytes;
     }
 
-    /// What a rank has, for those who send it (collective/message_run.hpp).
+    /// The number of blocks in a rank's buffer, for the ranks that send them (collective/message_run.hpp).
     std::size_t blocks(int rank, int ranks) const {
         return fixed_tree::blocks(shards_of(rank, ranks, shards_)).depth();
     }
     std::size_t between_blocks() const noexcept { return elements_; }
 
 private:
-    /// Where in the list of sources a rank stands.
+    /// The place of a rank in the list of sources.
     template<class T>
     static int place_of(int rank, reduction_view<T> const& v) noexcept {
         int k = 0;

@@ -73,12 +73,12 @@ inline constexpr char const* dtype_name<bf16> = "bf16";
 
 namespace detail {
 
-/// Where nothing is added.
+/// The operation of a collective that adds nothing.
 struct no_op {
     static constexpr char const* name = "";
 };
 
-/// Whether every reduction of a schedule has all other ranks for sources.
+/// True if every reduction of a schedule has all other ranks for sources.
 constexpr bool adds_at_once(schedule const& s) noexcept {
     for (int r = 0; r < s.ranks; ++r)
         for (int i = 0; i < s.steps; ++i)
@@ -87,7 +87,7 @@ constexpr bool adds_at_once(schedule const& s) noexcept {
     return true;
 }
 
-/// Which part of the output buffer a rank writes, or others write there.
+/// The part of a rank's output buffer that the collective writes.
 enum class output_part { none, own_block, whole };
 
 constexpr output_part written_by(schedule const& s, int rank) noexcept {
@@ -246,7 +246,7 @@ levels groups_of(C const& comm) {
         return {};
 }
 
-/// What a strategy makes of a collective on `elements` numbers in this group.
+/// The schedule that a strategy makes of a collective on `elements` numbers in this group.
 template<class Strategy, collective Goal, class T, collective_communicator C>
 schedule schedule_for(C const& comm, std::size_t elements, int root = 0) {
     return proved_schedule<Strategy, Goal>(comm.size(), root, groups_of(comm), elements * sizeof(T));

@@ -21,8 +21,8 @@
 
 namespace trireme {
 
-/// What message_run keeps with a communicator, so that it need not be made again: the messages of schedules, and memory
-/// for what arrives. Grows with the largest collective.
+/// Memory that message_run keeps with a communicator, so that it need not be made again: the messages of schedules, and
+/// room for what arrives. Grows with the largest collective.
 class message_memory {
 public:
     /// The part of `rank` in a schedule; made the first time.
@@ -131,7 +131,7 @@ private:
     rank_round const& round() const noexcept { return (*rounds_)[round_]; }
     bool is_near(int rank) const noexcept { return comm_.place_of(rank) >= 0; }
 
-    /// Whether neighbours have come as far as this half needs them.
+    /// True if neighbours have come as far as this half needs them.
     bool neighbours_ready() {
         if (machine_ == nullptr) return true;
         int const before = 2 * static_cast<int>(round_);
@@ -265,7 +265,7 @@ private:
                                   apart});
     }
 
-    /// Where the numbers of a message wait to be added.
+    /// The address at which the numbers of a message wait to be added.
     T* staged(round_message const& m) const noexcept { return staging_ + staged_before(round(), &m); }
 
     /// Elements of a round that are staged before those of a message; of all for none.

@@ -23,8 +23,8 @@ namespace trireme {
 template<class T>
 concept byte_copyable = std::is_trivially_copyable_v<T> && sizeof(T) <= cache_line;
 
-/// How two numbers become one. Every operation is commutative; the sum of floating-point numbers depends on the order
-/// of additions, which the schedule fixes.
+/// Operations that make one number of two. Every operation is commutative; the sum of floating-point numbers depends on
+/// the order of additions, which the schedule fixes.
 namespace op {
 
 /// The sum.

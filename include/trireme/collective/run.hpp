@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-/// What a reduction step is about: `elements` numbers from `begin` on of the buffer, of this rank and of the sources.
+/// The operands of a reduction step: `elements` numbers from `begin` on of the buffer, of this rank and of the sources.
 template<class T>
 struct reduction_view {
     int rank;
@@ -50,8 +50,8 @@ namespace detail {
                       " are possible, so choose another strategy for this group");
 }
 
-/// How many blocks a rank's part of a buffer has for a reduction, and how many elements lie between two of them: one,
-/// but for sums of logical shards.
+/// The number of blocks that a rank's part of a buffer has for a reduction, and of elements between two of them: one
+/// block, but for sums of logical shards.
 template<class Reduce>
 std::size_t blocks_of([[maybe_unused]] Reduce const& reduce, [[maybe_unused]] int rank, [[maybe_unused]] int ranks) {
     if constexpr (requires { reduce.blocks(rank, ranks); })
@@ -67,7 +67,7 @@ std::size_t between_blocks([[maybe_unused]] Reduce const& reduce) {
         return 0;
 }
 
-/// Where a rank has number `begin` of what the schedule speaks of.
+/// The addresses of number `begin`, as the schedule counts, in a rank's input and output.
 template<class T>
 T const* input_of(collective_call const& call, std::size_t begin) noexcept {
     return reinterpret_cast<T const*>(call.in + (begin * sizeof(T) - call.in_from));
@@ -179,7 +179,7 @@ private:
 
     range range_of(int chunk) const noexcept { return cut_.at(schedule_.place(chunk)); }
 
-    /// Where `rank` has a chunk after `steps` steps.
+    /// The address at which `rank` has a chunk after `steps` steps.
     T const* where(collective_call const& of, int rank, int chunk, int steps, std::size_t begin) const noexcept {
         return of.in_place() || schedule_.writes(rank, chunk, steps) ? detail::output_of<T>(of, begin)
                                                                      : detail::input_of<T>(of, begin);
@@ -223,7 +223,7 @@ private:
     int at_ = 0;
 };
 
-/// What runs a schedule on a communicator: schedule_run, or what the header of a transport says.
+/// The class that runs a schedule on a communicator: schedule_run, unless the header of a transport names another.
 template<class T, class C, class Reduce>
 struct run_by {
     using type = schedule_run<T, C, Reduce>;

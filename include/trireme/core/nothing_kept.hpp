@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-/// What programs and passes that share or remember nothing declare.
+/// An empty type: block programs and passes that share or remember nothing declare it.
 struct nothing_kept {};
 
 } // namespace trireme

@@ -17,7 +17,7 @@ struct pack {
 
 inline constexpr std::size_t npos = static_cast<std::size_t>(-1);
 
-/// Where the first false stands, npos if there is none.
+/// The index of the first false, npos if there is none.
 constexpr std::size_t first_false(std::initializer_list<bool> all) noexcept {
     std::size_t i = 0;
     for (bool const x : all) {

@@ -71,7 +71,7 @@ std::string listed(std::size_t count, Name const& name) {
     return text;
 }
 
-/// Where a line of fields begins.
+/// The place at which a line of fields begins.
 struct place {
     std::uint32_t line = 0; // from 1
     std::uint32_t byte = 0;

@@ -232,7 +232,8 @@ public:
         read_values(name, shape, out, narrowing);
     }
 
-    /// The same for F64 (bit for bit), F32, BF16 and F16.
+    /// Reads the values of a tensor that must have this name and shape as doubles, from F64 (bit for bit), F32, BF16
+    /// and F16. Errors: as above.
     void read(std::string_view name, std::vector<std::size_t> const& shape, std::span<double> out) const {
         read_values(name, shape, out, safetensors_narrowing::refused);
     }

@@ -83,7 +83,7 @@ public:
     sample_rows inputs() const noexcept { return inputs_; }
     sample_rows targets() const noexcept { return targets_; }
 
-    /// The same samples, their inputs times `factor`.
+    /// The samples with their inputs times `factor`.
     samples_in_memory scaled(double factor) const {
         auto part = *this;
         part.inputs_.scale *= factor;

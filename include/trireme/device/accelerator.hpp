@@ -22,7 +22,7 @@ namespace trireme {
 // A step on an accelerator is written once, against the words of this file; device/cuda speaks them to CUDA, and
 // device/rehearsal plays them on the host, as late and in the worst order they allow.
 
-/// Where a thread of a block program stands.
+/// The position of a thread in a block program.
 struct block_place {
     std::uint32_t block;
     std::uint32_t blocks;

@@ -17,7 +17,7 @@ struct arena {
     std::size_t bytes = 0;
 };
 
-/// What a rank is doing, for the message of a wait that came too late.
+/// The operation that a rank is in, for the message of a wait that came too late.
 struct operation {
     char const* name = "";     ///< "all_reduce"
     char const* strategy = ""; ///< "ring"
@@ -98,7 +98,7 @@ concept shared_memory_communicator = communicator<C> && requires(C const& c, are
     { c.template shared<float>(a, i) } -> std::same_as<float*>;
 };
 
-/// Whether the ranks of a group share memory: known from the type, or, for some transports, from the launch.
+/// True if the ranks of a group share memory: known from the type, or, for some transports, from the launch.
 template<communicator C>
 constexpr bool shares_memory(C const& c) noexcept {
     if constexpr (requires { c.shares_memory(); })

@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-/// What a dropout's kernels are told, forward and backward alike: value i of the shard's n-th sample of Size values is
-/// dropped if number n * Size + i of the layer's random bits is below `threshold`, and else times `scale`. Values of
-/// images are numbered channel by channel, however they lie.
+/// The arguments that dropout's kernels take, forward and backward alike: value i of the shard's n-th sample of Size
+/// values is dropped if number n * Size + i of the layer's random bits is below `threshold`, and else times `scale`.
+/// Values of images are numbered channel by channel, however they lie.
 template<class T>
 struct dropout_draw {
     granule_place granule = {}; ///< kernels that read the step's numbers where they are staged do not look at it

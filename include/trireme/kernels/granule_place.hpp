@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-/// Which samples a granule holds, beside their values. Lanes from `count` on repeat its last sample and must not count.
+/// The samples of a granule by their numbers, beside their values. Lanes from `count` on repeat its last sample and
+/// must not count.
 struct granule_place {
     std::uint64_t seed = 0;
     std::uint64_t step = 0;

@@ -43,7 +43,7 @@ struct kernel_context {
     /// Up to how many samples are computed one by one, in granules of one lane, because a full one would take longer.
     template<class T>
     static constexpr std::size_t one_by_one = 0;
-    /// Whether they compute in numbers of type T.
+    /// True if the policy's kernels compute in numbers of type T.
     template<class T>
     static constexpr bool computes = std::is_floating_point_v<T>;
     /// As what the values between layers lie in memory, and their gradients, where parameters and sums are of type T.
@@ -56,7 +56,7 @@ struct kernel_context {
 template<class K, class T>
 using stored_t = typename K::template stored<T>;
 
-/// The same kernels for values that lie in memory as numbers of type A.
+/// The policy of K's kernels for values that lie in memory as numbers of type A; K itself, if it declares none.
 template<class K, class A>
 struct storing {
     using type = K;

@@ -4,8 +4,9 @@
 
 namespace trireme {
 
-/// What an SGD update needs beside its arrays. Kernels of the host take it by value; those of an accelerator by its
-/// address in the accelerator's memory, because their calls are recorded once and the numbers change from step to step.
+/// The arguments of an SGD update beside its arrays. Kernels of the host take them by value; those of an accelerator by
+/// their address in the accelerator's memory, because their calls are recorded once and the numbers change from step to
+/// step.
 template<class T>
 struct sgd_numbers {
     T rate = 0;

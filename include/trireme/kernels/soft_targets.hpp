@@ -45,7 +45,7 @@ struct soft_targets {
     static constexpr double of_all = of_each * detail::weight_of_classes<Weights>(Classes);
 
     TRIREME_HOST_DEVICE static bool counts(int label) noexcept { return label != Ignored; }
-    /// Whether an answer to this label may be right: labels of weight 0 count in no accuracy.
+    /// True if an answer to this label may be right: labels of weight 0 count in no accuracy.
     TRIREME_HOST_DEVICE static bool is_scored(int label) noexcept {
         return counts(label) && weight<double>(static_cast<std::size_t>(label)) > 0;
     }

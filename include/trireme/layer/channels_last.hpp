@@ -10,7 +10,8 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// How the values of a network lie where images are channels last, and what its kernels are told of each row.
+/// The order of a network's values where images are channels last, and the shapes that its kernels are told of each
+/// row.
 ///
 /// A flattened image is still one, so that its list of values is in another order than elsewhere. What looks at each
 /// value by itself does not mind, and linear has its weights in that order; nothing else may read it.
@@ -42,7 +43,7 @@ struct channels_last_rows {
     }
 
 private:
-    /// Whether a list lies as an image whose values are in another order channels last.
+    /// True if a list lies as an image whose values are in another order channels last.
     static constexpr bool is_flattened(shape const& list, shape const& viewed) noexcept {
         return list.rank == 1 && reorders(viewed);
     }

@@ -64,7 +64,7 @@ namespace detail {
 // A residual in a flat list of layers: fork, body, branch, shortcut, sum. Going back, the fork adds the gradients of
 // its two ways.
 
-/// Where two ways begin: the first is the input itself.
+/// The row at which two ways begin: the first is the input itself.
 struct fork {
     static constexpr layer_description describe(shape in) noexcept {
         layer_description d;
@@ -90,7 +90,7 @@ struct branch {
     }
 };
 
-/// Where they meet. Its gradient is that of either way.
+/// The row at which the two ways meet. Its gradient is that of either way.
 template<class Body, class Shortcut>
 struct residual_sum {
     using written = residual<Body, Shortcut>;

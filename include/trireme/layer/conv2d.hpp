@@ -62,13 +62,13 @@ inline constexpr std::size_t value_of_option = 0;
 template<template<std::size_t> class Option, std::size_t N>
 inline constexpr std::size_t value_of_option<Option<N>> = N;
 
-/// Whether a type is the option `Option<N>`.
+/// True if a type is the option `Option<N>`.
 template<template<std::size_t> class Option, class T>
 inline constexpr bool is_option = false;
 template<template<std::size_t> class Option, std::size_t N>
 inline constexpr bool is_option<Option, Option<N>> = true;
 
-/// How often `Option` is among a layer's options; its N, or `Default` if it is not there.
+/// The number of times that `Option` is among a layer's options; its N, or `Default` if it is not there.
 template<template<std::size_t> class Option, class... Options>
 constexpr std::size_t count_option() noexcept {
     bool const is[] = {is_option<Option, Options>..., false};

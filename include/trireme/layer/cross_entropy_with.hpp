@@ -180,7 +180,7 @@ public:
                                                                             io.weight, io.dx.data, io.loss);
     }
 
-    /// Which of the rules above is broken. Public, since clang looks for it where `refusal` is named.
+    /// The rule above that is broken. Public, since clang looks for it where `refusal` is named.
     template<class Out>
     static constexpr auto broken_rule() {
         using detail::class_count;

@@ -35,7 +35,7 @@ struct xavier_normal {
     }
 };
 
-/// He (Kaiming) initialisation: variance 2 / fan_in. For relu.
+/// Kaiming (He) initialisation: variance 2 / fan_in. For relu.
 /// Source: He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015.
 struct he_uniform {
     static double value(parameter_tensor const& p, random_stream const& r, std::uint64_t i) {

@@ -93,7 +93,7 @@ struct layer_description {
         for (int i = 0; i < buffer_count; ++i) sum += buffers[i].shape.size();
         return sum;
     }
-    /// Whether it needs all samples of a shard before it can give any, and those of all devices.
+    /// True if the layer needs all samples of a shard before it can give any, and those of all devices.
     constexpr bool whole_shard() const noexcept { return forward.phases + backward.phases != 0; }
     constexpr bool whole_batch() const noexcept { return exchanges() != 0; }
     constexpr int exchanges() const noexcept { return forward.exchanges() + backward.exchanges(); }

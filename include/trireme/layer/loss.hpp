@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-/// What a loss answers when it is shown the shape of a network's output.
+/// A loss's answer when it is shown the shape of a network's output.
 struct loss_description {
     flops_t flops = 0;             ///< per sample
     shape targets = make_shape(1); ///< of one sample's
@@ -92,8 +92,8 @@ struct batch_weight {
     double mean(double losses) const noexcept { return sum == 0 ? 0 : losses / sum; }
 };
 
-/// Where the losses of samples go, and what they come from but for the network's output. Of a granule, and `targets`
-/// with its lanes; where kernels are remote, of all samples.
+/// The operands of a loss beside the network's output: targets, weights, and the places of its results. Of a granule,
+/// and `targets` with its lanes; where kernels are remote, of all samples.
 template<class T, class Target>
 struct loss_operands {
     Target* targets = nullptr;
@@ -104,10 +104,10 @@ struct loss_operands {
 
 inline namespace TRIREME_ISA {
 
-/// What a loss works on: views of one granule, and one number per sample. x: what the network says; `target`; dx: the
-/// gradient by x times the sample's factor, to be written. `weight`: that factor, one over the weight of the batch, and
-/// 0 for what fills a granule. `loss`: to be written, without it. `correct`: to be written by forward where targets are
-/// classes, 1 if x says the target's, else 0. `policy`: the kernels.
+/// The operands and results of a loss: views of one granule, and one number per sample. x: what the network says;
+/// `target`; dx: the gradient by x times the sample's factor, to be written. `weight`: that factor, one over the weight
+/// of the batch, and 0 for what fills a granule. `loss`: to be written, without it. `correct`: to be written by forward
+/// where targets are classes, 1 if x says the target's, else 0. `policy`: the kernels.
 template<class T, class Stored, class Loss, class Out, std::size_t Lanes, class Kernels>
 struct loss_io {
     using value_type = T;

@@ -66,7 +66,7 @@ private:
         }
     }
 
-    /// What lies behind `path`.
+    /// Adds the names of a layer, which begin with `path`.
     template<class L>
     void add_as(pack<L> layer, std::string const& path) {
         std::size_t number = 0;

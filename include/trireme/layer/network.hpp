@@ -36,8 +36,8 @@ struct pass_flops {
     constexpr flops_t total() const noexcept { return forward + backward_input + backward_weights + again; }
 };
 
-/// Where a network keeps what: one row per layer in the order of their work, repetitions included, and one more for the
-/// end. Slot 0 is the network's input, slot i + 1 the output of row i.
+/// A row of a network, and the places of its values and numbers: one row per layer in the order of their work,
+/// repetitions included, and one more for the end. Slot 0 is the network's input, slot i + 1 the output of row i.
 struct layer_row {
     layer_description description = {};
     shape input = {};
@@ -479,7 +479,7 @@ public:
     static constexpr flops_t forward_flops = detail::flops_of_rows(table.rows, first_trainable, {0, depth}).forward;
     static constexpr flops_t training_flops = detail::flops_of_rows(table.rows, first_trainable, {0, depth}).total();
 
-    /// Whether some layer needs all samples of a shard, or of the batch, at once.
+    /// True if some layer needs all samples of a shard, or of the batch, at once.
     static constexpr bool whole_shard = [] {
         for (std::size_t i = 0; i < depth; ++i)
             if (table.rows[i].description.whole_shard()) return true;
@@ -493,8 +493,8 @@ public:
         return false;
     }();
 
-    /// Those of a step, row by row, forward's before backward's; `first` counts from the first number that any layer
-    /// keeps. Those of row r begin at row(r).first_exchange.
+    /// The exchanges of a step, row by row, forward's before backward's; `first` counts from the first number that any
+    /// layer keeps. Those of row r begin at row(r).first_exchange.
     static constexpr detail::exchange_list<chain> exchanges{};
 
     static constexpr bool valid = table.refused_at == npos;

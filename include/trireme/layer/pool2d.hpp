@@ -32,7 +32,8 @@ struct pool2d_options_rule {
 
 namespace detail {
 
-/// What average and maximum pooling share: shapes and rules. Rows and columns beyond the last full window are dropped.
+/// The common part of average and maximum pooling: shapes and rules. Rows and columns beyond the last full window are
+/// dropped.
 template<std::size_t Side, class... Options>
 struct pool2d {
     static constexpr std::size_t step = option_value<stride, Side, Options...>();

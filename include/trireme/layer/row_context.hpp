@@ -44,7 +44,7 @@ struct model_numbers {
     std::size_t first_kept = 0; ///< likewise, of the numbers that layers keep of a shard
     std::size_t first_tied = 0; ///< likewise, of the gradients of tied rows
     std::size_t tied_lie = 0;   ///< the numbers of tied rows begin so far behind the first parameter, and its gradient
-    /// Where gradients have a task of their own, those wait here till then that layers find while they agree.
+    /// Gradients that layers find while they agree wait here for their task, where gradients have a task of their own.
     T* agreed = nullptr;
     std::size_t first_agreed = 0;
 

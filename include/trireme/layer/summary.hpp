@@ -56,7 +56,7 @@ inline std::string table_line(std::string layer, std::string const& output, std:
     return text + '\n';
 }
 
-/// How a layer is called in the table; nothing for what computes nothing of its own.
+/// The name of a layer in the table; empty for a layer that computes nothing of its own.
 template<class L>
 std::string line_name() {
     if constexpr (std::is_same_v<L, fork> || std::is_same_v<L, branch>)

@@ -70,7 +70,7 @@ using optimizer_state = std::array<T*, O::state_per_parameter>;
 
 namespace detail {
 
-/// Whether an optimizer wants to know how many updates have been made.
+/// True if an optimizer wants to know how many updates have been made.
 template<class O>
 inline constexpr bool counts_updates = [] {
     if constexpr (requires { O::counts_updates; })

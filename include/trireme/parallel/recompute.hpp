@@ -65,7 +65,7 @@ private:
         }
     }
 
-    /// What is in a layer or a block that is none of those; a residual cannot be cut inside.
+    /// Looks for these blocks inside a layer or a block that is none of them; a residual cannot be cut inside.
     template<class L>
     struct inside {
         static constexpr void look(stretches_of_blocks&, std::size_t& row) { row += rows_in<L>; }

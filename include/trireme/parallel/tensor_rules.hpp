@@ -220,7 +220,7 @@ struct strategy_in<for_tensors<Which, Strategy>> {
     using type = Strategy;
 };
 
-/// What a trainer asks of the rules of its reduce_by.
+/// The rules of a trainer's reduce_by, and what follows from them.
 template<class... R>
 struct tensor_rule_list {
     static constexpr std::size_t size = sizeof...(R);

@@ -48,7 +48,7 @@ constexpr int place_in(S const& s, int chunk) noexcept {
         return chunk;
 }
 
-/// What one message of a step carries.
+/// The bytes that one message of a step carries.
 template<collective_schedule S>
 constexpr bytes_t bytes_of(S const& s, collective_step const& step, buffer_cut const& cut) noexcept {
     bytes_t bytes = 0;
@@ -94,7 +94,7 @@ struct traffic_by_level {
     }
 };
 
-/// The same, of a rank that lies in `groups`.
+/// Messages and bytes that `rank`, which lies in `groups`, reads or writes in one run of `s`, by the level of the link.
 template<collective_schedule S>
 constexpr traffic_by_level traffic_of(S const& s, int rank, buffer_cut const& cut, levels const& groups) noexcept {
     traffic_by_level sum;

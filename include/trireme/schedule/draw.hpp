@@ -15,8 +15,8 @@
 namespace trireme {
 namespace detail {
 
-/// When the steps of a schedule begin if each that is drawn as a box takes one unit of time, and everyone begins as
-/// soon as possible. Steps that are never reached begin at -1.
+/// The times at which the steps of a schedule begin if each that is drawn as a box takes one unit of time, and each
+/// rank begins as soon as possible. Steps that are never reached begin at -1.
 struct schedule_times {
     int steps;
     std::vector<int> begin, end;
@@ -32,11 +32,11 @@ struct schedule_times {
         });
     }
     std::size_t at(int rank, int step) const { return static_cast<std::size_t>(rank * steps + step); }
-    /// When the rank has completed so many steps.
+    /// The time at which the rank has completed so many steps.
     int free_at(int rank, int count) const { return count <= 0 ? 0 : std::max(0, end[at(rank, count - 1)]); }
 };
 
-/// What stands in a box: the chunks; "2>0" is the source's chunk 2, copied into chunk 0.
+/// The text in a box: the chunks; "2>0" is the source's chunk 2, copied into chunk 0.
 inline std::string box_label(collective_step const& step, int chunks) {
     if (!reads(step.kind)) return step.kind == step_kind::wait ? "wait" : "idle";
     if (step.chunk.count >= chunks) return "all";

@@ -56,7 +56,7 @@ struct fixed_tree {
         std::size_t depth_ = 0;
     };
 
-    /// How many gradient slots a device needs that owns the shards `owned`: the deepest its stack gets.
+    /// The number of gradient slots that a device needs for its shards `owned`: the greatest depth of its stack.
     static constexpr std::size_t slots(range owned) noexcept {
         stack s;
         std::size_t deepest = 0;

@@ -44,7 +44,7 @@ struct round_message {
     int source = 0;       ///< which of the sum's sources it is, in the order of addition
 };
 
-/// What a rank forms of what it has received: output = (own + source_0) + source_1 + ..., in this order.
+/// A sum that a rank forms of numbers it has received: output = (own + source_0) + source_1 + ..., in this order.
 struct round_sum {
     int rank = 0;
     int first = 0;
@@ -86,7 +86,8 @@ constexpr std::size_t staging_bytes(schedule const& s, buffer_cut const& cut, in
     return most;
 }
 
-/// Where a rank keeps what a sum adds until it adds it: source k is `offset + k * stride` bytes from the beginning.
+/// The memory in which a rank keeps the sources of a sum until it adds them: source k is `offset + k * stride` bytes
+/// from the beginning.
 struct staged_sum {
     std::size_t offset = 0;
     std::size_t stride = 0;
@@ -188,8 +189,8 @@ inline std::vector<rank_round> rounds_of_rank(message_schedule const& all, int r
     return own;
 }
 
-/// What `rank` gets from its peers, or pushes to them, counted as traffic_of counts it: all that goes between two ranks
-/// in one half of a round is one message.
+/// The traffic that `rank` gets from its peers, or pushes to them, counted as traffic_of counts it for a schedule: all
+/// that goes between two ranks in one half of a round is one message.
 inline traffic traffic_of(message_schedule const& all, int rank, buffer_cut const& cut) {
     traffic sum;
     auto const count = [&](std::vector<round_message> const& list, int round_message::* mine) {

@@ -68,14 +68,14 @@ constexpr std::uint64_t name_of_sum(std::uint64_t a, std::uint64_t b) noexcept {
     return mix((a + b) * 0x9E3779B97F4A7C15u + (a ^ b)) + mix(a) + mix(b);
 }
 
-/// Whether chunks belong to ranks.
+/// True if the chunks of a collective belong to ranks.
 constexpr bool belongs_to_ranks(collective goal) noexcept {
     return goal == collective::reduce_scatter || goal == collective::all_gather || goal == collective::gather ||
            goal == collective::scatter || goal == collective::all_to_all;
 }
 
-/// What the phases of a proof work on: a schedule as a table, which they do not own. A place is a chunk in the buffer
-/// of a rank: rank * chunks + chunk. Each phase is a function that may be a constant expression of its own.
+/// The proof of a schedule, phase by phase: it reads a table of steps, which the caller owns. A place is a chunk in the
+/// buffer of a rank: rank * chunks + chunk. Each phase is a function that may be a constant expression of its own.
 class schedule_proof {
 public:
     template<collective_schedule S>
@@ -158,7 +158,7 @@ private:
         return index(rank) / 64 == w ? std::uint64_t{1} << (rank % 64) : 0;
     }
 
-    /// What a place holds.
+    /// The content of a place.
     struct content {
         int id = -1;             ///< the chunk it belongs to; -1: nothing
         std::uint64_t value = 0; ///< the name of the sum
@@ -453,7 +453,7 @@ public:
     }
 
 private:
-    /// Whether `rank` waits anywhere for step `step` of `other` to be complete.
+    /// True if `rank` waits anywhere for step `step` of `other` to be complete.
     constexpr bool hears(int rank, int other, int step) const {
         for (int i = 0; i < steps_; ++i) {
             auto const& mine = at(rank, i);
@@ -464,7 +464,7 @@ private:
         return false;
     }
 
-    /// That the later rank of every conflict whose earlier one is `a` knows that the earlier access is over.
+    /// Proves that the later rank of every conflict whose earlier one is `a` knows that the earlier access is over.
     /// known[q][i] is what q knows of `a` once it has completed i steps, by waiting, directly or through others: 0
     /// nothing, 1 that it has entered, 1 + s that s steps are complete.
     constexpr verdict resolve(int const* order, conflict const* conflicts, int total, int a) const {

@@ -44,7 +44,7 @@ constexpr verdict verify(collective goal, S const& s) {
     return p.races(order.data(), conflicts.data(), total, 0, s.ranks);
 }
 
-/// The same for a schedule that is to run on `ranks` ranks: a strategy may have made it for another number.
+/// Verifies a schedule that is to run on `ranks` ranks: a strategy may have made it for another number.
 template<collective_schedule S>
 constexpr verdict verify(collective goal, S const& s, int ranks) {
     if (s.ranks != ranks) return {schedule_fault::out_of_range, s.ranks, 0, 0};
@@ -260,7 +260,8 @@ struct schedule_check<Strategy, Goal, Ranks, false> {
 /// Ranks up to which a strategy is proved by the compiler; larger groups are proved when they are constructed.
 inline constexpr int proved_by_compiler = 16;
 
-/// What the compiler finds, in as many constant expressions as it takes: for 16 ranks and, of most strategies, for 64.
+/// The compiler's verdict on a strategy's collective, in as many constant expressions as it takes: for 16 ranks and, of
+/// most strategies, for 64.
 template<class Strategy, collective Goal, int Ranks>
 inline constexpr verdict compiler_verdict = detail::proof_of<Strategy, Goal, Ranks>::value;
 

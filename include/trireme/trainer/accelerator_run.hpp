@@ -360,7 +360,7 @@ private:
         for (auto& r : executor_->ranks) r->compute.record(r->used[result]);
     }
 
-    /// What kernels need to know of a rank's k-th shard, in a step on `samples`.
+    /// Data about a rank's k-th shard that kernels need, in a step on `samples`.
     staged_shard about(rank_type const& r, std::size_t k, std::uint64_t number, std::size_t first,
                        std::size_t samples) const {
         auto const shard = r.shards().begin + k;

@@ -205,7 +205,7 @@ public:
 
     /// Steps begun since construction.
     std::uint64_t steps() const noexcept { return steps_; }
-    /// What this device has read from others in its steps.
+    /// The traffic that this device has read from others in its steps.
     traffic wire() const noexcept { return beside_.pulled() - evaluated_; }
 
     /// The norm of the last step's gradient, before it was clipped.

@@ -111,7 +111,7 @@ public:
         if (!of_one_process) m.scores.bytes = 2 * sizeof(double) * (l.shards() + (Model::weighs_samples ? 1 : 0));
         return m;
     }
-    /// What a rank reads from others in a step on a full batch.
+    /// Adds to `sum` the traffic that a rank reads from others in a step on a full batch.
     static constexpr void moves(parallel_layout const& l, std::size_t batch, int rank, detail::traffic_by_peer& sum) {
         executor::moves(l, batch, rank, sum);
     }
@@ -278,8 +278,8 @@ public:
     }
 
 private:
-    /// What the devices of one trainer share, all of them or the one of this process. Devices hold it alive, so that
-    /// one which is stuck never reads freed memory.
+    /// The state that the devices of one trainer share, all of them or the one of this process. Devices hold it alive,
+    /// so that one which is stuck never reads freed memory.
     struct shared : state_type {
         using state_type::layout;
         using state_type::options;
@@ -414,7 +414,7 @@ private:
         return l;
     }
 
-    /// What each rank has, on all of them.
+    /// Gathers the numbers of each rank on all ranks.
     void gather(std::vector<T> const& mine, std::vector<T>& everybody) const {
         shared_->mine = std::as_bytes(std::span(mine));
         shared_->everybody = std::as_writable_bytes(std::span(everybody));

@@ -30,7 +30,7 @@ class nccl_transport {
 public:
     using stream = typename Device::stream;
 
-    /// What a rank needs to receive in.
+    /// The bytes that a rank needs for the numbers that it receives.
     static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, arena_extent const& arena,
                                          std::size_t element_bytes) {
         if (l.replicas == 1) return 0;

@@ -154,9 +154,9 @@ struct option_of_other_braces {
     }
 };
 
-/// This process among those of a trainer over transport<nccl>: its number, how many there are, and a file that all of
-/// them see, through which they find one another, or a function that does it (process_by_mpi).
-/// The mesh counts the devices of all processes.
+/// A process among those of a trainer over transport<nccl>: its number, how many there are, and a file that all of them
+/// see, through which they find one another, or a function that does it (process_by_mpi). The mesh counts the devices
+/// of all processes.
 struct process_of {
     int index = 0;            ///< of this process, counted from 0
     int count = 1;            ///< of all processes

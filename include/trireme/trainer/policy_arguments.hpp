@@ -64,7 +64,7 @@ struct peer : transport_traits {
     using streams = peer_transport<Device, T>;
 };
 
-/// What joins devices of the host that name no transport: threads of one process.
+/// Transport of devices of the host that name none: threads of one process.
 struct thread_transport : transport_traits {
     static constexpr bool joins_hosts = true, has_stages = true;
     template<bool Staged>

@@ -17,10 +17,10 @@ struct step_times {
     double data = 0;            ///< gathering samples
 };
 
-/// What devices work on: samples, and the order in which they come. Each shard's sum of losses goes to losses[shard],
-/// and of an evaluation the number of right answers to correct[shard]. `scale`: the factor of a sample's loss in the
-/// mean of a step. Where there are `outputs`, an evaluation leaves those of sample i at outputs[i * size], and no
-/// score.
+/// The samples that devices work on, and the order in which they come. Each shard's sum of losses goes to
+/// losses[shard], and of an evaluation the number of right answers to correct[shard]. `scale`: the factor of a sample's
+/// loss in the mean of a step. Where there are `outputs`, an evaluation leaves those of sample i at outputs[i * size],
+/// and no score.
 template<class T>
 struct sample_batch {
     sample_set const* samples = nullptr;

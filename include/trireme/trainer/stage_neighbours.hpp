@@ -55,11 +55,11 @@ public:
         }
     }
 
-    /// This device among those that have the same rows.
+    /// The group of this device and the others that have the same rows.
     Communicator& replicas() const noexcept { return pipeline_ != nullptr ? pipeline_->replicas : world_; }
     /// The stages of this device's replica.
     Communicator& roles() const noexcept { return pipeline_->roles; }
-    /// What this device has read from others, in all groups.
+    /// The traffic that this device has read from others, in all groups.
     traffic pulled() const noexcept {
         auto sum = world_.pulled();
         if (pipeline_ != nullptr) sum += pipeline_->replicas.pulled(), sum += pipeline_->roles.pulled();

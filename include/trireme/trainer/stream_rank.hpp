@@ -344,8 +344,8 @@ public:
             reinterpret_cast<stored_type const*>(static_cast<std::byte const*>(outputs_.data()) + k * output_bytes());
         detail::copy_output<out>(first + i * out::size, 1, narrow::images_last, to);
     }
-    /// What earlier tasks have left in a frame is added where the gradients are: forward's statistics, and gradients of
-    /// layers that agree on something, which begin at zero in the first half of backward.
+    /// Adds the numbers that earlier tasks have left in a frame to those where the gradients are: forward's statistics,
+    /// and gradients of layers that agree on something, which begin at zero in the first half of backward.
     void enqueue_waiting(context const& c, step_task const& t) {
         auto const& s = own(t.chunk);
         auto const add = [&](std::size_t to, T const* from, std::size_t count) {

@@ -51,7 +51,8 @@ public:
     using network_type = std::conditional_t<is_network<Network>, Network, network<input<1>>>;
     using loss_type = std::conditional_t<loss<Loss>, Loss, cross_entropy>;
     using optimizer_type = std::conditional_t<optimizer<Optimizer>, Optimizer, sgd>;
-    /// What training needs, and where it runs: `trainer t{{.learning_rate = 0.5f}, {.devices = 2}};`
+    /// The options of training, and of the run in the second braces: `trainer t{{.learning_rate = 0.5f}, {.devices =
+    /// 2}};`
     using options = typename optimizer_type::template options<typename option_fields<policies>::training>;
     using run_options = trireme::run_options<option_fields<policies>>;
 
@@ -85,7 +86,7 @@ public:
                                    static_cast<std::size_t>(policies::shards), policies::stages, 0,
                                    typename option_fields<policies>::schedule{}));
     }
-    /// The same for a layout chosen when the program runs. Throws usage_error if it has no device.
+    /// The plan for a layout chosen when the program runs. Throws usage_error if it has no device.
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
         if (layout.devices() < 1) throw usage_error("a plan needs at least one device: set the option `devices`");
         training_plan p;
@@ -380,7 +381,7 @@ private:
         return run_.gathered(numbers);
     }
 
-    /// What the type fixes comes from there. `micro_batches`: 0 if nobody has said.
+    /// Makes the layout of the options, and of what the type fixes. `micro_batches`: 0 if the options say none.
     template<class Schedule>
     static constexpr parallel_layout
     layout_with(int replicas, strategy_choice const& strategy, std::size_t shards, [[maybe_unused]] int stages,
@@ -418,7 +419,7 @@ private:
         return l;
     }
 
-    /// Where tensors have strategies of their own.
+    /// The buckets of tensors, where tensors have strategies of their own; else none.
     static constexpr std::span<reduction_bucket const> buckets() {
         if constexpr (policies::tensor_rules::size != 0)
             return std::span(bucket_table::value.buckets).first(bucket_table::value.count);

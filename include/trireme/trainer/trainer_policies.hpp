@@ -225,14 +225,14 @@ struct trainer_policies {
     static constexpr bool steps_proved = has_stages && micro_batches > 0 && stages > 0 && stages <= max_roles;
     /// The compiler proves a strategy for these devices.
     static constexpr bool provable = replicas != dynamic && replicas <= proved_by_compiler && !strategy_is_chosen;
-    /// Whether it has proved all schedules that can run.
+    /// True if the compiler has proved all schedules that can run.
     static constexpr bool proved =
         provable && is_static && !choosing_strategy<named_strategy> && tensor_rules::size == 0;
 };
 
 namespace detail {
 
-/// Where the header of a policy's argument is missing, that is what is wrong with it.
+/// False if the header of a policy's argument is missing: then that is what is wrong with the policy.
 template<class P>
 inline constexpr bool has_header = true;
 template<class P>

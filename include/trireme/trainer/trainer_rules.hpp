@@ -123,7 +123,7 @@ struct tied_weights_rule {
 };
 namespace detail {
 
-/// What reads a flattened image in the wrong order: a row, or the loss.
+/// The row that reads a flattened image in the wrong order; the network's depth if the loss does, npos if none does.
 template<class Network, class Kernels>
 constexpr std::size_t misread_row() {
     if constexpr (keeps_channels_last<Kernels>)
@@ -185,7 +185,7 @@ constexpr bool cuts_wrongly(int stages) {
     return false;
 }
 
-/// Whether the program of a pipeline that the compiler knows is a training step.
+/// The rule that the program of a pipeline breaks if it is no training step, where the compiler knows the program.
 template<class Schedule, int Stages, int MicroBatches, int Passes>
 constexpr auto broken_pipeline_rule() {
     constexpr auto& program = static_step<Schedule, Stages, MicroBatches, 1, 1, Passes>::program;

@@ -69,7 +69,7 @@ TRIREME_COLD inline void check_tokens(sample_rows const& rows, std::size_t sampl
 
 } // namespace detail
 
-/// What a trainer works on, whatever its devices: options, layout, the samples in use and their order, the losses and
+/// The state of a trainer, whatever its devices: options, layout, the samples in use and their order, the losses and
 /// right answers of every shard. `T`: of targets that are values.
 template<class Network, class Loss, class Options, class T>
 class training_state {

@@ -175,7 +175,7 @@ constexpr std::size_t tree_leaves(int ranks, std::size_t shards) {
     return sum;
 }
 
-/// How often tree_program adds after each leaf; leaf(rank, block) is told of each of them, in order.
+/// The number of times that tree_program adds after each leaf; calls leaf(rank, block) for each of them, in order.
 template<class Leaf>
 std::vector<std::uint32_t> tree_merges(int ranks, std::size_t shards, Leaf&& leaf) {
     std::vector<std::uint32_t> merges;
@@ -193,7 +193,8 @@ std::vector<std::uint32_t> tree_merges(int ranks, std::size_t shards, Leaf&& lea
     return merges;
 }
 
-/// What tree_program reads from a device's memory: its leaves, its copies, and how often it adds.
+/// The bytes of the table that tree_program reads from a device's memory: its leaves, its copies, and how often it
+/// adds.
 constexpr std::size_t tree_table_bytes(int ranks, std::size_t shards, std::size_t copies) {
     auto const leaves = tree_leaves(ranks, shards);
     return (leaves + copies) * sizeof(void*) + round_up<std::size_t>(leaves * sizeof(std::uint32_t), sizeof(void*));

@@ -194,7 +194,7 @@ public:
         first_time_ = false;
     }
 
-    /// What a rank receives from its peers, or pushes to them, each time.
+    /// The traffic that a rank receives from its peers, or pushes to them, each time.
     traffic moved(int local) const noexcept { return moved_[static_cast<std::size_t>(local)]; }
 
 private:
@@ -252,7 +252,7 @@ private:
             to_stage.calls.push_back(bytes(nccl_call::kind::receive, i, from, goal(i), part.size()));
     }
 
-    /// Where `rank` has received its part of block `b` of `from`.
+    /// The address at which `rank` has received its part of block `b` of `from`.
     static T* at(void* staging, staged_tree const& tree, int rank, int from, std::size_t b) {
         std::size_t before = b;
         for (int q = 0; q < from; ++q)

@@ -20,7 +20,7 @@
 
 namespace trireme {
 
-/// Where one rank's numbers of a collective are, in its device's memory. The same address twice: in place.
+/// The addresses of one rank's numbers of a collective, in its device's memory. The same address twice: in place.
 template<class T>
 struct stream_buffers {
     T const* in = nullptr;
@@ -38,7 +38,7 @@ void join_streams(std::span<Stream* const> streams, std::span<typename Stream::e
             if (i != k) streams[i]->wait(events[k]);
 }
 
-/// How many blocks share `elements`: enough to fill a large device, not more than there is work for.
+/// The number of blocks that share `elements`: enough to fill a large device, not more than there is work for.
 template<class Program>
 std::uint32_t blocks_for(std::uint64_t elements, std::uint32_t per_thread) {
     auto const enough =
@@ -162,7 +162,7 @@ public:
         detail::join_streams<stream>(streams, std::span(events_).first(streams.size()));
     }
 
-    /// What rank r reads from its peers, or writes to them, each time.
+    /// The traffic that rank r reads from its peers, or writes to them, each time.
     traffic moved(int rank) const noexcept { return moved_[static_cast<std::size_t>(rank)]; }
 
     /// Bytes of tables, over all devices.
@@ -310,7 +310,7 @@ private:
     std::vector<typename Device::event> events_;
 };
 
-/// What of `rank`'s input is its output as well, where the two lie apart.
+/// The part of `rank`'s input that is its output as well, where the two lie apart.
 constexpr range kept_of(collective goal, int rank, int ranks, int root, std::size_t elements) noexcept {
     if (ranks == 1 || (goal == collective::broadcast && rank == root)) return {0, elements};
     bool const own_block = goal == collective::all_gather || goal == collective::all_to_all ||

@@ -49,7 +49,7 @@ struct gpu {
         cuda_runtime::check(cudaSetDevice(device), "cudaSetDevice", device, "the thread that drives it");
     }
 
-    /// Whether kernels and copies of one GPU reach the memory of another directly.
+    /// True if kernels and copies of one GPU reach the memory of another directly.
     static bool reaches(int device, int other) {
         if (device == other) return true;
         int can = 0;

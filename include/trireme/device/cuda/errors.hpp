@@ -52,7 +52,7 @@ void check(cudaError_t status, char const* call, int device, Operation const& op
     if (status != cudaSuccess) fail(status, call, device, operation);
 }
 
-/// What destructors do with a status: nothing. When a program ends, the driver may be gone before them.
+/// Ignores a status, for destructors: when a program ends, the driver may be gone before them.
 inline void ignore(cudaError_t status) noexcept {
     if (status != cudaSuccess) forget_last_error();
 }

@@ -15,7 +15,8 @@
 
 namespace trireme::cuda_runtime {
 
-/// How many phases a program has, if its type knows: `static constexpr int phase_count`; 0 if only its object does.
+/// The number of phases of a program, if its type knows it: `static constexpr int phase_count`; 0 if only its object
+/// does.
 template<class P, class = void>
 inline constexpr int known_phases = 0;
 template<class P>

@@ -36,8 +36,8 @@ public:
     int device() const noexcept { return device_; }
     cudaEvent_t handle() const noexcept { return event_; }
 
-    /// Whether all is done that the stream had when the event was recorded; true if it never was. Throws what has gone
-    /// wrong on the device.
+    /// True if the stream has done all work that it had when the event was recorded, or if the event never was
+    /// recorded. Throws what has gone wrong on the device.
     bool reached() const {
         auto const status = cudaEventQuery(event_);
         if (status == cudaErrorNotReady) {
@@ -53,7 +53,7 @@ private:
     int device_;
 };
 
-/// What streams have noted down, ready to be launched as one.
+/// Work that streams have noted down, ready to be launched as one.
 class graph {
 public:
     graph() = default;

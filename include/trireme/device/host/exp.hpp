@@ -97,7 +97,8 @@ template<class T, std::size_t N>
     return p * bits_as<T>(first) * bits_as<T>(second);
 }
 
-/// The same for x <= 0, with fewer operations: there the power of two needs help only where it is denormal.
+/// exp of every lane as `exponential` computes it, but for x <= 0, with fewer operations: there the power of two needs
+/// help only where it is denormal.
 template<class T, std::size_t N>
 [[gnu::always_inline]] inline lane_vector<T, N> exponential_of_negative(lane_vector<T, N> x) noexcept {
     using constants = detail::exp_constants<T>;

@@ -121,7 +121,7 @@ struct lane_vector {
     }
 };
 
-/// The same bits as another type of the same size.
+/// Reads the bits of a register as numbers of another type of equal size.
 template<class To, class T, std::size_t N>
 [[gnu::always_inline]] inline lane_vector<To, N> bits_as(lane_vector<T, N> from) noexcept {
     static_assert(sizeof(To) == sizeof(T));
@@ -224,8 +224,8 @@ template<std::size_t N, class T>
     }
 }
 
-/// How many samples of a granule of `Lanes` share a register: all, or the largest power of two that divides them and
-/// fits. A wider granule takes several registers.
+/// The number of samples in a granule of `Lanes` that share a register: all, or the largest power of two that divides
+/// them and fits. A wider granule takes several registers.
 template<class T, std::size_t Lanes>
 inline constexpr std::size_t register_lanes = [] {
     std::size_t width = vector_bytes / sizeof(T);
@@ -260,7 +260,8 @@ constexpr std::size_t even_block(std::size_t n, std::size_t most) noexcept {
     return blocks == 0 ? 1 : (n + blocks - 1) / blocks;
 }
 
-/// The same, but a length that divides n if that is not much shorter: the last block then needs no code of its own.
+/// The longest block length up to `most` that divides n, so that the last block needs no code of its own; that of
+/// even_block instead, if this is shorter than two thirds of `most`.
 constexpr std::size_t dividing_block(std::size_t n, std::size_t most) noexcept {
     for (auto length = most; 3 * length >= 2 * most; --length)
         if (n % length == 0) return length;

@@ -21,8 +21,8 @@
 
 namespace trireme {
 
-/// How long a wait spins and yields before it sleeps. A spin answers in 0.2 us, a wake through the kernel in 30 us; but
-/// a spinning thread that holds the core its peer needs only delays both.
+/// The number of times that a wait spins and yields before it sleeps. A spin answers in 0.2 us, a wake through the
+/// kernel in 30 us; but a spinning thread that holds the core its peer needs only delays both.
 struct patience {
     int spins = 2000;
     int yields = 200;

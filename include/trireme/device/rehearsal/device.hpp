@@ -44,7 +44,7 @@ struct rehearsal {
     static void enable_peers(int, int) noexcept {}
     static void use(int) noexcept {}
 
-    /// Nobody looks at a rehearsal's profile.
+    /// A range of a profile; empty, because a rehearsal has no profile.
     struct range {
         explicit range(char const*) noexcept {}
     };

@@ -11,8 +11,8 @@
 
 namespace trireme::rehearsal_runtime {
 
-/// How many rehearsal devices there pretend to be, how much memory each has, and how much of it is taken. For tests;
-/// used by one thread.
+/// The number of rehearsal devices, the bytes of memory that each has, and those that are taken. For tests; used by one
+/// thread.
 struct memory_budget {
     static constexpr int most_devices = 8;
     int devices = most_devices;

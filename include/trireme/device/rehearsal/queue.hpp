@@ -19,9 +19,9 @@
 
 namespace trireme::rehearsal_runtime {
 
-/// When work is done. `late`: only what an event that is asked for needs, and of that the youngest first. `eager`: at
-/// once. `shuffled`: anything that may run, by lot. `rushed`: as late, but first what comes behind a wait that is
-/// forgotten, up to as many other waits as the seed says.
+/// The time at which a rehearsal does work. `late`: only what an event that is asked for needs, and of that the
+/// youngest first. `eager`: at once. `shuffled`: anything that may run, by lot. `rushed`: as late, but first what comes
+/// behind a wait that is forgotten, up to as many other waits as the seed says.
 enum class timing { late, eager, shuffled, rushed };
 
 /// A piece of work, and what has to be done before it.
@@ -47,7 +47,7 @@ public:
         return the_only;
     }
 
-    /// How to play from now on. Work that is waiting stays.
+    /// Sets how work is played from now on. Work that is waiting stays.
     void play(timing when, std::uint64_t seed = 0) {
         timing_ = when;
         rushed_ = seed;
@@ -220,7 +220,7 @@ private:
     void (*phase_)(void const*, int, block_place, std::vector<std::uint32_t> const&, void*, void*);
 };
 
-/// What streams have noted down instead of doing it.
+/// Work that streams have noted down instead of doing it.
 struct recording {
     std::vector<task_ptr> tasks;
     task_ptr end;

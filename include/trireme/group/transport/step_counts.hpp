@@ -36,7 +36,7 @@ namespace trireme {
 // How ranks that see one memory keep in step, be they threads or processes: each counts the steps it has completed, and
 // waits for the counts of those it reads from.
 
-/// How many arenas a rank may allocate; a trainer needs five.
+/// The most arenas that a rank may allocate; a trainer needs five.
 inline constexpr int max_arenas = 8;
 
 /// The number of a rank's next arena. Throws usage_error if there are too many.
@@ -53,13 +53,13 @@ TRIREME_COLD inline void check_levels(int ranks, levels const& groups) {
                           std::to_string(groups.ranks()) + ": their sizes multiplied are the ranks");
 }
 
-/// What a rank throws that begins a collective within another.
+/// Throws usage_error on a rank that begins a collective within another.
 [[noreturn]] TRIREME_COLD inline void refuse_second_call(std::string const& who, char const* call, char const* other) {
     throw usage_error(who + " called " + call + " while its " + other + " was in flight: wait for that first");
 }
 
-/// What ranks must agree in of a collective_call, without addresses: the same words mean the same in any process. Texts
-/// are cut where they are longer than their place.
+/// The words of a collective_call in which ranks must agree, without addresses: the same words mean the same in any
+/// process. Texts are cut where they are longer than their place.
 class call_words {
 public:
     static constexpr std::size_t count = 20;
@@ -119,7 +119,7 @@ private:
     }
 };
 
-/// What two ranks have called as their collective of that number: the error of all of them.
+/// The error of all ranks when two ranks have called different collectives as their collective of that number.
 TRIREME_COLD inline mismatch_error different_calls(char const* member, std::uint32_t number, int rank,
                                                    call_words const& called, int other, call_words const& other_called,
                                                    std::uint32_t other_number) {
@@ -135,8 +135,8 @@ TRIREME_COLD inline mismatch_error different_calls(char const* member, std::uint
                           "; all must make the same calls in the same order");
 }
 
-/// What a rank has called last, for its peers to compare. A peer may look while the owner, ahead of it, writes the
-/// next: then `number` says that there is nothing to compare.
+/// The last call of a rank, for its peers to compare. A peer may look while the owner, ahead of it, writes the next:
+/// then `number` says that there is nothing to compare.
 struct published_call {
     std::atomic<std::uint32_t> number{0}; ///< of the collective, counted from 1
     std::array<std::atomic<std::uint64_t>, call_words::count> words{};
@@ -177,8 +177,8 @@ struct step_slot {
     std::atomic<std::uint64_t> training_step{0}; ///< as the rank has said, for messages
 };
 
-/// What a group's ranks share. The communicator below is the same for all of them; what differs is where memory comes
-/// from, how a reason to stop reaches the others, and how one looks after peers during a long wait.
+/// The state that a group's ranks share. The communicator below works with all such states; they differ in where memory
+/// comes from, how a reason to stop reaches the others, and how one looks after peers during a long wait.
 template<class S>
 concept step_counting_state = requires(S& s, int rank, int lane, std::exception_ptr why, collective_call const& call) {
     { S::member } -> std::convertible_to<char const*>; // what messages call a rank: "device"
@@ -211,8 +211,8 @@ bool has_come(State& state, Slot const& waiting, int next) noexcept {
     return state.slot(next).lanes[lane].steps.reached(waiting.waits_until.load(std::memory_order_relaxed));
 }
 
-/// Who is to blame when a rank has waited too long for `source`: follow the waits to a rank that waits for nobody, or
-/// for somebody who is there by now.
+/// The rank to blame when a rank has waited too long for `source`: the waits lead from `source` to a rank that waits
+/// for no other, or for one that is there by now.
 template<class State>
 int culprit_of(State& state, int source) noexcept {
     for (int hops = 0; hops < state.size(); ++hops) {
@@ -234,7 +234,7 @@ class step_counting {
 public:
     step_counting(std::shared_ptr<State> state, int rank)
         : state_(std::move(state)), rank_(rank), place_(rank), size_(state_->size()) {}
-    /// This rank's handle on a part of the group of `whole`. Every member makes it with the same `lane`, from 1 to
+    /// Makes a rank's handle on a part of the group of `whole`. Every member makes it with the same `lane`, from 1 to
     /// max_lanes - 1, and the same members; a rank has one part per lane. Throws usage_error for anything else.
     step_counting(step_counting const& whole, int lane, std::vector<int> members)
         : state_(whole.state_), rank_(whole.rank_), lane_(checked(whole, lane, members)), members_(std::move(members)) {
@@ -247,7 +247,7 @@ public:
     int rank() const noexcept { return place_; }
     int size() const noexcept { return size_; }
 
-    /// Which ranks are near one another; no levels if nobody has said so, and in a part of the group.
+    /// The levels of ranks that are near one another; none if they were not given, and in a part of the group.
     levels groups() const noexcept { return is_part() ? levels{} : state_->groups; }
 
     /// Zeroed memory that peers can use. Every rank of the whole group calls it in the same order; a peer may use the
@@ -263,7 +263,7 @@ public:
     T const* peer(arena const& a, int rank) const {
         return shared<T>(a, rank);
     }
-    /// The same to write to.
+    /// The memory of a rank's arena to write to; `peer` gives it to read.
     template<class T>
     T* shared(arena const& a, int rank) const {
         return static_cast<T*>(static_cast<void*>(state_->at(known(rank), a.id)));
@@ -293,8 +293,8 @@ public:
     }
     void pause() noexcept { own().moving.store(false, std::memory_order_release); }
 
-    /// Where a peer has its numbers, once a wait for it has returned; for a peer's own call the same as this rank's, or
-    /// there is nothing of it to be read. Throws if it is another, or if the group has been stopped.
+    /// The buffers of a peer's call, once a wait for the peer has returned; the call agrees with this rank's. Throws if
+    /// the peer has called another collective, or has left this one already, or if the group has been stopped.
     collective_call const& call_of(int source) {
         // in this order after `resume`: who stops the group and then finds that nothing moves may free its buffers
         if (state_->stopped().load(std::memory_order_seq_cst)) end_here();
@@ -331,7 +331,8 @@ public:
         if (!theirs.reached(target)) wait_long(theirs, target, source, what, never(source));
     }
 
-    /// The same as a question. Throws what a wait would throw; the deadline runs from the first answer that is no.
+    /// True if `source` has completed `after` steps: `wait_for` as a question. Throws what a wait would throw; the
+    /// deadline runs from the first answer that is no.
     bool has_completed(int source, int after, operation const& what) {
         auto& theirs = lane_of(source).steps;
         if (state_->stopped().load(std::memory_order_relaxed)) end_here();
@@ -374,7 +375,7 @@ public:
                 std::this_thread::yield();
     }
 
-    /// The same for a rank that has begun a collective and will not go on.
+    /// Withdraws from a collective that this rank has begun and will not go on with.
     TRIREME_COLD void abandon(operation const& what) noexcept {
         state_->stop(rank_,
                      std::make_exception_ptr(usage_error(
@@ -385,7 +386,7 @@ public:
 
     void count(traffic moved) noexcept { moved_ += moved; }
 
-    /// What this rank has read from peers, or written to them, since it was made.
+    /// The traffic that this rank has read from peers, or written to them, since it was made.
     traffic pulled() const noexcept { return moved_; }
 
     /// The training step, for messages.
@@ -455,7 +456,7 @@ private:
         slot().waits_for.store(known(source), std::memory_order_release);
     }
 
-    /// Whether a call differs from the last one in nothing but its buffers, as far as one sees without reading texts.
+    /// True if a call differs from the last one in nothing but its buffers, as far as one sees without reading texts.
     bool same_literals(collective_call const& c) const noexcept {
         return c.name == call_.name && c.strategy == call_.strategy && c.op == call_.op && c.dtype == call_.dtype &&
                c.elements == call_.elements && c.element_bytes == call_.element_bytes && c.root == call_.root &&

@@ -125,10 +125,10 @@ void run_or_stop(int rank, F&& f, Stop&& stop) {
     }
 }
 
-/// What a rank does that has failed once: nothing more. The `run` of a group of processes.
+/// The `run` of a group of processes: after a failure a rank runs nothing more.
 class runs_until_failure {
 public:
-    /// Whether an error has been thrown here.
+    /// True if an error has been thrown here.
     bool failed() const noexcept { return failed_; }
 
     /// `f(comm)` on `rank`; an error is handed to `stop` (run_or_stop), and is the last.

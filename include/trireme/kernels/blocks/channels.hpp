@@ -33,14 +33,14 @@ constexpr int halvings_of(u32 n) noexcept {
     for (; n > 1; n = divide_up(n, 2)) ++k;
     return k;
 }
-/// What is left of `n` members after `k` halvings.
+/// The number of members that are left of N after `k` halvings.
 template<u32 N>
 TRIREME_HOST_DEVICE constexpr u32 halved(int k) noexcept {
     return (N + (1u << k) - 1) >> k;
 }
 
-/// How the threads of a block divide channels. A warp reads values that lie side by side: so where a channel has few
-/// positions, several channels share a block.
+/// The division of channels among the threads of a block. A warp reads values that lie side by side: so where a channel
+/// has few positions, several channels share a block.
 template<class G>
 struct channel_split {
     static constexpr u32 channels = G::channels, threads = 256;
@@ -173,8 +173,8 @@ struct agree_channels {
     }
 };
 
-/// How the samples are cut: enough blocks to keep a device busy, none with less than eight values per thread, and no
-/// more parts than the workspace has room for.
+/// The division of samples into parts: enough blocks to keep a device busy, none with less than eight values per
+/// thread, and no more parts than the workspace has room for.
 struct channel_parts {
     u32 parts = 0, samples_of_part = 1;
 };

@@ -17,7 +17,7 @@
 // memory, one row of four numbers (a quad) behind the other, and compute with four neighbours of a row at a time.
 namespace trireme::blocks {
 
-/// Where the values of an image stand, or the weights of a kernel, whose positions are its taps.
+/// The order in memory of an image's values, or of a kernel's weights, whose positions are its taps.
 template<bool ChannelsLast, u32 Channels, u32 Positions>
 struct image_order {
     static constexpr u32 next_channel = ChannelsLast ? 1 : Positions, next_position = ChannelsLast ? Channels : 1;
@@ -32,7 +32,7 @@ struct image_order {
     }
 };
 
-/// What forward convolves.
+/// The convolution that forward computes.
 template<class G>
 struct conv2d_forward_pass {
     static constexpr bool flipped = false;
@@ -43,7 +43,8 @@ struct conv2d_forward_pass {
     static constexpr int padding = static_cast<int>(G::padding);
 };
 
-/// What backward_input convolves: dy, spread out with zeros where the stride has skipped, with the flipped kernel.
+/// The convolution that backward_input computes: dy, spread out with zeros where the stride has skipped, with the
+/// flipped kernel.
 template<class G>
 struct conv2d_backward_pass {
     static constexpr bool flipped = true;
@@ -126,8 +127,9 @@ TRIREME_HOST_DEVICE void copy_tile(T const* from, u32 channels, int row, int col
 
 // ---- forward and backward_input ----
 
-/// How a convolution is cut. A thread computes a quad of neighbouring outputs in `outs` channels; a block `quads` x
-/// `rows` of these, of `groups` groups of channels, adding chunks of `channels` input channels and `kernel_rows` rows.
+/// The division of a convolution among blocks and threads. A thread computes a quad of neighbouring outputs in `outs`
+/// channels; a block `quads` x `rows` of these, of `groups` groups of channels, adding chunks of `channels` input
+/// channels and `kernel_rows` rows.
 struct conv2d_cut {
     u32 outs, quads, rows, groups, channels, kernel_rows;
 };
@@ -310,9 +312,9 @@ void launch_conv2d(block_kernels<Stream> const& k, T const* x, T const* w, T* y,
 
 // ---- backward_weights ----
 
-/// How the sums are cut. A thread adds up a piece of a kernel's row for `outs` output channels and one input channel,
-/// over every so many rows of an image; a block `groups` x `channels` x `kernel_rows` of these. Tiles of `rows` x
-/// `quads` of dy, and what they saw of x, pass through shared memory.
+/// The division of the sums among blocks and threads. A thread adds up a piece of a kernel's row for `outs` output
+/// channels and one input channel, over every so many rows of an image; a block `groups` x `channels` x `kernel_rows`
+/// of these. Tiles of `rows` x `quads` of dy, and what they saw of x, pass through shared memory.
 struct conv2d_weights_cut {
     u32 outs, groups, channels, kernel_rows, rows, quads;
 };

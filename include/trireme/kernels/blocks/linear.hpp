@@ -36,7 +36,7 @@ struct column_factor {
     }
 };
 
-/// The same with a column of ones behind the last, whose products are the gradients of the biases.
+/// A column_factor with a column of ones behind the last, whose products are the gradients of the biases.
 template<u32 Width, class T>
 struct column_or_one_factor {
     static constexpr std::size_t m_step = 1, k_step = Width;

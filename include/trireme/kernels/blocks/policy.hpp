@@ -18,8 +18,8 @@ struct workspace {
     std::size_t bytes = 0;
 };
 
-/// What kernels need to know of a shard's samples and find in the accelerator's memory, because a captured graph has
-/// the arguments of its kernels built in.
+/// Data about a shard's samples that kernels find in the accelerator's memory, because a captured graph has the
+/// arguments of its kernels built in.
 struct staged_shard {
     std::uint32_t count = 0; ///< of the samples that are there; those behind them weigh nothing
     std::uint32_t shard = 0; ///< logical, the same for any number of devices
@@ -80,7 +80,7 @@ private:
     bool gradients_are_zero_ = false;
 };
 
-/// The same kernels for values that lie in memory as numbers of type A, in this layout. Kernels learn both from their
+/// Policy adapter for values that lie in memory as numbers of type A, in this layout. Kernels learn both from their
 /// arguments and from the geometry's type.
 template<accelerator_kernels Kernels, class A, value_layout Layout>
 class values_as : public Kernels {

@@ -25,8 +25,8 @@ struct pool2d_sizes {
     static constexpr u32 step = position_step<G>;
 };
 
-/// Which value of a sample's channel, a plane of Height x Width, value i is. `Step` values lie side by side for every
-/// position: one, where the planes lie one behind the other, or that of each channel.
+/// The position of value i in a channel of a sample, a plane of Height x Width. `Step` values lie side by side for
+/// every position: one, where the planes lie one behind the other, or that of each channel.
 template<u32 Height, u32 Width, u32 Step>
 struct plane_place {
     std::size_t group; ///< of planes

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-/// Where value i of samples, or of weights, goes: nowhere else.
+/// An order that leaves value i of samples, or of weights, at its place.
 struct order_as_it_is {
     TRIREME_HOST_DEVICE std::size_t place(std::size_t i) const { return i; }
 };

@@ -56,7 +56,7 @@ TRIREME_HOST_DEVICE void copy_in_batches(Copy const& copy, u32 first, u32 step, 
     }
 }
 
-/// What forward does to a sum before it is written.
+/// The last operations of forward on a sum, before the kernel writes it: adds the bias and applies the function.
 template<class Function, class T>
 struct forward_end {
     T const* bias;
@@ -66,7 +66,8 @@ struct forward_end {
     }
 };
 
-/// What backward_input does to a sum before it is written to `place`.
+/// The last operation of backward_input on a sum, before the kernel writes it to `place`: multiplies by the function's
+/// slope.
 template<class Function, class T>
 struct backward_end {
     T const* input;

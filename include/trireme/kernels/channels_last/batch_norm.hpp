@@ -54,7 +54,7 @@ struct channel_period {
     }
 };
 
-/// What batch norm gives for x, before a function behind it.
+/// Computes batch norm's result for x, before a function behind it.
 template<std::size_t C>
 struct normalising {
     using period = channel_period<C, float>;

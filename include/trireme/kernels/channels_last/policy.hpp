@@ -39,7 +39,7 @@ concept channels_last_kernels = takes_all_samples<K> && requires(K const& k, std
     k.for_layer(n, n);
 };
 
-/// What such a context is told of a layer.
+/// The shapes of a layer, as the context of such a policy takes them.
 struct layer_shapes {
     shape input = {};
     shape output = {};

@@ -23,7 +23,7 @@ auto plan_of(kernels_with_libraries<Everywhere> const& k, convolution_pass which
                                                   address % cudnn::alignment == 0);
 }
 
-/// What a convolution gives.
+/// The geometry of a convolution's output.
 template<class G>
 using convolved = channel_geometry<G::out_channels, G::out_height * G::out_width, G::channels_last>;
 

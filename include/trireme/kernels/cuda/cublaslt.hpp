@@ -28,7 +28,7 @@ void check(cublasStatus_t status, char const* call, int device, Operation const&
             failure(call, device, text_of(operation), cublasLtGetStatusName(status), cublasLtGetStatusString(status)));
 }
 
-/// How cuBLASLt stores and multiplies a type. Never TF32, which keeps 10 bits of a float's 23.
+/// The formats in which cuBLASLt stores and multiplies a type. Never TF32, which keeps 10 bits of a float's 23.
 template<class T>
 struct matrix_numbers;
 template<>
@@ -50,8 +50,8 @@ struct matrix_numbers<bf16> {
     using scalar = float;
 };
 
-/// What is done to a product before it is written: `add` adds it to what stands there; `bias` adds a vector to every
-/// column; `relu` sets negative values to 0 after that.
+/// The last operation on a product, before cuBLASLt writes it: `add` adds it to what stands there; `bias` adds a vector
+/// to every column; `relu` sets negative values to 0 after that.
 enum class matrix_end : std::uint32_t { write, add, bias, bias_relu };
 
 /// D (m x n) = op(A) op(B), k long, of matrices stored column by column without gaps; op transposes if asked to.
@@ -64,8 +64,8 @@ struct matrix_product {
 /// cuBLASLt on one device, and which of its algorithms it has chosen for which product. Used by one thread.
 class cublaslt {
 public:
-    /// Its kernels may read a bias 16 bytes at once: an algorithm can be chosen by the alignment of every matrix, but
-    /// not by that of the bias.
+    /// Kernels of cuBLASLt may read a bias 16 bytes at once: an algorithm can be chosen by the alignment of every
+    /// matrix, but not by that of the bias.
     static constexpr std::size_t bias_alignment = 16;
 
     explicit cublaslt(int device) : device_(device) {

@@ -36,7 +36,8 @@ void check(cudnnStatus_t status, char const* call, int device, Operation const& 
     throw accelerator_error(failure(call, device, text_of(operation), cudnnGetErrorString(status), why));
 }
 
-/// How cuDNN stores and multiplies a type. CUDNN_FMA_MATH keeps TF32 out, which has 10 bits of a float's 23.
+/// The formats in which cuDNN stores and multiplies a type. CUDNN_FMA_MATH keeps TF32 out, which has 10 bits of a
+/// float's 23.
 template<class T>
 struct network_numbers;
 template<>

@@ -51,14 +51,15 @@ private:
     int count_ = 0;
 };
 
-/// What oneDNN is told of a layer with weights and a number of samples.
+/// A layer with weights, and its number of samples, as oneDNN takes them: the operation and its extents.
 template<class Operation>
 struct onednn_layer {
     Operation operation;
     dnnl::memory::dims x, weights, y;
 };
 
-/// The same with its input, weights and output as they lie with us: x and y as numbers of type A, the others as float.
+/// An onednn_layer with its input, weights and output as Trireme stores them: x and y as numbers of type A, the others
+/// as float.
 template<class Operation, class A>
 struct onednn_described_layer {
     static constexpr auto stored =
@@ -173,8 +174,8 @@ public:
     }
 
 private:
-    /// Where things lie: one scratchpad, one gradient of weights and of biases at a time, and for each layer its
-    /// weights twice, as forward and as backward want them.
+    /// The areas of the context's memory: one scratchpad, one gradient of weights and of biases at a time, and for each
+    /// layer its weights twice, as forward and as backward want them.
     struct places {
         std::size_t scratch = 0, scratch_bytes = 0, gradient = 0, gradient_bytes = 0, bias_gradient = 0, caches = 0,
                     bytes = 0;

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-/// What differs between versions of oneDNN, 2.6 and 3, and how many threads it takes.
+/// The differences between versions 2.6 and 3 of oneDNN, and the number of threads that it takes.
 namespace trireme::onednn_library {
 
 namespace detail {

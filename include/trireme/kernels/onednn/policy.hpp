@@ -46,7 +46,7 @@ public:
     std::size_t samples() const noexcept { return samples_; }
     context& state() const noexcept { return *context_; }
 
-    /// Whether kernels have something to compute: not while the context is only made ready.
+    /// True if kernels have something to compute: not while the context is only made ready.
     bool computing() const noexcept { return !context_->preparing() && samples_ != 0; }
 
     /// f(i) for all i in [0, n): of all samples, where it is about each value of each.

@@ -14,8 +14,8 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// How the portable kernels apply a function to a register: number by number, unless specialised. A specialisation may
-/// differ from the function by a few ulp, and says by how many.
+/// A function as the portable kernels apply it to a register: number by number, unless specialised. A specialisation
+/// may differ from the function by a few ulp, and says by how many.
 template<class F>
 struct register_function {
     template<class T, std::size_t N>

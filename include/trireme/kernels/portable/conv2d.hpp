@@ -64,8 +64,8 @@ inline void conv2d_forward_tile(T const* x, T const* w, T const* b, T* y, std::s
     }
 }
 
-/// How backward input walks one axis. Input place i and kernel place k meet in output (i + P - k) / S, so i + P = q * S
-/// + phase meets only k = phase + t * S, in output q - t.
+/// A place on one axis, as backward input walks it. Input place i and kernel place k meet in output (i + P - k) / S, so
+/// i + P = q * S + phase meets only k = phase + t * S, in output q - t.
 struct strided_place {
     std::size_t phase, q;
 };
@@ -238,7 +238,8 @@ template<class G, std::size_t Lanes, class T>
 
 namespace trireme::inline TRIREME_ISA {
 
-/// What these kernels make of scratch memory: convolutions of 3 x 3 with many channels go Winograd's way.
+/// The bytes of scratch memory that these kernels use: convolutions of 3 x 3 with many channels go Winograd's way, the
+/// others use none.
 template<class G, std::size_t Lanes, class T>
 constexpr std::size_t conv2d_scratch_bytes(portable) noexcept {
     if constexpr (detail::winograd_pays<G, Lanes, T>())

@@ -25,9 +25,9 @@ struct portable : kernel_context {
     static constexpr std::size_t one_by_one = lanes<T> / 2;
 };
 
-/// The same kernels with memory that they may use as they like until they return: convolutions that want some then go
-/// another way, and may round otherwise. How much is what `conv2d_scratch_bytes` and the like say. A type of its own,
-/// for passes that hand it over need not compile what is done without.
+/// The portable kernels with scratch memory, which they may use as they like until they return: convolutions that want
+/// some then go another way, and may round otherwise. `conv2d_scratch_bytes` and the like say how much. A type of its
+/// own, so that passes with scratch memory do not compile the kernels for those without.
 struct portable_with_scratch : portable {
     void* scratch = nullptr; ///< begins on a cache line
 };

@@ -23,8 +23,8 @@ template<class G, std::size_t Lanes, std::size_t Width, class F>
                       ((c * G::height + oy * G::stride) * G::width + ox * G::stride) * Lanes + lane);
 }
 
-/// Whether an input may lie in several windows, and whether every input lies in exactly one. The gradients of the first
-/// are added up; those of the second need no zeros beforehand.
+/// True if an input may lie in several windows; true if every input lies in exactly one. The gradients of the first are
+/// added up; those of the second need no zeros beforehand.
 template<class G>
 inline constexpr bool windows_overlap = G::stride < G::kernel;
 template<class G>

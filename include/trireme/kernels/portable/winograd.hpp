@@ -39,7 +39,7 @@ inline constexpr std::size_t winograd_columns = 3, winograd_rows = accumulators 
 /// Output channels that are computed together: a line of U.
 inline constexpr std::size_t winograd_outs = 16;
 
-/// The same for the gradient with respect to the weights, where registers run over output channels.
+/// Output channels that the gradient with respect to the weights takes together: its registers run over them.
 template<class T>
 inline constexpr std::size_t winograd_gradient_outs = 2 * full_register<T>;
 
@@ -83,7 +83,8 @@ struct winograd_plan {
     /// M: [element][output channel][register]
     constexpr std::size_t m_row() const noexcept { return panels * winograd_columns * lane_width; }
 
-    /// Whether U, and the sums of its gradient, are there for all output channels: several blocks of tiles need them.
+    /// True if the scratch memory has U, and the sums of its gradient, for all output channels: several blocks of tiles
+    /// need them.
     constexpr bool keeps_weights() const noexcept { return tiles > block; }
     constexpr std::size_t blocks_kept(std::size_t outs) const noexcept {
         return keeps_weights() ? (out_channels + outs - 1) / outs : 1;
@@ -497,7 +498,7 @@ constexpr std::size_t winograd_taps(std::size_t size, std::size_t outputs, std::
     return taps;
 }
 
-/// Whether the functions below are faster than the direct kernels: granules fill registers, there are enough channels
+/// True if the functions below are faster than the direct kernels: granules fill registers, there are enough channels
 /// on both sides for the transformations not to matter, and a quarter fewer multiplications than the direct kernels
 /// have, which leave out the padding. (4 x 4 images have a third fewer, 5 x 5 an eighth, 3 x 3 have more.)
 template<class G, std::size_t Lanes, class T>

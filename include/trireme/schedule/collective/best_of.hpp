@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-/// What each of some strategies would cost for one collective, and which is the cheapest.
+/// The prices of some strategies for one collective, and which is the cheapest.
 template<std::size_t N>
 struct strategy_prices {
     char const* names[N] = {};
@@ -50,15 +50,16 @@ struct best_of_on {
     static constexpr char const* name = "best_of";
     using candidates = pack<S...>;
 
-    /// The same choice for a machine of one's own: a type with `static constexpr machine description`.
+    /// The choice among these strategies for a machine of one's own: a type with `static constexpr machine
+    /// description`.
     template<class Other>
     using on = best_of_on<Other, S...>;
 
     template<collective Goal>
     static constexpr bool makes_some = (makes<S, Goal> || ...);
 
-    /// What each candidate costs for a buffer of `bytes`, rounded up to a power of two: so a choice is a constant where
-    /// ranks and size are. `groups` are those of the communicator; without any, the machine's, if they fit.
+    /// The price of each candidate for a buffer of `bytes`, rounded up to a power of two: so a choice is a constant
+    /// where ranks and size are. `groups` are those of the communicator; without any, the machine's, if they fit.
     template<collective Goal>
         requires makes_some<Goal>
     static constexpr strategy_prices<sizeof...(S)> prices(int ranks, bytes_t bytes, levels const& groups = {}) {

@@ -228,8 +228,9 @@ private:
         return s;
     }
 
-    /// Where the part of the buffer begins that the i-th rank of a group holds between the phases, in chunks of ours,
-    /// and how many of them make one outer chunk.
+    /// A step of `rank` between the groups. If the phases scatter, the i-th rank of a group holds a part of the buffer
+    /// there: `share` of our chunks make one outer chunk, and the part begins after those of i ranks. Else the first
+    /// rank of each group holds the whole buffer.
     static constexpr collective_step outer_step(phases const& p, schedule const& inner, schedule const& outer, int rank,
                                                 int s, int done) noexcept {
         int const g = rank / p.m, i = rank % p.m;

@@ -38,7 +38,7 @@ struct recursive_halving_doubling {
     }
 
 private:
-    /// Who takes part, and which blocks are whose.
+    /// The ranks that take part, and the blocks of each.
     struct shape {
         int n;
         int rounds;

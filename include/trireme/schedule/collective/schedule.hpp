@@ -142,21 +142,21 @@ struct schedule {
         return made;
     }
 
-    /// Which of the buffer's equal parts chunk `c` is.
+    /// The place of chunk `c` among the buffer's equal parts.
     constexpr int place(int c) const noexcept {
         if (!reversed) return c;
         int const per = chunks / ranks;
         return groups.reversed(c / per) * per + c % per;
     }
 
-    /// Whether `rank` writes `chunk` itself in its first `steps_taken` steps.
+    /// True if `rank` writes `chunk` itself in its first `steps_taken` steps.
     constexpr bool writes(int rank, int chunk, int steps_taken) const noexcept {
         for (int i = 0; i < steps_taken; ++i)
             if (auto const s = at(rank, i); reads(s.kind) && s.chunk.has(chunk, chunks)) return true;
         return false;
     }
 
-    /// Whether another schedule for as many ranks does the same.
+    /// True if another schedule for as many ranks does the same; schedules with groups are not compared.
     constexpr bool same_steps(schedule const& other) const noexcept {
         return step == other.step && step_in_groups == other.step_in_groups && steps == other.steps &&
                chunks == other.chunks && root == other.root && groups.count == 0 && other.groups.count == 0;

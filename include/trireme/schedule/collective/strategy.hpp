@@ -11,7 +11,7 @@
 namespace trireme {
 namespace detail {
 
-/// What the static member function of S with the collective's name answers; void if there is none for these arguments.
+/// The answer of S's static member function with the collective's name; void if there is none for these arguments.
 template<class S, collective Goal, class... A>
 constexpr auto ask(A const&... a) {
     if constexpr (Goal == collective::all_reduce) {

@@ -67,7 +67,7 @@ public:
     /// The shape of a step with one replica.
     step_shape shape() const noexcept { return {roles(), micro_batches()}; }
 
-    /// These orders less their sends and receives, which follow then from what is computed.
+    /// The orders without their sends and receives, which follow then from what is computed.
     TRIREME_COLD schedule_orders without_moves() const {
         auto some = lists_;
         some.has_moves = false;

@@ -77,7 +77,7 @@ public:
 
     void count(traffic moved) noexcept { moved_ += moved; }
 
-    /// What this rank has read from peers or pushed to them, be it through memory or in messages.
+    /// The traffic that this rank has read from peers or pushed to them, be it through memory or in messages.
     traffic pulled() const noexcept {
         auto sum = moved_;
         if (near_ != nullptr) sum += near_->pulled();

@@ -111,12 +111,12 @@ public:
     communicator& own() noexcept { return *communicator_; }
     communicator const& own() const noexcept { return *communicator_; }
 
-    /// Which ranks are near one another: so many to a socket, sockets to a machine, machines; {n, 1} where all are
-    /// alike; none if machines hold different numbers of them, or numbers that do not follow one another.
+    /// The levels of ranks that are near one another: so many to a socket, sockets to a machine, machines; {n, 1} where
+    /// all are alike; none if machines hold different numbers of them, or numbers that do not follow one another.
     levels const& near() const noexcept { return levels_; }
     int machines() const noexcept { return machines_; }
     bool shares_memory() const noexcept { return communicator_->shares_memory(); }
-    /// Whether this rank knows that the group has been stopped: an error has been thrown here.
+    /// True if this rank knows that the group has been stopped: an error has been thrown here.
     bool failed() const noexcept { return runs_.failed(); }
     bool stopped() const noexcept { return messages_.stopped() || (node_ != nullptr && node_->stopped()); }
 
@@ -255,7 +255,7 @@ private:
         return found;
     }
 
-    /// Which ranks share a machine, and a socket of it: the levels.
+    /// Finds the levels: the ranks that share a machine, and those that share a socket of it.
     TRIREME_COLD void find_machines(mpi_job const& job) {
         MPI_Comm node = MPI_COMM_NULL;
         if (job.ranks_per_machine > 0)

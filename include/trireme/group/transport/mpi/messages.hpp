@@ -163,7 +163,7 @@ public:
     bool inside() const noexcept { return inside_; } ///< a collective that goes by messages
     MPI_Comm comm() const noexcept { return data_.get(); }
 
-    /// How long a wait spins before it makes room for others.
+    /// The spins of a wait before it makes room for others.
     patience waiting = {20, 4};
     /// Asked during long waits, for what else may end them: it throws.
     std::function<void()> look_around;
@@ -235,7 +235,8 @@ public:
         });
     }
 
-    /// Whether all that was begun is over; looks after the group now and then. Throws what a wait would throw.
+    /// True if all requests that were begun are over; looks after the group now and then. Throws what a wait would
+    /// throw.
     bool settled(operation const& what) {
         process_.require();
         if (requests_.empty()) return true;
@@ -332,11 +333,11 @@ public:
         hear();
     }
 
-    /// What one message carries at most; tests make it small.
+    /// The most bytes that one message carries; tests make it small.
     std::size_t most_bytes = std::size_t{1} << 30;
 
 private:
-    /// What ranks tell one another beside the data: which call they are in, and why they stop.
+    /// A notice that a rank sends to another beside the data: the call that the rank is in, and the reason if it stops.
     struct notice {
         int rank = 0;
         int awaited = -1; ///< the rank it waits for
@@ -523,7 +524,8 @@ private:
         reason_.raise();
     }
 
-    /// Who is to blame: follow the waits that the ranks have told of to one that has not come as far.
+    /// Throws the error of a wait that came too late. The waits that the ranks have told of lead to the rank to blame,
+    /// one that has not come as far.
     [[noreturn]] TRIREME_COLD void late(operation const& what) {
         int guilty = awaited() < 0 ? rank_ : awaited();
         for (int hops = 0; hops < size_; ++hops) {

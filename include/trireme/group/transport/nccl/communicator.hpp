@@ -28,7 +28,7 @@ namespace nccl_runtime {
 
 using span_of_time = std::chrono::duration<double>;
 
-/// What the last call on a communicator has come to: ncclInProgress while it goes on.
+/// The result of the last call on a communicator: ncclInProgress while it goes on.
 inline ncclResult_t state_of(ncclComm_t comm) noexcept {
     auto state = ncclSuccess;
     auto const asked = ncclCommGetAsyncError(comm, &state);

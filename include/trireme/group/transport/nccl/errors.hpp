@@ -58,7 +58,7 @@ constexpr char const* name_of(ncclResult_t status) noexcept {
     }
 }
 
-/// What is wrong, for people. NCCL says more only in its log.
+/// The text of an error, for people. NCCL says more only in its log.
 TRIREME_COLD inline std::string failure(char const* call, int rank, std::string const& operation, ncclResult_t status,
                                         std::string const& said) {
     std::string text = std::string(call) + " on rank " + std::to_string(rank) + " for " + operation + ": " +
@@ -72,7 +72,7 @@ TRIREME_COLD inline std::string failure(char const* call, int rank, std::string 
     return text + "; run with NCCL_DEBUG=INFO to see what NCCL was doing";
 }
 
-/// What the making of a group is called in messages.
+/// The name that messages give to the making of a group.
 struct meeting_of {
     int ranks;
     std::string text() const { return "a group of " + std::to_string(ranks) + " ranks"; }
@@ -137,7 +137,8 @@ bool finishes_within(deadline const& limit, F f) {
     return true;
 }
 
-/// How long an abort may take before it is left behind: less than the deadline, which has passed once already.
+/// The longest time that an abort takes before it is left behind: not more than the deadline, which has passed once
+/// already.
 inline std::chrono::duration<double> abort_span(std::chrono::duration<double> limit) {
     return std::min<std::chrono::duration<double>>(limit, std::chrono::seconds(3));
 }

@@ -31,7 +31,7 @@
 
 namespace trireme {
 
-/// What a group is doing, for messages: "all_reduce 2 (ring, 4096 bytes)".
+/// The operation that a group is in, for messages: "all_reduce 2 (ring, 4096 bytes)".
 struct nccl_operation {
     char const* name = "nothing yet";
     char const* strategy = "";

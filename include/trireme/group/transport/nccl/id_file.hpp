@@ -42,7 +42,7 @@ namespace trireme::nccl_runtime {
 // has written. Two runs at a time need two names. Files are written beside their place, synchronised, and put there by
 // a rename, so that nobody reads half of one.
 
-/// Which process of how many, of a run with how many ranks; and how long to wait for the others.
+/// A process of a run, by its number; the numbers of processes and ranks; and the time to wait for the others.
 struct attendance {
     int index = 0;
     int count = 1;
@@ -265,7 +265,7 @@ private:
         return std::to_string(a_.world) + " ranks in " + std::to_string(a_.count) + " processes";
     }
 
-    /// Who is known to be of this run has to see it alike.
+    /// Throws usage_error if another process of this run was started for another number of ranks or processes.
     void agree(detail::id_header const& h, int process) const {
         if (h.count == a_.count && h.world == a_.world) return;
         throw usage_error("process " + std::to_string(process) + " was started for " + sizes(h) + ", and process " +

@@ -124,10 +124,10 @@ public:
     int rank() const noexcept { return state_->rank(); }
     int size() const noexcept { return state_->size(); }
     bool stopped() const noexcept { return state_->stopped().load(); }
-    /// Whether this rank knows: an error has been thrown here.
+    /// True if this rank knows that the group has been stopped: an error has been thrown here.
     bool failed() const noexcept { return runs_.failed(); }
     communicator& own() noexcept { return communicator_; }
-    /// How long its waits spin, as the processors of its ranks allow.
+    /// The spins of this rank's waits, as the processors of the group's ranks allow.
     patience const& waiting() const noexcept { return state_->waiting; }
     communicator const& own() const noexcept { return communicator_; }
 

@@ -37,8 +37,8 @@
 
 namespace trireme::processes {
 
-/// Where memory of a rank is: an address that means the same in all processes. Arena -1 is none; those from `staging`
-/// on, one per lane, are the rank's own, for buffers that are no arenas.
+/// The address of a rank's memory, which means the same in all processes. Arena -1 is none; those from `staging` on,
+/// one per lane, are the rank's own, for buffers that are no arenas.
 struct place {
     int arena = -1;
     std::size_t offset = 0;
@@ -54,7 +54,7 @@ struct shown_window {
 
 enum class presence : int { awaited, joining, here, left };
 
-/// What one rank shows its peers.
+/// The data that one rank shows its peers.
 struct process_slot : step_slot<shared_progress> {
     std::atomic<presence> present{presence::awaited};
     std::atomic<int> known_as{-1};          ///< its rank in the whole group, of which this may be one machine's part
@@ -92,7 +92,7 @@ private:
 static_assert(sizeof(process_table) <= 2048 && alignof(process_slot) <= 2048);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-/// Who can find a meeting place, and where.
+/// The address of a meeting place: a process that has it, its descriptor there, and its number of ranks.
 struct address {
     int process = 0;
     int descriptor = -1;
@@ -200,7 +200,7 @@ public:
                          "same calls");
     }
 
-    /// Whether the process of a rank that had joined has ended; one that has left may.
+    /// True if the process of a rank that had joined has ended; one that has left may.
     bool is_gone(int rank) noexcept {
         auto& s = slot(rank);
         if (s.present.load(std::memory_order_acquire) != presence::here) return false;
@@ -216,7 +216,7 @@ public:
         return poll(&over, 1, 0) == 1 && still_here(s);
     }
 
-    /// What is known of a rank that is late: ", in training step 7 ..., its process is stopped".
+    /// The state of a rank that is late, as far as it is known: ", in training step 7 ..., its process is stopped".
     TRIREME_COLD std::string state_of(int rank) const {
         auto& s = slot(rank);
         auto text = "; " + std::string(member) + ' ' + std::to_string(known_as(rank)) + " is " + doing(rank);
@@ -262,7 +262,7 @@ public:
         return own.data();
     }
 
-    /// Where `rank` has an arena, in this process.
+    /// The address in this process of an arena of `rank`.
     std::byte* at(int rank, int arena) {
         auto const i = static_cast<std::size_t>(arena);
         if (rank == rank_) return static_cast<std::byte*>(own_[i].data());
@@ -287,7 +287,7 @@ public:
         return static_cast<std::byte*>(mapped.memory.data());
     }
 
-    /// Where memory of this rank lies, if all of it is in one of its windows.
+    /// The place of this rank's memory, if all of it is in one of the rank's windows.
     place find(std::byte const* data, std::size_t bytes) const noexcept {
         for (int i = 0; i < max_windows; ++i) {
             auto const& w = own_[static_cast<std::size_t>(i)];

@@ -23,7 +23,7 @@
 
 namespace trireme::threads {
 
-/// What one rank shows its peers. Written by its owner (`issued`: by rank 0), read by the others after a wait.
+/// The data that one rank shows its peers. Written by its owner (`issued`: by rank 0), read by the others after a wait.
 struct shared_slot : step_slot<progress> {
     progress issued;                                ///< jobs handed to this rank
     progress finished;                              ///< jobs it has come back from

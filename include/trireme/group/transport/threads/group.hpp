@@ -61,8 +61,8 @@ public:
             shared_->state->wait_limit);
     }
 
-    /// The same without an allocation, for a context that is owned: after an error a rank that is stuck is waited for
-    /// no longer than `grace`.
+    /// Runs a job, which owns its context, on every rank without an allocation: after an error the caller waits for a
+    /// rank that is stuck no longer than `grace`.
     void run(job j, std::chrono::duration<double> grace = std::chrono::milliseconds(500)) {
         if (stopped())
             throw usage_error("this group was stopped by an earlier error and cannot run again: make a new one");

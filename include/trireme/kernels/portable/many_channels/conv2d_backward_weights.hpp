@@ -53,7 +53,7 @@ struct many_channels_blocks {
         even_block(tiles, std::max<std::size_t>(most_channels / tile_channels, 1)) * tile_channels;
 };
 
-/// Whether this file's kernel is for the geometry: enough channels to pay for the transposition, buffers that hold a
+/// True if this file's kernel is for the geometry: enough channels to pay for the transposition, buffers that hold a
 /// pixel and a tile, and at most a fifth of the registers' numbers to spare.
 template<class G, std::size_t Lanes, class T>
 inline constexpr bool many_channels = [] {

@@ -15,13 +15,13 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// Where the numbers of a product c = a b stand: a(m, k) = a[m * a_row + k * a_column], b(k, n) = b[k * b_row + n],
-/// c(m, n) = c[m * c_row + n].
+/// The strides of a product c = a b: a(m, k) = a[m * a_row + k * a_column], b(k, n) = b[k * b_row + n], c(m, n) = c[m *
+/// c_row + n].
 struct product_strides {
     std::size_t a_row, a_column, b_row, c_row;
 };
 
-/// What becomes of a product: it overwrites c, or is added to it.
+/// The use of a product: it overwrites c, or is added to it.
 enum class into { overwrite, add };
 
 /// Numbers of one register for rows of N numbers: never more than there are.

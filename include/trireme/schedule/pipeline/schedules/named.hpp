@@ -42,11 +42,10 @@ constexpr bool means_schedule(std::string_view text, std::string_view name) noex
 
 } // namespace detail
 
-/// This table holds all schedules that have a name: those that come with Trireme, with each number of stages that a
-/// device may have.
+/// All schedules that have a name: those that come with Trireme, with each number of stages that a device may have.
 inline constexpr auto named_schedules = detail::list_schedules(std::make_integer_sequence<int, max_chunks>{});
 
-/// This text lists the names that `schedule_named` takes, with commas between them; C stands for a number of stages.
+/// The names that `schedule_named` takes, as a list with commas; C stands for a number of stages.
 TRIREME_COLD inline std::string schedule_names() {
     std::string names;
     for (auto const& s : named_schedules) {

@@ -57,7 +57,7 @@ private:
     constexpr long& forward(int r, int i) { return forward_[count(r * m_ + i)]; } ///< when it ended
     constexpr long& backward(int r, int i) { return backward_[count(r * m_ + i)]; }
 
-    /// When a role's next forward task can begin; none: not known yet.
+    /// The time at which a role's next forward task can begin; none: not known yet.
     constexpr long forward_comes(int r) {
         int const i = at(r).f;
         if (r == 0) return 0;
