@@ -102,9 +102,9 @@ void print_setting(lenet_flags const& flags, std::vector<int> const& runs) {
     std::printf("devices           %d", runs.front());
     if (runs.size() > 1) std::printf(", then %d", runs.back());
     std::printf(" (%s%s)\n", Device::name,
-                accelerator<Device>                                     ? ""
-                : std::is_void_v<typename Trainer::policies::transport> ? ": threads of this process"
-                                                                        : ": processes");
+                accelerator<Device>                                                       ? ""
+                : std::is_same_v<typename Trainer::policies::transport, thread_transport> ? ": threads of this process"
+                                                                                          : ": processes");
     std::printf("gradients added   %s", flags.strategy.c_str());
     if (flags.reproducible != 0) std::printf(", %zu logical shards in a fixed tree", flags.reproducible);
     if (auto const l = layout_for<Trainer>(flags, runs.back()); l.stages > 1) {
