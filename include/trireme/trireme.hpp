@@ -50,6 +50,7 @@
 #include <trireme/layer/embedding.hpp>
 #include <trireme/layer/flatten.hpp>
 #include <trireme/layer/global_avg_pool2d.hpp>
+#include <trireme/layer/gpt.hpp>
 #include <trireme/layer/gradient_check.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/layer/layer_norm.hpp>

@@ -53,7 +53,8 @@ TEST_SUITE("data/tokens") {
     TEST_CASE("what is no window is told") {
         std::vector<int> tokens{0, 1, 2, 3};
         CHECK_THROWS_WITH_AS(token_windows(tokens, 0, 4), doctest::Contains("context = 0"), usage_error);
-        CHECK_THROWS_WITH_AS(token_windows(tokens, 4, 4), doctest::Contains("4 tokens, and a window of 4"), usage_error);
+        CHECK_THROWS_WITH_AS(token_windows(tokens, 4, 4), doctest::Contains("4 tokens, and a window of 4"),
+                             usage_error);
         CHECK(token_windows(tokens, 3, 4).size() == 1);
         CHECK_THROWS_WITH_AS(token_windows(tokens, 1, 4, 9), doctest::Contains("from token 9 on"), usage_error);
         CHECK_THROWS_WITH_AS(token_windows(tokens, 1, 3), doctest::Contains("token 3 is 3"), usage_error);

@@ -163,7 +163,8 @@ void all_kernels() {
 } // namespace
 
 TEST_SUITE("kernels/tokens") {
-    TEST_CASE_TEMPLATE("portable equals reference, whatever the numbers of tokens, heads and values", T, float, double) {
+    TEST_CASE_TEMPLATE("portable equals reference, whatever the numbers of tokens, heads and values", T, float,
+                       double) {
         all_kernels<T>();
     }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <trireme/readers.hpp>
+#include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
-
 
 #include <doctest/doctest.h>
 
@@ -43,8 +43,6 @@ std::vector<double> losses_of(Trainer& t, int steps) {
     return losses;
 }
 
-
-
 } // namespace
 
 TEST_SUITE("trainer/tokens") {
@@ -60,11 +58,10 @@ TEST_SUITE("trainer/tokens") {
     }
 
     TEST_CASE("any number of devices: the losses of one, and its bits under reproducible") {
-        auto const run = []<class... P>(pack<P...>, auto... where) {
-            gpt<P...> t{{.learning_rate = 3e-3f, .batch = 12}, where...};
+        auto const run = []<class... P>(pack<P...>) {
+            gpt<P...> t{{.learning_rate = 3e-3f, .batch = 12}};
             auto const losses = losses_of(t, 6);
-            std::vector<float> weights;
-            t.gather_parameters(weights);
+            auto const weights = t.gather_parameters();
             return std::pair(losses, weights);
         };
         auto const alone = run(pack<>{});
@@ -107,13 +104,14 @@ TEST_SUITE("trainer/tokens") {
         std::vector<int> tokens(2 * context + 1, 5), words = tokens;
         words[3] = 300;
         token_windows const large(words, context, 301);
-        CHECK_THROWS_WITH_AS(t.step(large), doctest::Contains("token 3 of sample 0 is 300, and the vocabulary of the "
-                                                              "network's embedding has 256 tokens"),
+        CHECK_THROWS_WITH_AS(t.step(large),
+                             doctest::Contains("token 3 of sample 0 is 300, and the vocabulary of the "
+                                               "network's embedding has 256 tokens"),
                              usage_error);
         token_windows const fine(tokens, context, 256);
         CHECK(std::isfinite(t.step(fine).loss));
-        auto const halves = owned_samples(std::vector<float>(context, 0.5f), make_shape(context),
-                                          std::vector<int>(1, 0), 256);
+        auto const halves =
+            owned_samples(std::vector<float>(context, 0.5f), make_shape(context), std::vector<int>(1, 0), 256);
         CHECK_THROWS_WITH_AS(t.predict(halves), doctest::Contains("is 0.5"), usage_error);
     }
 }

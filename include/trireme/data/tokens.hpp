@@ -20,8 +20,8 @@
 
 namespace trireme {
 
-/// Windows of a sequence of tokens in memory of the caller, side by side: `context` tokens are a sample's input, and the
-/// token behind each of them is its target. Nothing is copied; tokens behind the last whole window are left out.
+/// Windows of a sequence of tokens in memory of the caller, side by side: `context` tokens are a sample's input, and
+/// the token behind each of them is its target. Nothing is copied; tokens behind the last whole window are left out.
 ///
 ///     token_windows const samples(tokens, 128, 50257);             // numbers in [0, 50257)
 ///     token_windows const shifted(tokens, 128, 50257, 64);         // the first window begins with token 64

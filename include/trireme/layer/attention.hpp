@@ -60,8 +60,7 @@ struct attention {
 
 private:
     template<class Io>
-    using geometry =
-        attention_geometry<Io::output::shape.extent[0], Io::output::shape.extent[1], count, is_causal>;
+    using geometry = attention_geometry<Io::output::shape.extent[0], Io::output::shape.extent[1], count, is_causal>;
 };
 
 } // namespace trireme

@@ -75,9 +75,7 @@ struct positions {
         d.execution.sample_by_sample = true;
         return d;
     }
-    static void forward(auto const& io) {
-        add_values(io.policy, io.x.data, io.parameter(0), io.y.data, io.y.size());
-    }
+    static void forward(auto const& io) { add_values(io.policy, io.x.data, io.parameter(0), io.y.data, io.y.size()); }
     static void backward_input(auto const& io) {
         activation_forward<identity_function>(io.policy, io.dy.data, io.dx.data, io.dx.size());
     }

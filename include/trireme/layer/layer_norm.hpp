@@ -11,8 +11,8 @@
 namespace trireme {
 
 /// Layer normalisation: y = weight (x - mean) / sqrt(variance + 1e-5) + bias, with mean and (biased) variance of each
-/// token's own values. Input and output (Tokens, Width). Parameters: weight (Width), beginning at 1, bias (Width), at 0.
-/// Statistics are computed again on the way back, and nothing is kept but the input. PyTorch's nn.LayerNorm(Width).
+/// token's own values. Input and output (Tokens, Width). Parameters: weight (Width), beginning at 1, bias (Width), at
+/// 0. Statistics are computed again on the way back, and nothing is kept but the input. PyTorch's nn.LayerNorm(Width).
 /// Source: Ba, Kiros, Hinton, "Layer normalization", 2016.
 struct layer_norm {
     static constexpr double epsilon = 1e-5;

@@ -11,7 +11,8 @@ namespace trireme {
 
 template<class... Where>
 struct linear_input_rule {
-    static_assert(rule_holds<Where...>, "TRI0012: linear needs a flat input, or tokens, rows of values: insert flatten before it");
+    static_assert(rule_holds<Where...>,
+                  "TRI0012: linear needs a flat input, or tokens, rows of values: insert flatten before it");
 };
 
 template<class... Where>
@@ -51,18 +52,16 @@ struct linear {
 
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        linear_forward<geometry<io_t>, io_t::lanes>(io.policy, io.x.data, io.parameter(0),
-                                                                                 io.parameter(1), io.y.data);
+        linear_forward<geometry<io_t>, io_t::lanes>(io.policy, io.x.data, io.parameter(0), io.parameter(1), io.y.data);
     }
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        linear_backward_input<geometry<io_t>, io_t::lanes>(io.policy, io.parameter(0),
-                                                                                        io.dy.data, io.dx.data);
+        linear_backward_input<geometry<io_t>, io_t::lanes>(io.policy, io.parameter(0), io.dy.data, io.dx.data);
     }
     static void backward_weights(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        linear_backward_weights<geometry<io_t>, io_t::lanes>(
-            io.policy, io.x.data, io.dy.data, io.gradient(0), io.gradient(1));
+        linear_backward_weights<geometry<io_t>, io_t::lanes>(io.policy, io.x.data, io.dy.data, io.gradient(0),
+                                                             io.gradient(1));
     }
 
     template<class Where, class In>

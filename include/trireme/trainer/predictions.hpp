@@ -49,8 +49,8 @@ public:
         for (std::size_t i = 0; i < values_.size() / classes_; ++i) all.push_back(largest(scores_of(i)));
         return all;
     }
-    /// The probability of each class, [sample][class], or [sample][token][class]: softmax of the scores, computed so that nothing overflows.
-    /// Errors: as above.
+    /// The probability of each class, [sample][class], or [sample][token][class]: softmax of the scores, computed so
+    /// that nothing overflows. Errors: as above.
     std::vector<T> probabilities() const {
         check_classes();
         std::vector<T> all(values_.size());

@@ -102,9 +102,10 @@ struct pipeline_schedule_rule {
 };
 template<class... Where>
 struct token_kernels_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0125: layers of tokens have kernels on devices of the host, portable and reference, and no others "
-                  "yet: write on<mesh<host, ...>>, and leave out kernels<...>");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0125: layers of tokens have kernels on devices of the host, portable and reference, and no others "
+        "yet: write on<mesh<host, ...>>, and leave out kernels<...>");
 };
 template<class... Where>
 struct recomputed_blocks_rule {

@@ -50,8 +50,9 @@ TRIREME_COLD inline void check_labels(sample_rows const& rows, std::size_t sampl
 /// Throws usage_error for inputs that are not tokens of a network's vocabulary: kernels take them for places.
 TRIREME_COLD inline void check_tokens(sample_rows const& rows, std::size_t samples, std::size_t vocabulary) {
     if (rows.scale != 1)
-        throw usage_error("the inputs are scaled by " + number_text(rows.scale) +
-                          ", and the network begins with embedding, which takes tokens as they are: leave out the scale");
+        throw usage_error(
+            "the inputs are scaled by " + number_text(rows.scale) +
+            ", and the network begins with embedding, which takes tokens as they are: leave out the scale");
     for (std::size_t i = 0; i < samples; ++i)
         for (std::size_t k = 0; k < rows.size(); ++k) {
             auto const token = with_number_of(rows.kind, [&]<class N>(N number) {

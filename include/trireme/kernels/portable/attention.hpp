@@ -22,7 +22,8 @@ template<class G, class T>
 struct attention_block {
     static constexpr std::size_t width = full_register<T>;
     /// Tokens that look, at a time, and those that are looked at whose keys or values lie transposed at a time.
-    static constexpr std::size_t rows = std::min<std::size_t>(std::clamp<std::size_t>(16384 / G::tokens, 4, 32), G::tokens);
+    static constexpr std::size_t rows =
+        std::min<std::size_t>(std::clamp<std::size_t>(16384 / G::tokens, 4, 32), G::tokens);
     static constexpr std::size_t keys = std::min(4 * width, (G::tokens + width - 1) / width * width);
     /// Numbers of a row of scores; behind the last token is room for whole blocks.
     static constexpr std::size_t step = (G::tokens + keys - 1) / keys * keys;
@@ -128,10 +129,10 @@ TRIREME_NOINLINE void attention_backward_input(portable, T const* x, T const* y,
         }
         constexpr detail::product_strides by_query{block::step, 1, G::step, G::step};
         detail::product_of_rows<G::head, by_query, detail::into::overwrite>(by_p, x + head + G::key, count, most,
-                                                                           dx + first * G::step + head + G::query);
+                                                                            dx + first * G::step + head + G::query);
         constexpr detail::product_strides by_key{1, block::step, G::step, G::step};
         detail::product_of_rows<G::head, by_key, detail::into::add>(by_p, x + first * G::step + head + G::query, most,
-                                                                   count, dx + head + G::key);
+                                                                    count, dx + head + G::key);
     });
 }
 

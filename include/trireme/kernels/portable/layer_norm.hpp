@@ -60,8 +60,8 @@ struct token_moments {
 
 namespace trireme::inline TRIREME_ISA {
 
-/// y = w (x - mean) / sqrt(variance + epsilon) + b, with each token's own mean and variance. x, y: Tokens x Width, w, b:
-/// Width. Cost: a token is read three times, twice from the first cache.
+/// y = w (x - mean) / sqrt(variance + epsilon) + b, with each token's own mean and variance. x, y: Tokens x Width, w,
+/// b: Width. Cost: a token is read three times, twice from the first cache.
 template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1)
 TRIREME_NOINLINE void layer_norm_forward(portable, T const* x, T const* w, T const* b, double epsilon, T* y) noexcept {

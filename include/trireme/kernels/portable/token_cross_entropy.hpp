@@ -80,9 +80,8 @@ TRIREME_NOINLINE void token_cross_entropy(portable, T const* x, int const* targe
         all += std::log(sum) - (wanted - top);
         auto const factor = vector::all(share / sum);
         T* const to = dx;
-        for_registers<vector>(G::width, [=](std::size_t c, auto count) {
-            (vector::load(to + c, count) * factor).store(to + c, count);
-        });
+        for_registers<vector>(
+            G::width, [=](std::size_t c, auto count) { (vector::load(to + c, count) * factor).store(to + c, count); });
         dx[target] -= share;
     }
     *loss = all / static_cast<T>(G::tokens);

@@ -29,8 +29,8 @@ struct token_statistics {
 
 namespace trireme::inline TRIREME_ISA {
 
-/// y = w (x - mean) / sqrt(variance + epsilon) + b, with each token's own mean and variance. x, y: Tokens x Width, w, b:
-/// Width.
+/// y = w (x - mean) / sqrt(variance + epsilon) + b, with each token's own mean and variance. x, y: Tokens x Width, w,
+/// b: Width.
 template<class G, std::size_t Lanes, class T>
 void layer_norm_forward(reference, T const* x, T const* w, T const* b, double epsilon, T* y) {
     for (std::size_t t = 0; t < G::tokens; ++t)

@@ -50,7 +50,8 @@ inline void transposed_copy(T const* from, std::size_t rows, std::size_t columns
                 for (std::size_t i = 0; i < width; ++i) some[i].store(to + (k + i) * Rows + n);
             }
         for (; k < columns; ++k)
-            for (std::size_t i = 0; i < width; ++i) to[k * Rows + n + i] = n + i < rows ? from[(n + i) * Step + k] : T(0);
+            for (std::size_t i = 0; i < width; ++i)
+                to[k * Rows + n + i] = n + i < rows ? from[(n + i) * Step + k] : T(0);
     }
 }
 

@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "gpt_flags.hpp"
+#include "flag_values.hpp"
+#include "stage_flags.hpp"
+
+#include <trireme/core/errors.hpp>
+#include <trireme/parallel/layout.hpp>
+
+#include <limits>
+
+std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
+    gpt_flags f;
+    constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+    CLI::App app("Trains a small transformer on the bytes of a text, and lets it write.", "gpt");
+    app.add_option("--text", f.text, "the file that is learnt [default: the Bible of Debian's package bible-kjv]")
+        ->check(some_name())
+        ->type_name("FILE");
+    app.add_option("--steps", f.steps, "steps of the training [default: as many as there is time for]")
+        ->check(whole_number<std::uint64_t>(1, most))
+        ->type_name("N");
+    app.add_option("--minutes", f.minutes, "time of the training, if --steps does not end it")
+        ->check(number(0.001, 1e6, "number"))
+        ->type_name("M")
+        ->capture_default_str();
+    app.add_option("--decay-steps", f.decay_steps, "steps in which the learning rate falls to a tenth, as a cosine does")
+        ->check(whole_number<std::uint64_t>(200, most))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--batch", f.batch, "windows of the text per step, over all devices")
+        ->check(whole_number<std::size_t>(1, 65536))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--devices", f.devices, "replicas of the network")
+        ->check(whole_number(1, trireme::max_devices))
+        ->type_name("N")
+        ->capture_default_str();
+    add_stage_flags(app, f, " [default: 4 per device of a pipeline, or its logical shards]");
+    app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
+        ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
+        ->type_name("V")
+        ->capture_default_str();
+    app.add_option("--learning-rate", f.learning_rate, "step size of AdamW, after 100 steps that begin with less")
+        ->check(number(1e-6, 1e2, "number"))
+        ->type_name("RATE")
+        ->default_str("0.001"); // 1e-3f has more digits
+    app.add_option("--seed", f.seed, "of the initial weights, the order of the windows, and what is written")
+        ->check(whole_number<std::uint64_t>(0, most))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--characters", f.characters, "how many it writes at the end")
+        ->check(whole_number<std::size_t>(0, 100000))
+        ->type_name("N")
+        ->capture_default_str();
+    app.add_option("--deadline", f.deadline, "seconds that a device may wait for another")
+        ->check(number(0.01, 1e9, "number"))
+        ->type_name("SECONDS")
+        ->capture_default_str();
+    app.add_option("--log", f.log, "write one JSON object per step to this file")->check(some_name())->type_name("FILE");
+    app.add_option("--trace", f.trace, "write the tasks of the last steps to this file, for ui.perfetto.dev")
+        ->check(some_name())
+        ->type_name("FILE");
+    if (!parse_flags(app, argc, argv)) return {};
+    f.turns = schedule_of(f.schedule, f.orders);
+    return f;
+}
