@@ -45,6 +45,15 @@ template<auto Share>
 struct dropout;
 template<std::size_t Outputs, std::size_t... More>
 struct linear;
+template<std::size_t Vocabulary, std::size_t Width>
+struct embedding;
+struct positions;
+struct layer_norm;
+template<std::size_t N>
+struct heads;
+struct causal;
+template<class Heads, class... Options>
+struct attention;
 template<std::size_t Side, class... Options>
 struct avg_pool2d;
 template<std::size_t Side, class... Options>

@@ -486,7 +486,7 @@ public:
         return false;
     }();
     static constexpr bool whole_batch = table.rows[depth].first_exchange != 0;
-    /// Whether its samples are computed one by one, because some layer's fill registers by themselves.
+    /// True if its samples are computed one by one, because some layer's fill registers by themselves.
     static constexpr bool sample_by_sample = [] {
         for (std::size_t i = 0; i < depth; ++i)
             if (table.rows[i].description.execution.sample_by_sample) return true;

@@ -40,8 +40,8 @@ struct attention_block {
         }
     }
 
-    /// What `count` tokens from `first` on look at: rows of weights that add up to 1, and zeros for tokens not seen, up
-    /// to the last one that any of them sees.
+    /// Weights of the tokens that `count` tokens from `first` on look at: rows that add up to 1, with zeros for tokens
+    /// not seen, up to the last one that any of them sees.
     static void weights(T const* x, std::size_t first, std::size_t count, T* p) noexcept {
         using vector = lane_vector<T, width>;
         auto const most = G::seen(first + count - 1);

@@ -12,7 +12,7 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// How much a token of one head looks at each of those that it sees: softmax(query key / sqrt(head)). x: values of one
+/// Weights of the tokens that a token of one head looks at, in the order of those: softmax(query key / sqrt(head)). x: values of one
 /// sample, `Lanes` apart.
 template<class G, std::size_t Lanes, class T>
 std::vector<T> attention_of_token(T const* x, std::size_t head, std::size_t token) {

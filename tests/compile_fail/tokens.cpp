@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Layers of tokens. A sample is a list of tokens, numbers of a vocabulary; embedding makes (tokens, width) of it.
+// On the page: tokens
+#include "prelude.hpp"
+
+namespace tri0109 {
+#if defined(EMBEDDING_OF_AN_IMAGE)
+// EMBEDDING_OF_AN_IMAGE: TRI0109 | begin with input<tokens>, embedding | at_layer<0, | embedding<256 | rank<3>
+// errors <= 1
+using net = network<input<1, 28, 28>, embedding<256, 32>>;
+#elif defined(EMBEDDING_OF_NOTHING)
+// EMBEDDING_OF_NOTHING: TRI0109 | both at least 1 | at_layer<0, | embedding<0
+// errors <= 1
+using net = network<input<16>, embedding<0, 32>>;
+#else
+using net = network<input<16>, embedding<256, 32>>;
+#endif
+auto const parameters = net::parameters;
+} // namespace tri0109
+
+namespace tri0123 {
+#if defined(NORM_OF_A_LIST)
+// NORM_OF_A_LIST: TRI0123 | put embedding | at_layer<1, | layer_norm | rank<2> | rank<1>
+// errors <= 1
+using net = network<input<20>, linear<30>, layer_norm>;
+#elif defined(POSITIONS_OF_A_LIST)
+// POSITIONS_OF_A_LIST: TRI0123 | at_layer<0, | positions | rank<2> | rank<1>
+// errors <= 1
+using net = network<input<20>, positions, embedding<256, 32>>;
+#elif defined(ATTENTION_TO_A_LIST)
+// ATTENTION_TO_A_LIST: TRI0123 | at_layer<0, | attention< | rank<2> | rank<1>
+// errors <= 1
+using net = network<input<24>, attention<heads<2>>>;
+#else
+using net = network<input<20>, embedding<256, 30>, positions, layer_norm>;
+#endif
+auto const parameters = net::parameters;
+} // namespace tri0123
+
+namespace tri0124 {
+// The width is a third of what attention gets: of its queries, of its keys, and of its values.
+#if defined(HEADS_THAT_DO_NOT_DIVIDE)
+// HEADS_THAT_DO_NOT_DIVIDE: TRI0124 | N heads that divide the width | at_layer<1, | heads<5> | extents<16, 96>
+// errors <= 1
+using net = network<input<16>, embedding<256, 96>, attention<heads<5>, causal>>;
+#elif defined(NO_QUERIES)
+// NO_QUERIES: TRI0124 | that linear<3 * width> gives | at_layer<1, | extents<16, 32>
+// errors <= 1
+using net = network<input<16>, embedding<256, 32>, attention<heads<4>>>;
+#elif defined(NO_HEADS)
+// NO_HEADS: TRI0124 | at_layer<1, | heads<0>
+// errors <= 1
+using net = network<input<16>, embedding<256, 96>, attention<heads<0>>>;
+#elif defined(CAUSAL_TWICE)
+// CAUSAL_TWICE: TRI0124 | attention<heads<N>, causal> | at_layer<1, | causal
+// errors <= 1
+using net = network<input<16>, embedding<256, 96>, attention<heads<4>, causal, causal>>;
+#else
+using net = network<input<16>, embedding<256, 32>, linear<96>, attention<heads<4>, causal>>;
+#endif
+auto const parameters = net::parameters;
+} // namespace tri0124
+
+namespace tri0125 {
+using net = gpt<layers<2>, width<32>, heads<4>, context<16>, vocabulary<256>>;
+#if defined(TOKENS_BY_A_LIBRARY)
+// TOKENS_BY_A_LIBRARY: TRI0125 | leave out kernels | gets< | kernels<at_once>
+// errors <= 1
+using t = trainer<net, cross_entropy, adamw, kernels<at_once>>;
+#else
+using t = trainer<net, cross_entropy, adamw>;
+#endif
+auto const cost = t::plan(batch{64});
+} // namespace tri0125
