@@ -139,7 +139,8 @@ public:
         }
         void receive(int from, void* to, std::size_t bytes) { awaited_.push_back({from, to, bytes}); }
         bool settled(operation const&) { // whether all that has begun is there
-            while (!awaited_.empty() && way_.take(awaited_.front().from, rank_, awaited_.front().to, awaited_.front().bytes))
+            while (!awaited_.empty() &&
+                   way_.take(awaited_.front().from, rank_, awaited_.front().to, awaited_.front().bytes))
                 awaited_.pop_front();
             return awaited_.empty();
         }
@@ -258,7 +259,8 @@ struct without_count : pulling {
 };
 template<class... C>
 inline constexpr bool none_pulls = !(pull_communicator<C> || ...) && (communicator<C> && ...);
-static_assert(none_pulls<without_peer, without_enter, without_call_of, without_resume, without_pause, without_wait_for>);
+static_assert(
+    none_pulls<without_peer, without_enter, without_call_of, without_resume, without_pause, without_wait_for>);
 static_assert(none_pulls<without_has_completed, without_complete, without_leave, without_withdraw, without_abandon>);
 static_assert(none_pulls<without_count>);
 

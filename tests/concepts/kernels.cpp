@@ -40,7 +40,8 @@ void linear_forward(pairs, T const* x, T const* w, T const* b, T* y) { // found 
     for (std::size_t lane = 0; lane < Lanes; ++lane)
         for (std::size_t o = 0; o < G::outputs; ++o) {
             y[o * Lanes + lane] = b[o];
-            for (std::size_t i = 0; i < G::inputs; ++i) y[o * Lanes + lane] += w[o * G::inputs + i] * x[i * Lanes + lane];
+            for (std::size_t i = 0; i < G::inputs; ++i)
+                y[o * Lanes + lane] += w[o * G::inputs + i] * x[i * Lanes + lane];
         }
 }
 // [/kernel_archetype]
@@ -90,7 +91,15 @@ struct without_stored : pairs {
 class without_epilogue : public pairs {
     using epilogue = void;
 };
+struct not_made_of_nothing : pairs {
+    explicit not_made_of_nothing(int) {}
+};
+struct not_copied : pairs {
+    not_copied() = default;
+    not_copied(not_copied const&) = delete;
+};
 struct only_a_name;
+static_assert(!kernel_policy<not_made_of_nothing> && !kernel_policy<not_copied>);
 static_assert(!kernel_policy<without_layout> && !kernel_policy<without_remote> && !kernel_policy<without_fuses>);
 static_assert(!kernel_policy<without_lanes> && !kernel_policy<without_one_by_one>);
 static_assert(!kernel_policy<without_computes> && !kernel_policy<without_stored> && !kernel_policy<without_epilogue>);

@@ -15,7 +15,7 @@ namespace layer_concept_test {
 using namespace trireme;
 
 // [layer_archetype]
-struct scale { // y = factor * x
+struct scale {        // y = factor * x
     scale() = delete; // no layer is ever an object
 
     static constexpr layer_description describe(shape in) {

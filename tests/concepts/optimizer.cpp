@@ -30,7 +30,7 @@ struct heavy_numbers { // what an update needs of the options
     T learning_rate;
 };
 
-struct heavy { // v = v / 2 + gradient, w -= learning_rate * v
+struct heavy {        // v = v / 2 + gradient, w -= learning_rate * v
     heavy() = delete; // no optimizer is ever an object
 
     static constexpr char const* name = "heavy";

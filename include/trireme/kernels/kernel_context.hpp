@@ -55,8 +55,8 @@ struct kernel_context {
 };
 
 /// A kernel policy is a type that says of itself what `kernel_context` declares: passes and layers ask for nothing else
-/// of a policy of the host that takes granules. docs/concepts/kernels.md has the rest: which kernels it needs, and what
-/// they may assume.
+/// of a policy of the host that takes granules, of which each call of a kernel gets a copy. docs/concepts/kernels.md
+/// has the rest: which kernels it needs, and what they may assume.
 template<class K>
 concept kernel_policy = requires {
     { K::layout } -> std::convertible_to<value_layout>;
@@ -67,6 +67,8 @@ concept kernel_policy = requires {
     { K::template computes<float> } -> std::convertible_to<bool>;
     typename K::template stored<float>;
     typename K::epilogue;
+    requires K::remote || K::layout != value_layout::interleaved ||
+                 (std::default_initializable<K>&& std::copy_constructible<K>);
 };
 
 template<class K, class T>

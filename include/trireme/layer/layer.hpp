@@ -271,8 +271,8 @@ constexpr bool forgets_parameters(layer_description const& d) noexcept {
 } // namespace detail
 
 /// A layer that has all functions which its description of an input asks for: `layer_on<my_layer, input<3, 8, 8>>`.
-/// Kernels are not looked for, nor is any function compiled. A view has none; of an input that it refuses a layer has the
-/// rule `refusal` instead.
+/// Kernels are not looked for, nor is any function compiled. A view has none; of an input that it refuses a layer has
+/// the rule `refusal` instead.
 template<class L, class Input>
 concept layer_on = layer<L> && detail::has_functions<L, typename Input::extents>();
 

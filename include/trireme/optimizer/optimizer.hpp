@@ -75,24 +75,24 @@ inline constexpr bool counts_updates = [] {
 
 /// The functions of an optimizer, of which none is compiled, with kernels that say no more than they must.
 template<class O, class Options>
-concept updates_by = std::default_initializable<Options> && std::copyable<Options> &&
-                     requires(Options const& fixed, float* w, float const* gradient, std::size_t n,
-                              optimizer_state<O, float> const& state, std::uint64_t const* made) {
-                         { fixed.learning_rate } -> std::convertible_to<float>;
-                         { fixed.batch.samples } -> std::convertible_to<std::size_t>;
-                         { fixed.seed } -> std::convertible_to<std::uint64_t>;
-                         { fixed.logical_shards.value } -> std::convertible_to<std::size_t>;
-                         O::check(fixed);
-                         O::describe(fixed, say_nothing{});
-                         requires std::is_trivially_copyable_v<decltype(O::template numbers<float>(fixed))>;
-                         requires counts_updates<O> || requires {
-                             O::update(kernel_context{}, w, gradient, state, n, O::template numbers<float>(fixed));
-                         };
-                         requires !counts_updates<O> || requires {
-                             O::update(kernel_context{}, w, gradient, state, n, O::template numbers<float>(fixed),
-                                       made);
-                         };
-                     };
+concept updates_by =
+    std::default_initializable<Options> && std::copyable<Options> &&
+    requires(Options const& fixed, float* w, float const* gradient, std::size_t n,
+             optimizer_state<O, float> const& state, std::uint64_t const* made) {
+        { fixed.learning_rate } -> std::convertible_to<float>;
+        { fixed.batch.samples } -> std::convertible_to<std::size_t>;
+        { fixed.seed } -> std::convertible_to<std::uint64_t>;
+        { fixed.logical_shards.value } -> std::convertible_to<std::size_t>;
+        O::check(fixed);
+        O::describe(fixed, say_nothing{});
+        requires std::is_trivially_copyable_v<decltype(O::template numbers<float>(fixed))>;
+        requires counts_updates<O> || requires {
+            O::update(kernel_context{}, w, gradient, state, n, O::template numbers<float>(fixed));
+        };
+        requires !counts_updates<O> || requires {
+            O::update(kernel_context{}, w, gradient, state, n, O::template numbers<float>(fixed), made);
+        };
+    };
 
 } // namespace detail
 

@@ -207,7 +207,7 @@ concept named_strategy = requires {
 /// options take, are made where they are needed.
 template<class S>
 concept reduction_strategy = detail::named_strategy<S> && std::default_initializable<S> &&
-                              (choosing_strategy<S> || detail::all_reducing_strategy<S>);
+                             (choosing_strategy<S> || detail::all_reducing_strategy<S>);
 
 /// A strategy that can stop half-way, with block r complete on rank r: enough where the ranks share what they update.
 template<class S>
