@@ -98,8 +98,8 @@ concept shared_memory_communicator = communicator<C> && requires(C const& c, are
     { c.template shared<float>(a, i) } -> std::same_as<float*>;
 };
 
-/// A communicator whose ranks keep in step outside of collectives, too: by counters that lie in their arenas. Channels,
-/// the stages of a pipeline and messages from rank to rank need it. `counter` is made in zeroed memory by its default
+/// A communicator has channels if its ranks keep in step outside of collectives, too, by counters in their arenas. The
+/// stages of a pipeline and messages from rank to rank need them. `counter` is made in zeroed memory by its default
 /// constructor; `advance_to` is called by its owner alone, and says that all it has written before may be read.
 template<class C>
 concept channel_communicator =

@@ -217,7 +217,7 @@ struct with_a_second_backward_weights : L, backward_weights_of_nobody {};
 template<class L>
 inline constexpr bool names_backward_weights = !requires { &with_a_second_backward_weights<L>::backward_weights; };
 
-/// The arguments of a layer's functions for an input, with kernels that say no more than they must.
+/// Plain arguments of a layer's functions have kernels that say no more than they must.
 template<class L, class In>
 struct plain_io {
     static constexpr layer_description description = L::describe(In::shape);
@@ -270,9 +270,9 @@ constexpr bool forgets_parameters(layer_description const& d) noexcept {
 
 } // namespace detail
 
-/// A layer that has all functions which its description of an input asks for: `layer_on<my_layer, input<3, 8, 8>>`.
-/// Kernels are not looked for, nor is any function compiled. A view has none; of an input that it refuses a layer has
-/// the rule `refusal` instead.
+/// A layer on an input has all functions that its description of this input asks for: `layer_on<relu, input<3, 8,
+/// 8>>`. The concept compiles no function and looks for no kernel. A view needs no functions; for an input that it
+/// refuses, a layer has the rule `refusal` instead.
 template<class L, class Input>
 concept layer_on = layer<L> && detail::has_functions<L, typename Input::extents>();
 

@@ -145,8 +145,8 @@ constexpr bool has_loss_functions() {
 
 } // namespace detail
 
-/// A loss that has all functions which its description of a network's output asks for: `loss_on<my_loss, input<10>>`.
-/// As `layer_on`.
+/// A loss on an output has all functions that its description of this output asks for: `loss_on<cross_entropy,
+/// input<10>>`. The concept compiles none of them, as layer_on.
 template<class L, class Output>
 concept loss_on = loss<L> && detail::has_loss_functions<L, typename Output::extents>();
 

@@ -39,7 +39,7 @@ void describe_common_options(auto const& o, auto&& say) {
     say("weight_decay", o.weight_decay);
 }
 
-/// Fields of an optimizer's options that nobody sets.
+/// Plain fields of an optimizer's options cannot be set: they stand for those of a trainer.
 struct plain_fields {
     struct unset {};
     struct number {
@@ -73,7 +73,8 @@ inline constexpr bool counts_updates = [] {
         return false;
 }();
 
-/// The functions of an optimizer, of which none is compiled, with kernels that say no more than they must.
+/// An optimizer updates by its functions and options; kernels that say no more than they must stand for a trainer's. No
+/// function is compiled.
 template<class O, class Options>
 concept updates_by =
     std::default_initializable<Options> && std::copyable<Options> &&
