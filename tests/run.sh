@@ -244,7 +244,7 @@ checked=$programs
 [ "$with_addresses" = "$cxx" ] || checked="$files --no-suite headers" # the other compiler's first build; headers alone were the first's
 some=-Dcpp_args=-g1 # lines are all that a message names; types for a debugger would take a third of the compilers' time
 if [ "$mode" != nightly ]; then
-    some=-Dtest_folders=core,data,device,kernels,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes
+    some=-Dtest_folders=core,data,device,kernels,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes,concepts
     # checking every sum of an address and an index takes half of the compiler's time, and finds little that is used;
     # lines take a fifth, and messages name functions without them
     some="$some $strict -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow"

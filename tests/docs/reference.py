@@ -65,7 +65,7 @@ SECTIONS = [
     Section('Transports', 'clusters.md', 'trainer/*_transport.hpp trainer/shared_windows.hpp trainer/policy_arguments.hpp '
             'trainer/mpi_processes.hpp collective/on_streams/nccl.hpp', '', 'mpi|nccl|shared_windows|peer|process_by_mpi'),
     Section('Kernels', 'kernels.md#policies', 'kernels/kernel_context.hpp kernels/*/policy.hpp',
-            '', 'portable|reference|onednn|channels_last|block_kernels|cuda_.*kernels|kernel_context|value_layout|fusion'
+            '', 'portable|reference|onednn|channels_last|block_kernels|cuda_.*kernels|kernel_context|kernel_policy|value_layout|fusion'
             '|with_function'),
     Section('Training', 'guide.md#one-device', 'trainer/trainer.hpp trainer/fit.hpp trainer/report.hpp', 'epoch_range',
             members='trainer|.*_report|evaluation|fit_options'),

@@ -7,7 +7,7 @@ snippets.py SOURCE_ROOT
 - Each block of C++, CMake, Meson, make, ini, JSON or Python of README.md and of the pages of docs (but errors.md, which
   is written by tests/compile_fail/page.py) follows a line `<!-- snippet: NAME -->` and equals, less its indentation, a
   region of tested code: "// [NAME]" to "// [/NAME]" in tests/docs (those of docs/clusters.md: in tests/mpi
-  and tests/processes), or, if NAME is the path of an example or of a consumer's project, that file less the comments
+  and tests/processes; those of docs/concepts: in tests/concepts), or, if NAME is the path of an example or of a consumer's project, that file less the comments
   that it begins with. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
 - Relative links of the documentation lead to files that exist, and to headings that do.
@@ -57,15 +57,20 @@ def blocks(path):
         before = line
 
 
+def named(root, pattern):
+    return [path.relative_to(root).as_posix() for path in sorted(root.glob(pattern))]
+
+
 def check_snippets(root):
     wanted = {}
     for source in ('tests/docs/guide.cpp', 'tests/docs/collectives.cpp', 'tests/docs/own_numbers.cpp', 'tests/docs/optimizers.cpp', 'tests/docs/asking.cpp', 'tests/docs/watching.cpp', 'tests/docs/pipelines.cpp', 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/nccl.cu',
-                   'tests/processes/trainer.cpp'):
+                   'tests/processes/trainer.cpp', *named(root, 'tests/concepts/*.cpp')):
         found, faults = regions(root / source)
         yield from faults
         wanted |= found
     shown = set()
-    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/pipelines.md', 'docs/gpu.md', 'docs/clusters.md', 'docs/packages.md'):
+    for page in ('README.md', 'docs/guide.md', 'docs/schedules.md', 'docs/pipelines.md', 'docs/gpu.md', 'docs/clusters.md', 'docs/packages.md',
+                 *named(root, 'docs/concepts/*.md')):
         for line, name, text in blocks(root / page):
             if name is None:
                 yield f'{page}:{line}: a block of code needs <!-- snippet: NAME --> in the line above'

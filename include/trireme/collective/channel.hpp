@@ -30,7 +30,7 @@ inline namespace TRIREME_ISA {
 ///
 /// The message itself stays where the sender has it, in one of its arenas, and the receiver takes it from there: both
 /// sides know the place. Waits have the group's deadline, name the rank that is late, and end when the group stops.
-template<pull_communicator C>
+template<channel_communicator C>
 class rank_channels {
 public:
     /// Every rank of the group calls it, with the same links; it takes one arena. Returns when all ranks are here.

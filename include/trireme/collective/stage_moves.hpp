@@ -34,7 +34,7 @@ inline namespace TRIREME_ISA {
 /// The moves of step programs, as one rank carries them out over channels: what it sends is only announced, and what it
 /// gets it takes from the memory of the rank beside it. Ranks of a replica are neighbours: rank = replica * roles +
 /// role. Each boundary has a link for values and one for gradients.
-template<pull_communicator C>
+template<channel_communicator C>
 class stage_moves {
 public:
     /// Every rank of the group calls it; it takes one arena. `p`: this rank's; the others' have as many stages.

@@ -142,7 +142,7 @@ std::vector<std::string> class_names_of(Source const& source) {
 /// Numbers, shapes, scale and names of classes stay as they are.
 template<sample_source Source>
 owned_samples copy_of(Source const& source, std::span<std::uint32_t const> which) {
-    auto inputs = source.inputs(), targets = source.targets();
+    sample_rows inputs = source.inputs(), targets = source.targets();
     struct storage {
         std::vector<std::byte> inputs, targets;
     };

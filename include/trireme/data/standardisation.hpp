@@ -62,9 +62,9 @@ public:
             std::vector<std::byte> targets;
         };
         auto numbers = std::make_shared<storage>();
-        auto const from = source.inputs();
+        sample_rows const from = source.inputs();
         numbers->inputs = applied(from, source.size());
-        auto targets = source.targets();
+        sample_rows targets = source.targets();
         numbers->targets = detail::packed_rows(targets, source.size(), [](std::size_t i) { return i; });
         auto inputs = rows_of(numbers->inputs.data(), from.shape);
         inputs.changes = from.changes;

@@ -98,6 +98,19 @@ concept shared_memory_communicator = communicator<C> && requires(C const& c, are
     { c.template shared<float>(a, i) } -> std::same_as<float*>;
 };
 
+/// A communicator has channels if its ranks keep in step outside of collectives, too, by counters in their arenas. The
+/// stages of a pipeline and messages from rank to rank need them. `counter` is made in zeroed memory by its default
+/// constructor; `advance_to` is called by its owner alone, and says that all it has written before may be read.
+template<class C>
+concept channel_communicator =
+    pull_communicator<C> && shared_memory_communicator<C> && std::default_initializable<typename C::counter> &&
+    requires(C& c, C const& cc, typename C::counter& counter, std::uint32_t n, int i, operation const& o) {
+        counter.advance_to(n);
+        { counter.reached(n) } -> std::same_as<bool>;
+        c.wait_for(counter, n, i, o);
+        cc.check_stopped();
+    };
+
 /// True if the ranks of a group share memory: known from the type, or, for some transports, from the launch.
 template<communicator C>
 constexpr bool shares_memory(C const& c) noexcept {
@@ -110,7 +123,7 @@ constexpr bool shares_memory(C const& c) noexcept {
 /// A communicator whose ranks send one another messages, and may also share memory, as the launch has it: if all do,
 /// `near` is the communicator that pulls; if those of one machine do, `machine` is theirs, and `place_of` a rank's
 /// number there, -1 for one elsewhere. `messages` are those of a collective: `enter`; `receive` and `send` begin,
-/// `settled` asks /// and `wait` waits for all that has begun, and for what a function says, `awaits` naming the
+/// `settled` asks and `wait` waits for all that has begun, and for what a function says, `awaits` naming the
 /// neighbour that it is about; `leave`, or `withdraw` after an error. `kept` is a place for what whoever runs
 /// collectives wants to keep with the communicator.
 template<class C>
@@ -128,6 +141,7 @@ concept message_communicator =
         c.messages().awaits(i);
         c.messages().leave();
         c.messages().withdraw();
+        c.messages().all_reduce(static_cast<float*>(p), n, ""); // the strategy `native`
         { c.template kept<int>() } -> std::same_as<int&>;
         c.withdraw();
         c.abandon(o);

@@ -5,6 +5,7 @@
 #include <trireme/core/bf16.hpp>
 #include <trireme/kernels/activation_functions.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -51,6 +52,23 @@ struct kernel_context {
     using stored = T;
     /// A function applied to what is written; see with_function.
     using epilogue = identity_function;
+};
+
+/// A kernel policy is a type that says of itself what `kernel_context` declares: passes and layers ask for nothing else
+/// of a policy of the host that takes granules, of which each call of a kernel gets a copy. docs/concepts/kernels.md
+/// has the rest: which kernels it needs, and what they may assume.
+template<class K>
+concept kernel_policy = requires {
+    { K::layout } -> std::convertible_to<value_layout>;
+    { K::remote } -> std::convertible_to<bool>;
+    { K::fuses } -> std::convertible_to<fusion>;
+    { K::template lanes<float> } -> std::convertible_to<std::size_t>;
+    { K::template one_by_one<float> } -> std::convertible_to<std::size_t>;
+    { K::template computes<float> } -> std::convertible_to<bool>;
+    typename K::template stored<float>;
+    typename K::epilogue;
+    requires K::remote || K::layout != value_layout::interleaved ||
+                 (std::default_initializable<K>&& std::copy_constructible<K>);
 };
 
 template<class K, class T>

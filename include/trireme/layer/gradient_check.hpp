@@ -156,7 +156,8 @@ gradient_report check_network_gradients(std::uint64_t seed) {
     return report;
 }
 
-template<layer Layer, class Input, class Kernels>
+template<class Layer, class Input, class Kernels>
+    requires layer_on<Layer, Input>
 gradient_report check_layer_gradients(std::uint64_t seed) {
     using T = double;
     using In = typename Input::extents;
@@ -265,7 +266,8 @@ gradient_report check_gradients(std::uint64_t seed = 1) {
 /// `overwrites_input_gradient`, that no sample's gradient depends on what stood there.
 ///
 ///     auto const report = check_loss_gradients<my_loss, input<10>>();
-template<loss Loss, class Output, class Policy = host::kernels>
+template<class Loss, class Output, class Policy = host::kernels>
+    requires loss_on<Loss, Output>
 gradient_report check_loss_gradients(std::uint64_t seed = 1) {
     using Kernels = std::conditional_t<Output::extents::rank == 2, sample_by_sample<Policy>, Policy>; // of tokens
     using T = double;

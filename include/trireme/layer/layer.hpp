@@ -170,7 +170,8 @@ struct backward_io {
 
 } // namespace TRIREME_ISA
 
-/// A layer is a type that describes and computes one operation of a network.
+/// A layer is a type that describes and computes one operation of a network. This concept asks for the description
+/// alone, which is all that a network's shapes need; `layer_on` asks for the functions, too.
 ///
 ///     static constexpr layer_description describe(shape input);
 ///     static void forward(auto const& io);          // forward_io: reads x, writes y
@@ -187,6 +188,7 @@ struct backward_io {
 ///     static void backward_gather(auto const& io);            // each granule, dy is there
 ///     static void backward_agree(auto const& io, int phase);  // once each; then backward_input, each granule
 ///
+/// Outside of training nothing is gathered, so that a layer which agrees forward has `evaluate`.
 /// Its parameters are trained there, too: gather and agree add to gradient(k), and there is no backward_weights.
 /// `forward` may be called a second time, on the way back, where values are not kept: it gives the same values from the
 /// same x and the same `kept`, and counts nothing. Gathering and agreeing are not repeated.
@@ -217,6 +219,48 @@ struct with_a_second_backward_weights : L, backward_weights_of_nobody {};
 template<class L>
 inline constexpr bool names_backward_weights = !requires { &with_a_second_backward_weights<L>::backward_weights; };
 
+/// Plain arguments of a layer's functions have kernels that say no more than they must.
+template<class L, class In>
+struct plain_io {
+    static constexpr layer_description description = L::describe(In::shape);
+    static constexpr auto const& of = description.output.extent;
+    using output = to_extents<description.output.rank, of[0], of[1], of[2], of[3]>;
+    using forward = forward_io<float, In, output, 1, kernel_context>;
+    using backward = backward_io<float, In, output, 1, kernel_context>;
+};
+
+template<class L, class In>
+constexpr bool has_functions() {
+    if constexpr (!requires { typename std::bool_constant<L::describe(In::shape).accepts>; }) {
+        return false; // it is no constant
+    } else {
+        using plain = plain_io<L, In>;
+        using forward = typename plain::forward;
+        using backward = typename plain::backward;
+        constexpr auto d = plain::description;
+        if constexpr (!d.accepts) return requires { typename L::template refusal<void, In>; };
+        if constexpr (!d.accepts || d.execution.view) return true;
+        bool all = requires(forward const& f, backward const& b) {
+            L::forward(f);
+            L::backward_input(b);
+        };
+        if constexpr (d.forward.phases != 0)
+            all = all && requires(forward const& f, int phase) {
+                L::forward_gather(f);
+                L::forward_agree(f, phase);
+                L::evaluate(f); // where nothing is gathered
+            };
+        if constexpr (d.backward.phases != 0)
+            all = all && requires(backward const& b, int phase) {
+                L::backward_gather(b);
+                L::backward_agree(b, phase);
+            };
+        else if constexpr (d.parameter_count > 0)
+            all = all && requires(backward const& b) { L::backward_weights(b); };
+        return all;
+    }
+}
+
 /// True if a layer has parameters that nothing would train. Layers that agree on something train theirs there.
 template<class L>
 constexpr bool forgets_parameters(layer_description const& d) noexcept {
@@ -227,5 +271,11 @@ constexpr bool forgets_parameters(layer_description const& d) noexcept {
 }
 
 } // namespace detail
+
+/// A layer on an input has all functions that its description of this input asks for: `layer_on<relu, input<3, 8,
+/// 8>>`. The concept compiles no function and looks for no kernel. A view needs no functions; for an input that it
+/// refuses, a layer has the rule `refusal` instead.
+template<class L, class Input>
+concept layer_on = layer<L> && detail::has_functions<L, typename Input::extents>();
 
 } // namespace trireme

@@ -127,6 +127,29 @@ struct loss_io {
 
 } // namespace TRIREME_ISA
 
+namespace detail {
+
+template<class L, class Out>
+constexpr bool has_loss_functions() {
+    if constexpr (!requires { typename std::bool_constant<L::describe(Out::shape).accepts>; }) {
+        return false; // it is no constant
+    } else if constexpr (!L::describe(Out::shape).accepts) {
+        return requires { typename L::template refusal<Out>; };
+    } else {
+        return requires(loss_io<float, float, L, Out, 1, kernel_context> const& io) {
+            L::forward(io);
+            L::backward(io);
+        };
+    }
+}
+
+} // namespace detail
+
+/// A loss on an output has all functions that its description of this output asks for: `loss_on<cross_entropy,
+/// input<10>>`. The concept compiles none of them, as layer_on.
+template<class L, class Output>
+concept loss_on = loss<L> && detail::has_loss_functions<L, typename Output::extents>();
+
 namespace detail::inline TRIREME_ISA {
 
 /// Calls a loss on samples that lie as `Kernels` has them; without Backward, `dx` is not looked at.

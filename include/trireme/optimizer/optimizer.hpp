@@ -4,6 +4,7 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/kernels/kernel_context.hpp>
 
 #include <array>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 namespace trireme {
 
@@ -37,6 +39,62 @@ void describe_common_options(auto const& o, auto&& say) {
     say("weight_decay", o.weight_decay);
 }
 
+/// Plain fields of an optimizer's options cannot be set: they stand for those of a trainer.
+struct plain_fields {
+    struct unset {};
+    struct number {
+        std::size_t value = 0;
+    };
+    using other_name = unset;
+    using other_braces = unset;
+    using logical_shards = number;
+    using max_norm = unset;
+    using rate = unset;
+};
+struct say_nothing {
+    template<class Number>
+    void operator()(char const*, Number) const noexcept {}
+};
+
+} // namespace detail
+
+/// The arrays of an optimizer's numbers, for the parameters that an update is about.
+template<class O, class T>
+using optimizer_state = std::array<T*, O::state_per_parameter>;
+
+namespace detail {
+
+/// True if an optimizer wants to know how many updates have been made.
+template<class O>
+inline constexpr bool counts_updates = [] {
+    if constexpr (requires { O::counts_updates; })
+        return O::counts_updates;
+    else
+        return false;
+}();
+
+/// An optimizer updates by its functions and options; kernels that say no more than they must stand for a trainer's. No
+/// function is compiled.
+template<class O, class Options>
+concept updates_by =
+    std::default_initializable<Options> && std::copyable<Options> &&
+    requires(Options const& fixed, float* w, float const* gradient, std::size_t n,
+             optimizer_state<O, float> const& state, std::uint64_t const* made) {
+        { fixed.learning_rate } -> std::convertible_to<float>;
+        { fixed.batch.samples } -> std::convertible_to<std::size_t>;
+        { fixed.seed } -> std::convertible_to<std::uint64_t>;
+        { fixed.logical_shards.value } -> std::convertible_to<std::size_t>;
+        O::check(fixed);
+        O::describe(fixed, say_nothing{});
+        requires std::is_trivially_copyable_v<decltype(O::template numbers<float>(fixed))>;
+        requires counts_updates<O> || requires {
+            O::update(kernel_context{}, w, gradient, state, n, O::template numbers<float>(fixed));
+        };
+        requires !counts_updates<O> || requires {
+            O::update(kernel_context{}, w, gradient, state, n, O::template numbers<float>(fixed), made);
+        };
+    };
+
 } // namespace detail
 
 /// An optimizer is a type that says how many numbers it keeps per parameter, which options training with it has,
@@ -60,24 +118,12 @@ void describe_common_options(auto const& o, auto&& say) {
 /// (run_options).
 template<class O>
 concept optimizer = requires {
-    { O::state_per_parameter } -> std::convertible_to<std::size_t>;
+    typename std::integral_constant<std::size_t, O::state_per_parameter>;
     { O::name } -> std::convertible_to<char const*>;
-};
-
-/// The arrays of an optimizer's numbers, for the parameters that an update is about.
-template<class O, class T>
-using optimizer_state = std::array<T*, O::state_per_parameter>;
+    typename O::template options<detail::plain_fields>;
+} && detail::updates_by<O, typename O::template options<detail::plain_fields>>;
 
 namespace detail {
-
-/// True if an optimizer wants to know how many updates have been made.
-template<class O>
-inline constexpr bool counts_updates = [] {
-    if constexpr (requires { O::counts_updates; })
-        return O::counts_updates;
-    else
-        return false;
-}();
 
 /// The arrays in a block of memory that begin `apart` elements one behind the other, from element `first` of each on.
 template<optimizer O, class T>

@@ -84,9 +84,9 @@ private:
 
 } // namespace detail
 
-/// Types like training_set.
+/// Types like training_set: two sources of samples, which move into what `fit` returns.
 template<class D>
-concept training_data = requires(D const& d) {
+concept training_data = std::move_constructible<D> && requires(D const& d) {
     { d.train } -> sample_source;
     { d.test } -> sample_source;
 };

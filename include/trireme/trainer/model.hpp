@@ -69,6 +69,7 @@ struct no_optimizer {
     static nothing_kept numbers(auto const&) noexcept {
         return {};
     }
+    static void update(auto const&...) noexcept {}
 };
 
 template<class P>

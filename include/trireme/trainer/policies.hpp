@@ -7,6 +7,7 @@
 #include <trireme/core/pack.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/core/words.hpp>
+#include <trireme/kernels/kernel_context.hpp>
 #include <trireme/layer/layer.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/layer/recomputation.hpp>
@@ -67,7 +68,7 @@ struct kernels {
     using kind = struct kernels_policy;
     using policy = Policy;
     static constexpr bool included = detail::is_included<Policy>;
-    static constexpr bool fits = requires { Policy::layout; };
+    static constexpr bool fits = kernel_policy<Policy>;
     template<class... At>
     struct refusal {
         static_assert(rule_holds<At...>, "TRI0083: kernels takes a kernel policy, a type that derives from "

@@ -24,7 +24,7 @@ namespace trireme {
 /// True for groups whose ranks can be the stages of a pipeline: they read one another's memory, and can be divided.
 template<class C>
 inline constexpr bool can_have_stages =
-    pull_communicator<C> && std::constructible_from<C, C const&, int, std::vector<int>>;
+    channel_communicator<C> && std::constructible_from<C, C const&, int, std::vector<int>>;
 
 inline namespace TRIREME_ISA {
 

@@ -24,7 +24,7 @@ template<class Communicator>
 struct channels_of {
     struct type {};
 };
-template<pull_communicator Communicator>
+template<channel_communicator Communicator>
 struct channels_of<Communicator> {
     using type = rank_channels<Communicator>;
 };
@@ -35,7 +35,7 @@ template<class Model, class Communicator>
 class tied_rows {
     using network = typename Model::network;
     using T = typename Model::value_type;
-    static constexpr bool can_be_apart = Model::staged && Model::trains && pull_communicator<Communicator>;
+    static constexpr bool can_be_apart = Model::staged && Model::trains && channel_communicator<Communicator>;
 
 public:
     /// Memory that it takes from the group.

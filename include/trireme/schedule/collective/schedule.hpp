@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 namespace trireme {
 
@@ -177,10 +178,10 @@ private:
 /// Anything that answers like `schedule`; the verifier takes it, so that tests can hand it broken tables.
 template<class S>
 concept collective_schedule = requires(S const& s, int i) {
-    { s.ranks } -> std::convertible_to<int>;
-    { s.chunks } -> std::convertible_to<int>;
-    { s.steps } -> std::convertible_to<int>;
-    { s.at(i, i) } -> std::convertible_to<collective_step>;
+    requires std::same_as<std::remove_cvref_t<decltype(s.ranks)>, int>;
+    requires std::same_as<std::remove_cvref_t<decltype(s.chunks)>, int>;
+    requires std::same_as<std::remove_cvref_t<decltype(s.steps)>, int>;
+    requires std::same_as<std::remove_cvref_t<decltype(s.at(i, i))>, collective_step>;
 };
 
 /// A strategy that chooses among others by the size of the buffer: best_of.
@@ -202,9 +203,11 @@ concept named_strategy = requires {
 } // namespace detail
 
 /// A strategy names itself and makes the schedules of one or more collectives for any number of ranks; those with a
-/// root take it as a second argument. A reduction strategy makes all-reduces.
+/// root take it as a second argument. A reduction strategy makes all-reduces. Its type is what counts: objects, which
+/// options take, are made where they are needed.
 template<class S>
-concept reduction_strategy = detail::named_strategy<S> && (choosing_strategy<S> || detail::all_reducing_strategy<S>);
+concept reduction_strategy = detail::named_strategy<S> && std::default_initializable<S> &&
+                             (choosing_strategy<S> || detail::all_reducing_strategy<S>);
 
 /// A strategy that can stop half-way, with block r complete on rank r: enough where the ranks share what they update.
 template<class S>

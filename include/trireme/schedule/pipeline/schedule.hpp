@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
+
 #include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <trireme/core/macros.hpp>
+#include <type_traits>
 
 namespace trireme {
 
@@ -64,9 +67,9 @@ struct scheduled_work {
 ///
 ///     static constexpr int slots(int roles, int micro_batches); // by default default_slots
 template<class S>
-concept pipeline_schedule = requires(scheduled_work* out) {
+concept pipeline_schedule = std::default_initializable<S> && requires(scheduled_work* out) {
     { S::name } -> std::convertible_to<char const*>;
-    { S::chunks } -> std::convertible_to<int>;
+    typename std::integral_constant<int, S::chunks>;
     { S::write(1, 1, 0, out) } -> std::same_as<int>;
 };
 

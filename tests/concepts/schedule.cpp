@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A pipeline schedule that models docs/concepts/schedule.md and nothing more, in a trainer.
+
+#include <trireme/schedules.hpp>
+#include <trireme/trireme.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace schedule_concept_test {
+using namespace trireme;
+
+// [pipeline_archetype]
+struct backwards_at_once { // one micro-batch at a time: forward and back, then the next
+    static constexpr char const* name = "backwards_at_once";
+    static constexpr int chunks = 1; // stages of a role
+
+    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
+        int n = 0;
+        for (int m = 0; m < micro_batches; ++m) {
+            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(m)};
+            out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(m)};
+        }
+        return n; // lines
+    }
+
+    backwards_at_once() = default; // programs are built of objects, none is copied
+    backwards_at_once(backwards_at_once const&) = delete;
+    backwards_at_once& operator=(backwards_at_once const&) = delete;
+};
+static_assert(pipeline_schedule<backwards_at_once>);
+static_assert(verify(static_step<backwards_at_once, 2, 4>::program).ok());
+// [/pipeline_archetype]
+
+// [placed_archetype]
+struct folded : backwards_at_once { // two stages of each role: the last role has neighbouring ones
+    static constexpr char const* name = "folded";
+    static constexpr int chunks = 2;
+
+    static constexpr int stage(int roles, int role, int chunk) { return chunk == 0 ? role : 2 * roles - 1 - role; }
+    static constexpr int slots(int, int) { return 1; }
+
+    static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
+        int n = 0;
+        for (int m = 0; m < micro_batches; ++m) {
+            auto const number = static_cast<std::uint16_t>(m);
+            out[n++] = {task_kind::forward, 0, number};
+            out[n++] = {task_kind::forward, 1, number};
+            out[n++] = {task_kind::backward, 1, number};
+            out[n++] = {task_kind::backward, 0, number};
+        }
+        return n;
+    }
+};
+static_assert(pipeline_schedule<folded>);
+static_assert(verify(static_step<folded, 2, 4>::program).ok());
+// [/placed_archetype]
+
+// A member of another kind under the name takes a requirement away.
+struct without_name : backwards_at_once {
+    struct name;
+};
+struct without_chunks : backwards_at_once {
+    struct chunks;
+};
+struct with_chunks_of_run_time : backwards_at_once {
+    static int chunks;
+};
+struct without_write : backwards_at_once {
+    struct write;
+};
+struct that_counts_in_size_t : backwards_at_once {
+    static constexpr std::size_t write(int, int, int, scheduled_work*) { return 0; }
+};
+struct not_made_of_nothing : backwards_at_once {
+    explicit not_made_of_nothing(int) {}
+};
+static_assert(!pipeline_schedule<without_name> && !pipeline_schedule<without_chunks>);
+static_assert(!pipeline_schedule<with_chunks_of_run_time> && !pipeline_schedule<without_write>);
+static_assert(!pipeline_schedule<that_counts_in_size_t> && !pipeline_schedule<not_made_of_nothing>);
+static_assert(!pipeline<not_made_of_nothing>::fits && pipeline<folded>::fits);
+static_assert(pipeline_schedule<gpipe> && pipeline_schedule<one_f_one_b> && pipeline_schedule<interleaved<2>>);
+
+/// Losses and weights of a training in four micro-batches.
+template<class... Policies>
+std::vector<double> trained() {
+    std::vector<float> numbers;
+    std::vector<int> classes;
+    for (int i = 0; i < 32; ++i) {
+        for (int k = 0; k < 3; ++k) numbers.push_back(static_cast<float>((i * (k + 2)) % 5) / 5);
+        classes.push_back(i % 2);
+    }
+    samples_in_memory const samples(numbers, make_shape(3), classes, 2);
+    using net = network<input<3>, linear<4>, sigmoid, linear<5>, sigmoid, linear<4>, sigmoid, linear<2>>;
+    trainer<net, cross_entropy, sgd, reproducible<fixed_tree, 4>, Policies...> t{{.batch = 32, .seed = 4}};
+    std::vector<double> all;
+    for (int i = 0; i < 5; ++i) all.push_back(t.step(samples).loss);
+    all.push_back(t.evaluate(samples).loss);
+    for (auto const w : t.gather_parameters()) all.push_back(static_cast<double>(w));
+    return all;
+}
+} // namespace schedule_concept_test
+
+TEST_SUITE("concepts/schedule") {
+    using namespace schedule_concept_test;
+
+    TEST_CASE("archetypes of schedules train on two stages with the bits of one device") {
+        auto const alone = trained<>();
+        using on_two = on<mesh<host, dp<1>, pp<2>>>;
+        CHECK(trained<on_two, pipeline<backwards_at_once, 4>>() == alone);
+        CHECK(trained<on_two, pipeline<folded, 4>>() == alone);
+    }
+}
