@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A transformer that reads a text byte by byte, learns to say the next one, and writes. Four blocks, 128 values for each
-// byte, windows of 128 bytes. Exit codes: those in the README.
+// A transformer that reads a text byte by byte, learns to say the next one, and writes. Four blocks, 128 values for
+// each byte, windows of 128 bytes. Exit codes: those in the README.
 
 #include "epoch_log.hpp"
 #include "gpt_flags.hpp"
@@ -80,16 +80,17 @@ std::string written(gpt_trainer& t, std::string text, std::size_t characters, st
 
 int run(gpt_flags const& flags) {
     if (flags.text.empty())
-        throw usage_error("--text FILE is missing: name a text, or start with `sh examples/run.sh gpt`, which brings one");
+        throw usage_error(
+            "--text FILE is missing: name a text, or start with `sh examples/run.sh gpt`, which brings one");
     constexpr std::uint64_t warm_up = 100;
-    gpt_trainer::options const training{
-        .learning_rate = flags.learning_rate,
-        .weight_decay = 0.1f,
-        .max_norm = 1.0f,
-        .rate = cosine_rate{.steps = flags.decay_steps, .warm_up = warm_up, .least = 0.1},
-        .batch = flags.batch,
-        .seed = flags.seed,
-        .logical_shards = flags.reproducible};
+    gpt_trainer::options const training{.learning_rate = flags.learning_rate,
+                                        .weight_decay = 0.1f,
+                                        .max_norm = 1.0f,
+                                        .rate =
+                                            cosine_rate{.steps = flags.decay_steps, .warm_up = warm_up, .least = 0.1},
+                                        .batch = flags.batch,
+                                        .seed = flags.seed,
+                                        .logical_shards = flags.reproducible};
     gpt_trainer::run_options where{.devices = flags.devices,
                                    .stages = flags.stages,
                                    .micro_batches = flags.micro_batches,
@@ -128,7 +129,8 @@ int run(gpt_flags const& flags) {
         std::uint64_t step = 0;
         for (bool last = false; !last; ++step) {
             for (std::size_t i = 0; i < which.size(); ++i)
-                which[i] = static_cast<std::uint32_t>(random.below(step * which.size() + i, static_cast<std::uint32_t>(samples.size())));
+                which[i] = static_cast<std::uint32_t>(
+                    random.below(step * which.size() + i, static_cast<std::uint32_t>(samples.size())));
             auto const loss = t.step(copy_of(samples, which)).loss;
             auto const speed = static_cast<double>((step + 1) * flags.batch * window) / seconds();
             mean = step == 0 ? loss : 0.95 * mean + 0.05 * loss;
@@ -149,7 +151,8 @@ int run(gpt_flags const& flags) {
         std::printf("\n%.3f bits per byte less than the bytes' shares alone\n", (unigram - mean) / std::log(2.0));
     });
     if (flags.characters != 0)
-        std::printf("\n%s\n", written(t, text.substr(0, std::min(text.size(), window)), flags.characters, flags.seed).c_str());
+        std::printf("\n%s\n",
+                    written(t, text.substr(0, std::min(text.size(), window)), flags.characters, flags.seed).c_str());
     return 0;
 }
 

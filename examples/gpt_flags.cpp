@@ -24,7 +24,8 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
         ->check(number(0.001, 1e6, "number"))
         ->type_name("M")
         ->capture_default_str();
-    app.add_option("--decay-steps", f.decay_steps, "steps in which the learning rate falls to a tenth, as a cosine does")
+    app.add_option("--decay-steps", f.decay_steps,
+                   "steps in which the learning rate falls to a tenth, as a cosine does")
         ->check(whole_number<std::uint64_t>(200, most))
         ->type_name("N")
         ->capture_default_str();
@@ -57,7 +58,9 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
         ->check(number(0.01, 1e9, "number"))
         ->type_name("SECONDS")
         ->capture_default_str();
-    app.add_option("--log", f.log, "write one JSON object per step to this file")->check(some_name())->type_name("FILE");
+    app.add_option("--log", f.log, "write one JSON object per step to this file")
+        ->check(some_name())
+        ->type_name("FILE");
     app.add_option("--trace", f.trace, "write the tasks of the last steps to this file, for ui.perfetto.dev")
         ->check(some_name())
         ->type_name("FILE");

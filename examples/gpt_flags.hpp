@@ -13,9 +13,9 @@
 #include <string>
 
 struct gpt_flags {
-    std::string text;              // the file that is learnt
-    std::uint64_t steps = 0;       // 0: until the minutes are over
-    double minutes = 2;            // where no number of steps is given
+    std::string text;        // the file that is learnt
+    std::uint64_t steps = 0; // 0: until the minutes are over
+    double minutes = 2;      // where no number of steps is given
     std::uint64_t decay_steps = 2000;
     std::size_t batch = 16;
     int devices = 1;               // replicas of the network

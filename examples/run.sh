@@ -60,6 +60,16 @@ case " $arguments " in
 *" --data"[\ =]*) ;;
 *) ! grep -q fashion_mnist "$root/examples/$name".* "$root/examples/${name}_"* 2>/dev/null || want_data ;;
 esac
+text='' # of gpt, if none is named
+if [ "$name" = gpt ]; then
+    case " $arguments " in
+    *" --text"[\ =]* | *" --help "* | *" -h "*) ;;
+    *)
+        text=$root/build/bible.txt
+        [ -s "$text" ] || want_command bible bible-kjv "has the text that gpt learns"
+        ;;
+    esac
+fi
 if [ -e "$root/examples/${name}_mpi.cpp" ] && asks_for --transport mpi; then
     with=-mpi mpi=enabled
     want_command mpirun openmpi-bin "starts programs whose devices are processes"
@@ -90,5 +100,9 @@ if ! "$ninja" -C "$build" -n "examples/$name" 2>/dev/null | grep -q 'no work to 
     printf 'building %s ... ' "$name" >&2
     "$ninja" -C "$build" "examples/$name" >"$log" 2>&1 || failed
     echo 'done' >&2
+fi
+if [ -n "$text" ]; then
+    [ -s "$text" ] || { bible -f 'Gen1:1-Rev22:21' >"$text.part" && mv "$text.part" "$text"; }
+    set -- --text "$text" "$@"
 fi
 exec "$build/examples/$name" "$@"

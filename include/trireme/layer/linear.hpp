@@ -11,8 +11,7 @@ namespace trireme {
 
 template<class... Where>
 struct linear_input_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0012: linear needs a flat input, or tokens, rows of values: insert flatten before it");
+    static_assert(rule_holds<Where...>, "TRI0012: linear needs a flat input: insert flatten before it");
 };
 
 template<class... Where>

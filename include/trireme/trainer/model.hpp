@@ -177,7 +177,8 @@ private:
     }
 
     devices_type devices_;
-    bool has_parameters_ = false, has_buffers_ = network_type::buffers == 0; ///< loaded, or none to load
+    bool has_parameters_ = network_type::parameters == 0,
+         has_buffers_ = network_type::buffers == 0; ///< loaded, or none to load
 };
 
 } // namespace TRIREME_ISA

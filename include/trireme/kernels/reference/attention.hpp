@@ -12,8 +12,8 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// Weights of the tokens that a token of one head looks at, in the order of those: softmax(query key / sqrt(head)). x: values of one
-/// sample, `Lanes` apart.
+/// Weights of the tokens that a token of one head looks at, in the order of those: softmax(query key / sqrt(head)). x:
+/// values of one sample, `Lanes` apart.
 template<class G, std::size_t Lanes, class T>
 std::vector<T> attention_of_token(T const* x, std::size_t head, std::size_t token) {
     auto const at = [&](std::size_t t, std::size_t part, std::size_t d) {

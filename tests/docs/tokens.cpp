@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// The code of the guide on tokens; see guide.cpp.
+
+#include <trireme/readers.hpp>
+#include <trireme/schedules.hpp>
+#include <trireme/trireme.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace docs_tokens_test {
+using namespace trireme;
+
+namespace {
+
+/// A text whose next byte depends on more than the last one.
+std::string two_words() {
+    std::string text;
+    for (unsigned i = 0, n = 1; i < 1500; ++i, n = n * 1103515245 + 12345) text += n >> 16 & 1 ? "abcd" : "adcb";
+    return text;
+}
+
+/// The mean loss of the last steps of many.
+template<class Trainer, class Source>
+double learnt(Trainer& t, Source const& samples) {
+    double last = 0;
+    for (std::size_t i = 0; i < 200; ++i) {
+        auto const loss = t.step(samples.take(i * 8 % (samples.size() - 8), 8)).loss;
+        if (i >= 180) last += loss / 20;
+    }
+    return last;
+}
+
+} // namespace
+
+TEST_CASE("from a bigram to a transformer") {
+    std::string text = two_words();
+    // [windows]
+    constexpr std::size_t window = 16;
+    auto const samples = text_windows(text, window); // input: 16 bytes; targets: the byte behind each of them
+    // [/windows]
+    CHECK(samples.size() == (text.size() - 1) / window);
+    // [bigram]
+    using bigram = network<input<window>, embedding<byte_vocabulary, byte_vocabulary>>;
+    static_assert(bigram::parameters == 256 * 256); // a score for each byte behind each byte, and nothing else
+    // [/bigram]
+    // [transformer]
+    using block = sequential<residual<sequential<layer_norm, linear<3 * 32>, attention<heads<4>, causal>, linear<32>>>,
+                             residual<sequential<layer_norm, linear<4 * 32>, gelu_tanh, linear<32>>>>;
+    using transformer = network<input<window>, embedding<byte_vocabulary, 32>, positions, repeat<2, block>, layer_norm,
+                                linear<byte_vocabulary>>;
+    static_assert(std::is_same_v<transformer, gpt<layers<2>, width<32>, heads<4>, context<window>, vocabulary<256>>>);
+    // [/transformer]
+    trainer<bigram, cross_entropy, adamw> by_table{{.learning_rate = 0.05f, .batch = 8}};
+    trainer<transformer, cross_entropy, adamw> by_attention{{.learning_rate = 3e-3f, .batch = 8}};
+    double const table = learnt(by_table, samples), attending = learnt(by_attention, samples);
+    // behind b, c and d stands one of two bytes, and the byte before tells which: the bigram guesses, half of the time
+    CHECK(table > 0.4);
+    CHECK(attending < 0.75 * table);
+
+    // [stages]
+    using in_stages = trainer<transformer, cross_entropy, adamw, on<mesh<host, dp<2>, pp<2>>>, pipeline<one_f_one_b, 4>>;
+    constexpr auto plan = in_stages::plan(batch{64});
+    static_assert(plan.wire(0, 1).bytes >= 64 / 2 * window * 32 * sizeof(float)); // values of a replica
+    // [/stages]
+    CHECK(plan.parameters == transformer::parameters);
+}
+
+TEST_CASE("attention by hand") {
+    // three tokens with one head of two values; query, key and value of each
+    std::vector<float> const x{1, 0, 1, 0, 5, 1, /**/ 0, 1, 0, 1, 6, 2, /**/ 1, 1, 1, 1, 7, 3};
+    // [attention]
+    auto const by_hand = [&](std::size_t t) { // the first value of token t
+        float sum = 0, of_weights = 0;
+        for (std::size_t s = 0; s <= t; ++s) { // causal: itself, and those before it
+            float const score = x[6 * t] * x[6 * s + 2] + x[6 * t + 1] * x[6 * s + 3]; // query of t times key of s
+            float const weight = std::exp(score / std::sqrt(2.0f));
+            sum += weight * x[6 * s + 4];
+            of_weights += weight;
+        }
+        return sum / of_weights;
+    };
+    model<network<input<3, 6>, attention<heads<1>, causal>>> m;
+    auto const said = m.predict(samples_in_memory(x, make_shape(3, 6)));
+    // [/attention]
+    for (std::size_t t = 0; t < 3; ++t) CHECK(said[0][2 * t] == doctest::Approx(by_hand(t)));
+}
+
+} // namespace docs_tokens_test
