@@ -39,14 +39,7 @@ int work(std::size_t batch) {
         } while (spent < limit);
         return static_cast<double>(samples) / spent;
     };
-    measure(0);
-    std::printf("ready Trireme %d.%d.%d, %s\n", TRIREME_VERSION_MAJOR, TRIREME_VERSION_MINOR, TRIREME_VERSION_PATCH,
-                instruction_set);
-    std::fflush(stdout);
-    for (double seconds = 0; std::scanf("%lf", &seconds) == 1;) {
-        std::printf("%.17g\n", measure(seconds));
-        std::fflush(stdout);
-    }
+    bench::answer(measure);
     return sum == 12345.0f ? 1 : 0; // somebody reads the outputs
 }
 

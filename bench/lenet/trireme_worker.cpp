@@ -23,14 +23,7 @@ int work(std::size_t batch) {
     auto const measure = [&](double limit) {
         return bench::measure(trainer, all, [&](double seconds, int) { return seconds >= limit; });
     };
-    measure(0);
-    std::printf("ready Trireme %d.%d.%d, %s\n", TRIREME_VERSION_MAJOR, TRIREME_VERSION_MINOR, TRIREME_VERSION_PATCH,
-                instruction_set);
-    std::fflush(stdout);
-    for (double seconds = 0; std::scanf("%lf", &seconds) == 1;) {
-        std::printf("%.17g\n", measure(seconds));
-        std::fflush(stdout);
-    }
+    bench::answer(measure);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../made_up.hpp"
+#include "../step_worker.hpp"
 
 #include <trireme/trireme.hpp>
 

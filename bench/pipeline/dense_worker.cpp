@@ -11,4 +11,4 @@ using dense = network<input<1, 28, 28>, flatten, linear<1024>, repeat<8, relu, l
 
 } // namespace
 
-int main(int argc, char** argv) { return bench::pipeline_worker<dense>(2048).main(argc, argv); }
+int main(int argc, char** argv) { return bench::pipeline_worker<dense>(bench::made_up_images(2048)).main(argc, argv); }

@@ -3,4 +3,6 @@
 #include "../lenet/worker.hpp"
 #include "worker.hpp"
 
-int main(int argc, char** argv) { return bench::pipeline_worker<bench::lenet>(8192).main(argc, argv); }
+int main(int argc, char** argv) {
+    return bench::pipeline_worker<bench::lenet>(bench::made_up_images(8192)).main(argc, argv);
+}

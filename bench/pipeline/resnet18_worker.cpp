@@ -4,5 +4,6 @@
 #include "worker.hpp"
 
 int main(int argc, char** argv) {
-    return bench::pipeline_worker<resnet18<trireme::batch_norm<trireme::per_shard>>>(2048).main(argc, argv);
+    return bench::pipeline_worker<resnet18<trireme::batch_norm<trireme::per_shard>>>(bench::made_up_images(2048))
+        .main(argc, argv);
 }

@@ -11,6 +11,7 @@
 // ROW is the row that the second of two stages begins with; 0: cut by the FLOPs.
 
 #include "../made_up.hpp"
+#include "../step_worker.hpp"
 #include "prediction.hpp"
 
 #include <trireme/schedules.hpp>
@@ -50,17 +51,15 @@ struct chosen_cut {
     }
 };
 
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-template<class Network>
+/// The worker of one network; `Samples` has size() and take(first, count).
+template<class Network, class Optimizer = sgd, class Samples = labelled_images>
 class pipeline_worker {
 public:
     using trainer_type =
-        trainer<Network, cross_entropy, sgd, on<mesh<host, dp<1>, pp<dynamic>>>, stages_by<chosen_cut>>;
+        trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<1>, pp<dynamic>>>, stages_by<chosen_cut>>;
 
-    explicit pipeline_worker(std::size_t different_images) : images_(different_images) {}
+    explicit pipeline_worker(Samples all, float learning_rate = 0.01f)
+        : all_(std::move(all)), learning_rate_(learning_rate) {}
 
     int main(int argc, char** argv) {
         std::string_view const what = argc > 1 ? argv[1] : "";
@@ -93,9 +92,9 @@ public:
 private:
     static constexpr auto const& segments = segments_of<Network>;
 
-    static std::unique_ptr<trainer_type> make(schedule_choice const& s, std::size_t batch, std::size_t micro_batches,
-                                              int stages, bool trace) {
-        typename trainer_type::options const training{.learning_rate = 0.01f, .batch = batch};
+    std::unique_ptr<trainer_type> make(schedule_choice const& s, std::size_t batch, std::size_t micro_batches,
+                                       int stages, bool trace) const {
+        typename trainer_type::options const training{.learning_rate = learning_rate_, .batch = batch};
         typename trainer_type::run_options where{.stages = stages, .micro_batches = micro_batches};
         where.schedule = s;
         where.trace = trace;
@@ -120,40 +119,11 @@ private:
         return 0;
     }
 
-    /// Steps over all images in turn, for `limit` seconds at least; returns their number. `each(seconds)`: of a step.
-    template<class Each>
-    std::size_t train(trainer_type& t, std::size_t batch, double limit, Each&& each) {
-        auto const start = std::chrono::steady_clock::now();
-        std::size_t n = 0;
-        do {
-            auto const samples = all_.take(place_, batch);
-            place_ = place_ + 2 * batch <= images_ ? place_ + batch : 0;
-            auto const begin = std::chrono::steady_clock::now();
-            t.step(samples);
-            each(seconds_since(begin));
-            ++n;
-        } while (seconds_since(start) < limit);
-        return n;
-    }
-
     int steps(schedule_choice const& s, std::size_t batch, std::size_t micro_batches, int stages) {
         check_batch(batch);
         auto const t = make(s, batch, micro_batches, stages, false);
-        auto const nothing = [](double) {};
-        train(*t, batch, 0, nothing);
-        say_ready();
-        for (double seconds = 0; std::scanf("%lf", &seconds) == 1;) {
-            auto const start = std::chrono::steady_clock::now();
-            auto const n = train(*t, batch, seconds, nothing);
-            std::printf("%.17g\n", static_cast<double>(n * batch) / seconds_since(start));
-            std::fflush(stdout);
-        }
+        answer_steps(*t, all_, batch);
         return 0;
-    }
-    static void say_ready() {
-        std::printf("ready Trireme %d.%d.%d, %s\n", TRIREME_VERSION_MAJOR, TRIREME_VERSION_MINOR, TRIREME_VERSION_PATCH,
-                    instruction_set);
-        std::fflush(stdout);
     }
 
     /// Measures all schedules in turn, every other time backwards, each as long as it is told. Answers for each, in
@@ -180,10 +150,10 @@ private:
     }
 
     std::string measure(trainer_type& t, std::size_t batch, double limit) {
-        train(t, batch, 0, [](double) {}); // finds the caches as the last trainer has left them
+        train_in_turn(t, all_, place_, batch, 0, [](double) {}); // finds the caches as the last trainer has left them
         auto const before = last_step(t.traced());
         std::vector<double> spans;
-        train(t, batch, limit, [&](double seconds) { spans.push_back(seconds); });
+        train_in_turn(t, all_, place_, batch, limit, [&](double seconds) { spans.push_back(seconds); });
         auto tasks = t.traced(); // rank by rank, each in its order
         std::ranges::stable_sort(tasks, {}, &timed_task::step);
         prediction expected(t.program(0));
@@ -204,13 +174,14 @@ private:
     }
 
     void check_batch(std::size_t batch) const {
-        if (batch == 0 || batch > images_)
-            throw usage_error("a batch of " + std::to_string(batch) + ": this program has " + std::to_string(images_) +
-                              " images");
+        if (batch == 0 || batch > all_.size())
+            throw usage_error("a batch of " + std::to_string(batch) + ": this program has " +
+                              std::to_string(all_.size()) + " samples");
     }
 
-    std::size_t images_, place_ = 0;
-    labelled_images all_ = made_up_images(images_);
+    Samples all_;
+    float learning_rate_;
+    std::size_t place_ = 0;
 };
 
 } // namespace bench
