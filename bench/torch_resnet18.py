@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The ResNet-18 of examples/resnet18.hpp in PyTorch."""
+import functools
+
 import torch
+import torch_steps
 from torch import nn
 
 
@@ -25,3 +28,6 @@ def resnet18():
         parts += [Residual(before, width, 1 if width == before else 2), Residual(width, width)]
         before = width
     return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+TRAINING = torch_steps.Training(resnet18, functools.partial(torch_steps.images, 2048), warm_up=1)

@@ -4,32 +4,48 @@
 
 torch_worker.py MODE BATCH DEVICES. MODE is eager, channels-last, compile or channels-last-compile, -bf16 behind it for
 autocast to bfloat16; predict- before it (also predict-freeze) for outputs alone, in inference mode. With more than one device every device is a process of one thread, joined by
-DistributedDataParallel over Gloo, and BATCH is the global batch. The data is ready in memory as float tensors in the
-layout that the mode wants: no time is spent on loading it.
+DistributedDataParallel over Gloo, and BATCH is the global batch. The data is ready in memory as tensors in the layout
+that the mode wants: no time is spent on loading it.
 """
+import functools
 import logging
 import os
 import random
 import sys
 import time
+import typing
 
 import torch
 from torch import nn
 
 
-def stepper(network, images, mode, batch, rank, devices):
+def images(count):
+    """Images of 28 x 28 and their labels."""
+    return torch.rand(count, 1, 28, 28), torch.randint(10, (count,))
+
+
+class Training(typing.NamedTuple):
+    """What a worker trains: `network()` makes the module and `data()` the inputs and targets, which are drawn batch by
+    batch; `warm_up` steps come first."""
+    network: typing.Callable
+    data: typing.Callable
+    warm_up: int = 10
+    loss_of: typing.Callable = nn.functional.cross_entropy
+    optimizer: typing.Callable = functools.partial(torch.optim.SGD, lr=0.1, fused=True)
+
+
+def stepper(training, mode, batch, rank, devices):
     """A function that trains one step and returns the loss."""
     torch.manual_seed(0)
-    x, labels = torch.rand(images, 1, 28, 28), torch.randint(10, (images,))
-    model = network()
+    x, targets = training.data()
+    model = training.network()
     if 'channels-last' in mode:
         x, model = x.to(memory_format=torch.channels_last), model.to(memory_format=torch.channels_last)
     if devices > 1:
         model = nn.parallel.DistributedDataParallel(model)
     if 'compile' in mode:
         model = torch.compile(model)
-    loss_of = nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    optimizer = training.optimizer(model.parameters())
     share = batch // devices
     place = rank * share
 
@@ -37,19 +53,19 @@ def stepper(network, images, mode, batch, rank, devices):
         nonlocal place
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast('cpu', dtype=torch.bfloat16, enabled='bf16' in mode):
-            loss = loss_of(model(x[place:place + share]), labels[place:place + share])
+            loss = training.loss_of(model(x[place:place + share]), targets[place:place + share])
         loss.backward()
         optimizer.step()
-        place = place + batch if place + 2 * batch <= images else rank * share
+        place = place + batch if place + 2 * batch <= len(x) else rank * share
         return loss
 
     return step
 
 
-def predictor(network, images, mode, batch):
+def predictor(training, mode, batch):
     """A function that tells the outputs of the next batch."""
     torch.manual_seed(0)
-    x, model = torch.rand(images, 1, 28, 28), network().eval()
+    x, model = training.data()[0], training.network().eval()
     if 'channels-last' in mode:
         x, model = x.to(memory_format=torch.channels_last), model.to(memory_format=torch.channels_last)
     if 'compile' in mode:
@@ -60,7 +76,7 @@ def predictor(network, images, mode, batch):
 
     def step():
         nonlocal place
-        place = (place + 1) % (images // batch)
+        place = (place + 1) % (len(x) // batch)
         with torch.inference_mode():
             return model(batches[place])[0, 0]
 
@@ -110,13 +126,13 @@ def begin(rank, devices):
         torch.distributed.init_process_group('gloo', rank=rank, world_size=devices)
 
 
-def work(network, images, warm_up, mode, batch, rank, devices):
+def work(training, mode, batch, rank, devices):
     begin(rank, devices)
     if mode.startswith('predict-'):
-        step = predictor(network, images, mode, batch)
+        step = predictor(training, mode, batch)
     else:
-        step = stepper(network, images, mode, batch, rank, devices)
-    answer(step, batch, warm_up, rank, devices)
+        step = stepper(training, mode, batch, rank, devices)
+    answer(step, batch, training.warm_up, rank, devices)
 
 
 def on_ranks(work, devices, *arguments):
@@ -131,7 +147,6 @@ def on_ranks(work, devices, *arguments):
     work(*arguments, 0, devices)
 
 
-def main(network, images, warm_up=10):
-    """`network()` makes the module; `images` different ones are drawn batch by batch; `warm_up` steps come first."""
+def main(training):
     mode, batch, devices = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    on_ranks(work, devices, network, images, warm_up, mode, batch)
+    on_ranks(work, devices, training, mode, batch)

@@ -9,4 +9,4 @@ import torch_lenet  # noqa: E402
 import torch_steps  # noqa: E402
 
 if __name__ == '__main__':
-    torch_steps.main(torch_lenet.lenet, images=8192)
+    torch_steps.main(torch_lenet.TRAINING)

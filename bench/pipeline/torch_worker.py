@@ -5,8 +5,9 @@
 torch_worker.py NETWORK SCHEDULE MODE BATCH MICRO_BATCHES CUT
 
 Two processes of one thread each, joined by Gloo. CUT is the module of the network with which the second stage begins.
-MODE is eager, channels-last, compile or channels-last-compile. The data is ready in memory as float tensors.
+MODE is eager, channels-last, compile or channels-last-compile. The data is ready in memory as tensors.
 """
+import functools
 import pathlib
 import sys
 
@@ -19,7 +20,8 @@ import torch_lenet  # noqa: E402
 import torch_resnet18  # noqa: E402
 import torch_steps  # noqa: E402
 
-NETWORKS = {'lenet': (torch_lenet.lenet, 8192, 10), 'resnet18': (torch_resnet18.resnet18, 2048, 1)}
+NETWORKS = {name: training._replace(optimizer=functools.partial(torch.optim.SGD, lr=0.01, fused=True))
+            for name, training in (('lenet', torch_lenet.TRAINING), ('resnet18', torch_resnet18.TRAINING))}
 SCHEDULES = {'gpipe': pipelining.ScheduleGPipe, '1f1b': pipelining.Schedule1F1B}
 
 
@@ -49,12 +51,13 @@ class Stage(nn.Module):
 def work(name, schedule, mode, batch, micro_batches, cut, rank, devices):
     torch_steps.begin(rank, devices)
     torch.manual_seed(0)
-    network, images, warm_up = NETWORKS[name]
-    x, labels = torch.rand(images, 1, 28, 28), torch.randint(10, (images,))
-    part = Stage(network()[:cut] if rank == 0 else network()[cut:], mode)
-    optimizer = torch.optim.SGD(part.part.parameters(), lr=0.01, fused=True)
+    training = NETWORKS[name]
+    x, targets = training.data()
+    network = training.network()
+    part = Stage(network[:cut] if rank == 0 else network[cut:], mode)
+    optimizer = training.optimizer(part.part.parameters())
     stage = pipelining.PipelineStage(part, rank, devices, torch.device('cpu'))
-    runs = SCHEDULES[schedule](stage, micro_batches, loss_fn=nn.CrossEntropyLoss())
+    runs = SCHEDULES[schedule](stage, micro_batches, loss_fn=training.loss_of)
     place = 0
 
     def step():
@@ -63,11 +66,11 @@ def work(name, schedule, mode, batch, micro_batches, cut, rank, devices):
         if rank == 0:
             runs.step(x[place:place + batch])
         else:
-            runs.step(target=labels[place:place + batch])
+            runs.step(target=targets[place:place + batch])
         optimizer.step()
-        place = place + batch if place + 2 * batch <= images else 0
+        place = place + batch if place + 2 * batch <= len(x) else 0
 
-    torch_steps.answer(step, batch, warm_up, rank, devices)
+    torch_steps.answer(step, batch, training.warm_up, rank, devices)
 
 
 if __name__ == '__main__':

@@ -9,4 +9,4 @@ import torch_resnet18  # noqa: E402
 import torch_steps  # noqa: E402
 
 if __name__ == '__main__':
-    torch_steps.main(torch_resnet18.resnet18, images=2048, warm_up=1)
+    torch_steps.main(torch_resnet18.TRAINING)
