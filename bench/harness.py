@@ -115,6 +115,22 @@ class Bench:
         """The rounds in which nothing else ran."""
         return self.undisturbed(count, lambda number: self.round(workers, number, seconds))
 
+    def fastest(self, what, contenders, start, seconds, scale=1):
+        """The fastest of some contenders by a first measurement of each; `start(contender)` starts its worker. A note has
+        `scale` times their figures, and says which do not work."""
+        speed, broken = {}, []
+        for contender in contenders:
+            self.wait_for_quiet()
+            try:
+                with start(contender) as worker:
+                    speed[contender] = statistics.median(worker.measure(seconds) for _ in range(2))
+            except (SystemExit, OSError) as e:
+                broken.append(f'{contender} does not work ({e})')
+        self.note(f'{what}: ' + ', '.join([*(f'{c} {scale * s:.4g}' for c, s in speed.items()), *broken]))
+        if not speed:
+            sys.exit(f'{what}: no contender works')
+        return max(speed, key=speed.get)
+
     def row(self, case, peer, ours, theirs, unit, lower_is_better=False, **more):
         """One line of the table: `ours` and `theirs` are lists, one figure per round."""
         ratios = [b / a if lower_is_better else a / b for a, b in zip(ours, theirs)]

@@ -89,29 +89,13 @@ def run(bench):
         def torch(mode):
             return bench.worker(bench.peers / 'bin/python3', folder / 'torch_worker.py', *arguments[:2], mode, *arguments[2:])
 
-        speed = {}
-        for mode in modes:
-            bench.wait_for_quiet()
-            with torch(mode) as worker:
-                speed[mode] = statistics.median(worker.measure(seconds) for _ in range(2))
-        mode = max(speed, key=speed.get)
-        bench.note(f'PyTorch, {net}, {torch_names[schedule]}, cut before its module {arguments[-1]} (our row {row}), samples/s: '
-                   + ', '.join(f'{m} {s:.4g}' for m, s in speed.items()))
+        what = f'PyTorch, {net}, {torch_names[schedule]}, cut before its module {arguments[-1]} (our row {row}), samples/s'
+        mode = bench.fastest(what, modes, torch, seconds)
         with ours(net, schedule, batch, micro_batches, row=row) as us, torch(mode) as them:
             table = bench.quiet_rounds([us, them], count, seconds)
         bench.row(f'pipeline/{net}/{torch_names[schedule]}', 'torch', *([line[i] for line in table] for i in range(2)),
                   'samples/s', mode=mode)
         bench.save()
-
-    def fastest(contenders, seconds):
-        """The key of the fastest of {key: function that starts a worker}."""
-        speed = {}
-        for key, start in contenders.items():
-            bench.wait_for_quiet()
-            with start() as worker:
-                speed[key] = statistics.median(worker.measure(seconds) for _ in range(2))
-        bench.note('images/s: ' + ', '.join(f'{key} {s:.1f}' for key, s in speed.items()))
-        return max(speed, key=speed.get)
 
     def speedup(batch, micro_batches, seconds):
         net = 'resnet18'
@@ -120,10 +104,10 @@ def run(bench):
         alone = {'whole batch': lambda: ours(net, schedules[0], batch, 1, stages=1),
                  f'{micro_batches} parts': lambda: ours(net, schedules[0], batch, micro_batches, stages=1),
                  'without stages': lambda: bench.worker(bench.program('resnet18_trireme'), batch, 1)}
-        alone = alone[fastest(alone, seconds)]
-        row = fastest({row: (lambda row=row: ours(net, schedules[-1], batch, micro_batches, row=row))
-                       for row in rows[max(0, near - 2):near + 3]}, seconds)
-        best = fastest({s: (lambda s=s: ours(net, s, batch, micro_batches, row=row)) for s in schedules}, seconds)
+        alone = alone[bench.fastest('images/s', alone, lambda form: alone[form](), seconds)]
+        row = bench.fastest('images/s, cut before row', rows[max(0, near - 2):near + 3],
+                            lambda row: ours(net, schedules[-1], batch, micro_batches, row=row), seconds)
+        best = bench.fastest('images/s', schedules, lambda s: ours(net, s, batch, micro_batches, row=row), seconds)
         with ours(net, best, batch, micro_batches, row=row) as two, alone() as one:
             table = bench.quiet_rounds([two, one], count, seconds)
         bench.row(f'speedup/pipeline/{net}/batch{batch}', 'devices1', [a / b for a, b in table], [1.0] * len(table), 'x',

@@ -11,7 +11,6 @@ PyTorch runs in the fastest of its modes, chosen by a first measurement of each;
 """
 import contextlib
 import pathlib
-import statistics
 
 folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'channels-last', 'compile', 'channels-last-compile']
@@ -28,14 +27,8 @@ def run(bench):
 
     def fastest_torch(batch, devices, precision=''):
         """The mode that is fastest here."""
-        speed = {}
-        for mode in (m + precision for m in modes):
-            with torch(batch, devices, mode) as worker:
-                speed[mode] = statistics.median(worker.measure(batch / 20) for _ in range(2))
-        mode = max(speed, key=speed.get)
-        bench.note(f'PyTorch, batch {batch}, {devices} device(s), images/s: '
-                   + ', '.join(f'{m} {s:.1f}' for m, s in speed.items()))
-        return mode
+        return bench.fastest(f'PyTorch, batch {batch}, {devices} device(s), images/s', [m + precision for m in modes],
+                             lambda mode: torch(batch, devices, mode), batch / 20)
 
     alone, together = fastest_torch(128, 1), fastest_torch(256, 2)
 

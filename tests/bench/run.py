@@ -98,6 +98,22 @@ table = bench.rounds([Counter(turns, 'a'), Counter(turns, 'b')], 3, 0.1)
 check('turns', turns == ['a', 'b', 'b', 'a', 'a', 'b'])
 check('figures stand in the order of the workers', table == [[1, 2], [4, 3], [5, 6]])
 
+# the fastest by a first measurement; a contender that does not start is named
+def start(name):
+    if name == 'broken':
+        sys.exit('it ended')
+    return contextlib.nullcontext(Counter(turns, name))
+
+
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    check('fastest', bench.fastest('some', ['a', 'broken', 'b'], start, 0.1, 10) == 'b')
+    try:
+        bench.fastest('none', ['broken'], start, 0.1)
+        check('no contender works: an error', False)
+    except SystemExit as e:
+        check('no contender works', 'none' in str(e))
+check('a note of the contenders', '  some: a 75, b 95, broken does not work (it ended)\n' in printed.getvalue())
+
 # what something has disturbed is measured again, until there is no patience left
 states = iter([True, False, True, False, False])  # before the first, then before and after each
 really, harness.busy = (harness.busy, harness.time.sleep), lambda: next(states)
