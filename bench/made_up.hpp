@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/data/tokens.hpp>
 #include <trireme/trireme.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,5 +21,25 @@ inline trireme::labelled_images made_up_images(std::size_t n) {
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::uint8_t>(random.below(i, 10));
     return {std::move(pixels), std::move(labels), 28, 28, 10};
 }
+
+/// Windows of `context` tokens of a made-up text, side by side. A token is a byte; the next one is its target.
+class made_up_text {
+public:
+    made_up_text(std::size_t windows, std::size_t context) : context_(context), bytes_(windows * context + 1) {
+        trireme::random_stream const random(0, trireme::random_purpose::user);
+        for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::uint8_t>(random.bits(i));
+    }
+
+    std::size_t size() const noexcept { return (bytes_.size() - 1) / context_; }
+    /// The `count` windows from `first` on, which stay here.
+    trireme::token_windows take(std::size_t first, std::size_t count) const {
+        std::span const part = std::span(bytes_).subspan(first * context_, count * context_ + 1);
+        return {part, context_, trireme::byte_vocabulary};
+    }
+
+private:
+    std::size_t context_;
+    std::vector<std::uint8_t> bytes_;
+};
 
 } // namespace bench

@@ -26,7 +26,7 @@ folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'channels-last', 'compile', 'channels-last-compile']
 torch_names = {'gpipe': 'gpipe', 'one_f_one_b': '1f1b'}  # of the schedules that both have
 # by our row with which the second stage begins: PyTorch's module
-torch_modules = {'lenet': {row: row for row in range(12)},
+torch_modules = {'gpt': dict(zip((*range(2, 59, 7), 59), range(1, 11))), 'lenet': {row: row for row in range(12)},
                  'resnet18': dict(zip((1, 3, 12, 21, 31, 40, 50, 59, 69, 78, 80), (1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13)))}
 
 

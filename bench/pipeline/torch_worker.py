@@ -16,12 +16,14 @@ from torch import nn
 from torch.distributed import pipelining
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import torch_gpt  # noqa: E402
 import torch_lenet  # noqa: E402
 import torch_resnet18  # noqa: E402
 import torch_steps  # noqa: E402
 
-NETWORKS = {name: training._replace(optimizer=functools.partial(torch.optim.SGD, lr=0.01, fused=True))
-            for name, training in (('lenet', torch_lenet.TRAINING), ('resnet18', torch_resnet18.TRAINING))}
+NETWORKS = {'gpt': torch_gpt.TRAININGS['width128'],
+            **{name: training._replace(optimizer=functools.partial(torch.optim.SGD, lr=0.01, fused=True))
+               for name, training in (('lenet', torch_lenet.TRAINING), ('resnet18', torch_resnet18.TRAINING))}}
 SCHEDULES = {'gpipe': pipelining.ScheduleGPipe, '1f1b': pipelining.Schedule1F1B}
 
 

@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The byte-level GPT of trireme/layer/gpt.hpp in PyTorch, and how bench/gpt trains it."""
+import functools
+
+import torch
+import torch_steps
+from torch import nn
+from torch.nn import functional
+
+VOCABULARY = 256
+
+
+class Embedding(nn.Module):
+    """A token's values, and those of its position."""
+    def __init__(self, width, context):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, width)
+        self.positions = nn.Parameter(0.02 * torch.randn(context, width))
+
+    def forward(self, x):
+        return self.tokens(x) + self.positions
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.norm = heads, nn.LayerNorm(width)
+        self.inward, self.outward = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        qkv = self.inward(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        y = functional.scaled_dot_product_attention(*qkv.unbind(), is_causal=True)
+        return x + self.outward(y.transpose(1, 2).flatten(2))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(approximate='tanh'),
+                                    nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        return x + self.layers(x)
+
+
+def gpt(layers, width, heads, context):
+    """Its modules are the parts that a stage may begin with."""
+    blocks = [part for _ in range(layers) for part in (Attention(width, heads), FeedForward(width))]
+    return nn.Sequential(Embedding(width, context), *blocks, nn.LayerNorm(width), nn.Linear(width, VOCABULARY))
+
+
+def windows(count, context):
+    """Windows of a made-up text, side by side, and the token behind each of their tokens."""
+    text = torch.randint(VOCABULARY, (count * context + 1,))
+    return text[:-1].view(count, context), text[1:].view(count, context)
+
+
+def loss_of(scores, targets):
+    return functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
+
+
+def training(layers, width, heads, context):
+    return torch_steps.Training(functools.partial(gpt, layers, width, heads, context),
+                                functools.partial(windows, 1024, context), warm_up=2, loss_of=loss_of,
+                                optimizer=functools.partial(torch.optim.AdamW, lr=1e-3, weight_decay=0.01, fused=True))
+
+
+TRAININGS = {'width128': training(4, 128, 4, 128), 'width256': training(6, 256, 8, 256)}
