@@ -66,7 +66,8 @@ TEST_CASE("from a bigram to a transformer") {
     CHECK(attending < 0.75 * table);
 
     // [stages]
-    using in_stages = trainer<transformer, cross_entropy, adamw, on<mesh<host, dp<2>, pp<2>>>, pipeline<one_f_one_b, 4>>;
+    using in_stages =
+        trainer<transformer, cross_entropy, adamw, on<mesh<host, dp<2>, pp<2>>>, pipeline<one_f_one_b, 4>>;
     constexpr auto plan = in_stages::plan(batch{64});
     static_assert(plan.wire(0, 1).bytes >= 64 / 2 * window * 32 * sizeof(float)); // values of a replica
     // [/stages]
