@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <trireme/kernels/reference.hpp>
 #include <trireme/layer/host_pass.hpp>
 
 #include <trireme/device/host/memory.hpp>
