@@ -13,6 +13,10 @@ using net = network<input<1, 28, 28>, embedding<256, 32>>;
 // EMBEDDING_OF_NOTHING: TRI0109 | both at least 1 | at_layer<0, | embedding<0
 // errors <= 1
 using net = network<input<16>, embedding<0, 32>>;
+#elif defined(EMBEDDING_OF_VALUES)
+// EMBEDDING_OF_VALUES: TRI0109 | the network's own | at_layer<1, | embedding<256
+// errors <= 1
+using net = network<input<16>, linear<16>, embedding<256, 32>>;
 #else
 using net = network<input<16>, embedding<256, 32>>;
 #endif
