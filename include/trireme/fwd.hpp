@@ -134,7 +134,6 @@ struct pp;
 struct host;
 inline namespace TRIREME_ISA {
 struct portable;
-struct reference;
 } // namespace TRIREME_ISA
 struct f32;
 struct f64;
