@@ -33,7 +33,9 @@ using any_layout = trainer<net, cross_entropy, adamw, on<mesh<host, dp<dynamic>,
 template<class Trainer>
 void check_losses(double tolerance, typename Trainer::run_options const& run) {
     golden::file const file("tokens");
-    auto const option = [&](char const* name) { return static_cast<float>(file.number(std::string("trained.") + name)); };
+    auto const option = [&](char const* name) {
+        return static_cast<float>(file.number(std::string("trained.") + name));
+    };
     auto const integer = [&](char const* name) {
         return static_cast<std::size_t>(file.integers(std::string("trained.") + name).front());
     };
@@ -54,8 +56,8 @@ void check_losses(double tolerance, typename Trainer::run_options const& run) {
         CAPTURE(k);
         auto const first = k * batch % windows;
         token_windows const samples(
-            std::span<int const>(tokens).subspan(first * tokens_of_window, batch * tokens_of_window + 1), tokens_of_window,
-            all_tokens);
+            std::span<int const>(tokens).subspan(first * tokens_of_window, batch * tokens_of_window + 1),
+            tokens_of_window, all_tokens);
         CHECK(t.step(samples).loss == doctest::Approx(torch[k]).epsilon(tolerance));
     }
 }
