@@ -47,7 +47,7 @@ template<std::size_t Outputs, std::size_t... More>
 struct linear;
 template<std::size_t Vocabulary, std::size_t Width>
 struct embedding;
-struct positions;
+struct learned_positions;
 struct layer_norm;
 template<std::size_t N>
 struct heads;

@@ -109,8 +109,9 @@ TEST_SUITE("layer/tokens_golden") {
 
     TEST_CASE_TEMPLATE("embedding and positions, and all of a transformer, equal PyTorch's", TestType, portable,
                        reference) {
-        check_network<network<input<7>, embedding<6, 9>, positions>, TestType>("embedding_positions", 6);
-        check_network<gpt<layers<1>, width<12>, heads<3>, context<7>, vocabulary<11>>, TestType>("small_gpt", 11);
+        check_network<network<input<7>, embedding<6, 9>, learned_positions>, TestType>("embedding_positions", 6);
+        check_network<gpt<gpt_sizes{.layers = 1, .width = 12, .heads = 3, .context = 7, .vocabulary = 11}>, TestType>(
+            "small_gpt", 11);
     }
 }
 

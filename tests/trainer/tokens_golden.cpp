@@ -21,7 +21,7 @@ namespace golden = trireme_golden;
 namespace {
 
 constexpr std::size_t tokens_of_window = 16, all_tokens = 64;
-using net = gpt<layers<2>, width<32>, heads<4>, context<tokens_of_window>, vocabulary<all_tokens>>;
+using net = gpt<gpt_sizes{.layers = 2, .width = 32, .heads = 4, .context = tokens_of_window, .vocabulary = all_tokens}>;
 
 /// A trainer of any number of devices, and of stages.
 template<class Dtype>

@@ -22,23 +22,22 @@ namespace trireme::detail::inline TRIREME_ISA {
 /// input that is always 1 makes db.
 template<class G, std::size_t Lanes, std::size_t Count, class T>
 inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, T* db, std::size_t i) noexcept {
-    // not `width`: g++ 12 mistakes that for the template of that name, which gpt takes
-    constexpr std::size_t in_register = full_register<T>, registers = (Count + in_register - 1) / in_register;
-    constexpr std::size_t last = Count - (registers - 1) * in_register; // numbers in the last register
-    using vector = lane_vector<T, in_register>;
-    T inputs[Lanes][registers * in_register]; // [lane][input], ones behind the last input
-    for (std::size_t k = 0; k < registers * in_register; k += in_register)
-        if constexpr (Lanes == in_register) {
-            vector rows[in_register];
+    constexpr std::size_t width = full_register<T>, registers = (Count + width - 1) / width;
+    constexpr std::size_t last = Count - (registers - 1) * width; // numbers in the last register
+    using vector = lane_vector<T, width>;
+    T inputs[Lanes][registers * width]; // [lane][input], ones behind the last input
+    for (std::size_t k = 0; k < registers * width; k += width)
+        if constexpr (Lanes == width) {
+            vector rows[width];
 #pragma GCC unroll 16
-            for (std::size_t r = 0; r < in_register; ++r)
+            for (std::size_t r = 0; r < width; ++r)
                 rows[r] = k + r < Count ? vector::load(x + (i + k + r) * Lanes) : vector::all(1);
             transpose(rows);
 #pragma GCC unroll 16
-            for (std::size_t lane = 0; lane < in_register; ++lane) rows[lane].store(inputs[lane] + k);
+            for (std::size_t lane = 0; lane < width; ++lane) rows[lane].store(inputs[lane] + k);
         } else {
             for (std::size_t lane = 0; lane < Lanes; ++lane)
-                for (std::size_t r = 0; r < in_register; ++r)
+                for (std::size_t r = 0; r < width; ++r)
                     inputs[lane][k + r] = k + r < Count ? x[(i + k + r) * Lanes + lane] : T{1};
         }
     for_blocks<0, G::outputs, accumulators / 2>([&]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
@@ -50,7 +49,7 @@ inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, T* db,
         for (std::size_t lane = 0; lane < Lanes; ++lane) {
             vector input[registers];
 #pragma GCC unroll 2
-            for (std::size_t r = 0; r < registers; ++r) input[r] = vector::load(inputs[lane] + r * in_register);
+            for (std::size_t r = 0; r < registers; ++r) input[r] = vector::load(inputs[lane] + r * width);
 #pragma GCC unroll 32
             for (std::size_t j = 0; j < Outputs; ++j) {
                 auto const gradient = vector::all(dy[(o + j) * Lanes + lane]);
@@ -62,11 +61,11 @@ inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, T* db,
         for (std::size_t j = 0; j < Outputs; ++j)
 #pragma GCC unroll 2
             for (std::size_t r = 0; r < registers; ++r) {
-                T* const to = dw + (o + j) * G::inputs + i + r * in_register;
-                if (r + 1 < registers || last == in_register)
+                T* const to = dw + (o + j) * G::inputs + i + r * width;
+                if (r + 1 < registers || last == width)
                     (vector::load(to) + sum[j][r]).store(to);
-                else if constexpr (last < in_register) {
-                    T sums[in_register];
+                else if constexpr (last < width) {
+                    T sums[width];
                     sum[j][r].store(sums);
                     add_numbers<last>(sums, to);
                     db[o + j] += sums[last];

@@ -90,27 +90,25 @@ template<std::size_t M, std::size_t N, product_strides S, into Into, class T>
 /// y = w x + b. Shapes: w Rows x Columns, x Columns. Registers run over the columns, their lanes are summed last.
 template<std::size_t Rows, std::size_t Columns, class T>
 [[gnu::always_inline]] inline void matrix_times_vector(T const* w, T const* x, T const* b, T* y) noexcept {
-    // not `width`: g++ 12 mistakes that for the template of that name, which gpt takes
-    constexpr std::size_t in_register = row_register<T, Columns>, full = Columns / in_register,
-                          rest = Columns % in_register;
-    using vector = lane_vector<T, in_register>;
+    constexpr std::size_t width = row_register<T, Columns>, full = Columns / width, rest = Columns % width;
+    using vector = lane_vector<T, width>;
     for_blocks<0, Rows, accumulators / 2>([&]<std::size_t Block>(block_length<Block>, std::size_t m) {
         vector sum[Block];
 #pragma GCC unroll 32
         for (std::size_t i = 0; i < Block; ++i) sum[i] = vector::all(0);
         for (std::size_t n = 0; n < full; ++n) {
-            auto const values = vector::load(x + n * in_register);
+            auto const values = vector::load(x + n * width);
 #pragma GCC unroll 32
             for (std::size_t i = 0; i < Block; ++i)
-                sum[i] = multiply_add(vector::load(w + (m + i) * Columns + n * in_register), values, sum[i]);
+                sum[i] = multiply_add(vector::load(w + (m + i) * Columns + n * width), values, sum[i]);
         }
         if constexpr (rest != 0) { // the last register, with zeros where its neighbour has been
-            T last[in_register] = {};
-            for (std::size_t n = in_register - rest; n < in_register; ++n) last[n] = x[Columns - in_register + n];
+            T last[width] = {};
+            for (std::size_t n = width - rest; n < width; ++n) last[n] = x[Columns - width + n];
             auto const values = vector::load(last);
 #pragma GCC unroll 32
             for (std::size_t i = 0; i < Block; ++i)
-                sum[i] = multiply_add(vector::load(w + (m + i + 1) * Columns - in_register), values, sum[i]);
+                sum[i] = multiply_add(vector::load(w + (m + i + 1) * Columns - width), values, sum[i]);
         }
 #pragma GCC unroll 32
         for (std::size_t i = 0; i < Block; ++i) y[m + i] = b[m + i] + sum[i].sum();
