@@ -27,7 +27,8 @@
 using namespace trireme;
 
 constexpr std::size_t window = 128;
-using small_gpt = gpt<layers<4>, width<128>, heads<4>, context<window>, vocabulary<byte_vocabulary>>;
+using small_gpt =
+    gpt<gpt_sizes{.layers = 4, .width = 128, .heads = 4, .context = window, .vocabulary = byte_vocabulary}>;
 using gpt_trainer = trainer<small_gpt, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>, clip_norm,
                             without_decay<biases, norms>, reproducible<fixed_tree, dynamic>>;
 

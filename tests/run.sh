@@ -185,14 +185,14 @@ stage() { # LABEL COMPILER TARGET 'SETUP OPTIONS' [meson test OPTIONS]
 # What waits most, for a network or for the deadlines of ranks, runs beside the other tests of the first stage.
 waits='--no-suite fresh --no-suite mpi'
 # What tests files, not a build, is tested once with each compiler; other instruction sets only nightly.
-files="$waits --no-suite house --no-suite consumers --no-suite other_compilers --no-suite isa"
+files="$waits --no-suite house --no-suite recipes --no-suite consumers --no-suite other_compilers --no-suite isa"
 programs="$files --no-suite headers --no-suite compile_fail"
 # Several files of a folder are one for the compiler: what they all include and instantiate is compiled once. Nightly the
 # first compiler takes each by itself.
 together=-Dtest_files_at_once=8
 first=$(basename "${cxx##* }")
 quick_build='-Dcuda=disabled -Dmpi=disabled -Doptimization=1' # mutants.py reads these two
-quick_tests='--no-suite fresh --no-suite mpi --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers'
+quick_tests='--no-suite fresh --no-suite mpi --no-suite recipes --no-suite isa --no-suite cuda --no-suite consumers --no-suite other_compilers'
 if [ "$mode" = quick ]; then
     # shellcheck disable=SC2086
     stage "$first" "$cxx" quick "$quick_build $together" $quick_tests

@@ -47,7 +47,7 @@ template<std::size_t Outputs, std::size_t... More>
 struct linear;
 template<std::size_t Vocabulary, std::size_t Width>
 struct embedding;
-struct positions;
+struct learned_positions;
 struct layer_norm;
 template<std::size_t N>
 struct heads;
@@ -134,7 +134,6 @@ struct pp;
 struct host;
 inline namespace TRIREME_ISA {
 struct portable;
-struct reference;
 } // namespace TRIREME_ISA
 struct f32;
 struct f64;

@@ -51,4 +51,6 @@ struct at_once : kernel_context {
 /// A transport between machines, which share no memory.
 struct pigeons : transport_traits {
     static constexpr bool joins_hosts = true;
+    template<bool>
+    using ranks = thread_ranks; // nothing is run
 };

@@ -13,6 +13,10 @@ using net = network<input<1, 28, 28>, embedding<256, 32>>;
 // EMBEDDING_OF_NOTHING: TRI0109 | both at least 1 | at_layer<0, | embedding<0
 // errors <= 1
 using net = network<input<16>, embedding<0, 32>>;
+#elif defined(EMBEDDING_OF_VALUES)
+// EMBEDDING_OF_VALUES: TRI0109 | the network's own | at_layer<1, | embedding<256
+// errors <= 1
+using net = network<input<16>, linear<16>, embedding<256, 32>>;
 #else
 using net = network<input<16>, embedding<256, 32>>;
 #endif
@@ -25,15 +29,15 @@ namespace tri0123 {
 // errors <= 1
 using net = network<input<20>, linear<30>, layer_norm>;
 #elif defined(POSITIONS_OF_A_LIST)
-// POSITIONS_OF_A_LIST: TRI0123 | at_layer<0, | positions | rank<2> | rank<1>
+// POSITIONS_OF_A_LIST: TRI0123 | at_layer<0, | learned_positions | rank<2> | rank<1>
 // errors <= 1
-using net = network<input<20>, positions, embedding<256, 32>>;
+using net = network<input<20>, learned_positions, embedding<256, 32>>;
 #elif defined(ATTENTION_TO_A_LIST)
 // ATTENTION_TO_A_LIST: TRI0123 | at_layer<0, | attention< | rank<2> | rank<1>
 // errors <= 1
 using net = network<input<24>, attention<heads<2>>>;
 #else
-using net = network<input<20>, embedding<256, 30>, positions, layer_norm>;
+using net = network<input<20>, embedding<256, 30>, learned_positions, layer_norm>;
 #endif
 auto const parameters = net::parameters;
 } // namespace tri0123
@@ -63,7 +67,7 @@ auto const parameters = net::parameters;
 } // namespace tri0124
 
 namespace tri0125 {
-using net = gpt<layers<2>, width<32>, heads<4>, context<16>, vocabulary<256>>;
+using net = gpt<gpt_sizes{.layers = 2, .width = 32, .heads = 4, .context = 16, .vocabulary = 256}>;
 #if defined(TOKENS_BY_A_LIBRARY)
 // TOKENS_BY_A_LIBRARY: TRI0125 | leave out kernels | gets< | kernels<at_once>
 // errors <= 1

@@ -26,6 +26,7 @@ void loads_and_sums() {
     for (std::size_t count = 0; count <= N + 1; ++count) {
         std::size_t const some = count < N ? count : N;
         CHECK(vector::load(from.data(), count).sum() == T(some * (some + 1) / 2)); // zeros behind
+        CHECK(vector::load(from.data()).first(count).sum() == T(some * (some + 1) / 2));
         to.assign(to.size(), T(-1));
         vector::load(from.data()).store(to.data(), count);
         for (std::size_t i = 0; i < to.size(); ++i) CHECK(to[i] == (i < some ? from[i] : -1));

@@ -115,7 +115,7 @@ def anchors(page):
 
 
 def check_links(root):
-    for page in [root / 'README.md', *sorted((root / 'docs').rglob('*.md'))]:
+    for page in [root / 'README.md', root / 'CONTRIBUTING.md', *sorted((root / 'docs').rglob('*.md'))]:
         name = page.relative_to(root).as_posix()
         raw = page.read_bytes()
         if not raw.isascii():

@@ -54,9 +54,10 @@ TEST_CASE("from a bigram to a transformer") {
     // [transformer]
     using block = sequential<residual<sequential<layer_norm, linear<3 * 32>, attention<heads<4>, causal>, linear<32>>>,
                              residual<sequential<layer_norm, linear<4 * 32>, gelu_tanh, linear<32>>>>;
-    using transformer = network<input<window>, embedding<byte_vocabulary, 32>, positions, repeat<2, block>, layer_norm,
-                                linear<byte_vocabulary>>;
-    static_assert(std::is_same_v<transformer, gpt<layers<2>, width<32>, heads<4>, context<window>, vocabulary<256>>>);
+    using transformer = network<input<window>, embedding<byte_vocabulary, 32>, learned_positions, repeat<2, block>,
+                                layer_norm, linear<byte_vocabulary>>;
+    using short_form = gpt<gpt_sizes{.layers = 2, .width = 32, .heads = 4, .context = window, .vocabulary = 256}>;
+    static_assert(std::is_same_v<transformer, short_form>);
     // [/transformer]
     trainer<bigram, cross_entropy, adamw> by_table{{.learning_rate = 0.05f, .batch = 8}};
     trainer<transformer, cross_entropy, adamw> by_attention{{.learning_rate = 3e-3f, .batch = 8}};
@@ -66,7 +67,8 @@ TEST_CASE("from a bigram to a transformer") {
     CHECK(attending < 0.75 * table);
 
     // [stages]
-    using in_stages = trainer<transformer, cross_entropy, adamw, on<mesh<host, dp<2>, pp<2>>>, pipeline<one_f_one_b, 4>>;
+    using in_stages =
+        trainer<transformer, cross_entropy, adamw, on<mesh<host, dp<2>, pp<2>>>, pipeline<one_f_one_b, 4>>;
     constexpr auto plan = in_stages::plan(batch{64});
     static_assert(plan.wire(0, 1).bytes >= 64 / 2 * window * 32 * sizeof(float)); // values of a replica
     // [/stages]

@@ -32,6 +32,14 @@ std::vector<T> tensor(std::uint64_t t, std::size_t n, double bound) {
     return values;
 }
 
+/// The first `n` tokens of sequence t, in [0, vocabulary).
+template<class T>
+std::vector<T> tokens(std::uint64_t t, std::size_t n, std::size_t vocabulary) {
+    std::vector<T> values(n);
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>((splitmix64((t << 32) + i) >> 40) % vocabulary);
+    return values;
+}
+
 inline double bound_of(trireme::parameter_tensor const& p) {
     return p.init == trireme::initial::weights ? std::sqrt(6.0 / static_cast<double>(p.fan_in + p.fan_out)) : 0.05;
 }

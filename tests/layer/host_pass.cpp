@@ -6,6 +6,7 @@
 #include <trireme/kernels/portable/activation.hpp>
 #include <trireme/kernels/portable/dropout.hpp>
 #include <trireme/kernels/portable/policy.hpp>
+#include <trireme/kernels/reference/policy.hpp>
 #include <trireme/layer/dropout.hpp>
 #include <trireme/layer/network.hpp>
 

@@ -21,6 +21,7 @@ struct batch {
     using target = target_t<Loss, Out, double>;
     double mean = 0;
     std::vector<double> gradient; ///< by x
+    std::size_t correct = 0;      ///< classes that have the largest logit
 
     /// `x` and `targets`: of one sample after the other.
     batch(std::vector<double> const& x, std::vector<target> const& targets) : gradient(x.size()) {
@@ -38,7 +39,7 @@ struct batch {
             auto const n = std::min(lanes, samples - first);
             std::vector<double> gx(values * lanes), gdx(values * lanes), loss(lanes), again(lanes), weight(lanes);
             std::vector<target> gt(wanted * lanes);
-            std::vector<int> correct(lanes);
+            std::vector<int> right(lanes);
             for (std::size_t lane = 0; lane < lanes; ++lane) {
                 auto const s = first + std::min(lane, n - 1);
                 weight[lane] = lane < n ? whole.scale() : 0;
@@ -47,13 +48,14 @@ struct batch {
             }
             loss_operands<double, target> const to{gt.data(), weight.data(), loss.data(), nullptr};
             loss_operands<double, target> const by_evaluation{gt.data(), nullptr, again.data(),
-                                                              std::is_same_v<target, int> ? correct.data() : nullptr};
+                                                              std::is_same_v<target, int> ? right.data() : nullptr};
             detail::apply_loss<true, Loss, Out, lanes>(Kernels{}, gx.data(), gdx.data(), to);
             detail::apply_loss<false, Loss, Out, lanes>(Kernels{}, gx.data(), static_cast<double*>(nullptr),
                                                         by_evaluation);
             for (std::size_t lane = 0; lane < n; ++lane) {
                 sum += loss[lane];
                 evaluated += again[lane];
+                correct += static_cast<std::size_t>(right[lane]);
                 for (std::size_t i = 0; i < values; ++i) gradient[(first + lane) * values + i] = gdx[i * lanes + lane];
             }
         }

@@ -31,7 +31,7 @@ using table = network<input<2>, embedding<3, 2>>;
 
 TEST_SUITE("layer/tokens") {
     TEST_CASE("gradients equal numeric ones: layers of tokens, alone and in the block of a transformer") {
-        gradients_are_right<positions, input<3, 5>>();
+        gradients_are_right<learned_positions, input<3, 5>>();
         gradients_are_right<layer_norm, input<3, 18>>();
         gradients_are_right<linear<7>, input<5, 6>>();
         gradients_are_right<attention<heads<1>>, input<5, 9>>();
@@ -49,8 +49,8 @@ TEST_SUITE("layer/tokens") {
     }
 
     TEST_CASE("shapes, parameters and operations") {
-        using net = network<input<8>, embedding<11, 6>, positions, layer_norm, linear<18>, attention<heads<3>, causal>,
-                            linear<11>>;
+        using net = network<input<8>, embedding<11, 6>, learned_positions, layer_norm, linear<18>,
+                            attention<heads<3>, causal>, linear<11>>;
         static_assert(net::output_extents::shape == make_shape(8, 11));
         static_assert(net::parameters == 11 * 6 + 8 * 6 + 2 * 6 + (6 * 18 + 18) + (6 * 11 + 11));
         static_assert(net::row(3).description.forward_flops == 2 * 8 * 6 * 18);

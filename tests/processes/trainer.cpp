@@ -3,6 +3,7 @@
 //
 // Trainers whose devices are processes train as trainers whose devices are threads.
 
+#include <trireme/kernels/reference.hpp>
 #include <trireme/processes.hpp>
 #include <trireme/weights.hpp>
 

@@ -22,7 +22,7 @@ constexpr std::size_t context = 16, width = 24;
 using block =
     sequential<residual<sequential<layer_norm, linear<3 * width>, attention<heads<3>, causal>, linear<width>>>,
                residual<sequential<layer_norm, linear<4 * width>, gelu_tanh, linear<width>>>>;
-using net = network<input<context>, embedding<byte_vocabulary, width>, positions, repeat<2, block>, layer_norm,
+using net = network<input<context>, embedding<byte_vocabulary, width>, learned_positions, repeat<2, block>, layer_norm,
                     linear<byte_vocabulary>>;
 
 template<class... Policies>
@@ -102,10 +102,10 @@ TEST_SUITE("trainer/tokens") {
     TEST_CASE("what is no token is told") {
         gpt<> t{{.learning_rate = 3e-3f, .batch = 2}};
         std::vector<int> tokens(2 * context + 1, 5), words = tokens;
-        words[3] = 300;
-        token_windows const large(words, context, 301);
+        words[3] = 256;
+        token_windows const large(words, context, 257);
         CHECK_THROWS_WITH_AS(t.step(large),
-                             doctest::Contains("token 3 of sample 0 is 300, and the vocabulary of the "
+                             doctest::Contains("token 3 of sample 0 is 256, and the vocabulary of the "
                                                "network's embedding has 256 tokens"),
                              usage_error);
         token_windows const fine(tokens, context, 256);

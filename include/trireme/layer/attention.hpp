@@ -56,7 +56,7 @@ struct attention {
 
     template<class Where, class In>
     using refusal = std::conditional_t<!usable || In::rank == 2, attention_rule<Where, gets<In>>,
-                                       positions_rule<Where, wants<rank<2>>, gets<rank<In::rank>>>>;
+                                       token_rows_rule<Where, wants<rank<2>>, gets<rank<In::rank>>>>;
 
 private:
     template<class Io>

@@ -18,10 +18,11 @@ struct embedding_rule {
                   "network's own: begin with input<tokens>, embedding<...>");
 };
 template<class... Where>
-struct positions_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0123: positions, layer_norm and attention work on tokens, rows of values: put embedding, or "
-                  "another layer that gives (tokens, width), before them");
+struct token_rows_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0123: learned_positions, layer_norm and attention work on tokens, rows of values: put embedding, or "
+        "another layer that gives (tokens, width), before them");
 };
 
 /// A table of vectors: each token of a sample, a number in [0, Vocabulary), becomes the row of that number. Input
@@ -61,7 +62,7 @@ private:
 
 /// A vector for each place in a sample, added to the token that stands there: y = x + weight. Input and output (Tokens,
 /// Width). Parameter: weight (Tokens, Width), beginning as weights do.
-struct positions {
+struct learned_positions {
     static constexpr layer_description describe(shape in) noexcept {
         if (in.rank != 2) return refused(in);
         layer_description d;
@@ -86,7 +87,7 @@ struct positions {
     }
 
     template<class Where, class In>
-    using refusal = positions_rule<Where, wants<rank<2>>, gets<rank<In::rank>>>;
+    using refusal = token_rows_rule<Where, wants<rank<2>>, gets<rank<In::rank>>>;
 };
 
 } // namespace trireme

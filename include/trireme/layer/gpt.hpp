@@ -14,15 +14,14 @@
 
 namespace trireme {
 
-/// Arguments of gpt: transformer blocks, values of a token, tokens of a window, and different tokens.
-template<std::size_t N>
-struct layers {};
-template<std::size_t N>
-struct width {};
-template<std::size_t N>
-struct context {};
-template<std::size_t N>
-struct vocabulary {};
+/// The sizes of a gpt, the argument of that network.
+struct gpt_sizes {
+    std::size_t layers = 1;       ///< transformer blocks
+    std::size_t width = 16;       ///< values of a token
+    std::size_t heads = 1;        ///< of attention; they divide the width
+    std::size_t context = 16;     ///< tokens of a window
+    std::size_t vocabulary = 256; ///< different tokens
+};
 
 /// A transformer's block, as GPT-2 has it: attention, then two linear layers with gelu_tanh between them, each behind a
 /// layer_norm and added to its input. Input and output (Tokens, Width).
@@ -31,22 +30,12 @@ using gpt_block =
     sequential<residual<sequential<layer_norm, linear<3 * Width>, attention<heads<Heads>, causal>, linear<Width>>>,
                residual<sequential<layer_norm, linear<4 * Width>, gelu_tanh, linear<Width>>>>;
 
-namespace detail {
-
-template<class Blocks, class Width, class Heads, class Context, class Vocabulary>
-struct gpt_network;
-template<std::size_t B, std::size_t W, std::size_t H, std::size_t C, std::size_t V>
-struct gpt_network<layers<B>, width<W>, heads<H>, context<C>, vocabulary<V>> {
-    using type = network<input<C>, embedding<V, W>, positions, repeat<B, gpt_block<W, H>>, layer_norm, linear<V>>;
-};
-
-} // namespace detail
-
-/// A decoder of tokens, a network of the layers above: gpt<layers<4>, width<128>, heads<4>, context<128>,
-/// vocabulary<256>>. Its output has a score for each token of the vocabulary, (Context, Vocabulary), behind each
-/// token of the window; the weights of its end are its own, not those of the embedding.
+/// A decoder of tokens, a network of layers that one could write down as well: gpt<gpt_sizes{.layers = 4, .width = 128,
+/// .heads = 4, .context = 128, .vocabulary = 256}>. Its output has a score for each token of the vocabulary, (Context,
+/// Vocabulary), behind each token of the window; the weights of its end are its own, not those of the embedding.
 /// Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
-template<class Blocks, class Width, class Heads, class Context, class Vocabulary>
-using gpt = typename detail::gpt_network<Blocks, Width, Heads, Context, Vocabulary>::type;
+template<gpt_sizes Sizes>
+using gpt = network<input<Sizes.context>, embedding<Sizes.vocabulary, Sizes.width>, learned_positions,
+                    repeat<Sizes.layers, gpt_block<Sizes.width, Sizes.heads>>, layer_norm, linear<Sizes.vocabulary>>;
 
 } // namespace trireme

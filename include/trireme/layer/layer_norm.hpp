@@ -48,7 +48,7 @@ struct layer_norm {
     }
 
     template<class Where, class In>
-    using refusal = positions_rule<Where, wants<rank<2>>, gets<rank<In::rank>>>;
+    using refusal = token_rows_rule<Where, wants<rank<2>>, gets<rank<In::rank>>>;
 
 private:
     template<class Io>

@@ -155,7 +155,8 @@ struct unit_rows {
     static constexpr void write(row_writer& to) {
         if constexpr (layer<U>) {
             auto const d = U::describe(to.now);
-            to.add(forgets_parameters<U>(d) ? refused(to.now) : d);
+            bool const misplaced = d.vocabulary != 0 && to.count != 0; // only the network's input is known to be tokens
+            to.add(forgets_parameters<U>(d) || misplaced ? refused(to.now) : d);
         } else {
             to.add(refused(to.now));
         }

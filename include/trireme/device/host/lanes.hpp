@@ -70,6 +70,15 @@ struct lane_vector {
         for (std::size_t i = 0; i < count; ++i) to[i] = some[i];
     }
 
+    /// The first `count` lanes, with zeros behind them.
+    [[gnu::always_inline]] lane_vector first(std::size_t count) const noexcept {
+        if (count >= N) return *this;
+        T some[N];
+        store(some);
+        for (std::size_t i = count; i < N; ++i) some[i] = 0;
+        return load(some);
+    }
+
     [[gnu::always_inline]] friend lane_vector operator+(lane_vector a, lane_vector b) noexcept {
         return {a.value + b.value};
     }

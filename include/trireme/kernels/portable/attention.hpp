@@ -55,7 +55,7 @@ struct attention_block {
             auto sums = vector::all(0);
             for (std::size_t s = 0; s < seen; s += width) { // rows have room for whole registers
                 auto e = exponential_of_negative((vector::load(p + s) - top) * scale);
-                if (s + width > seen) e = first_numbers(e, seen - s);
+                e = e.first(seen - s);
                 e.store(p + s);
                 sums = sums + e;
             }
@@ -63,14 +63,6 @@ struct attention_block {
             for (std::size_t s = 0; s < seen; s += width) (vector::load(p + s) * share).store(p + s);
             for (std::size_t s = seen; s < most; ++s) p[s] = 0;
         }
-    }
-
-    /// The first `count` lanes of v, zeros behind them.
-    static lane_vector<T, width> first_numbers(lane_vector<T, width> v, std::size_t count) noexcept {
-        T some[width];
-        v.store(some);
-        for (std::size_t i = count; i < width; ++i) some[i] = 0;
-        return lane_vector<T, width>::load(some);
     }
 
     /// f(head's values in x, in y, first token, tokens) for every head and block.

@@ -39,20 +39,10 @@ struct token_moments {
                n;
         // values behind the end are 0, and would be counted as that far from the mean
         T const squares = sum_of_token<Width, T>([&](std::size_t i, auto count, vector sum) {
-            auto const apart = vector::load(x + i, count) - first_of(vector::all(mean), count);
+            auto const apart = vector::load(x + i, count) - vector::all(mean).first(count);
             return multiply_add(apart, apart, sum);
         });
         deviation = T(1) / std::sqrt(squares / n + static_cast<T>(epsilon));
-    }
-
-    /// The first `count` lanes of v, zeros behind them.
-    template<class Vector>
-    [[gnu::always_inline]] static Vector first_of(Vector v, std::size_t count) noexcept {
-        if (count >= Vector::size) return v;
-        T some[Vector::size];
-        v.store(some);
-        for (std::size_t i = count; i < Vector::size; ++i) some[i] = 0;
-        return Vector::load(some);
     }
 };
 

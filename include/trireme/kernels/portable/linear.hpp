@@ -80,7 +80,7 @@ namespace trireme::inline TRIREME_ISA {
 
 /// y = w x + b. x: In, w: Out x In, b: Out, y: Out; x and y times Lanes. A block of outputs is summed at a time.
 template<class G, std::size_t Lanes, class T>
-    requires(G::rows == 1)
+    requires(Lanes > 1 && G::rows == 1)
 TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
@@ -102,7 +102,7 @@ TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* 
 
 /// dx = w^T dy; overwrites dx. A block of inputs is summed at a time.
 template<class G, std::size_t Lanes, class T>
-    requires(G::rows == 1)
+    requires(Lanes > 1 && G::rows == 1)
 TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
@@ -125,7 +125,7 @@ TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T
 /// dw += dy x^T and db += dy, summed over the lanes. Registers run over inputs and not over lanes: one sample at a
 /// time, no weight needs a sum across a register. Cost: a transposed copy of x, a strip at a time.
 template<class G, std::size_t Lanes, class T>
-    requires(G::rows == 1)
+    requires(Lanes > 1 && G::rows == 1)
 TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
     constexpr std::size_t strip = 2 * full_register<T>, rest = G::inputs % strip;
     std::size_t i = 0;
