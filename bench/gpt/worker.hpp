@@ -14,15 +14,15 @@ namespace gpt_bench {
 
 using namespace trireme;
 
-/// A network, and the length of its windows.
-template<std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Context>
+/// A network, and the text that it learns.
+template<gpt_sizes Sizes>
 struct byte_gpt {
-    using network = gpt<layers<Layers>, width<Width>, heads<Heads>, context<Context>, vocabulary<byte_vocabulary>>;
+    using network = gpt<Sizes>;
 
-    static bench::made_up_text text() { return {1024, Context}; }
+    static bench::made_up_text text() { return {1024, Sizes.context}; }
 };
-using width128 = byte_gpt<4, 128, 4, 128>;
-using width256 = byte_gpt<6, 256, 8, 256>;
+using width128 = byte_gpt<gpt_sizes{.layers = 4, .width = 128, .heads = 4, .context = 128}>;
+using width256 = byte_gpt<gpt_sizes{.layers = 6, .width = 256, .heads = 8, .context = 256}>;
 
 inline constexpr float learning_rate = 1e-3f;
 
