@@ -6,6 +6,6 @@
 int main(int argc, char** argv) {
     using gpt = gpt_bench::width128;
     bench::pipeline_worker<gpt::network, trireme::adamw, bench::made_up_text> worker(gpt::text(),
-                                                                                   gpt_bench::learning_rate);
+                                                                                     gpt_bench::learning_rate);
     return worker.main(argc, argv);
 }
