@@ -107,7 +107,7 @@ inline namespace TRIREME_ISA {
 /// The operands and results of a loss: views of one granule, and one number per sample. x: what the network says;
 /// `target`; dx: the gradient by x times the sample's factor, to be written. `weight`: that factor, one over the weight
 /// of the batch, and 0 for what fills a granule. `loss`: to be written, without it. `correct`: to be written by forward
-/// where targets are classes, 1 if x says the target's, else 0. `policy`: the kernels.
+/// where targets are classes, the number of the sample's targets that x says. `policy`: the kernels.
 template<class T, class Stored, class Loss, class Out, std::size_t Lanes, class Kernels>
 struct loss_io {
     using value_type = T;
