@@ -413,14 +413,14 @@ def parts(report, tools, work, packed, has_gpu, smi, wanted, rows):
         build(report, tools, work, has_gpu)
     programs = [p for p in sorted((work / 'tests/tests').glob('cu_*')) if p.is_file() and os.access(p, os.X_OK)]
     # kernels first: there a wrong address is most likely, and the rest of the library stands on them
-    order = ['device_cuda_runtime', 'device_cuda_kernels', 'device_cuda', 'cuda_samples', 'cuda_peer', 'cuda_promises']
+    order = ['device_cuda_runtime', 'kernels_cuda_kernels', 'kernels_cuda', 'cuda_samples', 'cuda_peer', 'cuda_promises']
     programs.sort(key=lambda p: next((i for i, name in enumerate(order) if name in p.name), len(order)))
     if not programs and {'test', 'sanitize'} & set(wanted):
         report.part('tests', 'FAILED', time.monotonic(), 'none is built: --parts build,...')
 
     def jobs_of():
         for program in programs:
-            by_case = re.search('device_cuda|promises', program.name)
+            by_case = re.search('(device|kernels)_cuda|promises', program.name)
             yield from cases_of(report, tools, program) if by_case else [(program, None)]
     if 'test' in wanted:
         run_tests(report, tools, list(jobs_of()), 240, workers=2)

@@ -33,7 +33,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         at = pathlib.Path(folder)
         for name, text in (('bin/nvidia-smi', SMI), ('bin/compute-sanitizer', SANITIZER),
-                           ('work/tests/tests/cu_device_cuda_kernels', TEST), ('work/tests/tests/cu_cuda_peer', TEST)):
+                           ('work/tests/tests/cu_kernels_cuda_kernels', TEST), ('work/tests/tests/cu_cuda_peer', TEST)):
             path = at / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding='utf-8')
@@ -50,10 +50,10 @@ def main():
         results = json.loads((at / 'out/results.json').read_text(encoding='utf-8'))
         log = (at / 'out/log.txt').read_text(encoding='utf-8')
         parts = [(part['part'], part['result']) for part in results['parts']]
-        wanted = [('test device_cuda_kernels: one', 'FAILED'), ('test device_cuda_kernels: two, in parts', 'ok'),
+        wanted = [('test kernels_cuda_kernels: one', 'FAILED'), ('test kernels_cuda_kernels: two, in parts', 'ok'),
                   ('test cuda_peer', 'ok')]
         wanted += [(f'{tool} {name}', 'ok') for tool in ('memcheck', 'racecheck', 'initcheck')
-                   for name in ('device_cuda_kernels', 'cuda_peer')]
+                   for name in ('kernels_cuda_kernels', 'cuda_peer')]
         faults = {
             f'exit code {done.returncode}, not 1: {done.stderr}': done.returncode != 1,
             f'these parts, in this order: {parts}': parts != wanted,

@@ -5,7 +5,7 @@
 #include <trireme/device/cuda/nvtx.hpp>
 #include <trireme/device/rehearsal/device.hpp>
 
-#include "on_gpu.hpp"
+#include <kernels/cuda/on_gpu.hpp>
 
 #include <doctest/doctest.h>
 
