@@ -117,10 +117,10 @@ template<class Function, accelerator_kernels Kernels, class T>
 auto applying(Kernels const& k, T const* input) noexcept {
     return with_function<Kernels, Function, T>(k, input);
 }
-template<class Function, class Kernels, class T, value_layout Layout>
-auto applying(values_as<Kernels, T, Layout> const& k, T const* input) noexcept {
-    using with = with_function<Kernels, Function, T>;
-    return values_as<with, T, Layout>(with(k, input));
+template<class Function, class Kernels, class A, value_layout Layout>
+auto applying(values_as<Kernels, A, Layout> const& k, A const* input) noexcept {
+    using with = with_function<Kernels, Function, A>;
+    return values_as<with, A, Layout>(with(k, input));
 }
 
 } // namespace trireme
