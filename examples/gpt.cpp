@@ -149,7 +149,9 @@ int run(gpt_flags const& flags) {
                 std::fflush(stdout);
             }
         }
-        std::printf("\n%.3f bits per byte less than the bytes' shares alone\n", (unigram - mean) / std::log(2.0));
+        double const gained = (unigram - mean) / std::log(2.0);
+        std::printf("\n%.3f bits per byte %s than by the bytes' shares alone\n", std::abs(gained),
+                    gained < 0 ? "more" : "less");
     });
     if (flags.characters != 0)
         std::printf("\n%s\n",
