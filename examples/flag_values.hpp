@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <trireme/core/errors.hpp>
+#include <trireme/parallel/layout.hpp>
 
 #include <charconv>
 #include <iostream>
@@ -31,6 +32,23 @@ CLI::Validator number(T least, T most, char const* kind) {
 template<class T>
 CLI::Validator whole_number(T least, T most) {
     return number(least, most, "whole number");
+}
+
+/// Adds --reproducible, the same flag in every example that has it.
+template<class Flags>
+CLI::Option* add_reproducible_flag(CLI::App& app, Flags& f) {
+    return app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
+        ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
+        ->type_name("V")
+        ->capture_default_str();
+}
+/// Adds --deadline, likewise.
+template<class Flags>
+void add_deadline_flag(CLI::App& app, Flags& f) {
+    app.add_option("--deadline", f.deadline, "seconds that a device may wait for another")
+        ->check(number(0.01, 1e9, "number"))
+        ->type_name("SECONDS")
+        ->capture_default_str();
 }
 
 inline CLI::Validator some_name() {

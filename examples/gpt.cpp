@@ -32,7 +32,7 @@ using small_gpt =
 using gpt_trainer = trainer<small_gpt, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>, clip_norm,
                             without_decay<biases, norms>, reproducible<fixed_tree, dynamic>>;
 
-/// What a byte costs if only the bytes' shares in the text are known, in nats.
+/// The mean cost of a byte whose share in the text is all that is known, in nats.
 double unigram_entropy(std::string_view text) {
     std::array<double, byte_vocabulary> count{};
     for (char const c : text) ++count[static_cast<unsigned char>(c)];

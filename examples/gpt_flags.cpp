@@ -38,10 +38,7 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
         ->type_name("N")
         ->capture_default_str();
     add_stage_flags(app, f, " [default: 4 per device of a pipeline, or its logical shards]");
-    app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
-        ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
-        ->type_name("V")
-        ->capture_default_str();
+    add_reproducible_flag(app, f);
     app.add_option("--learning-rate", f.learning_rate, "step size of AdamW, after 100 steps that begin with less")
         ->check(number(1e-6, 1e2, "number"))
         ->type_name("RATE")
@@ -54,10 +51,7 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
         ->check(whole_number<std::size_t>(0, 100000))
         ->type_name("N")
         ->capture_default_str();
-    app.add_option("--deadline", f.deadline, "seconds that a device may wait for another")
-        ->check(number(0.01, 1e9, "number"))
-        ->type_name("SECONDS")
-        ->capture_default_str();
+    add_deadline_flag(app, f);
     app.add_option("--log", f.log, "write one JSON object per step to this file")
         ->check(some_name())
         ->type_name("FILE");

@@ -40,10 +40,7 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
                    "with mpi: as if a machine had so many [default: as it is]")
         ->check(whole_number(1, 100000))
         ->type_name("N");
-    app.add_option("--deadline", f.deadline, "seconds that a device may wait for another")
-        ->check(number(0.01, 1e9, "number"))
-        ->type_name("SECONDS")
-        ->capture_default_str();
+    add_deadline_flag(app, f);
     app.add_option("--devices", f.devices, "replicas of the network: train on so many only [default: 1, then 2]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
@@ -52,10 +49,7 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(CLI::IsMember(std::vector<std::string>(std::begin(strategy_names), std::end(strategy_names))))
         ->type_name("NAME")
         ->capture_default_str();
-    app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
-        ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
-        ->type_name("V")
-        ->capture_default_str();
+    add_reproducible_flag(app, f);
     app.add_option("--learning-rate", f.learning_rate, "step size of plain SGD")
         ->check(number(1e-6, 1e6, "number"))
         ->type_name("RATE")

@@ -37,11 +37,7 @@ std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const*
         app.add_flag("--synchronised", f.synchronised,
                      "batch norm takes its statistics from the whole batch; not with --stages or --micro-batches, "
                      "which never have the batch together");
-    app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
-        ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
-        ->type_name("V")
-        ->excludes(synchronised)
-        ->capture_default_str();
+    add_reproducible_flag(app, f)->excludes(synchronised);
     app.add_option("--learning-rate", f.learning_rate, "step size of plain SGD")
         ->check(number(1e-6, 1e6, "number"))
         ->type_name("RATE")
@@ -50,10 +46,7 @@ std::optional<resnet18_flags> resnet18_flags::parse(int argc, char const* const*
         ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()))
         ->type_name("N")
         ->capture_default_str();
-    app.add_option("--deadline", f.deadline, "seconds that a device may wait for another")
-        ->check(number(0.01, 1e9, "number"))
-        ->type_name("SECONDS")
-        ->capture_default_str();
+    add_deadline_flag(app, f);
     app.add_option("--data", f.data, "folder of the four Fashion-MNIST files [default: Debian's package]")
         ->check(some_name())
         ->type_name("DIR");

@@ -10,7 +10,6 @@
 
 #include <cmath>
 #include <cstddef>
-
 #include <vector>
 
 namespace kernels_tokens_test {

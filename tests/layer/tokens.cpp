@@ -46,6 +46,8 @@ TEST_SUITE("layer/tokens") {
         CHECK(check_loss_gradients<cross_entropy, input<4, 6>, reference>(3).ok());
         constexpr auto d = cross_entropy::describe(make_shape(4, 6));
         static_assert(d.classes == 6 && d.targets == make_shape(4));
+        static_assert(detail::goes_sample_by_sample<network<input<4, 6>, relu>, cross_entropy>);
+        static_assert(!detail::goes_sample_by_sample<network<input<4, 6>, relu>, mean_squared_error>);
     }
 
     TEST_CASE("shapes, parameters and operations") {

@@ -32,7 +32,7 @@ struct batch_norm_numbers {
 
 inline namespace TRIREME_ISA {
 
-// What the devices of the host agree on is computed where it lies, by whichever kernels, from what those have gathered.
+// Agreements of the host's devices are computed where their numbers lie, from what any family's kernels have gathered.
 // G: a channel_geometry. WholeBatch: the statistics are of all shards, which add what they tell one another between two
 // phases.
 

@@ -17,9 +17,12 @@ struct sample_by_sample : Kernels {
     static constexpr std::size_t one_by_one = 0;
 };
 
+/// The kernels that run where samples are computed one by one, if they are.
+template<class Kernels, bool OneByOne>
+using kernels_for = std::conditional_t<OneByOne && !Kernels::remote, sample_by_sample<Kernels>, Kernels>;
+
 /// The kernels that a network's passes run with.
 template<class Network, class Kernels>
-using kernels_of =
-    std::conditional_t<Network::sample_by_sample && !Kernels::remote, sample_by_sample<Kernels>, Kernels>;
+using kernels_of = kernels_for<Kernels, Network::sample_by_sample>;
 
 } // namespace trireme

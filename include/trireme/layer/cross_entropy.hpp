@@ -36,7 +36,8 @@ struct cross_entropy {
         return {.flops = 6 * logits.size(),
                 .targets = flat ? make_shape(1) : make_shape(logits.extent[0]),
                 .classes = classes,
-                .accepts = flat || logits.rank == 2};
+                .accepts = flat || logits.rank == 2,
+                .sample_by_sample = !flat};
     }
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;

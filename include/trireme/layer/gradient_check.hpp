@@ -269,11 +269,11 @@ gradient_report check_gradients(std::uint64_t seed = 1) {
 template<class Loss, class Output, class Policy = host::kernels>
     requires loss_on<Loss, Output>
 gradient_report check_loss_gradients(std::uint64_t seed = 1) {
-    using Kernels = std::conditional_t<Output::extents::rank == 2, sample_by_sample<Policy>, Policy>; // of tokens
     using T = double;
     using out = typename Output::extents;
     using target = target_t<Loss, out, T>;
     constexpr auto described = Loss::describe(out::shape);
+    using Kernels = kernels_for<Policy, described.sample_by_sample>;
     static_assert(described.accepts, "the loss does not take this output");
     constexpr std::size_t lanes = Kernels::template lanes<T>;
     random_stream const random(seed, random_purpose::user);

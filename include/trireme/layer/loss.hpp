@@ -21,6 +21,7 @@ struct loss_description {
     std::size_t classes = 0;       ///< if not 0, a target is a class below it, an int; else a value
     bool accepts = true;           ///< false: the loss's `refusal` says why
     int ignored = no_label;        ///< a label that is no class: its sample counts nothing
+    bool sample_by_sample = false; ///< as of layers: a sample fills registers by itself
 };
 
 /// A loss is a type that describes and computes what a network's outputs cost, given the targets of their samples.
@@ -71,6 +72,11 @@ template<class Loss, class Out, class T>
 using target_t = std::conditional_t<detail::targets_of<Loss, Out>::description.classes != 0, int, T>;
 
 namespace detail {
+
+/// True if a network's samples are computed one by one when they are trained with a loss.
+template<class Network, class Loss>
+inline constexpr bool goes_sample_by_sample =
+    Network::sample_by_sample || Loss::describe(Network::output_extents::shape).sample_by_sample;
 
 /// True for losses that weigh samples by their targets.
 template<class Loss, class Out, class T>

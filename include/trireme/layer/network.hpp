@@ -450,6 +450,14 @@ struct network : detail::chain<typename Input::extents, decltype(detail::with_ti
 private:
     using chain = detail::chain<typename Input::extents, decltype(detail::with_ties(detail::flat_list<Layers...>()))>;
 
+    /// True if `holds` is true of some row's description.
+    template<class Holds>
+    static constexpr bool some_row(Holds const& holds) noexcept {
+        for (std::size_t i = 0; i < chain::depth; ++i)
+            if (holds(chain::table.rows[i].description)) return true;
+        return false;
+    }
+
 public:
     using chain::depth;
     using chain::table;
@@ -481,18 +489,11 @@ public:
     static constexpr flops_t training_flops = detail::flops_of_rows(table.rows, first_trainable, {0, depth}).total();
 
     /// True if some layer needs all samples of a shard, or of the batch, at once.
-    static constexpr bool whole_shard = [] {
-        for (std::size_t i = 0; i < depth; ++i)
-            if (table.rows[i].description.whole_shard()) return true;
-        return false;
-    }();
+    static constexpr bool whole_shard = some_row([](layer_description const& d) { return d.whole_shard(); });
     static constexpr bool whole_batch = table.rows[depth].first_exchange != 0;
     /// True if its samples are computed one by one, because some layer's fill registers by themselves.
-    static constexpr bool sample_by_sample = [] {
-        for (std::size_t i = 0; i < depth; ++i)
-            if (table.rows[i].description.execution.sample_by_sample) return true;
-        return false;
-    }();
+    static constexpr bool sample_by_sample =
+        some_row([](layer_description const& d) { return d.execution.sample_by_sample; });
 
     /// The exchanges of a step, row by row, forward's before backward's; `first` counts from the first number that any
     /// layer keeps. Those of row r begin at row(r).first_exchange.

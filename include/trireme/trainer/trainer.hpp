@@ -57,9 +57,10 @@ public:
     using run_options = trireme::run_options<option_fields<policies>>;
 
 private:
-    using model_type =
-        composition<network_type, loss_type, optimizer_type, kernels_of<network_type, typename policies::kernel_policy>,
-                    value_type, policies::has_stages, policies::clips>;
+    using model_type = composition<
+        network_type, loss_type, optimizer_type,
+        kernels_for<typename policies::kernel_policy, detail::goes_sample_by_sample<network_type, loss_type>>,
+        value_type, policies::has_stages, policies::clips>;
     using run_type = typename run_on<typename policies::mesh::device>::template type<
         model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
 

@@ -244,7 +244,7 @@ constexpr auto broken_trainer_rule() {
     else if constexpr (misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>() != npos)
         return misread_rule<misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>(), Network,
                             Loss>();
-    else if constexpr (Network::sample_by_sample &&
+    else if constexpr (goes_sample_by_sample<Network, Loss> &&
                        trainer_policies<Policies...>::kernel_policy::layout != value_layout::interleaved)
         return pack<token_kernels_rule<gets<kernels<typename trainer_policies<Policies...>::kernel_policy>>>>{};
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)

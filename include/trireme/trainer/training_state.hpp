@@ -29,22 +29,28 @@ namespace trireme {
 
 namespace detail {
 
+/// f(sample, k, number k of its row, times the rows' scale), for the rows of `samples` samples.
+template<class F>
+void for_each_number(sample_rows const& rows, std::size_t samples, F const& f) {
+    for (std::size_t i = 0; i < samples; ++i)
+        for (std::size_t k = 0; k < rows.size(); ++k)
+            f(i, k, with_number_of(rows.kind, [&]<class N>(N number) {
+                  std::memcpy(&number, rows.of(i) + k * sizeof(N), sizeof(N));
+                  return static_cast<double>(number) * rows.scale;
+              }));
+}
+
 /// Throws usage_error for a label of `samples` samples that is neither a class nor `ignored`: kernels take it for a
 /// place. Makers of samples have looked at theirs; sources of a program's own may not have.
 TRIREME_COLD inline void check_labels(sample_rows const& rows, std::size_t samples, int ignored) {
-    for (std::size_t i = 0; i < samples; ++i)
-        for (std::size_t k = 0; k < rows.size(); ++k) {
-            auto const label = with_number_of(rows.kind, [&]<class N>(N number) {
-                std::memcpy(&number, rows.of(i) + k * sizeof(N), sizeof(N));
-                return static_cast<double>(number) * rows.scale;
-            });
-            if (label >= 0 && label < static_cast<double>(rows.classes)) continue;
-            if (label == ignored && ignored != no_label) continue;
-            throw usage_error("the label of sample " + std::to_string(i) + " is " + number_text(label) +
-                              ", and the source of the samples promises labels in [0, " + std::to_string(rows.classes) +
-                              ")" + (ignored == no_label ? std::string() : ", or " + std::to_string(ignored)) +
-                              ": correct it, or let targets() tell more classes");
-        }
+    for_each_number(rows, samples, [&](std::size_t i, std::size_t, double label) {
+        if (label >= 0 && label < static_cast<double>(rows.classes)) return;
+        if (label == ignored && ignored != no_label) return;
+        throw usage_error("the label of sample " + std::to_string(i) + " is " + number_text(label) +
+                          ", and the source of the samples promises labels in [0, " + std::to_string(rows.classes) +
+                          ")" + (ignored == no_label ? std::string() : ", or " + std::to_string(ignored)) +
+                          ": correct it, or let targets() tell more classes");
+    });
 }
 
 /// Throws usage_error for inputs that are not tokens of a network's vocabulary: kernels take them for places.
@@ -53,19 +59,14 @@ TRIREME_COLD inline void check_tokens(sample_rows const& rows, std::size_t sampl
         throw usage_error(
             "the inputs are scaled by " + number_text(rows.scale) +
             ", and the network begins with embedding, which takes tokens as they are: leave out the scale");
-    for (std::size_t i = 0; i < samples; ++i)
-        for (std::size_t k = 0; k < rows.size(); ++k) {
-            auto const token = with_number_of(rows.kind, [&]<class N>(N number) {
-                std::memcpy(&number, rows.of(i) + k * sizeof(N), sizeof(N));
-                return static_cast<double>(number);
-            });
-            if (token >= 0 && token < static_cast<double>(vocabulary) && token == std::floor(token)) continue;
-            throw usage_error("token " + std::to_string(k) + " of sample " + std::to_string(i) + " is " +
-                              number_text(token) + ", and the vocabulary of the network's embedding has " +
-                              std::to_string(vocabulary) + " tokens, counted from 0: write embedding<" +
-                              (token >= 0 ? number_text(std::floor(token) + 1) : std::string("vocabulary")) +
-                              ", width> or correct the data");
-        }
+    for_each_number(rows, samples, [&](std::size_t i, std::size_t k, double token) {
+        if (token >= 0 && token < static_cast<double>(vocabulary) && token == std::floor(token)) return;
+        throw usage_error("token " + std::to_string(k) + " of sample " + std::to_string(i) + " is " +
+                          number_text(token) + ", and the vocabulary of the network's embedding has " +
+                          std::to_string(vocabulary) + " tokens, counted from 0: write embedding<" +
+                          (token >= 0 ? number_text(std::floor(token) + 1) : std::string("vocabulary")) +
+                          ", width> or correct the data");
+    });
 }
 
 } // namespace detail
