@@ -9,12 +9,15 @@
 #include <trireme/kernels/blocks/adagrad.hpp>
 #include <trireme/kernels/blocks/adam.hpp>
 #include <trireme/kernels/blocks/add.hpp>
+#include <trireme/kernels/blocks/attention.hpp>
 #include <trireme/kernels/blocks/batch_norm.hpp>
 #include <trireme/kernels/blocks/channels.hpp>
 #include <trireme/kernels/blocks/clock.hpp>
 #include <trireme/kernels/blocks/conv2d.hpp>
 #include <trireme/kernels/blocks/dropout.hpp>
+#include <trireme/kernels/blocks/embedding.hpp>
 #include <trireme/kernels/blocks/gradient_norm.hpp>
+#include <trireme/kernels/blocks/layer_norm.hpp>
 #include <trireme/kernels/blocks/linear.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/pool2d.hpp>
@@ -24,4 +27,5 @@
 #include <trireme/kernels/blocks/soft_cross_entropy.hpp>
 #include <trireme/kernels/blocks/softmax_cross_entropy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
+#include <trireme/kernels/blocks/token_cross_entropy.hpp>
 #include <trireme/kernels/blocks/value_loss.hpp>
