@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// A decoder of tokens on accelerators, rehearsed on the host.
+
+#include <trireme/readers.hpp>
+#include <trireme/rehearsal.hpp>
+#include <trireme/schedules.hpp>
+
+#include <doctest/doctest.h>
+#include <rehearsed/trainings.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rehearsed_tokens_test {
+using namespace trireme;
+using namespace rehearsed;
+
+namespace {
+
+constexpr std::size_t context = 10;
+using net = gpt<gpt_sizes{.layers = 2, .width = 12, .heads = 3, .context = context, .vocabulary = 256}>;
+
+template<class... Policies>
+using decoder = trainer<net, cross_entropy, adamw, Policies...>;
+
+std::string const text = [] {
+    std::string all;
+    for (int i = 0; i < 30; ++i) all += "the quick brown fox jumps over the lazy dog; ";
+    return all;
+}();
+
+/// Losses of some steps, the last on fewer samples than a batch, and the weights behind them.
+template<class... Policies>
+auto trained(pack<Policies...>, timing when = timing::late) {
+    on_stage const as_told(when, 3);
+    memory_taken const taken;
+    decoder<Policies...> t{{.learning_rate = 1e-2f, .batch = 6}};
+    if constexpr (!decltype(t)::policies::on_host) taken.is_planned(t);
+    auto const samples = text_windows(text, context);
+    std::vector<double> losses;
+    for (std::size_t const n : {6, 6, 6, 5}) losses.push_back(t.step(samples.take(losses.size() * 6, n)).loss);
+    losses.push_back(t.evaluate(samples.take(30, 20)).accuracy);
+    return std::pair(losses, t.gather_parameters());
+}
+
+} // namespace
+
+TEST_SUITE("rehearsed/tokens") {
+    TEST_CASE("a decoder on two devices, and in two stages, has the losses of the host") {
+        auto const wanted = trained(pack<>{});
+        auto const close = [&](auto const& found) {
+            for (std::size_t i = 0; i < wanted.first.size(); ++i)
+                CHECK(found.first[i] == doctest::Approx(wanted.first[i]).epsilon(1e-4));
+        };
+        close(trained(pack<on<mesh<rehearsal, dp<1>>>>{}));
+        close(trained(pack<on<mesh<rehearsal, dp<2>>>>{}, timing::shuffled));
+        close(trained(pack<on<mesh<rehearsal, dp<2>>>, accumulate<3>>{}));
+        close(trained(pack<on<mesh<rehearsal, dp<2>>>, recompute<all>>{}, timing::shuffled));
+        close(trained(pack<on<mesh<rehearsal, pp<2>>>, pipeline<one_f_one_b, 2>>{}));
+        close(trained(pack<on<mesh<rehearsal, pp<2>>>, pipeline<zero_bubble_h1, 3>>{}, timing::shuffled));
+    }
+
+    TEST_CASE("other precisions: wide as on the host, and narrow nearly, in either order of images") {
+        using in_double = precision<f64>;
+        auto const check = [](auto const& found, auto const& wanted, double apart) {
+            for (std::size_t i = 0; i + 1 < wanted.first.size(); ++i)
+                CHECK(found.first[i] == doctest::Approx(wanted.first[i]).epsilon(apart));
+        };
+        check(trained(pack<on<mesh<rehearsal, dp<2>>>, in_double>{}), trained(pack<in_double>{}), 1e-10);
+        auto const wanted = trained(pack<>{});
+        check(trained(pack<on<mesh<rehearsal, dp<2>>>, precision<bf16>>{}, timing::shuffled), wanted, 1e-2);
+        check(trained(pack<on<mesh<rehearsal, dp<2>>>, precision<bf16>, kernels<channels_last<rehearsal::kernels>>>{}),
+              wanted, 1e-2);
+        check(trained(pack<on<mesh<rehearsal, pp<2>>>, pipeline<one_f_one_b, 2>, precision<bf16>>{}), wanted, 1e-2);
+    }
+
+    TEST_CASE("tokens above 256 keep their numbers in bf16, which has no odd numbers there") {
+        on_stage const as_usual;
+        constexpr std::size_t vocabulary = 700;
+        using rows = network<input<4>, embedding<vocabulary, 8>>;
+        std::vector<int> tokens;
+        for (int i = 0; i < 41; ++i) tokens.push_back((i * 37 + 257) % static_cast<int>(vocabulary));
+        token_windows const asked(tokens, 4, vocabulary);
+        std::vector<float> table(rows::parameters);
+        for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i / 8 % 128); // each one exact
+        model<rows, on<mesh<rehearsal, dp<2>>>, precision<bf16>> m{{.batch = 6}}; // the last one has fewer
+        m.load_parameters(table);
+        auto const said = m.predict(asked);
+        for (std::size_t s = 0; s < asked.size(); ++s)
+            for (std::size_t t = 0; t < 4; ++t)
+                CHECK(said[s][t * 8] == static_cast<float>(tokens[s * 4 + t] % 128));
+    }
+
+    TEST_CASE("its bits are those of one device where they are reproducible") {
+        using same = reproducible<fixed_tree, 3>;
+        auto const wanted = trained(pack<on<mesh<rehearsal, dp<1>>>, same>{});
+        CHECK(trained(pack<on<mesh<rehearsal, dp<2>>>, same>{}, timing::shuffled) == wanted);
+        CHECK(trained(pack<on<mesh<rehearsal, dp<3>>>, same>{}, timing::eager) == wanted);
+        CHECK(trained(pack<on<mesh<rehearsal, pp<2>>>, pipeline<one_f_one_b, 3>, same>{}, timing::shuffled) == wanted);
+    }
+}
+
+} // namespace rehearsed_tokens_test
