@@ -57,11 +57,16 @@ using net = network<input<16>, embedding<256, 32>, attention<heads<4>>>;
 // errors <= 1
 using net = network<input<16>, embedding<256, 96>, attention<heads<0>>>;
 #elif defined(CAUSAL_TWICE)
-// CAUSAL_TWICE: TRI0124 | attention<heads<N>, causal> | at_layer<1, | causal
+// CAUSAL_TWICE: TRI0124 | whose last two may be left out | at_layer<1, | causal
 // errors <= 1
 using net = network<input<16>, embedding<256, 96>, attention<heads<4>, causal, causal>>;
+#elif defined(DROPPED_TWICE)
+// DROPPED_TWICE: TRI0124 | attention<heads<N>, causal, dropout<percent<P>>> | at_layer<1, | dropout<
+// errors <= 1
+using net =
+    network<input<16>, embedding<256, 96>, attention<heads<4>, dropout<percent<10>>, causal, dropout<percent<10>>>>;
 #else
-using net = network<input<16>, embedding<256, 32>, linear<96>, attention<heads<4>, causal>>;
+using net = network<input<16>, embedding<256, 32>, linear<96>, attention<heads<4>, dropout<percent<10>>, causal>>;
 #endif
 auto const parameters = net::parameters;
 } // namespace tri0124

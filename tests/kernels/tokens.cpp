@@ -8,8 +8,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace kernels_tokens_test {
@@ -89,23 +91,33 @@ void layer_norm_equals_reference(double offset = 0) {
     same(db, wanted_db, G::tokens);
 }
 
-template<class G, class T>
-void attention_equals_reference(T size = 1) {
+/// `draw`: none, or the dropout_draw of the weights.
+template<class G, class T, class... Draw>
+void attention_equals_reference(T size, Draw const&... draw) {
     CAPTURE(G::tokens);
     CAPTURE(G::heads);
     CAPTURE(G::head);
     CAPTURE(G::causal);
+    CAPTURE(sizeof...(Draw));
     auto x = numbers::uniform<T>(0, G::tokens * G::step);
     for (auto& value : x) value *= size;
     auto const dy = numbers::uniform<T>(1, G::tokens * G::width);
     auto y = numbers::unset<T>(dy.size()), wanted_y = y, dx = numbers::unset<T>(x.size()), wanted_dx = dx;
-    attention_forward<G, 1>(single{}, x.data(), y.data());
-    attention_forward<G, 1>(reference{}, x.data(), wanted_y.data());
+    attention_forward<G, 1>(single{}, x.data(), y.data(), draw...);
+    attention_forward<G, 1>(reference{}, x.data(), wanted_y.data(), draw...);
     auto const terms = 8 * (G::tokens + G::head) * static_cast<std::size_t>(1 + size * size * size);
     same(y, wanted_y, terms);
-    attention_backward_input<G, 1>(single{}, x.data(), y.data(), dy.data(), dx.data());
-    attention_backward_input<G, 1>(reference{}, x.data(), wanted_y.data(), dy.data(), wanted_dx.data());
+    attention_backward_input<G, 1>(single{}, x.data(), y.data(), dy.data(), dx.data(), draw...);
+    attention_backward_input<G, 1>(reference{}, x.data(), wanted_y.data(), dy.data(), wanted_dx.data(), draw...);
     same(dx, wanted_dx, terms);
+}
+
+/// With dropout, too, of the seventh sample of a shard.
+template<class G, class T>
+void attentions_equal_reference(T size = 1) {
+    attention_equals_reference<G, T>(size);
+    dropout_draw<T> const draw{{.seed = numbers::seed(), .step = 3, .shard = 2, .first = 7}, 5, 1'500'000'000, T(1.5)};
+    attention_equals_reference<G, T>(size, draw);
 }
 
 template<class G, class T>
@@ -147,13 +159,13 @@ void all_kernels() {
     layer_norm_equals_reference<token_geometry<5, 37>, T>();
     layer_norm_equals_reference<token_geometry<2, 3>, T>();
     layer_norm_equals_reference<token_geometry<2, 128>, T>(30);
-    attention_equals_reference<attention_geometry<8, 16, 4, true>, T>();
-    attention_equals_reference<attention_geometry<37, 15, 3, true>, T>();
-    attention_equals_reference<attention_geometry<37, 15, 3, false>, T>();
-    attention_equals_reference<attention_geometry<130, 64, 2, true>, T>();
-    attention_equals_reference<attention_geometry<130, 32, 1, false>, T>();
-    attention_equals_reference<attention_geometry<1, 4, 1, true>, T>();
-    attention_equals_reference<attention_geometry<20, 8, 2, true>, T>(T(6));
+    attentions_equal_reference<attention_geometry<8, 16, 4, true>, T>();
+    attentions_equal_reference<attention_geometry<37, 15, 3, true>, T>();
+    attentions_equal_reference<attention_geometry<37, 15, 3, false>, T>();
+    attentions_equal_reference<attention_geometry<130, 64, 2, true>, T>();
+    attentions_equal_reference<attention_geometry<130, 32, 1, false>, T>();
+    attentions_equal_reference<attention_geometry<1, 4, 1, true>, T>();
+    attentions_equal_reference<attention_geometry<20, 8, 2, true>, T>(T(6));
     cross_entropy_equals_reference<token_geometry<6, 10>, T>();
     cross_entropy_equals_reference<token_geometry<3, 256>, T>();
     cross_entropy_equals_reference<token_geometry<2, 65>, T>();
@@ -176,6 +188,36 @@ TEST_SUITE("kernels/tokens") {
         CHECK(y[1] == doctest::Approx((std::exp(6.0) * 10 + std::exp(12.0) * 20) / (std::exp(6.0) + std::exp(12.0))));
         attention_forward<attention_geometry<2, 1, 1, false>, 1>(reference{}, x, y);
         CHECK(y[0] == doctest::Approx((std::exp(2.0) * 10 + std::exp(4.0) * 20) / (std::exp(2.0) + std::exp(4.0))));
+    }
+
+    TEST_CASE_TEMPLATE("dropout: each weight has its number in the shard, whichever sample it is of", Policy, single,
+                       reference) {
+        constexpr std::size_t tokens = 21, heads = 3, width = 2 * heads;
+        using g = attention_geometry<tokens, width, heads, false>;
+        INFO("TRIREME_TEST_SEED=", numbers::seed());
+        std::vector<double> x(tokens * 3 * width, 0.0), y(tokens * width); // all weights are 1 / tokens, all values 1
+        for (std::size_t t = 0; t < tokens; ++t) std::fill_n(x.data() + t * 3 * width + 2 * width, width, 1.0);
+        constexpr std::uint32_t quarter = std::uint32_t{1} << 30;
+        std::size_t kept = 0, all = 0;
+        for (std::uint64_t const sample : {0ull, 5ull, 1'000'000ull, 1ull << 33}) { // the last numbers have 44 bits
+            CAPTURE(sample);
+            dropout_draw<double> const draw{
+                {.seed = numbers::seed(), .step = 8, .shard = 4, .first = sample}, 6, quarter, 4.0 / 3};
+            random_stream const random(numbers::seed(), random_purpose::dropout, 8, 6, 4);
+            attention_forward<g, 1>(Policy{}, x.data(), y.data(), draw);
+            for (std::size_t h = 0; h < heads; ++h)
+                for (std::size_t t = 0; t < tokens; ++t, all += tokens) {
+                    std::size_t of_token = 0;
+                    for (std::size_t s = 0; s < tokens; ++s)
+                        of_token += random.bits(((sample * heads + h) * tokens + t) * tokens + s) >= quarter ? 1 : 0;
+                    auto const wanted = static_cast<double>(of_token) * 4 / 3 / tokens;
+                    CHECK(y[t * width + 2 * h] == doctest::Approx(wanted).epsilon(1e-12));
+                    CHECK(y[t * width + 2 * h + 1] == doctest::Approx(wanted).epsilon(1e-12));
+                    kept += of_token;
+                }
+        }
+        auto const n = static_cast<double>(all);
+        CHECK(std::abs(static_cast<double>(kept) - 0.75 * n) <= 7 * std::sqrt(0.1875 * n)); // 7 deviations
     }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace trireme {
 
@@ -58,6 +59,11 @@ struct attention_geometry {
 
     /// Tokens that a token looks at: the first ones.
     static constexpr std::size_t seen(std::size_t token) noexcept { return Causal ? token + 1 : Tokens; }
+    /// The number of the weight that a sample's token has for token 0 in a head: all weights of a shard are numbered
+    /// through, those that a causal one has not, too.
+    static constexpr std::uint64_t first_weight(std::uint64_t sample, std::size_t of_head, std::size_t token) noexcept {
+        return ((sample * Heads + of_head) * Tokens + token) * Tokens;
+    }
 };
 
 template<std::size_t C, std::size_t Positions, bool ChannelsLast = false>
