@@ -43,7 +43,7 @@ template<std::size_t Channels, class Kernel, class... Options>
 struct conv2d;
 template<auto Share>
 struct dropout;
-template<std::size_t Outputs, std::size_t... More>
+template<std::size_t Outputs, auto... More>
 struct linear;
 template<std::size_t Vocabulary, std::size_t Width>
 struct embedding;

@@ -112,6 +112,7 @@ LAYERS = [
     ("layer_norm_of_little", lambda: nn.LayerNorm(8), (3, 8), 0.01),  # where epsilon matters
     ("linear_tokens", lambda: nn.Linear(7, 5), (6, 7), 1.0),
     ("linear_more_tokens", lambda: nn.Linear(19, 37), (5, 19), 1.0),
+    ("linear_without_bias", lambda: nn.Linear(7, 5, bias=False), (6, 7), 1.0),
 ]
 CROSS_ENTROPIES = [("cross_entropy_5", 5, 11), ("cross_entropy_7", 7, 64)]  # tokens, classes
 LOGITS_BOUND = 5.0

@@ -33,17 +33,19 @@ void linear_equals_reference() {
     CAPTURE(G::outputs);
     CAPTURE(G::rows);
     auto const x = numbers::uniform<T>(0, G::rows * G::inputs), w = numbers::uniform<T>(1, G::inputs * G::outputs),
-               b = numbers::uniform<T>(2, G::outputs), dy = numbers::uniform<T>(3, G::rows * G::outputs);
+               biases = numbers::uniform<T>(2, G::outputs), dy = numbers::uniform<T>(3, G::rows * G::outputs);
+    auto const* const b = G::bias ? biases.data() : nullptr;
     auto y = numbers::unset<T>(dy.size()), wanted_y = y, dx = numbers::unset<T>(x.size()), wanted_dx = dx;
-    auto dw = numbers::uniform<T>(4, w.size()), wanted_dw = dw, db = b, wanted_db = b;
-    linear_forward<G, 1>(single{}, x.data(), w.data(), b.data(), y.data());
-    linear_forward<G, 1>(reference{}, x.data(), w.data(), b.data(), wanted_y.data());
+    auto dw = numbers::uniform<T>(4, w.size()), wanted_dw = dw, db = biases, wanted_db = biases;
+    linear_forward<G, 1>(single{}, x.data(), w.data(), b, y.data());
+    linear_forward<G, 1>(reference{}, x.data(), w.data(), b, wanted_y.data());
     same(y, wanted_y, G::inputs);
     linear_backward_input<G, 1>(single{}, w.data(), dy.data(), dx.data());
     linear_backward_input<G, 1>(reference{}, w.data(), dy.data(), wanted_dx.data());
     same(dx, wanted_dx, G::outputs);
-    linear_backward_weights<G, 1>(single{}, x.data(), dy.data(), dw.data(), db.data());
-    linear_backward_weights<G, 1>(reference{}, x.data(), dy.data(), wanted_dw.data(), wanted_db.data());
+    linear_backward_weights<G, 1>(single{}, x.data(), dy.data(), dw.data(), G::bias ? db.data() : nullptr);
+    linear_backward_weights<G, 1>(reference{}, x.data(), dy.data(), wanted_dw.data(),
+                                  G::bias ? wanted_db.data() : nullptr);
     same(dw, wanted_dw, G::rows);
     same(db, wanted_db, G::rows);
 }
@@ -153,6 +155,8 @@ void all_kernels() {
     linear_equals_reference<linear_geometry<17, 3, 5>, T>();
     linear_equals_reference<linear_geometry<300, 130, 13>, T>(); // more terms, and outputs, than a block
     linear_equals_reference<linear_geometry<1, 1, 2>, T>();
+    linear_equals_reference<linear_geometry<17, 3, 5, false>, T>();
+    linear_equals_reference<linear_geometry<300, 130, 13, false>, T>();
     embedding_equals_reference<embedding_geometry<11, 9, 20>, T>();
     embedding_equals_reference<embedding_geometry<256, 40, 16>, T>();
     layer_norm_equals_reference<token_geometry<3, 16>, T>();

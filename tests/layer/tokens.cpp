@@ -34,6 +34,7 @@ TEST_SUITE("layer/tokens") {
         gradients_are_right<learned_positions, input<3, 5>>();
         gradients_are_right<layer_norm, input<3, 18>>();
         gradients_are_right<linear<7>, input<5, 6>>();
+        gradients_are_right<linear<7, without_bias>, input<5, 6>>();
         gradients_are_right<attention<heads<1>>, input<5, 9>>();
         gradients_are_right<attention<heads<2>, causal>, input<6, 12>>();
         gradients_are_right<attention<heads<2>, dropout<percent<40>>, causal>, input<6, 12>>();
@@ -63,6 +64,7 @@ TEST_SUITE("layer/tokens") {
         static_assert(net::row(4).description.forward_flops == 4 * (8 * 9 / 2) * 6); // pairs of tokens, masked ones not
         using dropping = network<input<8, 18>, attention<heads<3>, causal, dropout<percent<10>>>>;
         static_assert(dropping::row(0).description.forward_flops == (4 * 6 + 3) * (8 * 9 / 2)); // a draw in each head
+        static_assert(network<input<8, 6>, linear<18, without_bias>>::parameters == 6 * 18);
         static_assert(net::sample_by_sample);
         static_assert(!network<input<8>, linear<3>>::sample_by_sample);
     }

@@ -100,6 +100,7 @@ TEST_SUITE("layer/tokens_golden") {
         check_layer<layer_norm, input<3, 8>, TestType>("layer_norm_of_little");
         check_layer<linear<5>, input<6, 7>, TestType>("linear_tokens");
         check_layer<linear<37>, input<5, 19>, TestType>("linear_more_tokens");
+        check_layer<linear<5, without_bias>, input<6, 7>, TestType>("linear_without_bias");
     }
 
     TEST_CASE_TEMPLATE("cross-entropy over tokens equals PyTorch's", TestType, fast, reference, two_samples) {

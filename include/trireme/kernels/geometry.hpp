@@ -31,10 +31,21 @@ struct pool2d_geometry {
     static constexpr std::size_t out_width = (W - K) / S + 1;
 };
 
-/// Rows: those of a sample that are multiplied by the same weights, one behind the other: tokens.
-template<std::size_t In, std::size_t Out, std::size_t Rows = 1>
+/// Rows: those of a sample that are multiplied by the same weights, one behind the other: tokens. Bias: false if there
+/// is none; then the pointers to it, and to its gradient, are null.
+template<std::size_t In, std::size_t Out, std::size_t Rows = 1, bool Bias = true>
 struct linear_geometry {
     static constexpr std::size_t inputs = In, outputs = Out, rows = Rows;
+    static constexpr bool bias = Bias;
+
+    /// The bias of an output; 0 if there is none.
+    template<class T>
+    static constexpr T bias_of([[maybe_unused]] T const* biases, [[maybe_unused]] std::size_t output) noexcept {
+        if constexpr (Bias)
+            return biases[output];
+        else
+            return T(0);
+    }
 };
 
 // Samples of tokens: value d of token t stands at [t * Width + d].
