@@ -49,6 +49,8 @@ template<std::size_t Vocabulary, std::size_t Width>
 struct embedding;
 struct learned_positions;
 struct layer_norm;
+struct rms_norm;
+struct rms_norm_without_weight;
 template<std::size_t N>
 struct heads;
 struct causal;

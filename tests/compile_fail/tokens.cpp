@@ -28,6 +28,10 @@ namespace tri0123 {
 // NORM_OF_A_LIST: TRI0123 | put embedding | at_layer<1, | layer_norm | rank<2> | rank<1>
 // errors <= 1
 using net = network<input<20>, linear<30>, layer_norm>;
+#elif defined(RMS_NORM_OF_AN_IMAGE)
+// RMS_NORM_OF_AN_IMAGE: TRI0123 | layer_norm, rms_norm and attention | at_layer<0, | rms_norm | rank<2> | rank<3>
+// errors <= 1
+using net = network<input<1, 28, 28>, rms_norm>;
 #elif defined(POSITIONS_OF_A_LIST)
 // POSITIONS_OF_A_LIST: TRI0123 | at_layer<0, | learned_positions | rank<2> | rank<1>
 // errors <= 1

@@ -93,6 +93,32 @@ void layer_norm_equals_reference(double offset = 0) {
     same(db, wanted_db, G::tokens);
 }
 
+template<class G, class T>
+void rms_norm_equals_reference() {
+    CAPTURE(G::tokens);
+    CAPTURE(G::width);
+    CAPTURE(G::weighted);
+    auto const x = numbers::uniform<T>(0, G::tokens * G::width), weights = numbers::uniform<T>(1, G::width),
+               dy = numbers::uniform<T>(3, x.size());
+    auto const* const w = G::weighted ? weights.data() : nullptr;
+    auto y = numbers::unset<T>(x.size()), wanted_y = y, dx = y, wanted_dx = y;
+    rms_norm_forward<G, 1>(single{}, x.data(), w, 1e-3, y.data());
+    rms_norm_forward<G, 1>(reference{}, x.data(), w, 1e-3, wanted_y.data());
+    same(y, wanted_y, 16 * G::width);
+    rms_norm_backward_input<G, 1>(single{}, x.data(), dy.data(), w, 1e-3, dx.data());
+    rms_norm_backward_input<G, 1>(reference{}, x.data(), dy.data(), w, 1e-3, wanted_dx.data());
+    same(dx, wanted_dx, 16 * G::width);
+    auto in_place = dy;
+    rms_norm_backward_input<G, 1>(single{}, x.data(), in_place.data(), w, 1e-3, in_place.data());
+    CHECK(in_place == dx);
+    if constexpr (G::weighted) {
+        auto dw = numbers::uniform<T>(4, G::width), wanted_dw = dw;
+        rms_norm_backward_weights<G, 1>(single{}, x.data(), dy.data(), 1e-3, dw.data());
+        rms_norm_backward_weights<G, 1>(reference{}, x.data(), dy.data(), 1e-3, wanted_dw.data());
+        same(dw, wanted_dw, 16 * G::width * G::tokens);
+    }
+}
+
 /// `draw`: none, or the dropout_draw of the weights.
 template<class G, class T, class... Draw>
 void attention_equals_reference(T size, Draw const&... draw) {
@@ -163,6 +189,10 @@ void all_kernels() {
     layer_norm_equals_reference<token_geometry<5, 37>, T>();
     layer_norm_equals_reference<token_geometry<2, 3>, T>();
     layer_norm_equals_reference<token_geometry<2, 128>, T>(30);
+    rms_norm_equals_reference<rms_norm_geometry<3, 16, true>, T>();
+    rms_norm_equals_reference<rms_norm_geometry<5, 37, true>, T>();
+    rms_norm_equals_reference<rms_norm_geometry<2, 3, true>, T>();
+    rms_norm_equals_reference<rms_norm_geometry<4, 131, false>, T>();
     attentions_equal_reference<attention_geometry<8, 16, 4, true>, T>();
     attentions_equal_reference<attention_geometry<37, 15, 3, true>, T>();
     attentions_equal_reference<attention_geometry<37, 15, 3, false>, T>();
@@ -192,6 +222,17 @@ TEST_SUITE("kernels/tokens") {
         CHECK(y[1] == doctest::Approx((std::exp(6.0) * 10 + std::exp(12.0) * 20) / (std::exp(6.0) + std::exp(12.0))));
         attention_forward<attention_geometry<2, 1, 1, false>, 1>(reference{}, x, y);
         CHECK(y[0] == doctest::Approx((std::exp(2.0) * 10 + std::exp(4.0) * 20) / (std::exp(2.0) + std::exp(4.0))));
+    }
+
+    TEST_CASE_TEMPLATE("by hand: rms_norm of 3 and 4", Policy, single, reference) {
+        double const x[] = {3, 4}, w[] = {2, 1}, *const none = nullptr;
+        double y[2];
+        rms_norm_forward<rms_norm_geometry<1, 2, true>, 1>(Policy{}, x, w, 0.0, y);
+        CHECK(y[0] == doctest::Approx(2 * 3 / std::sqrt(12.5)));
+        CHECK(y[1] == doctest::Approx(4 / std::sqrt(12.5)));
+        rms_norm_forward<rms_norm_geometry<1, 2, false>, 1>(Policy{}, x, none, 3.5, y);
+        CHECK(y[0] == doctest::Approx(0.75)); // 3 / sqrt(12.5 + 3.5)
+        CHECK(y[1] == doctest::Approx(1));
     }
 
     TEST_CASE_TEMPLATE("dropout: each weight has its number in the shard, whichever sample it is of", Policy, single,

@@ -33,6 +33,8 @@ TEST_SUITE("layer/tokens") {
     TEST_CASE("gradients equal numeric ones: layers of tokens, alone and in the block of a transformer") {
         gradients_are_right<learned_positions, input<3, 5>>();
         gradients_are_right<layer_norm, input<3, 18>>();
+        gradients_are_right<rms_norm, input<3, 18>>();
+        gradients_are_right<rms_norm_without_weight, input<2, 5>>();
         gradients_are_right<linear<7>, input<5, 6>>();
         gradients_are_right<linear<7, without_bias>, input<5, 6>>();
         gradients_are_right<attention<heads<1>>, input<5, 9>>();
@@ -62,6 +64,9 @@ TEST_SUITE("layer/tokens") {
         static_assert(net::parameters == 11 * 6 + 8 * 6 + 2 * 6 + (6 * 18 + 18) + (6 * 11 + 11));
         static_assert(net::row(3).description.forward_flops == 2 * 8 * 6 * 18);
         static_assert(net::row(4).description.forward_flops == 4 * (8 * 9 / 2) * 6); // pairs of tokens, masked ones not
+        using normed = network<input<8, 6>, rms_norm, rms_norm_without_weight>;
+        static_assert(normed::parameters == 6 && normed::row(0).description.parameters[0].init == initial::ones);
+        static_assert(normed::row(0).description.forward_flops == normed::row(1).description.forward_flops + 8 * 6);
         using dropping = network<input<8, 18>, attention<heads<3>, causal, dropout<percent<10>>>>;
         static_assert(dropping::row(0).description.forward_flops == (4 * 6 + 3) * (8 * 9 / 2)); // a draw in each head
         static_assert(network<input<8, 6>, linear<18, without_bias>>::parameters == 6 * 18);

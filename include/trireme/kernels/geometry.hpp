@@ -55,6 +55,13 @@ struct token_geometry {
     static constexpr std::size_t tokens = Tokens, width = Width;
 };
 
+/// Weighted: false if values are not multiplied by weights; then the pointer to those is null.
+template<std::size_t Tokens, std::size_t Width, bool Weighted>
+struct rms_norm_geometry {
+    static constexpr std::size_t tokens = Tokens, width = Width;
+    static constexpr bool weighted = Weighted;
+};
+
 template<std::size_t Vocabulary, std::size_t Tokens, std::size_t Width>
 struct embedding_geometry {
     static constexpr std::size_t vocabulary = Vocabulary, tokens = Tokens, width = Width;
