@@ -91,8 +91,7 @@ TEST_SUITE("rehearsed/tokens") {
         m.load_parameters(table);
         auto const said = m.predict(asked);
         for (std::size_t s = 0; s < asked.size(); ++s)
-            for (std::size_t t = 0; t < 4; ++t)
-                CHECK(said[s][t * 8] == static_cast<float>(tokens[s * 4 + t] % 128));
+            for (std::size_t t = 0; t < 4; ++t) CHECK(said[s][t * 8] == static_cast<float>(tokens[s * 4 + t] % 128));
     }
 
     TEST_CASE("its bits are those of one device where they are reproducible") {

@@ -177,9 +177,8 @@ void attention_equals_reference(std::size_t samples, double size = 1, std::size_
     auto const x = uniform<A>(0, samples * in, size), dy = uniform<A>(1, samples * out);
     auto const wide_x = wide(x), wide_dy = wide(dy);
     auto y = unset<A>(dy.size()), dx = unset<A>(x.size());
-    CHECK(same_in_every_order(samples, 0, y, [&](rehearsal_kernels const& k) {
-        attention_forward<G, 1>(k, x.data(), y.data());
-    }));
+    CHECK(same_in_every_order(samples, 0, y,
+                              [&](rehearsal_kernels const& k) { attention_forward<G, 1>(k, x.data(), y.data()); }));
     CHECK(same_in_every_order(samples, scratch, dx, [&](rehearsal_kernels const& k) {
         attention_backward_input<G, 1>(k, x.data(), static_cast<A const*>(y.data()), dy.data(), dx.data());
     }));
@@ -290,7 +289,7 @@ void all_kernels() {
     layer_norm_equals_reference<token_geometry<3, 1100>, A>(3); // more values than 32 threads take
     layer_norm_equals_reference<token_geometry<20, 8>, A>(40, 0, 3 * 16 * sizeof(parameter<A>)); // few partial sums
     attention_equals_reference<attention_geometry<70, 64, 1, true>, A>(2);
-    attention_equals_reference<attention_geometry<35, 256, 2, true>, A>(1);   // smaller tiles
+    attention_equals_reference<attention_geometry<35, 256, 2, true>, A>(1);  // smaller tiles
     attention_equals_reference<attention_geometry<35, 300, 1, false>, A>(1); // still smaller ones
     // queries and keys far apart, and room for two samples at a time; y is rounded before dy y is taken
     double const large = std::is_same_v<A, bf16> ? 2 : 6;

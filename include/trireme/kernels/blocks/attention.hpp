@@ -14,11 +14,12 @@
 #include <limits>
 #include <string>
 
-// Attention in tiles, as in Dao et al., "FlashAttention", 2022: a block has the tokens of one tile of one head, and walks
-// over the tiles of tokens that those look at, or that look at them. Weights exist tile by tile, in shared memory, and
-// sums stay in registers. On the way back a first program finds again what softmax has divided by, for the workspace;
-// a second one walks from each tile of queries over the keys, for the gradient by the queries, and from each tile of
-// keys over the queries, for the others: nothing is added from two sides, so that bits do not depend on an order.
+// Attention in tiles, as in Dao et al., "FlashAttention", 2022: a block has the tokens of one tile of one head, and
+// walks over the tiles of tokens that those look at, or that look at them. Weights exist tile by tile, in shared
+// memory, and sums stay in registers. On the way back a first program finds again what softmax has divided by, for the
+// workspace; a second one walks from each tile of queries over the keys, for the gradient by the queries, and from each
+// tile of keys over the queries, for the others: nothing is added from two sides, so that bits do not depend on an
+// order.
 namespace trireme::blocks {
 
 /// A matrix in shared memory keeps four numbers of a row side by side. Neighbouring rows begin in other banks.
@@ -139,8 +140,8 @@ struct attention_tile {
     static u32 blocks(std::size_t samples) noexcept { return static_cast<u32>(samples) * heads * tiles; }
 };
 
-/// The way back needs of a token the logarithm of what softmax divides by, and dy y, which the gradient of softmax takes
-/// from each weight.
+/// The way back needs of a token the logarithm of what softmax divides by, and dy y, which the gradient of softmax
+/// takes from each weight.
 template<class N>
 struct attention_statistics {
     N log_sum, inner;
@@ -303,7 +304,8 @@ struct attention_gradient_program {
     TRIREME_HOST_DEVICE void phase(int phase_number, block_place at, shared& s, own& mine) const {
         auto const k = static_cast<u32>(phase_number);
         tile const here(at, !ForKeys && G::causal);
-        u32 const begin = ForKeys && G::causal ? here.tile : 0, end = !ForKeys && G::causal ? here.tile + 1 : tile::tiles;
+        u32 const begin = ForKeys && G::causal ? here.tile : 0,
+                  end = !ForKeys && G::causal ? here.tile + 1 : tile::tiles;
         u32 const other = begin + k / 3;
         if (other >= end) return;
         if (k == 0) {
@@ -374,8 +376,8 @@ void attention_forward(block_kernels<Stream> const& k, A const* x, A* y) {
                          program::tile::blocks(k.samples()));
 }
 
-/// dx = the gradient by queries, keys and values; overwrites dx. y: what forward gave. Weights are computed again: eight
-/// products of a tile instead of forward's two. As many samples at a time as the workspace has room for.
+/// dx = the gradient by queries, keys and values; overwrites dx. y: what forward gave. Weights are computed again:
+/// eight products of a tile instead of forward's two. As many samples at a time as the workspace has room for.
 template<class G, std::size_t Lanes, class Stream, class A>
 void attention_backward_input(block_kernels<Stream> const& k, A const* x, A const* y, A const* dy, A* dx) {
     using number = accumulate_t<A>;

@@ -44,8 +44,8 @@ struct embedding_program {
     }
 };
 
-/// The program puts the places of the list in the order of their tokens, equal ones in that of the list: a thread counts
-/// the tokens that come before its own. The list goes through shared memory.
+/// The program puts the places of the list in the order of their tokens, equal ones in that of the list: a thread
+/// counts the tokens that come before its own. The list goes through shared memory.
 template<class A>
 struct token_order_program {
     static constexpr u32 threads = 256, chunk = 4 * threads;
@@ -80,8 +80,8 @@ struct token_order_program {
     }
 };
 
-/// A team of 32 threads adds the gradients of equal tokens to 32 columns of their row of the table, one after the other:
-/// the team at the first place of those tokens in the order.
+/// A team of 32 threads adds the gradients of equal tokens to 32 columns of their row of the table, one after the
+/// other: the team at the first place of those tokens in the order.
 template<u32 Width, class A, class T>
 struct token_sums_program {
     using number = accumulate_t<T>;
@@ -144,7 +144,8 @@ struct sum_of_position {
         for (u32 first = 0; first < samples; first += 8) {
             number term[8];
             for (u32 j = 0; j < 8; ++j)
-                term[j] = first + j < samples ? static_cast<number>(dy[std::size_t{first + j} * Values + i]) : number(0);
+                term[j] =
+                    first + j < samples ? static_cast<number>(dy[std::size_t{first + j} * Values + i]) : number(0);
             for (u32 j = 0; j < 8; ++j) sum += term[j];
         }
         dw[i] = static_cast<T>(sum);

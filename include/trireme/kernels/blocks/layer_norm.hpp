@@ -293,8 +293,8 @@ void layer_norm_backward_weights(block_kernels<Stream> const& k, A const* x, A c
     auto* const partials = blocks::workspace_for<number>(
         k, 2 * width, "adding up the gradients of layer_norm over " + std::to_string(width) + " values");
     auto const rows = static_cast<u32>(k.samples() * G::tokens), all = blocks::divide_up(rows, program_t::group);
-    auto const parts = static_cast<u32>(
-        std::min({std::size_t{all}, enough_blocks, k.scratch().bytes / (2 * width * sizeof(number))}));
+    auto const parts =
+        static_cast<u32>(std::min({std::size_t{all}, enough_blocks, k.scratch().bytes / (2 * width * sizeof(number))}));
     u32 const groups = blocks::divide_up(all, parts), launched = blocks::divide_up(all, groups);
     k.queue().launch(program_t{{x, static_cast<accumulate_t<A>>(epsilon)}, dy, partials, rows, groups}, launched);
     blocks::add_partials<4, T> const add{partials, launched, static_cast<u32>(width), static_cast<u32>(width), dw, db};
