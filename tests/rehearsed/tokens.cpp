@@ -24,8 +24,12 @@ namespace {
 constexpr std::size_t context = 10;
 using net = gpt<gpt_sizes{.layers = 2, .width = 12, .heads = 3, .context = context, .vocabulary = 256}>;
 
-template<class... Policies>
-using decoder = trainer<net, cross_entropy, adamw, Policies...>;
+/// Options of the layers, which a decoder has none of.
+using of_options =
+    network<input<context>, embedding<256, 12>, learned_positions,
+            residual<sequential<rms_norm, linear<36, without_bias>, attention<heads<3>, causal, dropout<percent<20>>>,
+                                linear<12, without_bias>>>,
+            rms_norm_without_weight, linear<30>, relu, linear<256>>;
 
 std::string const text = [] {
     std::string all;
@@ -34,11 +38,11 @@ std::string const text = [] {
 }();
 
 /// Losses of some steps, the last on fewer samples than a batch, and the weights behind them.
-template<class... Policies>
+template<class Network = net, class... Policies>
 auto trained(pack<Policies...>, timing when = timing::late) {
     on_stage const as_told(when, 3);
     memory_taken const taken;
-    decoder<Policies...> t{{.learning_rate = 1e-2f, .batch = 6}};
+    trainer<Network, cross_entropy, adamw, Policies...> t{{.learning_rate = 1e-2f, .batch = 6}};
     if constexpr (!decltype(t)::policies::on_host) taken.is_planned(t);
     auto const samples = text_windows(text, context);
     std::vector<double> losses;
@@ -76,6 +80,18 @@ TEST_SUITE("rehearsed/tokens") {
         check(trained(pack<on<mesh<rehearsal, dp<2>>>, precision<bf16>, kernels<channels_last<rehearsal::kernels>>>{}),
               wanted, 1e-2);
         check(trained(pack<on<mesh<rehearsal, pp<2>>>, pipeline<one_f_one_b, 2>, precision<bf16>>{}), wanted, 1e-2);
+    }
+
+    TEST_CASE("dropped weights, norms without a mean and products without a bias are the host's") {
+        auto const wanted = trained<of_options>(pack<on<mesh<host, dp<2>>>>{});
+        for (timing const when : {timing::late, timing::shuffled}) {
+            auto const found = trained<of_options>(pack<on<mesh<rehearsal, dp<2>>>>{}, when);
+            for (std::size_t i = 0; i < wanted.first.size(); ++i)
+                CHECK(found.first[i] == doctest::Approx(wanted.first[i]).epsilon(1e-4));
+        }
+        using same = reproducible<fixed_tree, 3>;
+        auto const one = trained<of_options>(pack<on<mesh<rehearsal, dp<1>>>, same>{});
+        CHECK(trained<of_options>(pack<on<mesh<rehearsal, dp<3>>>, recompute<all>, same>{}, timing::shuffled) == one);
     }
 
     TEST_CASE("tokens above 256 keep their numbers in bf16, which has no odd numbers there") {

@@ -21,6 +21,7 @@
 #include <trireme/kernels/blocks/linear.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/pool2d.hpp>
+#include <trireme/kernels/blocks/rms_norm.hpp>
 #include <trireme/kernels/blocks/rmsprop.hpp>
 #include <trireme/kernels/blocks/samples.hpp>
 #include <trireme/kernels/blocks/sgd.hpp>

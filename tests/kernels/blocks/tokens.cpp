@@ -7,12 +7,14 @@
 #include <trireme/kernels/blocks/embedding.hpp>
 #include <trireme/kernels/blocks/layer_norm.hpp>
 #include <trireme/kernels/blocks/linear.hpp>
+#include <trireme/kernels/blocks/rms_norm.hpp>
 #include <trireme/kernels/blocks/samples.hpp>
 #include <trireme/kernels/blocks/token_cross_entropy.hpp>
 #include <trireme/kernels/reference/attention.hpp>
 #include <trireme/kernels/reference/embedding.hpp>
 #include <trireme/kernels/reference/layer_norm.hpp>
 #include <trireme/kernels/reference/linear.hpp>
+#include <trireme/kernels/reference/rms_norm.hpp>
 #include <trireme/kernels/reference/token_cross_entropy.hpp>
 
 #include <kernels/blocks/rig.hpp>
@@ -164,6 +166,41 @@ void layer_norm_equals_reference(std::size_t samples, double offset = 0, std::si
 }
 
 template<class G, class A>
+void rms_norm_equals_reference(std::size_t samples) {
+    CAPTURE(G::tokens);
+    CAPTURE(G::width);
+    CAPTURE(G::weighted);
+    CAPTURE(samples);
+    CAPTURE(sizeof(A));
+    using T = parameter<A>;
+    std::size_t const size = G::tokens * G::width;
+    auto const x = uniform<A>(0, samples * size), dy = uniform<A>(1, samples * size);
+    auto const weights = uniform<T>(2, G::width), wide_x = wide(x), wide_dy = wide(dy);
+    T const* const w = G::weighted ? weights.data() : nullptr;
+    auto y = unset<A>(x.size()), dx = y;
+    auto dw = weights, wanted_dw = weights;
+    CHECK(same_in_every_order(
+        samples, 0, y, [&](rehearsal_kernels const& k) { rms_norm_forward<G, 1>(k, x.data(), w, 1e-5, y.data()); }));
+    CHECK(same_in_every_order(samples, 0, dx, [&](rehearsal_kernels const& k) {
+        rms_norm_backward_input<G, 1>(k, x.data(), dy.data(), w, 1e-5, dx.data());
+    }));
+    CHECK(same_in_every_order(samples, G::width * sizeof(T), dw, [&](rehearsal_kernels const& k) {
+        rms_norm_backward_weights<G, 1>(k, x.data(), dy.data(), 1e-5, dw.data());
+    }));
+    std::vector<T> wanted_y(x.size()), wanted_dx(x.size());
+    for (std::size_t s = 0; s < samples; ++s) {
+        auto const at = s * size;
+        rms_norm_forward<G, 1>(reference{}, wide_x.data() + at, w, 1e-5, wanted_y.data() + at);
+        rms_norm_backward_input<G, 1>(reference{}, wide_x.data() + at, wide_dy.data() + at, w, 1e-5,
+                                      wanted_dx.data() + at);
+        rms_norm_backward_weights<G, 1>(reference{}, wide_x.data() + at, wide_dy.data() + at, 1e-5, wanted_dw.data());
+    }
+    CHECK(apart(y, wanted_y, 16 * G::width) <= 1);
+    CHECK(apart(dx, wanted_dx, 16 * G::width) <= 1);
+    CHECK(numbers::apart(dw, wanted_dw, 16 * size * samples) <= 1);
+}
+
+template<class G, class A>
 void attention_equals_reference(std::size_t samples, double size = 1, std::size_t scratch = enough) {
     CAPTURE(G::tokens);
     CAPTURE(G::heads);
@@ -189,6 +226,49 @@ void attention_equals_reference(std::size_t samples, double size = 1, std::size_
                                        wide_dy.data() + s * out, wanted_dx.data() + s * in);
     }
     auto const terms = 8 * (G::tokens + G::head) * static_cast<std::size_t>(1 + size * size * size);
+    CHECK(apart(y, wanted_y, terms) <= 1);
+    CHECK(apart(dx, wanted_dx, terms) <= 1);
+}
+
+/// Weights are drawn by the number of a sample in its shard, whatever samples come before it here.
+template<class G, class A>
+void dropped_attention_equals_reference(std::size_t samples, std::size_t scratch = enough) {
+    CAPTURE(G::tokens);
+    CAPTURE(samples);
+    CAPTURE(sizeof(A));
+    using T = parameter<A>;
+    constexpr std::size_t in = G::tokens * G::step, out = G::tokens * G::width;
+    auto const x = uniform<A>(0, samples * in), dy = uniform<A>(1, samples * out);
+    auto const wide_x = wide(x), wide_dy = wide(dy);
+    staged_shard about;
+    about.seed = 11;
+    about.step = 5;
+    about.shard = 3;
+    about.first = 7;
+    dropout_draw<T> draw;
+    draw.layer = 4;
+    draw.threshold = 3u << 30; // three quarters are dropped
+    draw.scale = 4;
+    auto y = unset<A>(dy.size()), dx = unset<A>(x.size());
+    CHECK(same_in_every_order(samples, 0, y, [&](rehearsal_kernels k) {
+        k.set_shard(&about);
+        attention_forward<G, 1>(k, x.data(), y.data(), draw);
+    }));
+    CHECK(same_in_every_order(samples, scratch, dx, [&](rehearsal_kernels k) {
+        k.set_shard(&about);
+        attention_backward_input<G, 1>(k, x.data(), static_cast<A const*>(y.data()), dy.data(), dx.data(), draw);
+    }));
+    std::vector<T> wanted_y(y.size()), wanted_dx(dx.size());
+    draw.granule.seed = about.seed;
+    draw.granule.step = about.step;
+    draw.granule.shard = about.shard;
+    for (std::size_t s = 0; s < samples; ++s) {
+        draw.granule.first = static_cast<std::size_t>(about.first) + s;
+        attention_forward<G, 1>(reference{}, wide_x.data() + s * in, wanted_y.data() + s * out, draw);
+        attention_backward_input<G, 1>(reference{}, wide_x.data() + s * in, wanted_y.data() + s * out,
+                                       wide_dy.data() + s * out, wanted_dx.data() + s * in, draw);
+    }
+    auto const terms = 128 * (G::tokens + G::head); // those that are kept are four times as large
     CHECK(apart(y, wanted_y, terms) <= 1);
     CHECK(apart(dx, wanted_dx, terms) <= 1);
 }
@@ -275,6 +355,8 @@ void all_kernels() {
         layer_norm_equals_reference<token_geometry<3, 16>, A>(samples);
         layer_norm_equals_reference<token_geometry<5, 37>, A>(samples);
         layer_norm_equals_reference<token_geometry<2, 3>, A>(samples);
+        rms_norm_equals_reference<rms_norm_geometry<5, 37, true>, A>(samples);
+        rms_norm_equals_reference<rms_norm_geometry<9, 8, false>, A>(samples);
         attention_equals_reference<attention_geometry<8, 16, 4, true>, A>(samples);
         attention_equals_reference<attention_geometry<37, 15, 3, true>, A>(samples);
         attention_equals_reference<attention_geometry<37, 15, 3, false>, A>(samples);
@@ -294,6 +376,8 @@ void all_kernels() {
     // queries and keys far apart, and room for two samples at a time; y is rounded before dy y is taken
     double const large = std::is_same_v<A, bf16> ? 2 : 6;
     attention_equals_reference<attention_geometry<20, 8, 2, true>, A>(5, large, 2 * 40 * 2 * sizeof(parameter<A>));
+    dropped_attention_equals_reference<attention_geometry<37, 15, 3, true>, A>(2);
+    dropped_attention_equals_reference<attention_geometry<9, 4, 1, false>, A>(5, 2 * 9 * 2 * sizeof(parameter<A>));
     cross_entropy_equals_reference<token_geometry<300, 4>, A>(2); // more tokens than threads
     cross_entropy_equals_reference<token_geometry<2, 5000>, A>(2);
 }
@@ -334,7 +418,7 @@ TEST_SUITE("kernels/blocks/tokens") {
         refuses("sorting 4 tokens needs 16 bytes of workspace, and has 7", [&](rehearsal_kernels const& k) {
             embedding_backward_weights<embedding_geometry<2, 4, 1>, 1>(k, x.data(), dy.data(), y.data());
         });
-        refuses("layer_norm over 1 values needs 8 bytes", [&](rehearsal_kernels const& k) {
+        refuses("a norm over 1 values needs 8 bytes", [&](rehearsal_kernels const& k) {
             layer_norm_backward_weights<token_geometry<4, 1>, 1>(k, x.data(), dy.data(), 1e-5, y.data(), y.data());
         });
         refuses("attention over 4 tokens needs 32 bytes", [&](rehearsal_kernels const& k) {

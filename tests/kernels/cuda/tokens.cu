@@ -7,12 +7,14 @@
 #include <trireme/kernels/blocks/attention.hpp>
 #include <trireme/kernels/blocks/embedding.hpp>
 #include <trireme/kernels/blocks/layer_norm.hpp>
+#include <trireme/kernels/blocks/rms_norm.hpp>
 #include <trireme/kernels/blocks/samples.hpp>
 #include <trireme/kernels/blocks/token_cross_entropy.hpp>
 #include <trireme/kernels/reference/attention.hpp>
 #include <trireme/kernels/reference/embedding.hpp>
 #include <trireme/kernels/reference/layer_norm.hpp>
 #include <trireme/kernels/reference/linear.hpp>
+#include <trireme/kernels/reference/rms_norm.hpp>
 #include <trireme/kernels/reference/token_cross_entropy.hpp>
 
 #include "on_gpu.hpp"
@@ -129,8 +131,39 @@ void layer_norm_matches() {
     CHECK(distance(at_db.read(), db) < allowed<T>);
 }
 
+template<class G, class T, class A = T>
+void rms_norm_matches() {
+    CAPTURE(G::weighted);
+    CAPTURE(sizeof(A));
+    constexpr std::size_t size = G::tokens * G::width;
+    auto const x = uniform<A>(0, samples * size), dy = uniform<A>(1, samples * size);
+    auto const w = numbers::uniform<T>(2, G::width);
+    auto const wide_x = widened(x), wide_dy = widened(dy), wide_w = widened(w);
+    std::vector<double> y(x.size()), dx(x.size()), dw = wide_w;
+    for (std::size_t s = 0; s < samples; ++s) {
+        double const *const xs = &wide_x[s * size], *const dys = &wide_dy[s * size];
+        rms_norm_forward<G, 1>(reference{}, xs, wide_w.data(), 1e-5, &y[s * size]);
+        rms_norm_backward_input<G, 1>(reference{}, xs, dys, wide_w.data(), 1e-5, &dx[s * size]);
+        rms_norm_backward_weights<G, 1>(reference{}, xs, dys, 1e-5, dw.data());
+    }
+
+    on_gpu::rank r;
+    auto const k = r.policy<cuda_kernels>(samples);
+    array<A> const at_x(r, x), at_y(r, x), at_dy(r, dy), at_dx(r, x);
+    array<T> const at_w(r, w), at_dw(r, w);
+    A const *const from = at_x.data(), *const gradient = at_dy.data();
+    T const* const weight = at_w.data();
+    rms_norm_forward<G, 1>(k, from, weight, 1e-5, at_y.data());
+    rms_norm_backward_input<G, 1>(k, from, gradient, weight, 1e-5, at_dx.data());
+    rms_norm_backward_weights<G, 1>(k, from, gradient, 1e-5, at_dw.data());
+    CHECK(distance(at_y.read(), y) < allowed<A>);
+    CHECK(distance(at_dx.read(), dx) < allowed<A>);
+    CHECK(distance(at_dw.read(), dw) < allowed<T>);
+}
+
+/// `draw`: none, or a dropout_draw, for the kernels and, in double, for the loops.
 template<class G, class A>
-void attention_matches() {
+void attention_matches(auto const& wide_draw, auto const&... draw) {
     CAPTURE(G::tokens);
     CAPTURE(G::head);
     CAPTURE(sizeof(A));
@@ -139,18 +172,45 @@ void attention_matches() {
     auto const wide_x = widened(x), wide_dy = widened(dy);
     std::vector<double> y(dy.size()), dx(x.size());
     for (std::size_t s = 0; s < samples; ++s) {
-        attention_forward<G, 1>(reference{}, &wide_x[s * in], &y[s * out]);
-        attention_backward_input<G, 1>(reference{}, &wide_x[s * in], &y[s * out], &wide_dy[s * out], &dx[s * in]);
+        wide_draw(s, [&](auto const&... of_sample) {
+            attention_forward<G, 1>(reference{}, &wide_x[s * in], &y[s * out], of_sample...);
+            attention_backward_input<G, 1>(reference{}, &wide_x[s * in], &y[s * out], &wide_dy[s * out], &dx[s * in],
+                                           of_sample...);
+        });
     }
 
-    on_gpu::rank r;
-    auto const k = r.policy<cuda_kernels>(samples);
-    array<A> const at_x(r, x), at_y(r, dy), at_dy(r, dy), at_dx(r, x);
+    on_gpu::staged<cuda_kernels> s(samples, {.count = samples, .shard = 3, .first = 7, .seed = 11, .step = 5});
+    array<A> const at_x(s.r, x), at_y(s.r, dy), at_dy(s.r, dy), at_dx(s.r, x);
     A const *const from = at_x.data(), *const given = at_y.data(), *const gradient = at_dy.data();
-    attention_forward<G, 1>(k, from, at_y.data());
-    attention_backward_input<G, 1>(k, from, given, gradient, at_dx.data());
+    attention_forward<G, 1>(s.k, from, at_y.data(), draw...);
+    attention_backward_input<G, 1>(s.k, from, given, gradient, at_dx.data(), draw...);
     CHECK(distance(at_y.read(), y) < allowed<A>);
     CHECK(distance(at_dx.read(), dx) < 2 * allowed<A>);
+}
+
+template<class G, class A>
+void whole_attention_matches() {
+    attention_matches<G, A>([](std::size_t, auto const& run) { run(); });
+}
+
+/// A quarter of the weights is dropped.
+template<class G, class A>
+void dropped_attention_matches() {
+    using T = accumulate_t<A>;
+    auto const drawn = []<class N>(N) {
+        dropout_draw<N> draw;
+        draw.layer = 4;
+        draw.threshold = 1u << 30;
+        draw.scale = N(4) / N(3);
+        return draw;
+    };
+    attention_matches<G, A>(
+        [&](std::size_t sample, auto const& run) {
+            auto draw = drawn(0.0);
+            draw.granule = {.seed = 11, .step = 5, .shard = 3, .first = 7 + sample};
+            run(draw);
+        },
+        drawn(T(0)));
 }
 
 template<class G, class T, class A = T>
@@ -224,9 +284,12 @@ void all_layers() {
     positions_match<token_geometry<5, 7>, T, A>();
     layer_norm_matches<token_geometry<70, 24>, T, A>();
     layer_norm_matches<token_geometry<3, 1100>, T, A>();
-    attention_matches<attention_geometry<70, 15, 3, true>, A>();
-    attention_matches<attention_geometry<70, 128, 2, true>, A>();
-    attention_matches<attention_geometry<45, 128, 1, false>, A>();
+    rms_norm_matches<rms_norm_geometry<70, 24, true>, T, A>();
+    rms_norm_matches<rms_norm_geometry<3, 33, false>, T, A>();
+    whole_attention_matches<attention_geometry<70, 15, 3, true>, A>();
+    whole_attention_matches<attention_geometry<70, 128, 2, true>, A>();
+    whole_attention_matches<attention_geometry<45, 128, 1, false>, A>();
+    dropped_attention_matches<attention_geometry<45, 15, 3, true>, A>();
     cross_entropy_matches<token_geometry<6, 10>, T, A>();
     cross_entropy_matches<token_geometry<300, 65>, T, A>();
     cross_entropy_matches<token_geometry<2, 5000>, T, A>();

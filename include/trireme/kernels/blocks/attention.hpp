@@ -3,16 +3,20 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/core/philox.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
+#include <trireme/kernels/dropout_draw.hpp>
 #include <trireme/kernels/geometry.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 // Attention in tiles, as in Dao et al., "FlashAttention", 2022: a block has the tokens of one tile of one head, and
 // walks over the tiles of tokens that those look at, or that look at them. Weights exist tile by tile, in shared
@@ -147,9 +151,51 @@ struct attention_statistics {
     N log_sum, inner;
 };
 
+/// Attention without dropout keeps all weights.
+struct weights_kept {
+    TRIREME_HOST_DEVICE weights_kept of_head(u32, u32) const { return {}; }
+    template<class N>
+    TRIREME_HOST_DEVICE N factor(u32, u32) const {
+        return N(1);
+    }
+};
+
+/// Attention with dropout draws the weights of a shard's samples, of those from `before` on. Each costs 10 rounds of
+/// Philox, which would do for four: neighbours belong to other threads.
+template<class G, class N>
+struct weights_drawn {
+    staged_shard const* about;
+    u32 layer, threshold;
+    N scale;
+    std::uint64_t before;
+
+    struct head {
+        random_stream random;
+        std::uint64_t first; ///< number of its first weight
+        u32 threshold;
+        N scale;
+
+        /// The factor of the weight that a token has for another one.
+        template<class>
+        TRIREME_HOST_DEVICE N factor(u32 token, u32 other) const {
+            std::uint64_t const number = first + std::uint64_t{token} * G::tokens + other;
+            auto const words = random.words(number / 4);
+            u32 const low = number % 2 == 0 ? words[0] : words[1], high = number % 2 == 0 ? words[2] : words[3];
+            return (number / 2 % 2 == 0 ? low : high) >= threshold ? scale : N(0);
+        }
+    };
+
+    TRIREME_HOST_DEVICE head of_head(u32 sample, u32 number) const {
+        staged_shard const& s = *about;
+        return {random_stream(s.seed, random_purpose::dropout, static_cast<u32>(s.step), layer,
+                              static_cast<std::uint16_t>(s.shard)),
+                G::first_weight(s.first + before + sample, number, 0), threshold, scale};
+    }
+};
+
 /// A block walks with a tile of queries over all keys that they see, for y, or without `Forward` for the statistics. It
 /// subtracts the largest score so far, and makes its sums smaller when a larger one comes.
-template<class G, class A, bool Forward>
+template<class G, class A, bool Forward, class Drops>
 struct attention_queries_program {
     using tile = attention_tile<G, A>;
     using number = typename tile::number;
@@ -173,6 +219,7 @@ struct attention_queries_program {
     A* to;
     attention_statistics<number>* statistics;
     number scale;
+    Drops drops;
 
     TRIREME_HOST_DEVICE int phases() const { return static_cast<int>(3 * tile::tiles + 2); }
     /// The first phase reads the queries. Then, for each tile of keys: scores, while values are read; weights; sums,
@@ -200,7 +247,7 @@ struct attention_queries_program {
             score(here, keys, s, mine);
             if constexpr (Forward) here.read(s.value, x + G::value, tile::step, keys, at.thread);
         } else if (k % 3 == 2) {
-            weigh(here, s, mine);
+            weigh(here, keys, s, mine);
         } else {
             if constexpr (Forward) here.add_weighted(mine.out, s.weight, s.value);
             if (keys + 1 < all)
@@ -224,7 +271,8 @@ private:
             s.of_row[here.n][here.row(i)] = largest;
         }
     }
-    TRIREME_HOST_DEVICE void weigh(tile const& here, shared& s, own& mine) const {
+    TRIREME_HOST_DEVICE void weigh(tile const& here, u32 keys, shared& s, own& mine) const {
+        [[maybe_unused]] auto const drawn = drops.of_head(here.sample, here.head_number);
         for (u32 i = 0; i < 2; ++i) {
             number largest = mine.largest[i];
             for (u32 other = 0; other < half; ++other) {
@@ -237,7 +285,10 @@ private:
             for (u32 j = 0; j < 2; ++j) {
                 number const weight = std::exp(mine.score[i][j] - largest);
                 mine.sum[i] += weight;
-                if constexpr (Forward) s.weight(here.row(i), here.column(j)) = weight;
+                if constexpr (Forward)
+                    s.weight(here.row(i), here.column(j)) =
+                        weight *
+                        drawn.template factor<number>(here.tile * side + here.row(i), keys * side + here.column(j));
             }
             if constexpr (Forward)
                 for (u32 j = 0; j < tile::quads_of_thread; ++j)
@@ -272,7 +323,7 @@ private:
 
 /// A block computes the gradients of a tile: by queries, over the keys that they see, or `ForKeys` by keys and values,
 /// over the queries that see them.
-template<class G, class A, bool ForKeys>
+template<class G, class A, bool ForKeys, class Drops>
 struct attention_gradient_program {
     using tile = attention_tile<G, A>;
     using number = typename tile::number;
@@ -298,6 +349,7 @@ struct attention_gradient_program {
     A* dx;
     attention_statistics<number> const* statistics;
     number scale;
+    Drops drops;
 
     TRIREME_HOST_DEVICE int phases() const { return static_cast<int>(3 * tile::tiles); }
     /// Of each other tile: it is read; the gradient by the scores; sums.
@@ -344,15 +396,18 @@ private:
         number score[2][2], by_weight[2][2];
         here.multiply(score, s.first, s.other_first);
         here.multiply(by_weight, s.second, s.other_second);
+        auto const drawn = drops.of_head(here.sample, here.head_number);
         for (u32 i = 0; i < 2; ++i)
             for (u32 j = 0; j < 2; ++j) {
                 u32 const row = here.tile * side + here.row(i), column = other * side + here.column(j);
-                bool const sees = ForKeys ? tile::sees(column, row) : tile::sees(row, column);
+                u32 const query = ForKeys ? column : row, key = ForKeys ? row : column;
+                bool const sees = tile::sees(query, key);
+                number const factor = drawn.template factor<number>(query, key);
                 auto const& of = s.of[ForKeys ? here.column(j) : here.row(i)];
                 number const weight = sees ? std::exp(score[i][j] * scale - of.log_sum) : number(0);
                 s.by_score(here.row(i), here.column(j)) =
-                    sees ? weight * (by_weight[i][j] - of.inner) * scale : number(0);
-                if constexpr (ForKeys) s.weight(here.row(i), here.column(j)) = weight;
+                    sees ? weight * (by_weight[i][j] * factor - of.inner) * scale : number(0);
+                if constexpr (ForKeys) s.weight(here.row(i), here.column(j)) = weight * factor;
             }
     }
 };
@@ -363,28 +418,45 @@ accumulate_t<A> attention_scale() noexcept {
     return accumulate_t<A>(1) / std::sqrt(static_cast<accumulate_t<A>>(G::head));
 }
 
+/// A kernel's draw, if it has one, says what its programs drop of the weights of the samples from `before` on.
+template<class G, class A, class Stream>
+weights_kept drops_of(block_kernels<Stream> const&, std::size_t) noexcept {
+    return {};
+}
+template<class G, class A, class Stream, class T>
+weights_drawn<G, accumulate_t<A>> drops_of(block_kernels<Stream> const& k, std::size_t before,
+                                           dropout_draw<T> const& draw) noexcept {
+    return {k.shard(), draw.layer, draw.threshold, static_cast<accumulate_t<A>>(draw.scale), before};
+}
+
 } // namespace trireme::blocks
 
 namespace trireme {
 
 /// y = softmax(query key^T / sqrt(head)) value, head by head. x: Tokens x 3 Width, y: Tokens x Width; both per sample.
-template<class G, std::size_t Lanes, class Stream, class A>
-void attention_forward(block_kernels<Stream> const& k, A const* x, A* y) {
-    using program = blocks::attention_queries_program<G, A, true>;
+/// `draw`: none, or the dropout_draw of the weights, whose numbers G::first_weight begins; seed, step, shard and the
+/// place of the first sample are those of the staged shard.
+template<class G, std::size_t Lanes, class Stream, class A, class... Draw>
+void attention_forward(block_kernels<Stream> const& k, A const* x, A* y, Draw const&... draw) {
+    auto const drops = blocks::drops_of<G, A>(k, 0, draw...);
+    using program = blocks::attention_queries_program<G, A, true, std::remove_const_t<decltype(drops)>>;
     if (k.samples() != 0)
-        k.queue().launch(program{x, nullptr, nullptr, y, nullptr, blocks::attention_scale<G, A>()},
+        k.queue().launch(program{x, nullptr, nullptr, y, nullptr, blocks::attention_scale<G, A>(), drops},
                          program::tile::blocks(k.samples()));
 }
 
 /// dx = the gradient by queries, keys and values; overwrites dx. y: what forward gave. Weights are computed again:
 /// eight products of a tile instead of forward's two. As many samples at a time as the workspace has room for.
-template<class G, std::size_t Lanes, class Stream, class A>
-void attention_backward_input(block_kernels<Stream> const& k, A const* x, A const* y, A const* dy, A* dx) {
+/// `draw`: as forward's.
+template<class G, std::size_t Lanes, class Stream, class A, class... Draw>
+void attention_backward_input(block_kernels<Stream> const& k, A const* x, A const* y, A const* dy, A* dx,
+                              Draw const&... draw) {
     using number = accumulate_t<A>;
     using statistics = blocks::attention_statistics<number>;
-    using first = blocks::attention_queries_program<G, A, false>;
-    using queries = blocks::attention_gradient_program<G, A, false>;
-    using keys = blocks::attention_gradient_program<G, A, true>;
+    using drops = decltype(blocks::drops_of<G, A>(k, 0, draw...));
+    using first = blocks::attention_queries_program<G, A, false, blocks::weights_kept>;
+    using queries = blocks::attention_gradient_program<G, A, false, drops>;
+    using keys = blocks::attention_gradient_program<G, A, true, drops>;
     constexpr std::size_t of_sample = G::tokens * G::heads;
     if (k.samples() == 0) return;
     auto* const found = blocks::workspace_for<statistics>(
@@ -394,9 +466,10 @@ void attention_backward_input(block_kernels<Stream> const& k, A const* x, A cons
     for (std::size_t begin = 0; begin < k.samples(); begin += together) {
         auto const launched = first::tile::blocks(std::min(together, k.samples() - begin));
         auto const in = begin * (G::tokens * G::step), out = begin * (G::tokens * G::width);
-        k.queue().launch(first{x + in, y + out, dy + out, nullptr, found, scale}, launched);
-        k.queue().launch(queries{x + in, dy + out, dx + in, found, scale}, launched);
-        k.queue().launch(keys{x + in, dy + out, dx + in, found, scale}, launched);
+        auto const drawn = blocks::drops_of<G, A>(k, begin, draw...);
+        k.queue().launch(first{x + in, y + out, dy + out, nullptr, found, scale, {}}, launched);
+        k.queue().launch(queries{x + in, dy + out, dx + in, found, scale, drawn}, launched);
+        k.queue().launch(keys{x + in, dy + out, dx + in, found, scale, drawn}, launched);
     }
 }
 

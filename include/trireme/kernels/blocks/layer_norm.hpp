@@ -52,11 +52,28 @@ struct token_team {
     }
 };
 
+/// Norms differ in what they take from a token's values before they divide by the root of the mean square, their mean
+/// or nothing, and in whether they multiply by a weight, and add a bias to what they centre.
+template<u32 Width, bool Centred, bool Weighted>
+struct token_norm {
+    static constexpr u32 width = Width;
+    static constexpr bool centred = Centred;
+
+    template<class N, class T>
+    TRIREME_HOST_DEVICE static N weight([[maybe_unused]] T const* w, [[maybe_unused]] u32 d) {
+        if constexpr (Weighted)
+            return static_cast<N>(w[d]);
+        else
+            return N(1);
+    }
+};
+
 /// A team takes the mean and the deviation of its row in three phases. `own` keeps the row and its mean.
-template<u32 Width, class A>
+template<class Norm, class A>
 struct token_statistics_of_blocks {
+    static constexpr u32 width = Norm::width;
     using number = accumulate_t<A>;
-    using team = token_team<Width>;
+    using team = token_team<width>;
     struct shared {
         number sum[team::threads], squares[team::threads];
     };
@@ -69,14 +86,16 @@ struct token_statistics_of_blocks {
 
     /// The first phase: reads the row.
     TRIREME_HOST_DEVICE void read(team const& here, u32 row, u32 thread, shared& s, own& mine) const {
-        here.load(mine.value, x + std::size_t{row} * Width);
-        number sum = 0;
-        here.for_values([&](u32 q, u32 i, u32) { sum += mine.value[q][i]; });
-        s.sum[thread] = sum;
+        here.load(mine.value, x + std::size_t{row} * width);
+        if constexpr (Norm::centred) {
+            number sum = 0;
+            here.for_values([&](u32 q, u32 i, u32) { sum += mine.value[q][i]; });
+            s.sum[thread] = sum;
+        }
     }
     /// The second: squares of differences from the mean, so that nothing cancels.
     TRIREME_HOST_DEVICE void square(team const& here, u32 thread, shared& s, own& mine) const {
-        mine.mean = here.sum(s.sum, thread) / static_cast<number>(Width);
+        mine.mean = Norm::centred ? here.sum(s.sum, thread) / static_cast<number>(width) : number(0);
         number squares = 0;
         here.for_values([&](u32 q, u32 i, u32) {
             number const apart = mine.value[q][i] - mine.mean;
@@ -86,13 +105,14 @@ struct token_statistics_of_blocks {
     }
     /// In the third: 1 / sqrt(variance + epsilon).
     TRIREME_HOST_DEVICE number deviation(team const& here, u32 thread, shared const& s) const {
-        return number(1) / std::sqrt(here.sum(s.squares, thread) / static_cast<number>(Width) + epsilon);
+        return number(1) / std::sqrt(here.sum(s.squares, thread) / static_cast<number>(width) + epsilon);
     }
 };
 
-template<u32 Width, class A, class T>
-struct layer_norm_program {
-    using statistics = token_statistics_of_blocks<Width, A>;
+template<class Norm, class A, class T>
+struct token_norm_program {
+    using statistics = token_statistics_of_blocks<Norm, A>;
+    static constexpr u32 width = Norm::width;
     using number = typename statistics::number;
     using team = typename statistics::team;
     static constexpr u32 threads = team::threads;
@@ -118,18 +138,20 @@ struct layer_norm_program {
             number const deviation = of.deviation(here, at.thread, s);
             here.for_values([&](u32 q, u32 i, u32 d) {
                 number& v = mine.value[q][i];
-                v = static_cast<number>(w[d]) * ((v - mine.mean) * deviation) + static_cast<number>(b[d]);
+                v = Norm::template weight<number>(w, d) * ((v - mine.mean) * deviation);
+                if constexpr (Norm::centred) v += static_cast<number>(b[d]);
             });
-            A* const to = y + std::size_t{here.row} * Width;
+            A* const to = y + std::size_t{here.row} * width;
             for (u32 q = 0; q < team::quads; ++q)
-                store_row<Width % 4 == 0>(to + here.place(q), mine.value[q], here.count(q));
+                store_row<width % 4 == 0>(to + here.place(q), mine.value[q], here.count(q));
         }
     }
 };
 
-template<u32 Width, class A, class T>
-struct layer_norm_input_program {
-    using statistics = token_statistics_of_blocks<Width, A>;
+template<class Norm, class A, class T>
+struct token_norm_input_program {
+    using statistics = token_statistics_of_blocks<Norm, A>;
+    static constexpr u32 width = Norm::width;
     using number = typename statistics::number;
     using team = typename statistics::team;
     static constexpr u32 threads = team::threads;
@@ -157,7 +179,7 @@ struct layer_norm_input_program {
         if (here.row >= rows) return;
         auto& x = mine.of.value;
         if (k == 0) {
-            here.load(mine.slope, dy + std::size_t{here.row} * Width);
+            here.load(mine.slope, dy + std::size_t{here.row} * width);
             of.read(here, here.row, at.thread, s.of, mine.of);
         } else if (k == 1) {
             of.square(here, at.thread, s.of, mine.of);
@@ -166,35 +188,39 @@ struct layer_norm_input_program {
             number slopes = 0, by_x = 0;
             here.for_values([&](u32 q, u32 i, u32 d) {
                 x[q][i] = (x[q][i] - mine.of.mean) * mine.deviation;
-                mine.slope[q][i] *= static_cast<number>(w[d]);
+                mine.slope[q][i] *= Norm::template weight<number>(w, d);
                 slopes += mine.slope[q][i];
                 by_x += mine.slope[q][i] * x[q][i];
             });
             s.slopes[at.thread] = slopes;
             s.by_x[at.thread] = by_x;
         } else {
-            number const middle = here.sum(s.slopes, at.thread) / static_cast<number>(Width);
-            number const with_x = here.sum(s.by_x, at.thread) / static_cast<number>(Width);
-            A* const to = dx + std::size_t{here.row} * Width;
+            number const middle =
+                Norm::centred ? here.sum(s.slopes, at.thread) / static_cast<number>(width) : number(0);
+            number const with_x = here.sum(s.by_x, at.thread) / static_cast<number>(width);
+            A* const to = dx + std::size_t{here.row} * width;
             for (u32 q = 0; q < team::quads; ++q) {
                 number gradient[4];
                 for (u32 i = 0; i < 4; ++i)
                     gradient[i] = mine.deviation * (mine.slope[q][i] - middle - x[q][i] * with_x);
-                store_row<Width % 4 == 0>(to + here.place(q), gradient, here.count(q));
+                store_row<width % 4 == 0>(to + here.place(q), gradient, here.count(q));
             }
         }
     }
 };
 
-/// A block adds the gradients by weight and bias of some groups of rows, one group after the other, to a partial for
-/// add_partials: its teams find the statistics of a group, and then each thread adds its columns of all rows.
-template<u32 Width, class A, class T>
-struct layer_norm_weights_program {
-    using statistics = token_statistics_of_blocks<Width, A>;
+/// A block adds the gradients by weight, and bias if there is one, of some groups of rows, one group after the other,
+/// to a partial for add_partials: its teams find the statistics of a group, and then each thread adds its columns of
+/// all rows.
+template<class Norm, class A, class T>
+struct token_norm_weights_program {
+    using statistics = token_statistics_of_blocks<Norm, A>;
+    static constexpr u32 width = Norm::width;
     using number = typename statistics::number;
     using team = typename statistics::team;
     static constexpr u32 threads = team::threads, group = team::tokens_of_block;
-    static constexpr u32 columns = divide_up(Width, threads); ///< of a thread
+    static constexpr u32 columns = divide_up(width, threads);      ///< of a thread
+    static constexpr u32 sums = Norm::centred ? 2 * width : width; ///< of a partial
     struct shared {
         typename statistics::shared of;
         number mean[group], deviation[group];
@@ -234,10 +260,10 @@ private:
     TRIREME_HOST_DEVICE void add(u32 first, u32 thread, shared const& s, own& mine) const {
         for (u32 c = 0; c < columns; ++c) {
             u32 const d = c * threads + thread;
-            if (d >= Width) continue;
+            if (d >= width) continue;
             for (u32 i = 0; i < group; ++i) {
                 if (first + i >= rows) continue;
-                std::size_t const place = std::size_t{first + i} * Width + d;
+                std::size_t const place = std::size_t{first + i} * width + d;
                 auto const gradient = static_cast<number>(dy[place]);
                 mine.dw[c] += gradient * ((static_cast<number>(of.x[place]) - s.mean[i]) * s.deviation[i]);
                 mine.db[c] += gradient;
@@ -245,15 +271,56 @@ private:
         }
     }
     TRIREME_HOST_DEVICE void keep(block_place at, own const& mine) const {
-        auto* const to = partials + std::size_t{at.block} * (2 * Width);
+        auto* const to = partials + std::size_t{at.block} * sums;
         for (u32 c = 0; c < columns; ++c) {
             u32 const d = c * threads + at.thread;
-            if (d >= Width) continue;
+            if (d >= width) continue;
             to[d] = mine.dw[c];
-            to[Width + d] = mine.db[c];
+            if constexpr (Norm::centred) to[width + d] = mine.db[c];
         }
     }
 };
+
+/// y = norm of x, of all samples' tokens.
+template<class Norm, class Stream, class A, class T>
+void launch_norm(block_kernels<Stream> const& k, std::size_t tokens, A const* x, T const* w, T const* b, double epsilon,
+                 A* y) {
+    token_norm_program<Norm, A, T> const program{
+        {x, static_cast<accumulate_t<A>>(epsilon)}, w, b, y, static_cast<u32>(tokens)};
+    if (tokens != 0) k.queue().launch(program, program.blocks());
+}
+
+template<class Norm, class Stream, class A, class T>
+void launch_norm_input(block_kernels<Stream> const& k, std::size_t tokens, A const* x, A const* dy, T const* w,
+                       double epsilon, A* dx) {
+    token_norm_input_program<Norm, A, T> const program{
+        {x, static_cast<accumulate_t<A>>(epsilon)}, dy, w, dx, static_cast<u32>(tokens)};
+    if (tokens != 0) k.queue().launch(program, program.blocks());
+}
+
+/// The gradients by weight and bias go through the workspace, in an order that the sizes alone decide.
+template<class Norm, class Stream, class A, class T>
+void launch_norm_weights(block_kernels<Stream> const& k, std::size_t tokens, A const* x, A const* dy, double epsilon,
+                         T* dw, T* db) {
+    using program_t = token_norm_weights_program<Norm, A, T>;
+    using number = accumulate_t<T>;
+    constexpr std::size_t sums = program_t::sums, enough_blocks = 256;
+    if (tokens == 0) return;
+    auto* const partials = workspace_for<number>(
+        k, sums, "adding up the gradients of a norm over " + std::to_string(Norm::width) + " values");
+    auto const rows = static_cast<u32>(tokens), all = divide_up(rows, program_t::group);
+    auto const parts =
+        static_cast<u32>(std::min({std::size_t{all}, enough_blocks, k.scratch().bytes / (sums * sizeof(number))}));
+    u32 const groups = divide_up(all, parts), launched = divide_up(all, groups);
+    k.queue().launch(program_t{{x, static_cast<accumulate_t<A>>(epsilon)}, dy, partials, rows, groups}, launched);
+    add_partials<4, T> const add{partials, launched, Norm::width, static_cast<u32>(sums) - Norm::width, dw, db};
+    k.queue().launch(add, add.blocks());
+}
+
+template<class G>
+using layer_norm_of = token_norm<static_cast<u32>(G::width), true, true>;
+template<class G>
+using rms_norm_of = token_norm<static_cast<u32>(G::width), false, G::weighted>;
 
 } // namespace trireme::blocks
 
@@ -263,10 +330,7 @@ namespace trireme {
 /// sample, w, b: Width. Reads x once.
 template<class G, std::size_t Lanes, class Stream, class A, class T>
 void layer_norm_forward(block_kernels<Stream> const& k, A const* x, T const* w, T const* b, double epsilon, A* y) {
-    using blocks::u32;
-    blocks::layer_norm_program<static_cast<u32>(G::width), A, T> const program{
-        {x, static_cast<accumulate_t<A>>(epsilon)}, w, b, y, static_cast<u32>(k.samples() * G::tokens)};
-    if (k.samples() != 0) k.queue().launch(program, program.blocks());
+    blocks::launch_norm<blocks::layer_norm_of<G>>(k, k.samples() * G::tokens, x, w, b, epsilon, y);
 }
 
 /// dx = deviation (g - mean of g - normalised x times mean of g times it), where g = w dy; overwrites dx, which may be
@@ -274,31 +338,14 @@ void layer_norm_forward(block_kernels<Stream> const& k, A const* x, T const* w, 
 template<class G, std::size_t Lanes, class Stream, class A, class T>
 void layer_norm_backward_input(block_kernels<Stream> const& k, A const* x, A const* dy, T const* w, double epsilon,
                                A* dx) {
-    using blocks::u32;
-    blocks::layer_norm_input_program<static_cast<u32>(G::width), A, T> const program{
-        {x, static_cast<accumulate_t<A>>(epsilon)}, dy, w, dx, static_cast<u32>(k.samples() * G::tokens)};
-    if (k.samples() != 0) k.queue().launch(program, program.blocks());
+    blocks::launch_norm_input<blocks::layer_norm_of<G>>(k, k.samples() * G::tokens, x, dy, w, epsilon, dx);
 }
 
-/// dw += dy times the normalised x, db += dy, summed over all tokens, in an order that the sizes alone decide. Partial
-/// sums go through the workspace.
+/// dw += dy times the normalised x, db += dy, summed over all tokens.
 template<class G, std::size_t Lanes, class Stream, class A, class T>
 void layer_norm_backward_weights(block_kernels<Stream> const& k, A const* x, A const* dy, double epsilon, T* dw,
                                  T* db) {
-    using blocks::u32;
-    using program_t = blocks::layer_norm_weights_program<static_cast<u32>(G::width), A, T>;
-    using number = accumulate_t<T>;
-    constexpr std::size_t width = G::width, enough_blocks = 256;
-    if (k.samples() == 0) return;
-    auto* const partials = blocks::workspace_for<number>(
-        k, 2 * width, "adding up the gradients of layer_norm over " + std::to_string(width) + " values");
-    auto const rows = static_cast<u32>(k.samples() * G::tokens), all = blocks::divide_up(rows, program_t::group);
-    auto const parts =
-        static_cast<u32>(std::min({std::size_t{all}, enough_blocks, k.scratch().bytes / (2 * width * sizeof(number))}));
-    u32 const groups = blocks::divide_up(all, parts), launched = blocks::divide_up(all, groups);
-    k.queue().launch(program_t{{x, static_cast<accumulate_t<A>>(epsilon)}, dy, partials, rows, groups}, launched);
-    blocks::add_partials<4, T> const add{partials, launched, static_cast<u32>(width), static_cast<u32>(width), dw, db};
-    k.queue().launch(add, add.blocks());
+    blocks::launch_norm_weights<blocks::layer_norm_of<G>>(k, k.samples() * G::tokens, x, dy, epsilon, dw, db);
 }
 
 } // namespace trireme
