@@ -76,6 +76,15 @@ TEST_CASE("from a bigram to a transformer") {
     trainer<careful, cross_entropy, adamw> by_less{{.learning_rate = 3e-3f, .batch = 8}};
     CHECK(learnt(by_less, samples) < table);
 
+    // [tied_end]
+    using tied_end = network<input<window>, embedding<byte_vocabulary, 32>, learned_positions, repeat<2, block>,
+                             layer_norm, tied<0>>; // scores by the rows of the embedding's table
+    static_assert(tied_end::parameters + 32 * 256 + 256 == transformer::parameters);
+    static_assert(
+        std::is_same_v<
+            tied_end,
+            gpt<gpt_sizes{.layers = 2, .width = 32, .heads = 4, .context = window, .vocabulary = 256, .tied = true}>>);
+    // [/tied_end]
     // [without_bias]
     using lean = network<input<window>, embedding<byte_vocabulary, 32>, rms_norm, linear<64, without_bias>, gelu_tanh,
                          linear<byte_vocabulary, without_bias>>;

@@ -74,6 +74,19 @@ TEST_SUITE("layer/tokens") {
         static_assert(!network<input<8>, linear<3>>::sample_by_sample);
     }
 
+    TEST_CASE("tied to an embedding: scores by the rows of its table, and no parameters of their own") {
+        using tied_end = network<input<8>, embedding<11, 6>, layer_norm, tied<0>>;
+        static_assert(tied_end::output_extents::shape == make_shape(8, 11));
+        static_assert(tied_end::parameters == 11 * 6 + 2 * 6 && tied_end::tied_gradients == 11 * 6);
+        static_assert(tied_end::row(2).description.forward_flops == 2 * 8 * 6 * 11);
+        static_assert(network<input<8>, embedding<11, 6>, tied<0>, linear<6>, tied<0>>::valid); // twice
+        using too_wide = decltype(detail::with_ties(pack<embedding<11, 6>, linear<7>, tied<0>>{}));
+        static_assert(detail::chain<extents<8>, too_wide>::table.refused_at == 2);
+        using end = gpt<gpt_sizes{.width = 12, .heads = 3, .context = 7, .vocabulary = 11, .tied = true}>;
+        using own = gpt<gpt_sizes{.width = 12, .heads = 3, .context = 7, .vocabulary = 11}>;
+        static_assert(end::parameters + 12 * 11 + 11 == own::parameters);
+    }
+
     TEST_CASE("embedding looks up, and adds the gradients of a token that stands in several places") {
         using pass_type = host_pass<table, kernels_of<table, portable>, float>;
         std::vector<float> const w{0, 1, 10, 11, 20, 21};

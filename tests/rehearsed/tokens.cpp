@@ -94,6 +94,19 @@ TEST_SUITE("rehearsed/tokens") {
         CHECK(trained<of_options>(pack<on<mesh<rehearsal, dp<3>>>, recompute<all>, same>{}, timing::shuffled) == one);
     }
 
+    TEST_CASE("an end that is tied to the embedding, in one stage and in two, wide and narrow") {
+        using tied_net =
+            gpt<gpt_sizes{.layers = 1, .width = 12, .heads = 3, .context = context, .vocabulary = 256, .tied = true}>;
+        auto const wanted = trained<tied_net>(pack<>{});
+        auto const check = [&](auto const& found, double apart) {
+            for (std::size_t i = 0; i + 1 < wanted.first.size(); ++i)
+                CHECK(found.first[i] == doctest::Approx(wanted.first[i]).epsilon(apart));
+        };
+        check(trained<tied_net>(pack<on<mesh<rehearsal, dp<2>>>>{}, timing::shuffled), 1e-4);
+        check(trained<tied_net>(pack<on<mesh<rehearsal, pp<2>>>, pipeline<one_f_one_b, 2>>{}), 1e-4);
+        check(trained<tied_net>(pack<on<mesh<rehearsal, dp<2>>>, precision<bf16>>{}), 1e-2);
+    }
+
     TEST_CASE("tokens above 256 keep their numbers in bf16, which has no odd numbers there") {
         on_stage const as_usual;
         constexpr std::size_t vocabulary = 700;

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,30 @@ TEST_SUITE("trainer/tokens") {
         CHECK(run(pack<same, on<mesh<host, dp<3>>>>{}) == bits);
         CHECK(run(pack<same, on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>{}) == bits);
         CHECK(run(pack<same, on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 2>, recompute<all>>{}) == bits);
+    }
+
+    TEST_CASE("an end that is tied to the embedding: one device's bits in replicas and stages, clipped and in parts") {
+        using tied_net = trireme::gpt<gpt_sizes{
+            .layers = 2, .width = width, .heads = 3, .context = context, .vocabulary = byte_vocabulary, .tied = true}>;
+        using same = reproducible<fixed_tree, 4>;
+        auto const run = []<class... P>(pack<P...>) {
+            trainer<tied_net, cross_entropy, adamw, clip_norm, P...> t{
+                {.learning_rate = 3e-3f, .max_norm = 0.5f, .batch = 12}};
+            auto const losses = losses_of(t, 6);
+            auto const samples = text_windows(text, context).take(0, 5);
+            return std::tuple(losses, t.gather_parameters(), t.evaluate(samples).loss);
+        };
+        auto const bits = run(pack<same>{});
+        CHECK(std::get<1>(bits).size() == tied_net::parameters);
+        CHECK(std::get<0>(bits).back() < std::get<0>(bits).front());
+        CHECK(run(pack<same, on<mesh<host, dp<2>>>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, dp<3>>>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, pp<3>>>, pipeline<gpipe, 4>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 2>, recompute<all>>{}) == bits);
+        auto const close = run(pack<accumulate<3>>{});
+        for (std::size_t i = 0; i < std::get<0>(bits).size(); ++i)
+            CHECK(std::get<0>(close)[i] == doctest::Approx(std::get<0>(bits)[i]).epsilon(1e-4));
     }
 
     TEST_CASE("dropout inside attention: the same weights on any number of devices, others in every step, and none "

@@ -5,6 +5,7 @@
 #include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/geometry.hpp>
 #include <trireme/layer/layer.hpp>
+#include <trireme/layer/linear.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -27,9 +28,12 @@ struct token_rows_rule {
 
 /// A table of vectors: each token of a sample, a number in [0, Vocabulary), becomes the row of that number. Input
 /// (Tokens), output (Tokens, Width). Parameter: weight (Vocabulary, Width), PyTorch's nn.Embedding. First layer of a
-/// network, for numbers of tokens have no gradient.
+/// network, for numbers of tokens have no gradient. A row that is tied to it computes a score for each token of the
+/// vocabulary, the products of its input's tokens with the rows of the table.
 template<std::size_t Vocabulary, std::size_t Width>
 struct embedding {
+    using tied_as = linear<Vocabulary, without_bias>;
+
     static constexpr layer_description describe(shape in) noexcept {
         if (Vocabulary == 0 || Width == 0 || in.rank != 1) return refused(in);
         layer_description d;
