@@ -49,8 +49,8 @@ template<class G, class T, class A = T>
 void embedding_matches() {
     CAPTURE(sizeof(A));
     std::size_t const n = samples * G::tokens, values = n * G::width;
-    std::vector<float> staged(n);
-    for (std::size_t i = 0; i < n; ++i) staged[i] = static_cast<float>(i * i % 7 * (G::vocabulary - 1) / 6);
+    std::vector<T> staged(n);
+    for (std::size_t i = 0; i < n; ++i) staged[i] = static_cast<T>(i * i % 7 * (G::vocabulary - 1) / 6);
     auto const w = numbers::uniform<T>(0, G::vocabulary * G::width);
     auto const dy = uniform<A>(1, values);
     auto const wide_x = widened(staged), wide_w = widened(w), wide_dy = widened(dy);
@@ -62,11 +62,11 @@ void embedding_matches() {
     }
 
     on_gpu::staged<cuda_kernels> s(samples, {.count = samples});
-    array<float> const at_staged(s.r, staged);
+    array<T> const at_staged(s.r, staged);
     array<A> const at_x(s.r, std::vector<A>(n)), at_y(s.r, std::vector<A>(values)), at_dy(s.r, dy);
     array<T> const at_w(s.r, w), at_dw(s.r, w);
-    convert_tokens<float>(s.k, s.about.data(), reinterpret_cast<std::byte const*>(at_staged.data()), at_x.data(),
-                          G::tokens);
+    convert_tokens<T>(s.k, s.about.data(), reinterpret_cast<std::byte const*>(at_staged.data()), at_x.data(),
+                      G::tokens);
     A const *const x = at_x.data(), *const from = at_dy.data();
     T const* const table = at_w.data();
     embedding_forward<G, 1>(s.k, x, table, at_y.data());

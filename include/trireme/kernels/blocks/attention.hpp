@@ -15,8 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <type_traits>
+#include <utility>
 
 // Attention in tiles, as in Dao et al., "FlashAttention", 2022: a block has the tokens of one tile of one head, and
 // walks over the tiles of tokens that those look at, or that look at them. Weights exist tile by tile, in shared
@@ -32,7 +32,7 @@ struct shared_matrix {
     static constexpr u32 quads = divide_up(Columns, 4), pitch = quads | 1u;
     quad<N> at[Rows * pitch];
 
-    TRIREME_HOST_DEVICE N& operator()(u32 row, u32 column) { return at[row * pitch + column / 4].v[column % 4]; }
+    TRIREME_HOST_DEVICE N& number(u32 row, u32 column) { return at[row * pitch + column / 4].v[column % 4]; }
     TRIREME_HOST_DEVICE quad<N> const& of_row(u32 row, u32 q) const { return at[row * pitch + q]; }
 
     /// Reads the first `count` rows, `step` values apart; the others are 0.
@@ -116,14 +116,15 @@ struct attention_tile {
     }
     /// sum += weights times values, the thread's two rows.
     TRIREME_HOST_DEVICE void add_weighted(sums& sum, weights const& by, rows const& values) const {
-        for (u32 k = 0; k < side; ++k) {
-            number const weight[2] = {by.of_row(row(0), k / 4).v[k % 4], by.of_row(row(1), k / 4).v[k % 4]};
-            for (u32 j = 0; j < quads_of_thread; ++j) {
-                if (n + half * j >= quads) continue;
-                quad<number> const value = values.of_row(k, n + half * j);
-                for (u32 i = 0; i < 2; ++i)
-                    for (u32 c = 0; c < 4; ++c) sum[i][j][c] += weight[i] * value.v[c];
-            }
+        for (u32 q = 0; q < side / 4; ++q) {
+            quad<number> const weight[2] = {by.of_row(row(0), q), by.of_row(row(1), q)};
+            for (u32 k = 0; k < 4; ++k)
+                for (u32 j = 0; j < quads_of_thread; ++j) {
+                    if (quads % half != 0 && n + half * j >= quads) continue;
+                    quad<number> const value = values.of_row(q * 4 + k, n + half * j);
+                    for (u32 i = 0; i < 2; ++i)
+                        for (u32 c = 0; c < 4; ++c) sum[i][j][c] += weight[i].v[k] * value.v[c];
+                }
         }
     }
     TRIREME_HOST_DEVICE static void clear(sums& sum) {
@@ -132,16 +133,21 @@ struct attention_tile {
                 for (u32 c = 0; c < 4; ++c) sum[i][j][c] = 0;
     }
     TRIREME_HOST_DEVICE void store(A* to, u32 step_of_token, sums const& sum) const {
-        for (u32 i = 0; i < 2; ++i) {
-            if (row(i) >= count(tile)) continue;
-            A* const of_token = to + place(tile * side + row(i), step_of_token);
-            for (u32 j = 0; j < quads_of_thread; ++j) {
-                u32 const first = (n + half * j) * 4;
-                store_row<head % 4 == 0>(of_token + first, sum[i][j], in_row_of_four<head>(first));
-            }
-        }
+        store_row_of(to, step_of_token, row(0), sum[0], std::make_integer_sequence<u32, quads_of_thread>{});
+        store_row_of(to, step_of_token, row(1), sum[1], std::make_integer_sequence<u32, quads_of_thread>{});
     }
     static u32 blocks(std::size_t samples) noexcept { return static_cast<u32>(samples) * heads * tiles; }
+
+private:
+    /// The compiler knows the place of each sum, which it could not have in a register otherwise.
+    template<u32... J>
+    TRIREME_HOST_DEVICE void store_row_of(A* to, u32 step_of_token, u32 of_row, number const (&sum)[quads_of_thread][4],
+                                          std::integer_sequence<u32, J...>) const {
+        if (of_row >= count(tile)) return;
+        A* const of_token = to + place(tile * side + of_row, step_of_token);
+        (store_row<head % 4 == 0>(of_token + (n + half * J) * 4, sum[J], in_row_of_four<head>((n + half * J) * 4)),
+         ...);
+    }
 };
 
 /// The way back needs of a token the logarithm of what softmax divides by, and dy y, which the gradient of softmax
@@ -272,27 +278,28 @@ private:
         }
     }
     TRIREME_HOST_DEVICE void weigh(tile const& here, u32 keys, shared& s, own& mine) const {
-        [[maybe_unused]] auto const drawn = drops.of_head(here.sample, here.head_number);
-        for (u32 i = 0; i < 2; ++i) {
-            number largest = mine.largest[i];
-            for (u32 other = 0; other < half; ++other) {
-                number const score = s.of_row[other][here.row(i)];
-                largest = largest < score ? score : largest;
-            }
-            number const smaller = std::exp(mine.largest[i] - largest);
-            mine.largest[i] = largest;
-            mine.sum[i] *= smaller;
-            for (u32 j = 0; j < 2; ++j) {
-                number const weight = std::exp(mine.score[i][j] - largest);
-                mine.sum[i] += weight;
-                if constexpr (Forward)
-                    s.weight(here.row(i), here.column(j)) =
-                        weight *
-                        drawn.template factor<number>(here.tile * side + here.row(i), keys * side + here.column(j));
-            }
-            if constexpr (Forward)
-                for (u32 j = 0; j < tile::quads_of_thread; ++j)
-                    for (u32 c = 0; c < 4; ++c) mine.out[i][j][c] *= smaller;
+        weigh_row<0>(here, keys, s, mine);
+        weigh_row<1>(here, keys, s, mine);
+    }
+    template<u32 I>
+    TRIREME_HOST_DEVICE void weigh_row(tile const& here, u32 keys, shared& s, own& mine) const {
+        number largest = mine.largest[I];
+        for (u32 other = 0; other < half; ++other) {
+            number const score = s.of_row[other][here.row(I)];
+            largest = largest < score ? score : largest;
+        }
+        number const smaller = std::exp(mine.largest[I] - largest);
+        number const weight[2] = {std::exp(mine.score[I][0] - largest), std::exp(mine.score[I][1] - largest)};
+        mine.largest[I] = largest;
+        mine.sum[I] = mine.sum[I] * smaller + (weight[0] + weight[1]);
+        if constexpr (Forward) {
+            auto const drawn = drops.of_head(here.sample, here.head_number);
+            for (u32 j = 0; j < 2; ++j)
+                s.weight.number(here.row(I), here.column(j)) =
+                    weight[j] *
+                    drawn.template factor<number>(here.tile * side + here.row(I), keys * side + here.column(j));
+            for (u32 j = 0; j < tile::quads_of_thread; ++j)
+                for (u32 c = 0; c < 4; ++c) mine.out[I][j][c] *= smaller;
         }
     }
     TRIREME_HOST_DEVICE static number sum_of(u32 row, shared const& s) {
@@ -405,9 +412,9 @@ private:
                 number const factor = drawn.template factor<number>(query, key);
                 auto const& of = s.of[ForKeys ? here.column(j) : here.row(i)];
                 number const weight = sees ? std::exp(score[i][j] * scale - of.log_sum) : number(0);
-                s.by_score(here.row(i), here.column(j)) =
+                s.by_score.number(here.row(i), here.column(j)) =
                     sees ? weight * (by_weight[i][j] * factor - of.inner) * scale : number(0);
-                if constexpr (ForKeys) s.weight(here.row(i), here.column(j)) = weight * factor;
+                if constexpr (ForKeys) s.weight.number(here.row(i), here.column(j)) = weight * factor;
             }
     }
 };
@@ -459,8 +466,8 @@ void attention_backward_input(block_kernels<Stream> const& k, A const* x, A cons
     using keys = blocks::attention_gradient_program<G, A, true, drops>;
     constexpr std::size_t of_sample = G::tokens * G::heads;
     if (k.samples() == 0) return;
-    auto* const found = blocks::workspace_for<statistics>(
-        k, of_sample, "the way back of attention over " + std::to_string(G::tokens) + " tokens");
+    auto* const found =
+        blocks::workspace_for<statistics>(k, of_sample, "the way back of attention over", G::tokens, "tokens");
     number const scale = blocks::attention_scale<G, A>();
     std::size_t const together = k.scratch().bytes / (of_sample * sizeof(statistics));
     for (std::size_t begin = 0; begin < k.samples(); begin += together) {

@@ -8,7 +8,6 @@
 #include <trireme/kernels/geometry.hpp>
 
 #include <cstddef>
-#include <string>
 
 // Two numbers of each channel, added up over all samples of a shard in two launches. `gather`: the samples are cut into
 // parts; a block takes one part of one channel, or of a few whose values lie side by side, and leaves two numbers per
@@ -184,8 +183,7 @@ channel_parts parts_of(block_kernels<Stream> const& k) {
     constexpr std::size_t most_parts = split::columns == 1 ? 64 : 256;
     constexpr u32 enough_blocks = 1024;
     if (k.samples() == 0) return {};
-    workspace_for<typename What::number>(k, 2 * split::channels,
-                                         "adding up " + std::to_string(split::channels) + " channels");
+    workspace_for<typename What::number>(k, 2 * split::channels, "adding up", split::channels, "channels");
     auto const samples = static_cast<u32>(k.samples()) * split::of_sample;
     std::size_t parts = most(enough_blocks / split::blocks, 1);
     std::size_t const values = std::size_t{samples} * split::positions;

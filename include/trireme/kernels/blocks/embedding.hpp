@@ -9,7 +9,6 @@
 #include <trireme/kernels/geometry.hpp>
 
 #include <cstddef>
-#include <string>
 
 // Tokens lie as token_as has them. The tokens of all samples of a shard are one list.
 namespace trireme::blocks {
@@ -50,8 +49,9 @@ template<class A>
 struct token_order_program {
     static constexpr u32 threads = 256, chunk = 4 * threads;
     struct shared {
-        u32 token[chunk];
+        quad<u32> token[chunk / 4];
     };
+    static constexpr u32 none = ~0u; ///< behind the last token: above all
     struct own {
         u32 token, before;
     };
@@ -68,15 +68,18 @@ struct token_order_program {
         if (k % 2 == 0) {
             if (k == 0) mine = {place < tokens ? number_of(x[place]) : 0, 0};
             for (u32 i = at.thread; i < chunk; i += threads)
-                if (first + i < tokens) s.token[i] = number_of(x[first + i]);
+                s.token[i / 4].v[i % 4] = first + i < tokens ? number_of(x[first + i]) : none;
             return;
         }
-        u32 const here = tokens - first < chunk ? tokens - first : chunk;
-        for (u32 i = 0; i < here; ++i) {
-            u32 const other = s.token[i];
-            mine.before += (first + i < place ? other <= mine.token : other < mine.token) ? 1 : 0;
+        u32 const left = tokens - first, quads = left < chunk ? (left + 3) / 4 : chunk / 4;
+        for (u32 q = 0; q < quads; ++q) {
+            quad<u32> const others = s.token[q];
+            for (u32 i = 0; i < 4; ++i) {
+                bool const before = first + q * 4 + i < place;
+                mine.before += (before ? others.v[i] <= mine.token : others.v[i] < mine.token) ? 1 : 0;
+            }
         }
-        if (first + here == tokens && place < tokens) order[mine.before] = place;
+        if (left <= chunk && place < tokens) order[mine.before] = place;
     }
 };
 
@@ -172,7 +175,7 @@ void embedding_backward_weights(block_kernels<Stream> const& k, A const* x, A co
     using blocks::u32;
     if (k.samples() == 0) return;
     std::size_t const tokens = k.samples() * G::tokens;
-    auto* const order = blocks::workspace_for<u32>(k, tokens, "sorting " + std::to_string(tokens) + " tokens");
+    auto* const order = blocks::workspace_for<u32>(k, tokens, "sorting", tokens, "tokens");
     blocks::token_order_program<A> const sort{x, order, static_cast<u32>(tokens)};
     k.queue().launch(sort, sort.blocks());
     blocks::token_sums_program<static_cast<u32>(G::width), A, T> const add{x, dy, order, dw, static_cast<u32>(tokens)};

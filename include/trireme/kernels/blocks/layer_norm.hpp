@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <string>
 
 // The tokens of all samples of a shard are the rows of one matrix. A team of threads has a row's values in registers;
 // numbers of a whole row are added up in the order of the team.
@@ -306,8 +305,8 @@ void launch_norm_weights(block_kernels<Stream> const& k, std::size_t tokens, A c
     using number = accumulate_t<T>;
     constexpr std::size_t sums = program_t::sums, enough_blocks = 256;
     if (tokens == 0) return;
-    auto* const partials = workspace_for<number>(
-        k, sums, "adding up the gradients of a norm over " + std::to_string(Norm::width) + " values");
+    auto* const partials =
+        workspace_for<number>(k, sums, "adding up the gradients of a norm over", Norm::width, "values");
     auto const rows = static_cast<u32>(tokens), all = divide_up(rows, program_t::group);
     auto const parts =
         static_cast<u32>(std::min({std::size_t{all}, enough_blocks, k.scratch().bytes / (sums * sizeof(number))}));

@@ -98,13 +98,15 @@ TRIREME_HOST_DEVICE void copy_in_batches(Copy const& copy, u32 first, u32 step, 
     }
 }
 
-/// The workspace has room for `count` numbers of type N, which `what` needs, or this throws usage_error.
+/// The workspace has room for `count` numbers of type N, or this throws usage_error: "adding up 3 channels needs ...".
 template<class N, class Stream>
-N* workspace_for(block_kernels<Stream> const& k, std::size_t count, std::string const& what) {
+N* workspace_for(block_kernels<Stream> const& k, std::size_t count, char const* what, std::size_t how_many,
+                 char const* of_what) {
     std::size_t const bytes = count * sizeof(N);
     if (k.scratch().bytes < bytes)
-        throw usage_error(what + " needs " + std::to_string(bytes) + " bytes of workspace, and has " +
-                          std::to_string(k.scratch().bytes) + "; give the kernels more workspace");
+        throw usage_error(std::string(what) + " " + std::to_string(how_many) + " " + of_what + " needs " +
+                          std::to_string(bytes) + " bytes of workspace, and has " + std::to_string(k.scratch().bytes) +
+                          "; give the kernels more workspace");
     return static_cast<N*>(k.scratch().data);
 }
 

@@ -10,7 +10,6 @@
 #include <trireme/kernels/geometry.hpp>
 
 #include <cstddef>
-#include <string>
 
 namespace trireme::blocks {
 
@@ -70,8 +69,7 @@ void token_cross_entropy_of(block_kernels<Stream> const& k, A const* x, int cons
         int right;
     };
     std::size_t const rows = k.samples() * G::tokens;
-    auto* const losses =
-        reinterpret_cast<T*>(workspace_for<of_row>(k, rows, "cross_entropy of " + std::to_string(rows) + " tokens"));
+    auto* const losses = reinterpret_cast<T*>(workspace_for<of_row>(k, rows, "cross_entropy of", rows, "tokens"));
     auto* const right = Gradient ? nullptr : reinterpret_cast<int*>(losses + rows);
     softmax_cross_entropy_program<static_cast<u32>(G::width), Gradient, A, T, tokens> const of_rows{
         x, targets, weight, dx, losses, right, rows};
