@@ -11,6 +11,7 @@
 #include <rehearsed/trainings.hpp>
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +47,8 @@ auto trained(pack<Policies...>, timing when = timing::late) {
     if constexpr (!decltype(t)::policies::on_host) taken.is_planned(t);
     auto const samples = text_windows(text, context);
     std::vector<double> losses;
-    for (std::size_t const n : {6, 6, 6, 5}) losses.push_back(t.step(samples.take(losses.size() * 6, n)).loss);
+    for (std::size_t const n : std::initializer_list<std::size_t>{6, 6, 6, 5})
+        losses.push_back(t.step(samples.take(losses.size() * 6, n)).loss);
     losses.push_back(t.evaluate(samples.take(30, 20)).accuracy);
     return std::pair(losses, t.gather_parameters());
 }

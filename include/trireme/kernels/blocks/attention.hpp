@@ -55,9 +55,9 @@ struct attention_tile {
     static constexpr u32 step = G::step, width = G::width; ///< of a token's queries, keys and values; of what it gets
 
     /// The most that a program shares: rows of four kinds, weights of two, two numbers per token.
-    static constexpr std::size_t bytes(u32 side) {
-        return sizeof(quad<number>) * (4 * side * (divide_up(head, 4) | 1u) + 2 * side * (side / 4 | 1u)) +
-               sizeof(number) * 2 * side;
+    static constexpr std::size_t bytes(u32 of_tile) {
+        return sizeof(quad<number>) * (4 * of_tile * (divide_up(head, 4) | 1u) + 2 * of_tile * (of_tile / 4 | 1u)) +
+               sizeof(number) * 2 * of_tile;
     }
     static constexpr u32 side = bytes(32) <= most_shared_bytes   ? 32
                                 : bytes(16) <= most_shared_bytes ? 16
