@@ -109,6 +109,33 @@ TEST_SUITE("rehearsed/tokens") {
         check(trained<tied_net>(pack<on<mesh<rehearsal, dp<2>>>, precision<bf16>>{}), 1e-2);
     }
 
+    TEST_CASE("a loss that ignores tokens is the host's, on any number of devices") {
+        using losing = cross_entropy_with<ignoring<-1>, label_smoothing<percent<10>>>;
+        constexpr std::size_t tokens = 8;
+        using words = network<input<tokens>, embedding<20, 12>, linear<36>, attention<heads<2>>, linear<20>>;
+        std::vector<int> inputs, labels;
+        for (int i = 0; i < 24 * static_cast<int>(tokens); ++i) {
+            inputs.push_back(i * i % 19);
+            labels.push_back(i % 5 == 0 || i / static_cast<int>(tokens) % 4 == 1 ? -1 : i * 3 % 20); // whole samples
+        }
+        samples_in_memory const samples(inputs, make_shape(tokens), labels, make_shape(tokens), 20, -1);
+        auto const of = [&]<class... Policies>(pack<Policies...>) {
+            on_stage const as_told(timing::shuffled, 4);
+            trainer<words, losing, adamw, Policies...> t{{.learning_rate = 1e-2f, .batch = 12}};
+            std::vector<double> losses;
+            for (int i = 0; i < 4; ++i) losses.push_back(t.step(samples).loss);
+            auto const score = t.evaluate(samples);
+            losses.insert(losses.end(), {score.loss, score.accuracy});
+            return losses;
+        };
+        auto const wanted = of(pack<>{}), one = of(pack<on<mesh<rehearsal, dp<1>>>>{}),
+                   two = of(pack<on<mesh<rehearsal, dp<2>>>>{});
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            CHECK(one[i] == doctest::Approx(wanted[i]).epsilon(1e-4));
+            CHECK(two[i] == doctest::Approx(wanted[i]).epsilon(1e-4));
+        }
+    }
+
     TEST_CASE("tokens above 256 keep their numbers in bf16, which has no odd numbers there") {
         on_stage const as_usual;
         constexpr std::size_t vocabulary = 700;

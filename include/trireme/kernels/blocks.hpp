@@ -29,4 +29,5 @@
 #include <trireme/kernels/blocks/softmax_cross_entropy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
 #include <trireme/kernels/blocks/token_cross_entropy.hpp>
+#include <trireme/kernels/blocks/token_soft_cross_entropy.hpp>
 #include <trireme/kernels/blocks/value_loss.hpp>

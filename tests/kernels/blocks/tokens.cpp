@@ -10,12 +10,15 @@
 #include <trireme/kernels/blocks/rms_norm.hpp>
 #include <trireme/kernels/blocks/samples.hpp>
 #include <trireme/kernels/blocks/token_cross_entropy.hpp>
+#include <trireme/kernels/blocks/token_soft_cross_entropy.hpp>
 #include <trireme/kernels/reference/attention.hpp>
 #include <trireme/kernels/reference/embedding.hpp>
 #include <trireme/kernels/reference/layer_norm.hpp>
 #include <trireme/kernels/reference/linear.hpp>
 #include <trireme/kernels/reference/rms_norm.hpp>
 #include <trireme/kernels/reference/token_cross_entropy.hpp>
+#include <trireme/kernels/reference/token_soft_cross_entropy.hpp>
+#include <trireme/kernels/soft_targets.hpp>
 
 #include <kernels/blocks/rig.hpp>
 
@@ -321,6 +324,61 @@ void cross_entropy_equals_reference(std::size_t samples) {
     CHECK(loss == alone);
 }
 
+struct some_weights {
+    static constexpr double of[] = {0.5, 2, 0, 1, 1.5};
+};
+
+/// Some labels are ignored, if Targets ignores -1.
+template<class Targets, class G, class A>
+void soft_cross_entropy_equals_reference(std::size_t samples) {
+    CAPTURE(G::tokens);
+    CAPTURE(G::width);
+    CAPTURE(Targets::weighs);
+    CAPTURE(samples);
+    CAPTURE(sizeof(A));
+    using T = parameter<A>;
+    std::size_t const rows = samples * G::tokens;
+    auto x = uniform<A>(0, rows * G::width, 5);
+    auto const weight = uniform<T>(1, samples);
+    std::vector<int> labels(rows);
+    for (std::size_t i = 0; i < rows; ++i) {
+        labels[i] = static_cast<int>((5 * i + 1) % G::width);
+        if (i % 3 == 0) x[i * G::width + static_cast<std::size_t>(labels[i])] = static_cast<A>(T(9)); // right
+        if (i % 4 == 0 && !Targets::counts(-1)) labels[i] = -1;
+    }
+    auto dx = unset<A>(x.size());
+    std::vector<T> loss(samples), alone(samples);
+    std::vector<int> correct(samples, -1);
+    CHECK(same_in_every_order(samples, enough, dx, [&](rehearsal_kernels const& k) {
+        token_soft_cross_entropy_gradient<Targets, G, 1>(k, x.data(), labels.data(), weight.data(), dx.data(),
+                                                         loss.data());
+    }));
+    CHECK(same_in_every_order(samples, enough, alone, [&](rehearsal_kernels const& k) {
+        token_soft_cross_entropy<Targets, G, 1>(k, x.data(), labels.data(), alone.data(), correct.data());
+    }));
+    CHECK(alone == loss);
+    auto const wide_x = wide(x);
+    std::vector<T> wanted(x.size()), wanted_loss(samples);
+    std::vector<int> wanted_correct(samples);
+    for (std::size_t s = 0; s < samples; ++s) {
+        auto const at = s * G::tokens;
+        token_soft_cross_entropy<Targets, G, 1>(reference{}, wide_x.data() + at * G::width, labels.data() + at,
+                                                wanted_loss.data() + s, wanted_correct.data() + s);
+        token_soft_cross_entropy_gradient<Targets, G, 1>(reference{}, wide_x.data() + at * G::width, labels.data() + at,
+                                                         weight.data() + s, wanted.data() + at * G::width,
+                                                         wanted_loss.data() + s);
+    }
+    CHECK(apart(dx, wanted, 16 * (G::width + G::tokens)) <= 1);
+    CHECK(numbers::apart(loss, wanted_loss, 64 * (G::width + G::tokens) * G::tokens) <= 1);
+    CHECK(correct == wanted_correct);
+    rehearse(1, samples, enough, [&](rehearsal_kernels const& k) {
+        token_soft_cross_entropy_gradient<Targets, G, 1>(k, static_cast<A const*>(x.data()), labels.data(),
+                                                         weight.data(), x.data(), loss.data());
+    });
+    CHECK(std::memcmp(x.data(), dx.data(), dx.size() * sizeof(A)) == 0); // in place
+    CHECK(loss == alone);
+}
+
 /// Tokens are rows: samples of so many rows are as many samples of one.
 template<class In, std::size_t Rows, class T>
 void linear_is_that_of_rows(std::size_t samples) {
@@ -363,6 +421,9 @@ void all_kernels() {
         attention_equals_reference<attention_geometry<1, 4, 1, true>, A>(samples);
         cross_entropy_equals_reference<token_geometry<6, 10>, A>(samples);
         cross_entropy_equals_reference<token_geometry<3, 65>, A>(samples);
+        soft_cross_entropy_equals_reference<soft_targets<5, 10, some_weights, -1>, token_geometry<9, 5>, A>(samples);
+        soft_cross_entropy_equals_reference<soft_targets<70, 0, void, -1>, token_geometry<5, 70>, A>(samples);
+        soft_cross_entropy_equals_reference<soft_targets<70, 20, void, no_label>, token_geometry<5, 70>, A>(samples);
         linear_is_that_of_rows<linear_geometry<17, 3>, 5, A>(samples);
     }
     embedding_equals_reference<embedding_geometry<40000, 700, 5>, A>(3); // more tokens than a chunk

@@ -10,12 +10,15 @@
 #include <trireme/kernels/blocks/rms_norm.hpp>
 #include <trireme/kernels/blocks/samples.hpp>
 #include <trireme/kernels/blocks/token_cross_entropy.hpp>
+#include <trireme/kernels/blocks/token_soft_cross_entropy.hpp>
 #include <trireme/kernels/reference/attention.hpp>
 #include <trireme/kernels/reference/embedding.hpp>
 #include <trireme/kernels/reference/layer_norm.hpp>
 #include <trireme/kernels/reference/linear.hpp>
 #include <trireme/kernels/reference/rms_norm.hpp>
 #include <trireme/kernels/reference/token_cross_entropy.hpp>
+#include <trireme/kernels/reference/token_soft_cross_entropy.hpp>
+#include <trireme/kernels/soft_targets.hpp>
 
 #include "on_gpu.hpp"
 #include <support/numbers.hpp>
@@ -246,6 +249,43 @@ void cross_entropy_matches() {
     CHECK(at_correct.read() == correct);
 }
 
+/// A tenth of each target is spread, and each third label is ignored, if Targets ignores -1.
+template<class Targets, class G, class T, class A = T>
+void soft_cross_entropy_matches() {
+    CAPTURE(G::width);
+    CAPTURE(Targets::weighs);
+    CAPTURE(sizeof(A));
+    std::size_t const rows = samples * G::tokens;
+    auto const x = uniform<A>(0, rows * G::width, 5);
+    auto const weight = numbers::uniform<T>(1, samples);
+    std::vector<int> labels(rows), correct(samples);
+    for (std::size_t i = 0; i < rows; ++i)
+        labels[i] = i % 3 == 0 && !Targets::counts(-1) ? -1 : static_cast<int>(i * 7919 % G::width);
+    auto const wide_x = widened(x), wide_weight = widened(weight);
+    std::vector<double> dx(x.size()), loss(samples), alone(samples);
+    for (std::size_t s = 0; s < samples; ++s) {
+        auto const row = s * G::tokens;
+        token_soft_cross_entropy_gradient<Targets, G, 1>(reference{}, &wide_x[row * G::width], &labels[row],
+                                                         &wide_weight[s], &dx[row * G::width], &loss[s]);
+        token_soft_cross_entropy<Targets, G, 1>(reference{}, &wide_x[row * G::width], &labels[row], &alone[s],
+                                                &correct[s]);
+    }
+
+    on_gpu::rank r;
+    auto const k = r.policy<cuda_kernels>(samples);
+    array<A> const at_x(r, x);
+    array<T> const at_weight(r, weight), at_loss(r, weight), at_alone(r, weight);
+    array<int> const at_labels(r, labels), at_correct(r, std::vector<int>(samples, -1));
+    A const* const from = at_x.data();
+    T const* const weighed = at_weight.data();
+    token_soft_cross_entropy<Targets, G, 1>(k, from, at_labels.data(), at_alone.data(), at_correct.data());
+    token_soft_cross_entropy_gradient<Targets, G, 1>(k, from, at_labels.data(), weighed, at_x.data(), at_loss.data());
+    CHECK(distance(at_x.read(), dx) < allowed<A>);
+    CHECK(distance(at_loss.read(), loss) < allowed<T>);
+    CHECK(distance(at_alone.read(), alone) < allowed<T>);
+    CHECK(at_correct.read() == correct);
+}
+
 /// Tokens are rows, for block programs as for cuBLASLt.
 template<class Policy, class T>
 void linear_matches() {
@@ -293,6 +333,8 @@ void all_layers() {
     cross_entropy_matches<token_geometry<6, 10>, T, A>();
     cross_entropy_matches<token_geometry<300, 65>, T, A>();
     cross_entropy_matches<token_geometry<2, 5000>, T, A>();
+    soft_cross_entropy_matches<soft_targets<65, 10, void, -1>, token_geometry<300, 65>, T, A>();
+    soft_cross_entropy_matches<soft_targets<10, 10, void, no_label>, token_geometry<6, 10>, T, A>();
     linear_matches<cuda_block_kernels, A>();
     linear_matches<cuda_library_kernels, A>();
 }

@@ -29,16 +29,26 @@ struct candidate {
     }
 };
 
-/// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's, of rows of logits: a
-/// sample has one, or one for each of its tokens, which share the sample's weight. `width` threads do a row: one if
-/// there are few classes, so that nobody waits. Reads the logits two or three times, from the cache. dlogits may be the
-/// logits.
-template<u32 Classes, bool Gradient, class A, class T, u32 Tokens = 1>
-struct softmax_cross_entropy_program {
-    using number = accumulate_t<T>;
+/// A team of `width` threads does a row of logits: one thread if there are few classes, so that nobody waits.
+template<u32 Classes>
+struct logits_team {
     static constexpr u32 width = Classes <= 32 ? 1 : Classes <= 4096 ? 32 : 128;
     static constexpr u32 rows_of_block = width == 1 ? 64 : 128 / width;
     static constexpr u32 threads = width * rows_of_block;
+
+    static u32 blocks(std::size_t rows) noexcept {
+        return static_cast<u32>((rows + rows_of_block - 1) / rows_of_block);
+    }
+};
+
+/// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's, of rows of logits: a
+/// sample has one, or one for each of its tokens, which share the sample's weight. Reads the logits two or three times,
+/// from the cache. dlogits may be the logits.
+template<u32 Classes, bool Gradient, class A, class T, u32 Tokens = 1>
+struct softmax_cross_entropy_program {
+    using number = accumulate_t<T>;
+    using team = logits_team<Classes>;
+    static constexpr u32 width = team::width, threads = team::threads;
     struct shared {
         candidate<number> largest[threads];
         number sum[threads];
@@ -69,7 +79,7 @@ struct softmax_cross_entropy_program {
     TRIREME_HOST_DEVICE int phases() const { return 3; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
         u32 const part = at.thread % width, first = at.thread - part;
-        std::size_t const row = std::size_t{at.block} * rows_of_block + at.thread / width;
+        std::size_t const row = std::size_t{at.block} * team::rows_of_block + at.thread / width;
         if (row >= rows) return;
         A const* const x = logits + row * Classes;
         if (k == 0) {
@@ -99,7 +109,7 @@ struct softmax_cross_entropy_program {
         }
     }
 
-    u32 blocks() const noexcept { return static_cast<u32>((rows + rows_of_block - 1) / rows_of_block); }
+    u32 blocks() const noexcept { return team::blocks(rows); }
 };
 
 } // namespace trireme::blocks

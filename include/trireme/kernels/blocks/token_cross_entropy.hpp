@@ -25,9 +25,9 @@ struct token_score {
     }
 };
 
-/// A block takes the mean of one sample's losses, and counts the right tokens. Every thread adds every 256th token, and
-/// then half of the threads the sums of the other half.
-template<u32 Tokens, class T>
+/// A block adds the losses of one sample's tokens, divides the sum, and counts the right tokens. Every thread adds
+/// every 256th token, and then half of the threads the sums of the other half.
+template<u32 Tokens, u32 Divisor, class T>
 struct token_scores_program {
     using number = accumulate_t<T>;
     using halved = halved_sum<token_score<number>>;
@@ -53,28 +53,28 @@ struct token_scores_program {
             return;
         }
         if (!halved::add(k, at, s)) return;
-        loss[at.block] = static_cast<T>(s.part[0].loss / static_cast<number>(Tokens));
+        loss[at.block] = static_cast<T>(s.part[0].loss / static_cast<number>(Divisor));
         if (right != nullptr) correct[at.block] = s.part[0].correct;
     }
 };
 
-/// One program computes the rows of all samples, another one the samples: losses of rows go through the workspace.
-template<class G, bool Gradient, class Stream, class A, class T>
-void token_cross_entropy_of(block_kernels<Stream> const& k, A const* x, int const* targets, T const* weight, A* dx,
-                            T* loss, int* correct) {
-    constexpr auto tokens = static_cast<u32>(G::tokens);
+/// `Rows`, a program, computes the rows of all samples, and another one the samples: losses of rows go through the
+/// workspace. Without dx, `correct` is wanted.
+template<class Rows, u32 Tokens, u32 Divisor, class Stream, class A, class T>
+void launch_token_losses(block_kernels<Stream> const& k, A const* x, int const* targets, T const* weight, A* dx,
+                         T* loss, int* correct) {
     if (k.samples() == 0) return;
     struct of_row {
         T loss;
         int right;
     };
-    std::size_t const rows = k.samples() * G::tokens;
+    std::size_t const rows = k.samples() * Tokens;
     auto* const losses = reinterpret_cast<T*>(workspace_for<of_row>(k, rows, "cross_entropy of", rows, "tokens"));
-    auto* const right = Gradient ? nullptr : reinterpret_cast<int*>(losses + rows);
-    softmax_cross_entropy_program<static_cast<u32>(G::width), Gradient, A, T, tokens> const of_rows{
-        x, targets, weight, dx, losses, right, rows};
+    auto* const right = correct == nullptr ? nullptr : reinterpret_cast<int*>(losses + rows);
+    Rows const of_rows{x, targets, weight, dx, losses, right, rows};
     k.queue().launch(of_rows, of_rows.blocks());
-    k.queue().launch(token_scores_program<tokens, T>{losses, right, loss, correct}, static_cast<u32>(k.samples()));
+    k.queue().launch(token_scores_program<Tokens, Divisor, T>{losses, right, loss, correct},
+                     static_cast<u32>(k.samples()));
 }
 
 } // namespace trireme::blocks
@@ -86,15 +86,20 @@ namespace trireme {
 template<class G, std::size_t Lanes, class Stream, class A, class T>
 void token_cross_entropy(block_kernels<Stream> const& k, A const* x, int const* targets, T const* weight, A* dx,
                          T* loss) {
-    blocks::token_cross_entropy_of<G, true>(k, x, targets, weight, dx, loss, nullptr);
+    constexpr auto tokens = static_cast<blocks::u32>(G::tokens), classes = static_cast<blocks::u32>(G::width);
+    using program = blocks::softmax_cross_entropy_program<classes, true, A, T, tokens>;
+    blocks::launch_token_losses<program, tokens, tokens>(k, x, targets, weight, dx, loss, nullptr);
 }
 
 /// The loss as above, and how many targets have the largest logit, the first of equal ones. A NaN counts as the
 /// largest.
 template<class G, std::size_t Lanes, class Stream, class A, class T>
 void token_cross_entropy_loss(block_kernels<Stream> const& k, A const* x, int const* targets, T* loss, int* correct) {
-    blocks::token_cross_entropy_of<G, false>(k, x, targets, static_cast<T const*>(nullptr), static_cast<A*>(nullptr),
-                                             loss, correct);
+    constexpr auto tokens = static_cast<blocks::u32>(G::tokens), classes = static_cast<blocks::u32>(G::width);
+    using program = blocks::softmax_cross_entropy_program<classes, false, A, T, tokens>;
+    T const* const weight = nullptr;
+    A* const dx = nullptr;
+    blocks::launch_token_losses<program, tokens, tokens>(k, x, targets, weight, dx, loss, correct);
 }
 
 } // namespace trireme
