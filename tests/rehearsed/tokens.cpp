@@ -3,54 +3,30 @@
 
 // A decoder of tokens on accelerators, rehearsed on the host.
 
-#include <trireme/readers.hpp>
 #include <trireme/rehearsal.hpp>
 #include <trireme/schedules.hpp>
 
 #include <doctest/doctest.h>
 #include <rehearsed/trainings.hpp>
+#include <support/decoders.hpp>
 
 #include <cstddef>
-#include <initializer_list>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace rehearsed_tokens_test {
 using namespace trireme;
 using namespace rehearsed;
+using namespace test_decoders;
 
 namespace {
 
-constexpr std::size_t context = 10;
-using net = gpt<gpt_sizes{.layers = 2, .width = 12, .heads = 3, .context = context, .vocabulary = 256}>;
-
-/// Options of the layers, which a decoder has none of.
-using of_options =
-    network<input<context>, embedding<256, 12>, learned_positions,
-            residual<sequential<rms_norm, linear<36, without_bias>, attention<heads<3>, causal, dropout<percent<20>>>,
-                                linear<12, without_bias>>>,
-            rms_norm_without_weight, linear<30>, relu, linear<256>>;
-
-std::string const text = [] {
-    std::string all;
-    for (int i = 0; i < 30; ++i) all += "the quick brown fox jumps over the lazy dog; ";
-    return all;
-}();
-
-/// Losses of some steps, the last on fewer samples than a batch, and the weights behind them.
-template<class Network = net, class... Policies>
+template<class Network = decoder, class... Policies>
 auto trained(pack<Policies...>, timing when = timing::late) {
     on_stage const as_told(when, 3);
     memory_taken const taken;
-    trainer<Network, cross_entropy, adamw, Policies...> t{{.learning_rate = 1e-2f, .batch = 6}};
+    learner<Network, Policies...> t{{.learning_rate = 1e-2f, .batch = 6}};
     if constexpr (!decltype(t)::policies::on_host) taken.is_planned(t);
-    auto const samples = text_windows(text, context);
-    std::vector<double> losses;
-    for (std::size_t const n : std::initializer_list<std::size_t>{6, 6, 6, 5})
-        losses.push_back(t.step(samples.take(losses.size() * 6, n)).loss);
-    losses.push_back(t.evaluate(samples.take(30, 20)).accuracy);
-    return std::pair(losses, t.gather_parameters());
+    return test_decoders::trained(t);
 }
 
 } // namespace
@@ -85,28 +61,26 @@ TEST_SUITE("rehearsed/tokens") {
     }
 
     TEST_CASE("dropped weights, norms without a mean and products without a bias are the host's") {
-        auto const wanted = trained<of_options>(pack<on<mesh<host, dp<2>>>>{});
+        auto const wanted = trained<with_options>(pack<on<mesh<host, dp<2>>>>{});
         for (timing const when : {timing::late, timing::shuffled}) {
-            auto const found = trained<of_options>(pack<on<mesh<rehearsal, dp<2>>>>{}, when);
+            auto const found = trained<with_options>(pack<on<mesh<rehearsal, dp<2>>>>{}, when);
             for (std::size_t i = 0; i < wanted.first.size(); ++i)
                 CHECK(found.first[i] == doctest::Approx(wanted.first[i]).epsilon(1e-4));
         }
         using same = reproducible<fixed_tree, 3>;
-        auto const one = trained<of_options>(pack<on<mesh<rehearsal, dp<1>>>, same>{});
-        CHECK(trained<of_options>(pack<on<mesh<rehearsal, dp<3>>>, recompute<all>, same>{}, timing::shuffled) == one);
+        auto const one = trained<with_options>(pack<on<mesh<rehearsal, dp<1>>>, same>{});
+        CHECK(trained<with_options>(pack<on<mesh<rehearsal, dp<3>>>, recompute<all>, same>{}, timing::shuffled) == one);
     }
 
     TEST_CASE("an end that is tied to the embedding, in one stage and in two, wide and narrow") {
-        using tied_net =
-            gpt<gpt_sizes{.layers = 1, .width = 12, .heads = 3, .context = context, .vocabulary = 256, .tied = true}>;
-        auto const wanted = trained<tied_net>(pack<>{});
+        auto const wanted = trained<tied_decoder>(pack<>{});
         auto const check = [&](auto const& found, double apart) {
             for (std::size_t i = 0; i + 1 < wanted.first.size(); ++i)
                 CHECK(found.first[i] == doctest::Approx(wanted.first[i]).epsilon(apart));
         };
-        check(trained<tied_net>(pack<on<mesh<rehearsal, dp<2>>>>{}, timing::shuffled), 1e-4);
-        check(trained<tied_net>(pack<on<mesh<rehearsal, pp<2>>>, pipeline<one_f_one_b, 2>>{}), 1e-4);
-        check(trained<tied_net>(pack<on<mesh<rehearsal, dp<2>>>, precision<bf16>>{}), 1e-2);
+        check(trained<tied_decoder>(pack<on<mesh<rehearsal, dp<2>>>>{}, timing::shuffled), 1e-4);
+        check(trained<tied_decoder>(pack<on<mesh<rehearsal, pp<2>>>, pipeline<one_f_one_b, 2>>{}), 1e-4);
+        check(trained<tied_decoder>(pack<on<mesh<rehearsal, dp<2>>>, precision<bf16>>{}), 1e-2);
     }
 
     TEST_CASE("a loss that ignores tokens is the host's, on any number of devices") {
