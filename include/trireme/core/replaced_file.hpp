@@ -25,9 +25,9 @@
 namespace trireme::detail {
 
 /// A file that is written beside its place and put there when it is whole; until then what was there stays, also if
-/// power is lost. A symbolic link there is replaced, not followed. The writer holds a lock on the file, which the kernel
-/// takes from a process that ends: a writer that is killed leaves a .trireme-*.new without one, and the next one in that
-/// folder removes it. Errors: data_error with the path and the system's reason.
+/// power is lost. A symbolic link there is replaced, not followed. The writer holds a lock on the file, which the
+/// kernel takes from a process that ends: a writer that is killed leaves a .trireme-*.new without one, and the next one
+/// in that folder removes it. Errors: data_error with the path and the system's reason.
 class replaced_file {
 public:
     /// `mode`: of the new file, less what the process's mask takes.

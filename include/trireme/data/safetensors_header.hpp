@@ -200,7 +200,6 @@ private:
                  std::to_string(data) + " bytes");
         }
     }
-
 };
 
 inline void append_json(std::string& out, safetensors_tensor const& tensor, std::uint64_t begin) {

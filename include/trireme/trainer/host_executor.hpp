@@ -89,14 +89,35 @@ public:
         auto const& s = stages_[static_cast<std::size_t>(chunk)];
         return s.held(weights(s));
     }
-    /// Takes this device's part of a network's parameters, or buffers, where it has a copy of its own.
-    void take_parameters(std::span<T const> all) {
-        if (has_weights())
-            for (auto const& s : stages_) s.take_parameters(all, weights(s));
+    /// The numbers of a list that it has for the `chunk`-th of its stages.
+    std::span<T const> numbers_of(canonical_list const& list, int chunk) const {
+        if (list.of == canonical_list::parameters) return held(chunk).parameters;
+        if (list.of == canonical_list::buffers) return held(chunk).buffers;
+        auto const n = list_at<network, T>(list, layout_, comm_.rank(), chunk).size();
+        return {optimizer_state_of(stages_[static_cast<std::size_t>(chunk)]) + list.array * n, n};
     }
-    void take_buffers(std::span<T const> all) {
-        if (has_weights())
-            for (auto const& s : stages_) s.take_buffers(all, weights(s));
+    /// Takes this device's part of what the network has, where it has a copy of its own, and of the optimizer's
+    /// numbers.
+    void take(numbers_to_take<T> const& from) {
+        for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
+            auto const& s = stages_[static_cast<std::size_t>(chunk)];
+            if (has_weights() && !from.parameters.empty()) s.take_parameters(from.parameters, weights(s));
+            if (has_weights() && !from.buffers.empty()) s.take_buffers(from.buffers, weights(s));
+            for (std::size_t k = 0; k < from.optimizer.size(); ++k) {
+                canonical_list const array{canonical_list::optimizer, k};
+                auto const mine = list_at<network, T>(array, layout_, comm_.rank(), chunk);
+                std::ranges::copy(from.of(array).subspan(mine.begin, mine.size()),
+                                  optimizer_state_of(s) + k * mine.size());
+            }
+        }
+        if (!from.goes_on) return;
+        steps_ = from.steps;
+        if (auto* const made = updates_made(); made != nullptr) *made = from.updates;
+    }
+    /// Updates that its optimizer has counted.
+    std::uint64_t updates() const noexcept {
+        auto const* const made = updates_made();
+        return made != nullptr ? *made : 0;
     }
 
     /// The data that the next collectives work for, in the group of all devices, and in that of a stage.
@@ -203,7 +224,7 @@ public:
         return std::ranges::any_of(stages_, [](stage_type const& s) { return s.last; });
     }
 
-    /// Steps begun since construction.
+    /// Steps begun, those before the training went on included.
     std::uint64_t steps() const noexcept { return steps_; }
     /// The traffic that this device has read from others in its steps.
     traffic wire() const noexcept { return beside_.pulled() - evaluated_; }
@@ -284,6 +305,7 @@ private:
     T* gradient_slot(stage_type const& s, std::size_t i) const noexcept {
         return static_cast<T*>(gradients_.data) + s.lies.gradients + i * s.numbers.elements;
     }
+    T* optimizer_state_of(stage_type const& s) const noexcept { return static_cast<T*>(state_.data) + s.lies.state; }
     std::uint64_t* updates_made() const noexcept {
         return detail::count_of_updates<typename Model::optimizer>(state_.data, state_.bytes);
     }
@@ -520,8 +542,8 @@ private:
     void update(stage_type const& s, range slice, Options const& options) {
         auto const start = clock::now();
         Faults::at(fault_point::update, comm_.rank(), steps_);
-        s.update(slice, weights(s), gradient_slot(s, 0), static_cast<T*>(state_.data) + s.lies.state, clipping_,
-                 layout_.updates, updates_made(), options);
+        s.update(slice, weights(s), gradient_slot(s, 0), optimizer_state_of(s), clipping_, layout_.updates,
+                 updates_made(), options);
         updating_ += seconds(start, clock::now());
     }
 

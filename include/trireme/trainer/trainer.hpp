@@ -13,10 +13,12 @@
 #include <trireme/trainer/least_samples.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/predictions.hpp>
+#include <trireme/trainer/snapshot.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 #include <trireme/trainer/trainer_rules.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <concepts>
@@ -271,9 +273,9 @@ public:
 
     /// All parameters in canonical coordinates: layer by layer, tensor by tensor, whatever the devices are. Every
     /// process of the trainer calls it, and gets all of them.
-    std::vector<value_type> gather_parameters() const { return gathered(&held_numbers<value_type>::parameters); }
+    std::vector<value_type> gather_parameters() const { return gathered({canonical_list::parameters}); }
     /// The running statistics of the network's layers, likewise.
-    std::vector<value_type> gather_buffers() const { return gathered(&held_numbers<value_type>::buffers); }
+    std::vector<value_type> gather_buffers() const { return gathered({canonical_list::buffers}); }
     /// f(piece) for what device `rank`, one of this process, computes with, parameters and buffers: see tensor_piece.
     /// What it shows is valid until the next call of the trainer; under hold_weights<once> it is one memory for all.
     template<class F>
@@ -292,7 +294,7 @@ public:
             throw usage_error("load_parameters was given " + std::to_string(values.size()) +
                               " values, the network has " + std::to_string(network_type::parameters) + " parameters");
         check_ready();
-        run_.load_parameters(values);
+        run_.take({.parameters = values});
     }
 
     /// Sets the parameters and the running statistics of all devices to what `read(parameters, buffers)` fills in, two
@@ -303,20 +305,68 @@ public:
     void load(Read&& read) {
         check_ready();
         std::vector<value_type> parameters, buffers;
-        std::exception_ptr failed;
-        try {
+        together([&](auto const& same) {
             parameters.resize(network_type::parameters);
             buffers.resize(network_type::buffers);
             read(std::span(parameters), std::span(buffers));
-        } catch (...) {
-            failed = std::current_exception();
-        }
-        if constexpr (requires { run_.agree(failed, {std::as_bytes(std::span(parameters))}); })
-            run_.agree(failed, {std::as_bytes(std::span(parameters)), std::as_bytes(std::span(buffers))});
-        if (failed != nullptr) std::rethrow_exception(failed);
-        run_.load_parameters(parameters);
-        run_.load_buffers(buffers);
+            same(parameters);
+            same(buffers);
+        });
+        run_.take({parameters, buffers});
     }
+
+    /// The state of the training, with which another trainer goes on. Every process of the trainer calls it, and gets
+    /// all of it. Cost: the memory of the parameters, times one more than the numbers that the optimizer keeps of each.
+    training_snapshot<value_type> snapshot() const {
+        check_ready();
+        auto const& state = run_.state();
+        training_snapshot<value_type> s{gather_parameters(), gather_buffers()};
+        for (std::size_t k = 0; k < optimizer_type::state_per_parameter; ++k)
+            s.optimizer.push_back(run_.gathered({canonical_list::optimizer, k}));
+        s.updates = run_.updates();
+        s.steps = run_.steps();
+        s.epochs = state.epochs;
+        s.seed = state.options.seed;
+        s.learning_rate = state.options.learning_rate;
+        return s;
+    }
+
+    /// Goes on from a state that `read(training_snapshot<value_type>&)` fills in: the next steps and epochs are those
+    /// that the trainer of the snapshot would have made, on whatever devices, with the same bits where both are
+    /// reproducible. The lists have their sizes already. If `read` throws, nothing is changed; processes agree as in
+    /// `load`.
+    /// Errors: usage_error if a list has another size afterwards, or the snapshot is of a training with another seed.
+    template<class Read>
+    void restore(Read&& read) {
+        check_ready();
+        training_snapshot<value_type> s{std::vector<value_type>(network_type::parameters),
+                                        std::vector<value_type>(network_type::buffers)};
+        s.optimizer.assign(optimizer_type::state_per_parameter, s.parameters);
+        std::array<std::uint64_t, 3> counts{};
+        together([&](auto const& same) {
+            read(s);
+            check_snapshot(s);
+            same(s.parameters);
+            same(s.buffers);
+            for (auto const& array : s.optimizer) same(array);
+            same(counts = {s.updates, s.steps, s.epochs});
+        });
+        run_.take({s.parameters, s.buffers, s.optimizer, s.updates, s.steps, true});
+        run_.state().epochs = s.epochs;
+        run_.state().options.learning_rate = s.learning_rate;
+    }
+
+    /// Runs `f()` in this process. Where devices are processes all of them call it, and what it throws on one rank is
+    /// thrown there, and as a device_error that names the rank on all others. The trainer works on.
+    template<class F>
+    void all_or_none(F&& f) const {
+        check_ready();
+        together([&](auto const&) { f(); });
+    }
+
+    /// Steps of the training so far, and epochs begun, those before `restore` included.
+    std::uint64_t steps() const noexcept { return run_.steps(); }
+    std::uint32_t epochs() const noexcept { return run_.state().epochs; }
 
     /// The options, `learning_rate` and the like as they are now.
     options const& current_options() const noexcept { return run_.state().options; }
@@ -367,7 +417,7 @@ public:
             throw usage_error("load_buffers was given " + std::to_string(values.size()) + " values, the network has " +
                               std::to_string(network_type::buffers) + " in its buffers");
         check_ready();
-        run_.load_buffers(values);
+        run_.take({.buffers = values});
     }
 
 private:
@@ -378,9 +428,36 @@ private:
         return {};
     }
 
-    std::vector<value_type> gathered(std::span<value_type const> held_numbers<value_type>::* numbers) const {
+    std::vector<value_type> gathered(canonical_list const& list) const {
         check_ready();
-        return run_.gathered(numbers);
+        return run_.gathered(list);
+    }
+
+    /// Runs work(same) in all processes, and throws where it has failed in one of them, or where they have called
+    /// same(list) with different lists.
+    template<class Work>
+    void together(Work const& work) const {
+        std::vector<std::span<std::byte const>> lists;
+        std::exception_ptr failed;
+        try {
+            work([&](auto const& list) { lists.push_back(std::as_bytes(std::span(list))); });
+        } catch (...) {
+            failed = std::current_exception();
+        }
+        if constexpr (requires { run_.agree(failed, lists); }) run_.agree(failed, lists);
+        if (failed != nullptr) std::rethrow_exception(failed);
+    }
+    void check_snapshot(training_snapshot<value_type> const& s) const {
+        bool fits = s.parameters.size() == network_type::parameters && s.buffers.size() == network_type::buffers &&
+                    s.optimizer.size() == optimizer_type::state_per_parameter;
+        for (auto const& array : s.optimizer) fits = fits && array.size() == network_type::parameters;
+        if (!fits)
+            throw usage_error("restore was given lists of other sizes than it has made: fill in those that are there, "
+                              "parameters, buffers, and the arrays of the optimizer");
+        if (auto const seed = run_.state().options.seed; s.seed != seed)
+            throw usage_error("the training was begun with seed " + std::to_string(s.seed) +
+                              ", and this trainer has seed " + std::to_string(seed) +
+                              ": its samples would come in another order; give the trainer that seed");
     }
 
     /// Makes the layout of the options, and of what the type fixes. `micro_batches`: 0 if the options say none.
