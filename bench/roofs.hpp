@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/device/host/lanes.hpp>
+#include <trireme/device/host/peak.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -12,25 +13,7 @@ namespace bench::inline TRIREME_ISA {
 
 using vector = trireme::lane_vector<float, trireme::full_register<float>>;
 
-/// As many multiply-adds in flight as hide their latency.
-inline constexpr std::size_t enough_chains = trireme::accumulators == 24 ? 16 : 12;
-
-/// Multiply-adds on registers alone, in so many chains side by side. Returns the FLOPs.
-template<std::size_t Chains = enough_chains>
-double multiply_adds(double& sink) {
-    constexpr std::size_t chains = Chains, rounds = 100000;
-    vector sum[chains];
-    auto const factor = vector::all(static_cast<float>(0.999 + sink * 1e-30));
-    auto const term = vector::all(static_cast<float>(1e-3 + sink * 1e-30));
-#pragma GCC unroll 32
-    for (std::size_t i = 0; i < chains; ++i) sum[i] = vector::all(static_cast<float>(i));
-    for (std::size_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 32
-        for (std::size_t i = 0; i < chains; ++i) sum[i] = multiply_add(sum[i], factor, term);
-    }
-    for (auto const& s : sum) sink += static_cast<double>(s.sum());
-    return 2.0 * rounds * chains * vector::size;
-}
+using trireme::multiply_adds;
 
 /// One pass of y += c * x: two reads and one write per element, the mixture of an optimizer's pass. Returns the bytes.
 TRIREME_NOINLINE inline double stream(float* y, float const* x, std::size_t n, float c) {

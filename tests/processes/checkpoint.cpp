@@ -52,7 +52,9 @@ TEST_SUITE("processes/checkpoint") {
                 auto const meeting = meeting_place::create(where.devices * where.stages);
                 forked_ranks all(where.devices * where.stages, [&](int rank) {
                     in_processes t({.learning_rate = 0.01f, .batch = 40, .seed = 3, .logical_shards = 8},
-                                   {.devices = where.devices, .stages = where.stages, .deadline = 60s,
+                                   {.devices = where.devices,
+                                    .stages = where.stages,
+                                    .deadline = 60s,
                                     .processes = seat{meeting, rank}});
                     f(t, rank);
                 });
@@ -106,7 +108,8 @@ TEST_SUITE("processes/checkpoint") {
         CHECK((*found)[0] != 0);
     }
 
-    TEST_CASE("a save that fails is told to all processes, and they train on; so is a checkpoint that one cannot read") {
+    TEST_CASE(
+        "a save that fails is told to all processes, and they train on; so is a checkpoint that one cannot read") {
         watchdog const guard("failing checkpoints of processes");
         files::folder const folder;
         auto const meeting = meeting_place::create(2);

@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Processes that are killed at a system call, or find that it fails: what a loss of power, a full disk or an operator do
-// at the worst moment.
+// Processes that are killed at a system call, or find that it fails: what a loss of power, a full disk or an operator
+// do at the worst moment.
 namespace test_system_calls {
 
 struct traced_end {
@@ -70,8 +70,7 @@ traced_end run_traced(F const& f, int kill_at, [[maybe_unused]] int fail_at = 0,
         int code = 99;
         try {
             code = f();
-        } catch (...) {
-        }
+        } catch (...) {}
         ::_exit(code);
     }
     traced_end end;

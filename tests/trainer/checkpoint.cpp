@@ -163,12 +163,12 @@ TEST_SUITE("trainer/checkpoint") {
         t.step(made_up(32));
         CHECK_FALSE(has_checkpoint(path));
         save_checkpoint(t, path + "/");
-        CHECK(names_in(path) == std::set<std::string>{"manifest.json", "weights.a.safetensors",
-                                                      "optimizer.a.safetensors"});
+        CHECK(names_in(path) ==
+              std::set<std::string>{"manifest.json", "weights.a.safetensors", "optimizer.a.safetensors"});
         t.step(made_up(32));
         save_checkpoint(t, path, {{"words", "\"quoted\", \xC3\xBC"}});
-        CHECK(names_in(path) == std::set<std::string>{"manifest.json", "weights.b.safetensors",
-                                                      "optimizer.b.safetensors"});
+        CHECK(names_in(path) ==
+              std::set<std::string>{"manifest.json", "weights.b.safetensors", "optimizer.b.safetensors"});
         auto const m = read_checkpoint(path);
         CHECK(m.steps == 2);
         CHECK(m.optimizer == "adam");

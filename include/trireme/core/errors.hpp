@@ -42,6 +42,9 @@ public:
     TRIREME_COLD data_error(std::string path, std::uint64_t offset, std::string const& what)
         : std::runtime_error(path + ", byte " + std::to_string(offset) + ": " + what), path_(std::move(path)),
           offset_(offset) {}
+    /// Of the whole file, or of a folder.
+    TRIREME_COLD data_error(std::string path, std::string const& what)
+        : std::runtime_error(path + ": " + what), path_(std::move(path)), offset_(0) {}
 
     std::string const& path() const noexcept { return path_; }
     std::uint64_t offset() const noexcept { return offset_; }

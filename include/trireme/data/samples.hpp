@@ -112,17 +112,18 @@ private:
 
 namespace detail {
 
-/// Copies the rows of the samples which(0) ... which(count - 1), one behind the other; `rows` then describes the copy.
-/// Returns nothing if there are none.
-template<class Which>
-TRIREME_COLD std::vector<std::byte> packed_rows(sample_rows& rows, std::size_t count, Which const& which) {
+/// Copies rows like `rows` that begin at from(0) ... from(count - 1), one behind the other; `rows` then describes the
+/// copy. Returns nothing if there are none.
+template<class From>
+TRIREME_COLD std::vector<std::byte> packed_rows(sample_rows& rows, std::size_t count, From const& from) {
     std::vector<std::byte> bytes;
     if (rows.data == nullptr) return bytes;
     auto const each = rows.bytes();
     bytes.resize(count * each);
-    for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * each, rows.of(which(i)), each);
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * each, from(i), each);
     rows.data = bytes.data();
     rows.stride = each;
+    rows.beginnings = 1;
     return bytes;
 }
 
@@ -147,9 +148,8 @@ owned_samples copy_of(Source const& source, std::span<std::uint32_t const> which
         std::vector<std::byte> inputs, targets;
     };
     auto numbers = std::make_shared<storage>();
-    auto const chosen = [which](std::size_t i) { return std::size_t{which[i]}; };
-    numbers->inputs = detail::packed_rows(inputs, which.size(), chosen);
-    numbers->targets = detail::packed_rows(targets, which.size(), chosen);
+    numbers->inputs = detail::packed_rows(inputs, which.size(), [&](std::size_t i) { return inputs.of(which[i]); });
+    numbers->targets = detail::packed_rows(targets, which.size(), [&](std::size_t i) { return targets.of(which[i]); });
     return {std::move(numbers), which.size(), inputs, targets, detail::class_names_of(source)};
 }
 

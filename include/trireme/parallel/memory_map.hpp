@@ -137,7 +137,7 @@ constexpr row_numbers numbers_of_stage(parallel_layout const& l, int stage) {
     return numbers_of_rows<Network, T>(l.rows_of(stage, Network::depth));
 }
 
-/// Those of a list that a rank has for one of its stages: of the optimizer's, the ones for parameters that it updates.
+/// The part of a list that a rank has for one of its stages: of the optimizer's, that for parameters which it updates.
 template<class Network, class T>
 constexpr range list_at(canonical_list const& list, parallel_layout const& l, int rank, int chunk) {
     auto const n = numbers_of_stage<Network, T>(l, l.stage_of(rank, chunk));

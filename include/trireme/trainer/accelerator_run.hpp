@@ -198,7 +198,7 @@ public:
             auto& r = executor_->rank_at(0, role);
             fetch(r, list.of == canonical_list::optimizer);
             for (auto const& s : r.own())
-                std::ranges::copy(r.numbers_of(list, s),
+                std::ranges::copy(r.mirror.numbers_of(list, s),
                                   all.begin() + static_cast<std::ptrdiff_t>(s.numbers.of(list).begin));
         }
         return all;
@@ -206,7 +206,7 @@ public:
     std::uint64_t updates() const {
         auto& r = *executor_->ranks[0];
         fetch(r, true);
-        return r.updates();
+        return r.mirror.updates();
     }
     std::uint64_t steps() const noexcept { return steps_; }
 
@@ -214,14 +214,14 @@ public:
         auto& r = *executor_->ranks[static_cast<std::size_t>(local(rank))];
         fetch(r, false);
         auto const& s = r.own(chunk);
-        return s.held(r.mirror(s));
+        return s.held(r.mirror.weights(s));
     }
     /// Gives numbers to all ranks, which keep the others.
     void take(numbers_to_take<T> const& from) {
         guarded([&] {
             for (auto& r : executor_->ranks) {
-                store(*r, from.goes_on);
-                for (auto const& s : r->own()) r->take(from, s);
+                store(*r, from.goes_on); // the numbers that do not change
+                for (auto const& s : r->own()) r->mirror.take(from, s);
             }
             load(from.goes_on);
             if (from.goes_on) steps_before_ = from.steps - (steps_ - steps_before_), steps_ = from.steps;
@@ -283,8 +283,8 @@ private:
     void begin_weights() {
         for (auto& r : executor_->ranks) {
             for (auto const& s : r->own()) {
-                std::fill_n(r->mirror(s), s.numbers.weights, T{0});
-                s.template initialise<Initialiser>(r->mirror(s), work_.options.seed);
+                std::fill_n(r->mirror.weights(s), s.numbers.weights, T{0});
+                s.template initialise<Initialiser>(r->mirror.weights(s), work_.options.seed);
             }
             r->enqueue_clear();
         }

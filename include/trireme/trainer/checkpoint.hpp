@@ -55,11 +55,11 @@ class checkpoint_folder {
 public:
     TRIREME_COLD explicit checkpoint_folder(std::string const& path) : file_(made(path)) {
         if (file_.number < 0)
-            throw data_error(path, 0,
+            throw data_error(path,
                              "the folder of a checkpoint cannot be opened (" + reason(errno) +
                                  "): pass the path of a folder that is yours, or a new one in a folder that exists");
         if (::flock(file_.number, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-            throw data_error(path, 0,
+            throw data_error(path,
                              "another process is saving a checkpoint in this folder: give each run a folder of its "
                              "own");
     }
@@ -69,8 +69,8 @@ private:
         auto name = checked_path(path);
         while (name.size() > 1 && name.back() == '/') name.pop_back();
         if (::mkdir(name.c_str(), 0777) == 0) { // and the folder that it is in remembers it
-            descriptor const above(::open((name.substr(0, name.find_last_of('/') + 1) + ".").c_str(),
-                                          O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+            descriptor const above(
+                ::open((name.substr(0, name.find_last_of('/') + 1) + ".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
             if (above.number >= 0) ::fsync(above.number);
         }
         return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -131,8 +131,8 @@ void write_checkpoint(training_snapshot<T> const& s, std::string const& folder, 
                           notes};
     m.digest = digest_of_checkpoint(m, s);
     auto const updates = static_cast<std::int64_t>(s.steps);
-    write_safetensors(weights_path(folder, m.slot), weights_as_tensors<typename Trainer::network_type, T>(
-                                                        s.parameters, s.buffers, updates));
+    write_safetensors(weights_path(folder, m.slot),
+                      weights_as_tensors<typename Trainer::network_type, T>(s.parameters, s.buffers, updates));
     if (!s.optimizer.empty()) {
         std::vector<safetensors_tensor> tensors;
         for_each_optimizer_tensor<Trainer>([&](std::string const& name, auto const& tensor, std::size_t k) {
@@ -189,7 +189,7 @@ checkpoint_manifest load_checkpoint(Trainer& t, std::string const& folder) {
     checkpoint_manifest m;
     t.restore([&](training_snapshot<T>& s) {
         m = read_checkpoint(folder);
-        auto const fail = [&](std::string const& what) { throw data_error(detail::manifest_path(folder), 0, what); };
+        auto const fail = [&](std::string const& what) { throw data_error(detail::manifest_path(folder), what); };
         auto const other = [&](char const* kind, std::string const& saved, std::string_view own) {
             if (saved != own)
                 fail(std::string("the checkpoint has the ") + kind + " " + saved + ", and this trainer " +

@@ -131,7 +131,7 @@ inline bool has_checkpoint(std::string const& folder) {
 /// Errors: data_error if there is none, or it is damaged.
 inline checkpoint_manifest read_checkpoint(std::string const& folder) {
     if (!has_checkpoint(folder))
-        throw data_error(folder, 0,
+        throw data_error(folder,
                          "there is no checkpoint in this folder, or no such folder: pass one that save_checkpoint has "
                          "written, with its manifest.json");
     detail::regular_file const file(detail::manifest_path(folder));

@@ -25,6 +25,7 @@
 #include <trireme/trainer/sample_batch.hpp>
 #include <trireme/trainer/stage_neighbours.hpp>
 #include <trireme/trainer/tied_rows.hpp>
+#include <trireme/trainer/traced_task.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -127,10 +128,7 @@ public:
     }
 
     /// Writes down from now on which tasks are done, and when, in seconds since `origin`.
-    void trace_into(task_log& log, std::chrono::steady_clock::time_point origin) noexcept {
-        log_ = &log;
-        origin_ = origin;
-    }
+    void trace_into(task_log& log, std::chrono::steady_clock::time_point origin) noexcept { clock_ = {&log, origin}; }
 
     /// One step on a batch. Every device of the group calls it with the same samples.
     template<class Faults, class Options>
@@ -151,7 +149,7 @@ public:
         auto const list = program.list(role());
         auto const tail = list.begin() + program.tail[role()];
         for (auto t = list.begin(); t != tail; ++t) {
-            traced const done(*this, *t, steps_);
+            auto const done = traced(*t, steps_);
             on_micro_batch<Faults>(program, *t, samples_of, shards_.begin + t->micro_batch);
         }
         auto const before_reduce = clock::now();
@@ -163,7 +161,7 @@ public:
         auto const added =
             std::find_if(tail, list.end(), [](auto const& t) { return t.kind != task_kind::collective; });
         for (auto t = tail; t != list.end(); ++t) {
-            traced const done(*this, *t, steps_);
+            auto const done = traced(*t, steps_);
             if (t == added) lost = is_lost();
             if (t->kind == task_kind::update) {
                 for (auto const& s : stages_)
@@ -209,7 +207,7 @@ public:
                     return range{first, std::min(first + most, mine.end)};
                 };
                 for (auto const& t : program.list(role())) {
-                    traced const done(*this, t, 0);
+                    auto const done = traced(t, 0);
                     on_micro_batch<Faults>(program, t, samples_of, shard);
                 }
             }
@@ -274,28 +272,11 @@ private:
         return std::chrono::duration<double>(b - a).count();
     }
 
-    /// A task that is being done, for the log, if there is one.
-    class traced {
-    public:
-        traced(host_executor& by, step_task const& t, std::uint64_t step) noexcept : log_(by.log_) {
-            if (log_ == nullptr) return;
-            task_ = {by.comm_.rank(), step, t.kind, by.program().stage(by.role(), t.chunk), counted_by(t), 0, 0};
-            origin_ = by.origin_;
-            task_.begin = seconds(origin_, clock::now());
-        }
-        traced(traced const&) = delete;
-        traced& operator=(traced const&) = delete;
-        ~traced() {
-            if (log_ == nullptr) return;
-            task_.end = seconds(origin_, clock::now());
-            log_->add(task_);
-        }
-
-    private:
-        task_log* log_;
-        timed_task task_;
-        clock::time_point origin_;
-    };
+    auto traced(step_task const& t, std::uint64_t step) const {
+        return detail::traced_task(clock_, [&]() -> timed_task {
+            return {comm_.rank(), step, t.kind, program().stage(role(), t.chunk), counted_by(t), 0, 0};
+        });
+    }
 
     T* weights(stage_type const& s) const {
         if constexpr (shared_memory_communicator<Communicator>)
@@ -597,8 +578,7 @@ private:
     double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
     T clipping_ = 1; ///< the factor of the gradients
 
-    task_log* log_ = nullptr;
-    clock::time_point origin_;
+    detail::task_clock clock_;
     std::uint64_t steps_ = 0;
     traffic evaluated_;
     step_times times_;

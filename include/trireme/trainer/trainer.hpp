@@ -236,7 +236,7 @@ public:
         auto const batch = e.options.batch.samples;
         if (auto const rest = samples.size() % batch; rest != 0)
             detail::check_least_samples<network_type>(e.layout, rest, detail::sample_count::rest, samples.size());
-        e.use(samples);
+        e.use(samples.of_epoch(e.options.seed, e.epochs));
         e.number_all(); // for the test after it
         if (e.order.size() != samples.size()) e.order = epoch_order(samples.size(), e.options.seed);
         e.order.shuffle(e.epochs++);
