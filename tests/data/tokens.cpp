@@ -87,15 +87,20 @@ TEST_SUITE("data/tokens") {
         CHECK(batches.epoch_of(2) == 0);
         CHECK(batches.epoch_of(3) == 1);
         CHECK(firsts != of_others);
+        std::vector<std::vector<int>> orders;
         for (std::size_t epoch = 0; epoch < 4; ++epoch) {
             auto const begin = firsts.begin() + static_cast<std::ptrdiff_t>(11 * epoch);
             std::vector<int> of_epoch(begin, begin + 11);
             auto const drawn =
                 number<std::int32_t>(sample_set(w).of_epoch(5, static_cast<std::uint32_t>(epoch)).inputs(), 0, 0);
             CHECK_FALSE(std::is_sorted(of_epoch.begin(), of_epoch.end()));
+            orders.push_back(of_epoch);
+            for (auto& first : orders.back()) first -= drawn;
             std::sort(of_epoch.begin(), of_epoch.end());
             for (std::size_t i = 0; i < 11; ++i) CHECK(of_epoch[i] == drawn + static_cast<int>(3 * i));
         }
+        CHECK(orders[0] != orders[1]);
+        CHECK(orders[1] != orders[2]);
         CHECK(number<std::int32_t>(again.at(9).inputs(), 1, 0) == firsts[37]); // whatever was asked before
         CHECK(number<std::int32_t>(again.at(2).inputs(), 3, 0) == firsts[11]);
         auto const b = large.at(1); // more than two epochs

@@ -13,9 +13,16 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace trireme {
+
+/// The place of a network's tensor in a file of others, for load_weights.
+struct file_tensor {
+    std::string name;
+    bool transposed = false; ///< a matrix whose columns are our rows
+};
 
 namespace detail {
 
@@ -49,16 +56,38 @@ std::vector<safetensors_tensor> weights_as_tensors(std::span<T const> parameters
     return tensors;
 }
 
-/// Reads the parameters and buffers of a network from a file that has just these.
+/// Reads a tensor of a file into values of a network.
+template<class T>
+void read_tensor(safetensors_file const& file, named_tensor const& tensor, file_tensor const& from, std::span<T> to) {
+    auto shape = file_shape(tensor.shape);
+    if (!from.transposed) return file.read(from.name, shape, to);
+    if (shape.size() != 2)
+        throw usage_error("tensor " + tensor.name + " is to be read transposed from " + from.name +
+                          ", and it is no matrix: say so of weights only");
+    std::swap(shape[0], shape[1]);
+    std::vector<T> columns(to.size());
+    file.read(from.name, shape, std::span(columns));
+    for (std::size_t i = 0; i < shape[1]; ++i)
+        for (std::size_t k = 0; k < shape[0]; ++k) to[i * shape[0] + k] = columns[k * shape[1] + i];
+}
+
+/// Reads the parameters and buffers of a network from the tensors of a file that find(tensor) names.
+template<class Network, class T, class Find>
+void read_weights(safetensors_file const& file, std::span<T> parameters, std::span<T> buffers, Find const& find) {
+    for (auto const& tensor : tensors_of<Network>())
+        read_tensor(file, tensor, find(tensor),
+                    (tensor.is_buffer ? buffers : parameters).subspan(tensor.first, tensor.shape.size()));
+}
+
+/// Reads them from a file that has just these, under their names.
 template<class Network, class T>
 void read_weights(std::string const& path, std::span<T> parameters, std::span<T> buffers) {
     safetensors_file const file(path);
     std::map<std::string, bool, std::less<>> known;
-    for (auto const& tensor : tensors_of<Network>()) {
-        auto const to = tensor.is_buffer ? buffers : parameters;
-        file.read(tensor.name, file_shape(tensor.shape), to.subspan(tensor.first, tensor.shape.size()));
+    read_weights<Network>(file, parameters, buffers, [&](named_tensor const& tensor) -> file_tensor {
         known[tensor.name] = true;
-    }
+        return {tensor.name};
+    });
     for (auto const& entry : file.tensors())
         if (!known.contains(entry.name) && !is_count(entry.name))
             throw data_error(path, entry.begin,
@@ -99,6 +128,18 @@ void load_weights(Trainer& t, std::string const& path) {
     using T = typename Trainer::value_type;
     t.load([&](std::span<T> parameters, std::span<T> buffers) {
         detail::read_weights<typename Trainer::network_type>(path, parameters, buffers);
+    });
+}
+
+/// Sets them from a file with other names and layouts: find(named_tensor) gives the file_tensor that each of the network's
+/// tensors, by its name here, is read from. Tensors of the file that none is read from are left out.
+/// Errors: as above; usage_error where what is no matrix is to be read transposed.
+template<class Trainer, class Find>
+void load_weights(Trainer& t, std::string const& path, Find const& find) {
+    using T = typename Trainer::value_type;
+    t.load([&](std::span<T> parameters, std::span<T> buffers) {
+        safetensors_file const file(path);
+        detail::read_weights<typename Trainer::network_type>(file, parameters, buffers, find);
     });
 }
 
