@@ -19,7 +19,8 @@ TEST_CASE("saving a training, and going on") {
     auto const folder = temporary.path("run");
     auto const images = made_up(200);
     // [save_checkpoint]
-    using any = trainer<net, cross_entropy, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, 8>>;
+    using any =
+        trainer<net, cross_entropy, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, 8>>;
     any t{{.batch = 64, .seed = 1}, {.devices = 2, .stages = 2}};
     t.train(dataset{images, images}, {.epochs = 1});
     save_checkpoint(t, folder, {{"data", "made up"}}); // the words are yours

@@ -6,8 +6,8 @@
 Rerun as make_golden.py, from which hash tensors and files come; some seconds on one core. Writes tokens.safetensors.
 Parameters count t = 0, 1, 2, ... over weight, bias of each layer that has them, in the order in which a block runs:
 norm, queries with keys and values, projection, norm, and both linear layers. The bound of an embedding's weight, and
-of the positions', is sqrt(6 / (2 * width)); a layer norm has 1 + its weight's tensor and its bias, both with a bound
-of 0.05. Token i of sequence t is (splitmix64(t * 2^32 + i) >> 40) modulo the vocabulary.
+of the positions', is sqrt(6 / (2 * width)); a norm has 1 + its weight's tensor and its bias, if any, both with a bound of
+0.05. Token i of sequence t is (splitmix64(t * 2^32 + i) >> 40) modulo the vocabulary.
 """
 
 import argparse
@@ -72,22 +72,28 @@ def block(width, heads):
         Residual(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width)))
 
 
-def gpt(layers, width, heads, context, vocabulary):
-    return nn.Sequential(
+def gpt(layers, width, heads, context, vocabulary, tied=False):
+    net = nn.Sequential(
         nn.Embedding(vocabulary, width), Positions(context, width), *(block(width, heads) for _ in range(layers)),
-        nn.LayerNorm(width), nn.Linear(width, vocabulary))
+        nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=not tied))
+    if tied:
+        net[-1].weight = net[0].weight
+    return net
 
 
 def set_parameters(net):
     """Fills every parameter by the rule at the top of this file."""
-    t = 0
+    t, filled = 0, set()
     for layer in net.modules():
         base = 0.0
+        if getattr(layer, "weight", None) is None or layer.weight in filled:
+            continue
+        filled.add(layer.weight)
         if isinstance(layer, (nn.Embedding, Positions)):
             bound = math.sqrt(6.0 / (2 * layer.weight.shape[1]))
         elif isinstance(layer, nn.Linear):
             bound = math.sqrt(6.0 / (layer.weight.shape[0] + layer.weight.shape[1]))
-        elif isinstance(layer, nn.LayerNorm):
+        elif isinstance(layer, (nn.LayerNorm, nn.RMSNorm)):
             base, bound = 1.0, BIAS_BOUND
         else:
             continue
@@ -112,6 +118,10 @@ LAYERS = [
     ("layer_norm_of_little", lambda: nn.LayerNorm(8), (3, 8), 0.01),  # where epsilon matters
     ("linear_tokens", lambda: nn.Linear(7, 5), (6, 7), 1.0),
     ("linear_more_tokens", lambda: nn.Linear(19, 37), (5, 19), 1.0),
+    ("linear_without_bias", lambda: nn.Linear(7, 5, bias=False), (6, 7), 1.0),
+    ("rms_norm_9", lambda: nn.RMSNorm(9), (5, 9), 1.0),
+    ("rms_norm_of_little", lambda: nn.RMSNorm(37), (3, 37), 1e-7),  # where epsilon matters
+    ("rms_norm_without_weight", lambda: nn.RMSNorm(8, elementwise_affine=False), (3, 8), 4.0),
 ]
 CROSS_ENTROPIES = [("cross_entropy_5", 5, 11), ("cross_entropy_7", 7, 64)]  # tokens, classes
 LOGITS_BOUND = 5.0
@@ -119,6 +129,7 @@ LOGITS_BOUND = 5.0
 NETWORKS = [
     ("embedding_positions", lambda: nn.Sequential(nn.Embedding(6, 9), Positions(7, 9)), 7, 6, 9),
     ("small_gpt", lambda: gpt(1, 12, 3, 7, 11), 7, 11, 11),
+    ("small_tied_gpt", lambda: gpt(1, 12, 3, 7, 11, tied=True), 7, 11, 11),
 ]
 
 
@@ -162,12 +173,12 @@ OPTIONS = {"learning_rate": 3e-3, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.
 OPTIONS = {name: float(np.float32(value)) for name, value in OPTIONS.items()}
 
 
-def train(dtype):
+def train(dtype, tied=False):
     """The losses of all steps, each before its update. Biases and norms do not decay."""
     context, vocabulary = TRAINED["context"], TRAINED["vocabulary"]
     sequence = hashed_tokens(TRAINED_SEQUENCE, WINDOWS * context + 1, vocabulary)
     inputs, targets = sequence[:-1].reshape(WINDOWS, context), sequence[1:].reshape(WINDOWS, context)
-    net = set_parameters(gpt(**TRAINED)).to(dtype)
+    net = set_parameters(gpt(**TRAINED, tied=tied)).to(dtype)
     decayed = [p for p in net.parameters() if p.dim() == 2]
     others = [p for p in net.parameters() if p.dim() != 2]
     adamw = torch.optim.AdamW(
@@ -196,11 +207,12 @@ def main():
     with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
         by_definition = layer_values()
     apart = max(np.abs(tensors[name] - by_definition[name]).max() for name in tensors if name.endswith((".y", ".dx", ".dp")))
-    loss64, loss32 = train(torch.float64), train(torch.float32)
+    loss64, loss32, tied64 = train(torch.float64), train(torch.float32), train(torch.float64, tied=True)
     for name, value in OPTIONS.items():
         tensors[f"trained.{name}"] = np.float64(value)
     tensors |= {"trained.batch": np.int64(BATCH), "trained.windows": np.int64(WINDOWS),
-                "trained.loss_f64": np.array(loss64, np.float64), "trained.loss_f32": np.array(loss32, np.float32)}
+                "trained.loss_f64": np.array(loss64, np.float64), "trained.loss_f32": np.array(loss32, np.float32),
+                "trained.tied_loss_f64": np.array(tied64, np.float64)}
     about = (
         f"Layers of tokens in float64, {SAMPLES} samples: the input x is hash tensor {FIRST_X} + case_number with the bound "
         f"given, the gradient of the output y is hash tensor {FIRST_DY} + case_number with bound 1, parameters are hash "
@@ -211,13 +223,14 @@ def main():
         f"{TOKEN_SEQUENCE} + case_number; small_gpt has 1 block, width 12, 3 heads, context 7, vocabulary 11. trained: 20 "
         f"losses, each before its update, of a gpt of {', '.join(f'{k} {v}' for k, v in TRAINED.items())}, by AdamW, where "
         f"biases and norms do not decay; step k takes batch windows of token sequence {TRAINED_SEQUENCE} from window "
-        "k * batch modulo windows on. loss_f64: PyTorch in float64 from float32 weights. loss_f32: PyTorch in float32.")
+        "k * batch modulo windows on. loss_f64: PyTorch in float64 from float32 weights. loss_f32: PyTorch in float32. "
+        "tied: the last layer has the embedding's weight and no bias.")
     path = options.out / "tokens.safetensors"
     write(path, "make_golden_tokens.py", about, tensors)
     apart32 = [abs(b - a) / abs(a) for a, b in zip(loss64, loss32)]
     print(f"scaled_dot_product_attention is at most {apart:.1e} from its definition; loss {loss64[0]:.6f} -> "
           f"{loss64[-1]:.6f}, float32 off by at most {max(apart32):.2e} relative; {path.stat().st_size} bytes")
-    print([f"{loss:.4f}" for loss in loss64])
+    print([f"{loss:.4f}" for loss in loss64 + tied64])
 
 
 if __name__ == "__main__":

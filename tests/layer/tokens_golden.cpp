@@ -71,14 +71,17 @@ void check_network(std::string const& name, std::size_t vocabulary) {
     auto const p = golden::parameters<Network, double>();
     auto const x = golden::tokens<double>(700 + case_number(name), samples * inputs, vocabulary);
     auto const dy = golden::tensor<double>(650 + case_number(name), samples * outputs, 1.0);
-    std::vector<double> y(dy.size()), dp(p.size());
+    std::vector<double> y(dy.size()), dp(p.size() + Network::tied_gradients);
     auto const places = pass_type::plan(samples);
     std::vector<double> arena(pass_type::elements(places));
-    detail::model_numbers<double> const numbers{p.data(), dp.data()};
+    detail::model_numbers<double> numbers{p.data(), dp.data()};
+    numbers.tied_lie = p.size();
     pass_type const pass(places, arena.data(), numbers, {.count = samples, .samples = samples, .batch = samples});
     pass.forward([&](std::size_t g) { std::copy_n(x.data() + g * inputs, inputs, pass.input(g)); });
     for (std::size_t g = 0; g < samples; ++g) std::copy_n(pass.output(g), outputs, y.data() + g * outputs);
     pass.backward([&](std::size_t g) { std::copy_n(dy.data() + g * outputs, outputs, pass.output_gradient(g)); });
+    for (std::size_t i = 0; i < Network::tied_gradients; ++i) dp[i] += dp[p.size() + i]; // of rows tied to the first
+    dp.resize(p.size());
     check_equal("output", y, file.numbers(name + ".y"));
     check_equal("gradient by the parameters", dp, file.numbers(name + ".dp"));
 }
@@ -94,12 +97,17 @@ TEST_SUITE("layer/tokens_golden") {
         check_layer<attention<heads<4>, causal>, input<16, 48>, TestType>("attention_16_causal");
     }
 
-    TEST_CASE_TEMPLATE("layer_norm, and linear over tokens, equal PyTorch's", TestType, fast, reference, two_samples) {
+    TEST_CASE_TEMPLATE("layer_norm, rms_norm, and linear over tokens, equal PyTorch's", TestType, fast, reference,
+                       two_samples) {
         check_layer<layer_norm, input<5, 9>, TestType>("layer_norm_9");
         check_layer<layer_norm, input<3, 37>, TestType>("layer_norm_37");
         check_layer<layer_norm, input<3, 8>, TestType>("layer_norm_of_little");
+        check_layer<rms_norm, input<5, 9>, TestType>("rms_norm_9");
+        check_layer<rms_norm, input<3, 37>, TestType>("rms_norm_of_little");
+        check_layer<rms_norm_without_weight, input<3, 8>, TestType>("rms_norm_without_weight");
         check_layer<linear<5>, input<6, 7>, TestType>("linear_tokens");
         check_layer<linear<37>, input<5, 19>, TestType>("linear_more_tokens");
+        check_layer<linear<5, without_bias>, input<6, 7>, TestType>("linear_without_bias");
     }
 
     TEST_CASE_TEMPLATE("cross-entropy over tokens equals PyTorch's", TestType, fast, reference, two_samples) {
@@ -112,6 +120,8 @@ TEST_SUITE("layer/tokens_golden") {
         check_network<network<input<7>, embedding<6, 9>, learned_positions>, TestType>("embedding_positions", 6);
         check_network<gpt<gpt_sizes{.layers = 1, .width = 12, .heads = 3, .context = 7, .vocabulary = 11}>, TestType>(
             "small_gpt", 11);
+        check_network<gpt<gpt_sizes{.width = 12, .heads = 3, .context = 7, .vocabulary = 11, .tied = true}>, TestType>(
+            "small_tied_gpt", 11);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/geometry.hpp>
 #include <trireme/layer/layer.hpp>
+#include <trireme/layer/linear.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -21,15 +22,18 @@ template<class... Where>
 struct token_rows_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0123: learned_positions, layer_norm and attention work on tokens, rows of values: put embedding, or "
-        "another layer that gives (tokens, width), before them");
+        "TRI0123: learned_positions, layer_norm, rms_norm and attention work on tokens, rows of values: put embedding, "
+        "or another layer that gives (tokens, width), before them");
 };
 
 /// A table of vectors: each token of a sample, a number in [0, Vocabulary), becomes the row of that number. Input
 /// (Tokens), output (Tokens, Width). Parameter: weight (Vocabulary, Width), PyTorch's nn.Embedding. First layer of a
-/// network, for numbers of tokens have no gradient.
+/// network, for numbers of tokens have no gradient. A row that is tied to it computes a score for each token of the
+/// vocabulary, the products of its input's tokens with the rows of the table.
 template<std::size_t Vocabulary, std::size_t Width>
 struct embedding {
+    using tied_as = linear<Vocabulary, without_bias>;
+
     static constexpr layer_description describe(shape in) noexcept {
         if (Vocabulary == 0 || Width == 0 || in.rank != 1) return refused(in);
         layer_description d;

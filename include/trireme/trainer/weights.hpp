@@ -131,9 +131,9 @@ void load_weights(Trainer& t, std::string const& path) {
     });
 }
 
-/// Sets them from a file with other names and layouts: find(named_tensor) gives the file_tensor that each of the network's
-/// tensors, by its name here, is read from. Tensors of the file that none is read from are left out.
-/// Errors: as above; usage_error where what is no matrix is to be read transposed.
+/// Sets them from a file with other names and layouts: find(named_tensor) gives the file_tensor that each of the
+/// network's tensors, by its name here, is read from. Tensors of the file that none is read from are left out. Errors:
+/// as above; usage_error where what is no matrix is to be read transposed.
 template<class Trainer, class Find>
 void load_weights(Trainer& t, std::string const& path, Find const& find) {
     using T = typename Trainer::value_type;
