@@ -145,8 +145,7 @@ TEST_SUITE("processes/checkpoint") {
                     s.optimizer[1][7] += static_cast<float>(rank);
                 });
                 throw std::runtime_error("ranks go on from different moments");
-            } catch (mismatch_error const&) {
-            }
+            } catch (mismatch_error const&) {}
             t.step(made_up(40));
         });
         for (auto const& o : all.wait(100s)) CHECK_MESSAGE(o.code == 0, o.said);
