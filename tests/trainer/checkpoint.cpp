@@ -240,6 +240,12 @@ TEST_SUITE("trainer/checkpoint") {
             }
             folder.write(name, whole);
         }
+        auto const manifest = content_of(folder.path("manifest.json"));
+        std::string text(manifest.begin(), manifest.end());
+        text.insert(1, R"("of the future":"1",)");
+        folder.write("manifest.json", {text.begin(), text.end()});
+        CHECK(has(refusal(t, folder.path()), "a manifest has no 'of the future'"));
+        folder.write("manifest.json", manifest);
         CHECK(refusal(t, folder.path()) == "loaded");
     }
 
