@@ -534,29 +534,19 @@ private:
     auto guarded(F&& f) -> decltype(f()) {
         try {
             return with_default_floats(f);
-        } catch (deadline_error const&) {
-            stopped_ = stalled_ = true;
-            throw;
-        } catch (device_error const&) {
-            stopped_ = true;
-            throw;
         } catch (usage_error const&) { // of what the caller asked for, unless it comes out of a step
             if (steps_ == 0) throw;
-            stopped_ = true;
-            throw device_error(executor_->at_rank, std::current_exception(), message_of(std::current_exception()));
+            fail();
+        } catch (deadline_error const&) {
+            stalled_ = true;
+            fail();
         } catch (...) {
-            stopped_ = true;
-            throw device_error(executor_->at_rank, std::current_exception(), message_of(std::current_exception()));
+            fail();
         }
     }
-    TRIREME_COLD static std::string message_of(std::exception_ptr e) {
-        try {
-            std::rethrow_exception(std::move(e));
-        } catch (std::exception const& known) {
-            return known.what();
-        } catch (...) {
-            return "an exception that is not derived from std::exception";
-        }
+    [[noreturn]] TRIREME_COLD void fail() {
+        stopped_ = true;
+        throw_of_rank(executor_->at_rank, std::current_exception());
     }
 
     int local(int rank) const {
