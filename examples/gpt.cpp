@@ -37,7 +37,7 @@ using small_gpt =
     gpt<gpt_sizes{.layers = 4, .width = 128, .heads = 4, .context = window, .vocabulary = byte_vocabulary}>;
 using gpt_trainer =
     trainer<small_gpt, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>, clip_norm,
-            without_decay<biases, norms>, reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>>;
+            without_decay<biases, norms, embeddings>, reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>>;
 
 /// The mean cost of a byte whose share in the text is all that is known, in nats.
 double unigram_entropy(std::string_view text) {

@@ -24,9 +24,9 @@ namespace {
 
 // [gpt2]
 file_tensor in_gpt2(named_tensor const& t) { // "3.1.0.weight" is in block 1: blocks are behind tokens and positions
-    static std::map<std::string, std::string> const names{{"0.0", "ln_1"}, {"0.1", "attn.c_attn"},
+    static std::map<std::string, std::string> const names{{"0.0", "ln_1"},        {"0.1", "attn.c_attn"},
                                                           {"0.3", "attn.c_proj"}, {"1.0", "ln_2"},
-                                                          {"1.1", "mlp.c_fc"}, {"1.3", "mlp.c_proj"}};
+                                                          {"1.1", "mlp.c_fc"},    {"1.3", "mlp.c_proj"}};
     auto const first = t.name.find('.'), last = t.name.rfind('.');
     auto const unit = std::stoi(t.name);
     auto const what = t.name.substr(last);

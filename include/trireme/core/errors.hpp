@@ -132,8 +132,8 @@ private:
 
 inline constexpr char const* not_a_standard_exception = "an exception that is not derived from std::exception";
 
-/// Throws what has ended the work of `rank`: errors that name a rank, or concern all of them, as they are, anything else
-/// as a device_error of that rank.
+/// Throws what has ended the work of `rank`: errors that name a rank, or concern all of them, as they are, anything
+/// else as a device_error of that rank.
 [[noreturn]] TRIREME_COLD inline void throw_of_rank(int rank, std::exception_ptr const& why) {
     try {
         std::rethrow_exception(why);

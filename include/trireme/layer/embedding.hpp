@@ -42,6 +42,7 @@ struct embedding {
         d.parameter_count = 1;
         d.parameters[0] = {"weight", make_shape(Vocabulary, Width), Width, Width, initial::weights};
         d.vocabulary = Vocabulary;
+        d.embeds = true;
         d.execution.backward_reads_output = false;
         d.execution.sample_by_sample = true;
         return d;
@@ -75,6 +76,7 @@ struct learned_positions {
         d.backward_weights_flops = in.size();
         d.parameter_count = 1;
         d.parameters[0] = {"weight", in, in.extent[1], in.extent[1], initial::weights};
+        d.embeds = true;
         d.execution.backward_reads_input = false;
         d.execution.backward_reads_output = false;
         d.execution.sample_by_sample = true;
