@@ -101,6 +101,23 @@ TEST_CASE("from a bigram to a transformer") {
     CHECK(plan.parameters == transformer::parameters);
 }
 
+TEST_CASE("tokens that are ignored") {
+    // [ignored_tokens]
+    std::vector<int> asked, answers; // 16 tokens of each sample, and what is to be said behind each of them, or -1
+    for (int i = 0; i < 64 * 16; ++i) {
+        asked.push_back(i * i % 11);
+        answers.push_back(i % 16 < 8 ? -1 : i * i % 11); // behind the first eight nothing
+    }
+    samples_in_memory const talks(asked, make_shape(16), answers, make_shape(16), 11, -1);
+    using net = network<input<16>, embedding<11, 8>, linear<11>>;
+    trainer<net, cross_entropy_with<ignoring<-1>>, adamw> t{{.learning_rate = 0.05f, .batch = 8}};
+    // [/ignored_tokens]
+    double loss = 0;
+    for (int i = 0; i < 60; ++i) loss = t.step(talks).loss;
+    CHECK(loss < 0.1);
+    CHECK(t.evaluate(talks).accuracy == 1);
+}
+
 TEST_CASE("attention by hand") {
     // three tokens with one head of two values; query, key and value of each
     std::vector<float> const x{1, 0, 1, 0, 5, 1, /**/ 0, 1, 0, 1, 6, 2, /**/ 1, 1, 1, 1, 7, 3};

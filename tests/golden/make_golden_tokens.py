@@ -106,6 +106,7 @@ def set_parameters(net):
     return net
 
 
+CLASS_WEIGHTS = torch.tensor([0.25, 1.0, 2.0, 0.0, 0.5, 1.5, 3.0, 0.75, 1.25, 0.1], dtype=torch.float64)
 # name, layer, tokens and values of a sample, bound of the input. The place in the list is the case number.
 LAYERS = [
     ("attention_5", lambda: Attention(1, False), (5, 27), 3.0),
@@ -124,6 +125,13 @@ LAYERS = [
     ("rms_norm_without_weight", lambda: nn.RMSNorm(8, elementwise_affine=False), (3, 8), 4.0),
 ]
 CROSS_ENTROPIES = [("cross_entropy_5", 5, 11), ("cross_entropy_7", 7, 64)]  # tokens, classes
+# The same with options; where a label is to be ignored, it is that of every third token. Their case numbers come last.
+SOFT_CROSS_ENTROPIES = [
+    ("ignoring", 5, 10, dict(ignore_index=-1)),
+    ("smooth", 4, 10, dict(label_smoothing=0.1)),
+    ("weighted_ignoring", 7, 10, dict(weight=CLASS_WEIGHTS, ignore_index=-1)),
+    ("all", 6, 10, dict(weight=CLASS_WEIGHTS, ignore_index=-1, label_smoothing=0.1)),
+]
 LOGITS_BOUND = 5.0
 # name, network, tokens of a sample, vocabulary, values of an output's token
 NETWORKS = [
@@ -160,6 +168,15 @@ def layer_values():
         y = net(hashed_tokens(TOKEN_SEQUENCE + case, SAMPLES * tokens, vocabulary).reshape(SAMPLES, tokens))
         y.backward(hashed(FIRST_DY + case, y.shape).double())
         tensors |= {f"{name}.case_number": np.int64(case), f"{name}.y": y.detach().numpy(), f"{name}.dp": gradients(net)}
+    first_soft = len(LAYERS) + len(CROSS_ENTROPIES) + len(NETWORKS)
+    for case, (name, tokens, classes, options) in enumerate(SOFT_CROSS_ENTROPIES, first_soft):
+        x = hashed(FIRST_X + case, (SAMPLES, tokens, classes), LOGITS_BOUND).double().requires_grad_()
+        targets = hashed_tokens(TOKEN_SEQUENCE + case, SAMPLES * tokens, classes)
+        if "ignore_index" in options:
+            targets[::3] = options["ignore_index"]
+        y = functional.cross_entropy(x.reshape(-1, classes), targets, **options)
+        y.backward()
+        tensors |= {f"{name}.case_number": np.int64(case), f"{name}.y": y.detach().numpy(), f"{name}.dx": x.grad.numpy()}
     return tensors
 
 
@@ -219,7 +236,7 @@ def main():
         "tensors 0, 1, ... with their usual bounds; dx is the gradient by the input, dp that by all parameters in order. "
         "attention_T has T tokens, and heads 1, 2, 3, 3, 4 by case number. cross_entropy: x has bound "
         f"{LOGITS_BOUND:g}, targets are token sequence {TOKEN_SEQUENCE} + case_number, y is the mean over all tokens of all "
-        "samples, correct how many have the largest logit. Networks: their input is token sequence "
+        "samples, correct how many have the largest logit; every third target is ignored, if any. Networks: their input is token sequence "
         f"{TOKEN_SEQUENCE} + case_number; small_gpt has 1 block, width 12, 3 heads, context 7, vocabulary 11. trained: 20 "
         f"losses, each before its update, of a gpt of {', '.join(f'{k} {v}' for k, v in TRAINED.items())}, by AdamW, where "
         f"biases and norms do not decay; step k takes batch windows of token sequence {TRAINED_SEQUENCE} from window "

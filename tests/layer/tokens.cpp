@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace layer_tokens_test {
@@ -53,6 +54,17 @@ TEST_SUITE("layer/tokens") {
         CHECK(check_loss_gradients<cross_entropy, input<4, 6>, reference>(3).ok());
         constexpr auto d = cross_entropy::describe(make_shape(4, 6));
         static_assert(d.classes == 6 && d.targets == make_shape(4));
+        for (std::uint64_t const seed : {1u, 2u, 3u}) { // with other labels
+            CAPTURE(seed);
+            using loss = cross_entropy_with<ignoring<-1>, label_smoothing<percent<20>>>;
+            CHECK(check_loss_gradients<loss, input<4, 6>>(seed).ok());
+            CHECK(check_loss_gradients<loss, input<4, 6>, reference>(seed).ok());
+            CHECK(check_loss_gradients<cross_entropy_with<>, input<4, 6>>(seed).ok());
+        }
+        constexpr auto with = cross_entropy_with<ignoring<-1>>::describe(make_shape(4, 6));
+        static_assert(with.classes == 6 && with.targets == make_shape(4) && with.weighs_targets && with.flops == 192);
+        static_assert(!cross_entropy_with<>::describe(make_shape(4, 6)).weighs_targets);
+        static_assert(!cross_entropy_with<ignoring<5>>::describe(make_shape(4, 6)).accepts);
         static_assert(detail::goes_sample_by_sample<network<input<4, 6>, relu>, cross_entropy>);
         static_assert(!detail::goes_sample_by_sample<network<input<4, 6>, relu>, mean_squared_error>);
     }

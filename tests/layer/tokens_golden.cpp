@@ -60,6 +60,25 @@ void check_cross_entropy(std::string const& name) {
     check_equal("gradient by the logits", ours.gradient, dx);
 }
 
+struct weights_of_ten {
+    static constexpr double of[] = {0.25, 1.0, 2.0, 0.0, 0.5, 1.5, 3.0, 0.75, 1.25, 0.1};
+};
+
+template<std::size_t Tokens, class Kernels, class... Options>
+void check_soft_cross_entropy(std::string const& name) {
+    CAPTURE(name);
+    constexpr std::size_t classes = 10;
+    using loss = cross_entropy_with<Options...>;
+    constexpr int ignored = loss::describe(make_shape(Tokens, classes)).ignored;
+    auto const dx = file.numbers(name + ".dx");
+    auto targets = golden::tokens<int>(700 + case_number(name), dx.size() / classes, classes);
+    for (std::size_t i = 0; ignored != no_label && i < targets.size(); i += 3) targets[i] = ignored;
+    test_loss::batch<loss, extents<Tokens, classes>, Kernels> const ours(
+        golden::tensor<double>(600 + case_number(name), dx.size(), 5.0), targets);
+    CHECK(ours.mean == doctest::Approx(file.number(name + ".y")).epsilon(1e-13));
+    check_equal("gradient by the logits", ours.gradient, dx);
+}
+
 /// A whole network, of two samples: its output, and the gradients of all parameters, of which some are added up over
 /// both.
 template<class Network, class Kernels>
@@ -113,6 +132,12 @@ TEST_SUITE("layer/tokens_golden") {
     TEST_CASE_TEMPLATE("cross-entropy over tokens equals PyTorch's", TestType, fast, reference, two_samples) {
         check_cross_entropy<5, 11, TestType>("cross_entropy_5");
         check_cross_entropy<7, 64, TestType>("cross_entropy_7");
+        using weighted = class_weights<weights_of_ten>;
+        using smooth = label_smoothing<percent<10>>;
+        check_soft_cross_entropy<5, TestType, ignoring<-1>>("ignoring");
+        check_soft_cross_entropy<4, TestType, smooth>("smooth");
+        check_soft_cross_entropy<7, TestType, weighted, ignoring<-1>>("weighted_ignoring");
+        check_soft_cross_entropy<6, TestType, smooth, ignoring<-1>, weighted>("all");
     }
 
     TEST_CASE_TEMPLATE("embedding and positions, and all of a transformer, equal PyTorch's", TestType, portable,

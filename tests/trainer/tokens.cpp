@@ -155,6 +155,60 @@ TEST_SUITE("trainer/tokens") {
         CHECK(std::ranges::equal(said[3], wanted[3]));
     }
 
+    TEST_CASE("tokens that are ignored: the mean is over the others of the whole batch, on any number of devices") {
+        constexpr std::size_t windows = 9;
+        std::vector<int> tokens(windows * context), targets(tokens.size());
+        random_stream const random(4, random_purpose::user);
+        std::size_t counted = 0;
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            tokens[i] = static_cast<int>(random.below(2 * i, 7));
+            bool const counts = i / context != 2 && random.below(2 * i + 1, 3) == 0; // of the third window none
+            targets[i] = counts ? (tokens[i] + 1) % 7 : -1;
+            counted += counts ? 1 : 0;
+        }
+        samples_in_memory const samples(tokens, make_shape(context), targets, make_shape(context), 7, -1);
+        using small = network<input<context>, embedding<7, width>, learned_positions, layer_norm, linear<7>>;
+        using loss = cross_entropy_with<ignoring<-1>>;
+        auto const run = [&]<class... P>(pack<P...>) {
+            trainer<small, loss, adamw, reproducible<fixed_tree, 3>, P...> t{
+                {.learning_rate = 0.01f, .batch = windows}};
+            std::vector<double> told;
+            for (int i = 0; i < 30; ++i) told.push_back(t.step(samples).loss);
+            auto const test = t.evaluate(samples);
+            told.insert(told.end(), {test.loss, test.accuracy});
+            return std::pair(told, t.gather_parameters());
+        };
+        auto const alone = run(pack<>{});
+        CHECK(run(pack<on<mesh<host, dp<2>>>>{}) == alone);
+        CHECK(run(pack<on<mesh<host, dp<3>>>>{}) == alone);
+        CHECK(run(pack<on<mesh<host, pp<2>>>, pipeline<gpipe, 3>>{}) == alone);
+
+        // by hand, from what the network says
+        trainer<small, loss, sgd, precision<f64>> t{{.learning_rate = 0.0f, .batch = windows}};
+        auto const said = t.predict(samples);
+        auto const p = said.probabilities();
+        double sum = 0;
+        std::size_t right = 0;
+        for (std::size_t i = 0; i < targets.size(); ++i)
+            if (targets[i] != -1) {
+                sum -= std::log(static_cast<double>(p[7 * i + static_cast<std::size_t>(targets[i])]));
+                right += said.all_classes()[i] == static_cast<std::size_t>(targets[i]) ? 1 : 0;
+            }
+        CHECK(t.step(samples).loss == doctest::Approx(sum / static_cast<double>(counted)).epsilon(1e-12));
+        auto const test = t.evaluate(samples);
+        CHECK(test.loss == doctest::Approx(sum / static_cast<double>(counted)).epsilon(1e-12));
+        CHECK(test.accuracy == static_cast<double>(right) / static_cast<double>(counted));
+        CHECK(alone.first.back() > 0.9); // learnt
+
+        std::vector<int> const none(tokens.size(), -1);
+        samples_in_memory const nothing(tokens, make_shape(context), none, make_shape(context), 7, -1);
+        CHECK(t.step(nothing).loss == 0);
+        CHECK(t.evaluate(nothing).accuracy == 0);
+        trainer<small, cross_entropy, sgd> plain{{.batch = windows}};
+        CHECK_THROWS_WITH_AS(plain.step(samples), doctest::Contains("write cross_entropy_with<ignoring<-1>>"),
+                             usage_error);
+    }
+
     TEST_CASE("a step of one sample, and predictions: a class for each token") {
         gpt<> t{{.learning_rate = 3e-3f, .batch = 12}};
         losses_of(t, 40);
