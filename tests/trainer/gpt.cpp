@@ -31,12 +31,13 @@ using drop = dropout<percent<10>>;
 using block = sequential<
     residual<sequential<layer_norm, linear<3 * width>, attention<heads<3>, causal, drop>, linear<width>, drop>>,
     residual<sequential<layer_norm, linear<4 * width>, gelu_tanh, linear<width>, drop>>>;
-using net = network<input<context>, embedding<vocabulary, width>, learned_positions, repeat<2, block>, layer_norm, tied<0>>;
+using net =
+    network<input<context>, embedding<vocabulary, width>, learned_positions, repeat<2, block>, layer_norm, tied<0>>;
 
 template<class... Policies>
-using any_gpt = trainer<net, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>,
-                        reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>, clip_norm,
-                        without_decay<biases, norms, embeddings>, Policies...>;
+using any_gpt =
+    trainer<net, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reduce_by<chosen_at_run_time>,
+            reproducible<fixed_tree, dynamic>, clip_norm, without_decay<biases, norms, embeddings>, Policies...>;
 
 std::vector<std::uint8_t> const tokens = [] {
     std::vector<std::uint8_t> all;

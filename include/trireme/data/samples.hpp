@@ -41,6 +41,18 @@ public:
         *this = owned_samples(numbers, view.size(), view.inputs(), view.targets(), std::move(class_names));
     }
 
+    /// Numbers in vectors, sample by sample, and labels of this shape for each: classes in [0, classes), or the label
+    /// that losses are to ignore.
+    /// Errors: usage_error as for samples_in_memory.
+    template<sample_number X, sample_number Y>
+        requires std::integral<Y>
+    owned_samples(std::vector<X> inputs, shape const& of_input, std::vector<Y> labels, shape const& of_labels,
+                  std::size_t classes, int ignored = no_label) {
+        auto numbers = std::make_shared<storage<X, Y> const>(storage<X, Y>{std::move(inputs), std::move(labels)});
+        samples_in_memory const view(numbers->inputs, of_input, numbers->targets, of_labels, classes, ignored);
+        *this = owned_samples(numbers, view.size(), view.inputs(), view.targets());
+    }
+
     /// Numbers in vectors, sample by sample: the inputs of each, and the values that a network is to give for it.
     /// Errors: usage_error as for samples_in_memory.
     template<sample_number X, sample_number Y>
