@@ -28,8 +28,8 @@ constexpr std::size_t symbols = edge + 1;
 constexpr int nothing = -1; // the target of tokens behind a name
 
 using norm = rms_norm_without_weight;
-using look_back =
-    residual<sequential<norm, linear<3 * width, without_bias>, attention<heads<4>, causal>, linear<width, without_bias>>>;
+using look_back = residual<
+    sequential<norm, linear<3 * width, without_bias>, attention<heads<4>, causal>, linear<width, without_bias>>>;
 using think = residual<sequential<norm, linear<4 * width, without_bias>, relu, linear<width, without_bias>>>;
 using microgpt = network<input<window>, embedding<symbols, width>, learned_positions, norm, look_back, think,
                          linear<symbols, without_bias>>;

@@ -10,7 +10,7 @@
 #include <string>
 
 struct microgpt_flags {
-    std::string text;          // names, one per line
+    std::string text;           // names, one per line
     std::uint64_t steps = 1000; // of one name each
     float learning_rate = 0.01f;
     float temperature = 0.5f; // of the names that it invents

@@ -13,6 +13,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -73,6 +75,24 @@ TEST_CASE("a GPT-2 file") {
     CHECK(test_networks::same_bits(gpt2.gather_parameters(), before));
     model<gpt2_of<32>> wider;
     CHECK_THROWS_WITH_AS(load_weights(wider, path, in_gpt2), doctest::Contains("[17, 16]"), data_error);
+}
+
+TEST_CASE("weights of a GPT come from PyTorch and go back bit for bit") {
+    trireme_golden::file const says("gpt2_says");
+    std::vector<std::uint8_t> tokens;
+    for (double const token : says.numbers("tokens")) tokens.push_back(static_cast<std::uint8_t>(token));
+    model<gpt<gpt_sizes{.layers = 2, .width = 16, .heads = 2, .context = 8, .vocabulary = 17}>> m;
+    auto const path = trireme_golden::file("gpt_state").path();
+    load_weights(m, path);
+    auto const scores = m.predict(samples_in_memory(tokens, make_shape(8))).values();
+    CHECK(test_support::apart(scores, says.numbers("logits_of_sequential")) < 2e-5);
+    files::folder const folder;
+    save_weights(m, folder.path("again"));
+    auto const content = [](std::string const& name) {
+        std::ifstream in(name, std::ios::binary);
+        return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    CHECK(content(folder.path("again")) == content(path));
 }
 
 } // namespace docs_gpt2_test
