@@ -94,8 +94,8 @@ double rate_of(options const& o, double work, F&& kernel) {
     });
 }
 
-/// Linear over a sample's tokens. Ours adds the bias, and its gradient, which no library's product does. Returns the rate
-/// of forward.
+/// Linear over a sample's tokens. Ours adds the bias, and its gradient, which no library's product does. Returns the
+/// rate of forward.
 template<std::size_t Tokens, std::size_t In, std::size_t Out>
 double measure_linear(options const& o) {
     using G = linear_geometry<In, Out, Tokens>;
@@ -161,9 +161,7 @@ void measure_width(options const& o) {
         [&] { layer_norm_backward_weights<rows, 1>(k, from, gradient, 1e-5, dw.data(), db.data()); },
         [&] { db.data()[0] = sum_of_products(from, gradient, n); });
 
-    auto const values = [&]<class F>(F) {
-        return rate_of(o, n, [&] { activation_forward<F>(k, from, y.data(), n); });
-    };
+    auto const values = [&]<class F>(F) { return rate_of(o, n, [&] { activation_forward<F>(k, from, y.data(), n); }); };
     auto const slopes = [&]<class F>(F) {
         return rate_of(o, n, [&] { activation_backward_input<F>(k, from, attended, gradient, dx.data(), n); });
     };

@@ -38,7 +38,8 @@ struct options {
 };
 
 /// `work` is that of one call, `ours` and `theirs` are work per second.
-inline void report(std::string const& name, char const* peer, double work, double ours, double theirs, char const* unit) {
+inline void report(std::string const& name, char const* peer, double work, double ours, double theirs,
+                   char const* unit) {
     std::printf("%s\t%s\t%.6g\t%.6g\t%s\t%.6g\n", name.c_str(), peer, ours / 1e9, theirs / 1e9, unit,
                 work / ours * 1e6);
 }

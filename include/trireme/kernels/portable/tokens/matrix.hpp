@@ -22,12 +22,14 @@ template<std::size_t N, product_strides S, into Into, class T>
     for_blocks<0, registers, 4>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {
         auto const shared = r + Registers == registers ? back : 0;
         std::size_t m = 0;
-        for (; m + most_rows <= rows; m += most_rows)
-            product_tile<most_rows, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, from_zero,
-                                                               c + m * S.c_row + r * width, shared);
-        for (; m < rows; ++m)
-            product_tile<1, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, from_zero,
-                                                       c + m * S.c_row + r * width, shared);
+        auto const tile = [&]<std::size_t Rows>(block_length<Rows>) {
+            product_tile<Rows, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, from_zero,
+                                                          c + m * S.c_row + r * width, shared);
+            m += Rows;
+        };
+        while (m + most_rows <= rows) tile(block_length<most_rows>{});
+        while (m + 2 <= rows) tile(block_length<2>{});
+        if (m < rows) tile(block_length<1>{});
     });
 }
 
