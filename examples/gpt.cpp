@@ -124,7 +124,7 @@ int run(gpt_flags flags) {
         throw usage_error(
             "--text FILE is missing: name a text, or start with `sh examples/run.sh gpt`, which brings one");
     auto const text = read_text(flags.text);
-    auto const samples = text_windows(text, window);
+    auto const samples = text_windows(text, window, drawn_each_epoch);
     if (!flags.resume.empty()) {
         auto const m = read_checkpoint(flags.resume);
         take_kept(flags, m, text);

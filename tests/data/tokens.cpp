@@ -49,7 +49,7 @@ TEST_SUITE("data/tokens") {
             CAPTURE(count);
             std::vector<std::int32_t> tokens(count);
             for (std::size_t i = 0; i < count; ++i) tokens[i] = static_cast<std::int32_t>(i);
-            token_windows const w(tokens, 3, count);
+            token_windows const w(tokens, 3, count, drawn_each_epoch);
             auto const most = w.inputs().beginnings;
             CHECK(w.size() == std::max<std::size_t>((count - 3) / 3, 1));
             CHECK(most == (count == 4 ? 1 : count == 5 ? 2 : 3));
@@ -73,7 +73,7 @@ TEST_SUITE("data/tokens") {
     TEST_CASE("batches without end visit every window once in an epoch, wherever one ends") {
         std::vector<std::int32_t> tokens(37);
         for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i);
-        token_windows const w(tokens, 3, 37); // 11 windows
+        token_windows const w(tokens, 3, 37, drawn_each_epoch); // 11 windows
         shuffled_batches batches(w, 4, 5), again(w, 4, 5), others(w, 4, 6), large(w, 25, 5);
         std::vector<int> firsts, of_others;
         for (std::uint64_t k = 0; k < 11; ++k) // four epochs
@@ -109,7 +109,7 @@ TEST_SUITE("data/tokens") {
     }
 
     TEST_CASE("a text owns its windows, of bytes above 127, too") {
-        auto const w = text_windows("\xff\x80 abc", 2, 0);
+        auto const w = text_windows("\xff\x80 abc", 2);
         CHECK(w.size() == 2);
         CHECK(number<std::uint8_t>(w.inputs(), 0, 0) == 255);
         CHECK(number<std::uint8_t>(w.targets(), 1, 1) == 'b');

@@ -47,7 +47,7 @@ std::vector<std::uint8_t> const tokens = [] {
             i < 2 ? i : (3u * all[i - 1] + all[i - 2] + random.below(i, 3)) % static_cast<unsigned>(vocabulary)));
     return all;
 }();
-token_windows const windows(tokens, context, vocabulary);
+token_windows const windows(tokens, context, vocabulary, drawn_each_epoch);
 
 struct result {
     std::vector<double> told;

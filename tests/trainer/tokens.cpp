@@ -88,11 +88,10 @@ TEST_SUITE("trainer/tokens") {
     }
 
     TEST_CASE("an epoch of fit draws where its windows begin; its batches are those of shuffled_batches") {
-        auto const samples = text_windows(text, context);
+        auto const samples = text_windows(text, context, drawn_each_epoch);
         auto const options = gpt<>::options{.learning_rate = 3e-3f, .batch = samples.size(), .seed = 7};
         gpt<> by_epochs(options), by_steps(options), fixed(options);
-        shuffled_batches batches(samples, samples.size(), 7),
-            of_fixed(text_windows(text, context, 0), samples.size(), 7);
+        shuffled_batches batches(samples, samples.size(), 7), of_fixed(text_windows(text, context), samples.size(), 7);
         for (auto const& epoch : by_epochs.fit(training_set{samples, samples.take(0, 1)}, {.epochs = 2})) {
             CHECK(epoch.loss == by_steps.step(batches.at(by_steps.steps())).loss);
             CHECK(epoch.loss != fixed.step(of_fixed.at(fixed.steps())).loss);
