@@ -5,6 +5,7 @@ device.
 
 gpt/batchB/devicesN           tokens/s at the global batch B of windows of 128 bytes; 4 layers, width 128, 4 heads
 gpt/width256/batch8/devices1  windows of 256 bytes; 6 layers, width 256, 8 heads
+microgpt/batch1/devices1      Karpathy's microgpt, 4,192 parameters, a window of 16 letters per step
 gpt/batch16/stages2           two stages, 8 micro-batches of 2 windows: the faster of our two schedules, beside each of
                               torch.distributed.pipelining, the network cut at the same place
 speedup/gpt/batchB            the same global batch on two devices and on one
@@ -18,7 +19,7 @@ from pipeline.bench import facts_of, torch_modules, torch_names
 
 folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'compile']
-contexts = {'width128': 128, 'width128-fsdp2': 128, 'width256': 256}
+contexts = {'width128': 128, 'width128-fsdp2': 128, 'width256': 256, 'micro': 16}
 replicas = {'torch-ddp': 'width128', 'torch-fsdp2': 'width128-fsdp2'}
 
 
@@ -92,4 +93,5 @@ def run(bench):
     one_device('gpt/batch1/devices1', 1)
     stages(16, 8)
     one_device('gpt/width256/batch8/devices1', 8, 'width256')
+    one_device('microgpt/batch1/devices1', 1, 'micro')
     two_devices(4)
