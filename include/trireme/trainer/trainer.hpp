@@ -14,6 +14,7 @@
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/predictions.hpp>
 #include <trireme/trainer/snapshot.hpp>
+#include <trireme/trainer/trainer_layouts.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 #include <trireme/trainer/trainer_rules.hpp>
 
@@ -63,18 +64,19 @@ private:
         network_type, loss_type, optimizer_type,
         kernels_for<typename policies::kernel_policy, detail::goes_sample_by_sample<network_type, loss_type>>,
         value_type, policies::has_stages, policies::clips>;
+    using layouts = detail::trainer_layouts<model_type, policies>;
     using run_type = typename run_on<typename policies::mesh::device>::template type<
         model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
 
 public:
     /// The layout that options mean.
     static constexpr parallel_layout layout_of(options const& o, run_options const& r = {}) {
-        return layout_with(r.devices.value, r.strategy.value, o.logical_shards.value, r.stages.value,
-                           static_cast<std::size_t>(r.micro_batches.value), r.schedule);
+        return layouts::make(r.devices.value, r.strategy.value, o.logical_shards.value, r.stages.value,
+                             static_cast<std::size_t>(r.micro_batches.value), r.schedule);
     }
     /// Throws what the constructor would for options that cannot work, and makes nothing.
     static void check(options const& o, run_options const& r = {}) {
-        check(layout_of(o, r), o.batch.samples);
+        layouts::check(layout_of(o, r), o.batch.samples);
         optimizer_type::check(o);
         if constexpr (policies::clips) detail::check_max_norm(o);
         if constexpr (detail::has_rate<options>) detail::check_rate_schedule(o.rate.value);
@@ -86,45 +88,13 @@ public:
     static constexpr training_plan plan(batch b)
         requires(policies::is_static)
     {
-        return plan(b, layout_with(policies::replicas, strategy_choice(typename policies::strategy{}),
-                                   static_cast<std::size_t>(policies::shards), policies::stages, 0,
-                                   typename option_fields<policies>::schedule{}));
+        return plan(b, layouts::make(policies::replicas, strategy_choice(typename policies::strategy{}),
+                                     static_cast<std::size_t>(policies::shards), policies::stages, 0,
+                                     typename option_fields<policies>::schedule{}));
     }
     /// The plan for a layout chosen when the program runs. Throws usage_error if it has no device.
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
-        if (layout.devices() < 1) throw usage_error("a plan needs at least one device: set the option `devices`");
-        training_plan p;
-        p.parameters = network_type::parameters;
-        p.arena_elements = model_type::arena_elements;
-        p.element_bytes = sizeof(value_type);
-        p.forward_flops = network_type::forward_flops;
-        p.training_flops =
-            network_type::training_flops + loss_type::describe(network_type::output_extents::shape).flops;
-        p.batch = b;
-        p.layout = layout;
-        p.buffers = network_type::buffers;
-        p.flops_of = [](parallel_layout const& l, int stage) {
-            auto const rows = l.rows_of(stage, network_type::depth);
-            auto sum = network_type::flops(rows);
-            if (!l.recomputed.empty())
-                sum.again =
-                    detail::flops_again<network_type>(rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves);
-            return sum;
-        };
-        p.numbers = [](parallel_layout const& l, int stage) {
-            return numbers_of_stage<network_type, value_type>(l, stage).extent();
-        };
-        p.crossing = &run_type::crossing;
-        p.map = &run_type::memory;
-        p.moves = &run_type::moves;
-        p.tied = [](parallel_layout const& l, int rank, int role) {
-            traffic sum;
-            detail::traffic_of_ties<model_type>(l, rank, [&](int other, traffic const& t) {
-                if (other == role) sum += t;
-            });
-            return sum;
-        };
-        return p;
+        return layouts::template plan<run_type>(b, layout);
     }
 
     /// Throws usage_error if the options break a rule. On the host it starts devices() - 1 threads.
@@ -460,81 +430,6 @@ private:
                               ": its samples would come in another order; give the trainer that seed");
     }
 
-    /// Makes the layout of the options, and of what the type fixes. `micro_batches`: 0 if the options say none.
-    template<class Schedule>
-    static constexpr parallel_layout
-    layout_with(int replicas, strategy_choice const& strategy, std::size_t shards, [[maybe_unused]] int stages,
-                [[maybe_unused]] std::size_t micro_batches, [[maybe_unused]] Schedule const& schedule) {
-        parallel_layout l{.replicas = replicas,
-                          .strategy = strategy,
-                          .logical_shards = shards,
-                          .shared_weights = policies::shared_weights,
-                          .clips = policies::clips,
-                          .ties = model_type::trains && network_type::tied_gradients != 0,
-                          .buckets = buckets(),
-                          .updates = updates(),
-                          .passes = policies::accumulation::parts};
-        if constexpr (policies::has_stages) {
-            l.stages = policies::stages == dynamic ? stages : policies::stages;
-            if constexpr (policies::micro_batches != dynamic)
-                l.micro_batches = static_cast<std::size_t>(policies::micro_batches);
-            else
-                l.micro_batches = micro_batches;
-            if constexpr (policies::schedule_is_named)
-                l.schedule = typename policies::pipelining::schedule{};
-            else
-                l.schedule = schedule.value;
-            int const usual = l.schedule.micro_batches != 0 ? l.schedule.micro_batches : 4 * l.stages;
-            if (l.micro_batches == 0 && !l.reproducible())
-                l.micro_batches = static_cast<std::size_t>(l.stages > 1 ? usual * l.passes : l.passes);
-            l.cut = &policies::cut::template rows<network_type>;
-        } else if (!l.reproducible()) {
-            l.micro_batches = static_cast<std::size_t>(l.passes);
-        }
-        constexpr bool granules_wait = policies::on_host && model_type::whole_shard && !model_type::at_once;
-        l.recomputed = policies::recomputation::template rows<
-            network_type, policies::on_host ? weight_gradients::at_once : weight_gradients::beside,
-            granules_wait ? way_of_samples::one_behind_the_other : way_of_samples::together>(l.stages);
-        return l;
-    }
-
-    /// The buckets of tensors, where tensors have strategies of their own; else none.
-    static constexpr std::span<reduction_bucket const> buckets() {
-        if constexpr (policies::tensor_rules::size != 0)
-            return std::span(bucket_table::value.buckets).first(bucket_table::value.count);
-        else
-            return {};
-    }
-    struct bucket_table {
-        using type = typename policies::tensor_rules::template table<network_type, value_type>;
-        static constexpr type value{model_type::arena_elements};
-    };
-
-    /// Runs of parameters that are updated alike, where some do not decay.
-    static constexpr std::span<update_run const> updates() {
-        if constexpr (policies::undecayed::rules != 0)
-            return std::span(update_table::value.runs).first(update_table::value.count);
-        else
-            return {};
-    }
-    struct update_table {
-        using type = typename policies::undecayed::template table<network_type, value_type>;
-        static constexpr type value{};
-    };
-
-    static void check(parallel_layout const& layout, std::size_t batch) {
-        detail::check_numbers(layout, batch);
-        if constexpr (policies::has_stages) {
-            detail::check_stages<network_type, policies>(layout);
-            if constexpr (!policies::steps_proved) prove_steps(layout);
-        }
-        if constexpr (model_type::trains)
-            detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);
-        if constexpr (!policies::proved)
-            for (int stage = 0; stage < layout.stage_count(); ++stage)
-                detail::check_reductions(layout, numbers_of_stage<network_type, value_type>(layout, stage).extent(),
-                                         sizeof(value_type));
-    }
     trainer(options const& o, run_options const& r, parallel_layout const& layout)
         : run_((check(o, r), o), r, layout) {}
 
