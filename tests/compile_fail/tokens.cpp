@@ -3,6 +3,7 @@
 // Layers of tokens. A sample is a list of tokens, numbers of a vocabulary; embedding makes (tokens, width) of it.
 // On the page: tokens
 #include "prelude.hpp"
+#include <trireme/rehearsal.hpp>
 
 namespace tri0109 {
 #if defined(EMBEDDING_OF_AN_IMAGE)
@@ -100,3 +101,18 @@ using t = trainer<net, cross_entropy, adamw>;
 #endif
 auto const cost = t::plan(batch{64});
 } // namespace tri0125
+
+namespace tri0126 {
+// A token is a number among the values between layers. Where these are bf16, its 16 bits are the number.
+template<std::size_t Vocabulary, class... Policies>
+using bigrams = trainer<network<input<16>, embedding<Vocabulary, 2>, linear<16>>, cross_entropy, adamw, Policies...>;
+#if defined(TOKENS_WIDER_THAN_BF16)
+// TOKENS_WIDER_THAN_BF16: TRI0126 | at most 65536 tokens | at_layer<0, | embedding<65537 | precision<
+// errors <= 1
+using t = bigrams<65537, on<mesh<rehearsal, dp<1>>>, precision<bf16>>;
+#else
+using t = bigrams<65536, on<mesh<rehearsal, dp<1>>>, precision<bf16>>;
+auto const of_floats = bigrams<65537, on<mesh<rehearsal, dp<1>>>>::plan(batch{64});
+#endif
+auto const cost = t::plan(batch{64});
+} // namespace tri0126

@@ -17,6 +17,11 @@ using on_processors = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>, re
 using on_gpus = trainer<net, cross_entropy, sgd, on<mesh<gpu, dp<2>>>, reduce_by<ring>>;
 // [/gpu]
 
+// [tokens]
+using decoder = gpt<gpt_sizes{.layers = 2, .width = 384, .heads = 6, .context = 256, .vocabulary = 50257}>;
+using tokens_on_gpus = trainer<decoder, cross_entropy, adamw, on<mesh<gpu, dp<2>>>, precision<bf16>>;
+// [/tokens]
+
 // [channels_last]
 using in_bf16 =
     trainer<net, cross_entropy, sgd, on<mesh<gpu, dp<1>>>, precision<bf16>, kernels<channels_last<cuda_kernels>>>;
@@ -37,5 +42,7 @@ TEST_SUITE("docs/gpu") {
         CHECK_THROWS_AS((on_gpus{{.batch = 64}, r}), usage_error); // transport<peer> is for one process
         on_gpus const t{{.batch = 64}, {.share_devices = true}};
         CHECK(t.devices() == 2);
+        tokens_on_gpus const of_tokens{{.batch = 4}, {.share_devices = true}};
+        CHECK(of_tokens.devices() == 2);
     }
 }

@@ -116,6 +116,13 @@ TEST_CASE("tokens that are ignored") {
     for (int i = 0; i < 60; ++i) loss = t.step(talks).loss;
     CHECK(loss < 0.1);
     CHECK(t.evaluate(talks).accuracy == 1);
+    // [scores_of_tokens]
+    auto const said = t.predict(talks);
+    double const among_two = top_k_accuracy(said, talks, 2); // of the tokens that count
+    confusion_matrix const matrix(said, talks);              // matrix(token, taken for)
+    // [/scores_of_tokens]
+    CHECK(among_two == 1);
+    CHECK(matrix.accuracy() == 1);
 }
 
 TEST_CASE("attention by hand") {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -79,7 +81,8 @@ struct attention_geometry {
     static constexpr std::size_t seen(std::size_t token) noexcept { return Causal ? token + 1 : Tokens; }
     /// The number of the weight that a sample's token has for token 0 in a head: all weights of a shard are numbered
     /// through, those that a causal one has not, too.
-    static constexpr std::uint64_t first_weight(std::uint64_t sample, std::size_t of_head, std::size_t token) noexcept {
+    TRIREME_HOST_DEVICE static constexpr std::uint64_t first_weight(std::uint64_t sample, std::size_t of_head,
+                                                                    std::size_t token) noexcept {
         return ((sample * Heads + of_head) * Tokens + token) * Tokens;
     }
 };

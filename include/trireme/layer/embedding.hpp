@@ -82,18 +82,24 @@ struct learned_positions {
         d.execution.sample_by_sample = true;
         return d;
     }
-    static void forward(auto const& io) { add_values(io.policy, io.x.data, io.parameter(0), io.y.data, io.y.size()); }
+    static void forward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        learned_positions_forward<geometry<io_t>, io_t::lanes>(io.policy, io.x.data, io.parameter(0), io.y.data);
+    }
     static void backward_input(auto const& io) {
         activation_forward<identity_function>(io.policy, io.dy.data, io.dx.data, io.dx.size());
     }
     static void backward_weights(auto const& io) {
-        auto* const to = io.gradient(0);
-        add_values(io.policy, io.dy.data, static_cast<std::remove_pointer_t<decltype(to)> const*>(to), to,
-                   io.dy.size());
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        learned_positions_backward_weights<geometry<io_t>, io_t::lanes>(io.policy, io.dy.data, io.gradient(0));
     }
 
     template<class Where, class In>
     using refusal = token_rows_rule<Where, wants<rank<2>>, gets<rank<In::rank>>>;
+
+private:
+    template<class Io>
+    using geometry = token_geometry<Io::input::shape.extent[0], Io::input::shape.extent[1]>;
 };
 
 } // namespace trireme

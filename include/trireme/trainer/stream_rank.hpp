@@ -321,9 +321,13 @@ public:
         auto const& s = own(t.chunk);
         if (t.kind == task_kind::forward && s.numbers.buffers != 0)
             compute.zero(waiting(t), s.numbers.buffers * sizeof(T));
-        if (s.first())
-            convert_inputs<T>(c.kernels(), c.kernels().shard(), granule_at(stages_[slot].data(), k) + granule_.inputs(),
-                              c.value(0), granule_.values, narrow::input_order(granule_.samples));
+        if (!s.first()) return;
+        auto const* const from = granule_at(stages_[slot].data(), k) + granule_.inputs();
+        if constexpr (network::row(0).description.vocabulary != 0)
+            convert_tokens<T>(c.kernels(), c.kernels().shard(), from, c.value(0), granule_.values);
+        else
+            convert_inputs<T>(c.kernels(), c.kernels().shard(), from, c.value(0), granule_.values,
+                              narrow::input_order(granule_.samples));
     }
     /// Adds the losses of a granule that has come through a last stage, and outside of training its right answers.
     void enqueue_score(kernels const& k, std::size_t shard, bool trains) {

@@ -104,8 +104,15 @@ template<class... Where>
 struct token_kernels_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0125: layers of tokens have kernels on devices of the host, portable and reference, and no others "
-        "yet: write on<mesh<host, ...>>, and leave out kernels<...>");
+        "TRI0125: layers of tokens have no kernels that take all samples of a shard at once on the host, as onednn's "
+        "do: leave out kernels<...>");
+};
+template<class... Where>
+struct narrow_tokens_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0126: with precision<bf16> a token has 16 bits, so that a vocabulary has at most 65536 tokens: leave out "
+        "precision<bf16>, or divide words into more tokens");
 };
 template<class... Where>
 struct recomputed_blocks_rule {
@@ -171,6 +178,12 @@ constexpr std::size_t whole_batch_row() {
     while (row < Network::depth && !Network::row(row).description.whole_batch()) ++row;
     return row;
 }
+
+/// True if a network's tokens are stored in 16 bits, and there are more of them.
+template<class Network, class Policies>
+inline constexpr bool has_wide_tokens =
+    std::is_same_v<stored_t<typename Policies::kernel_policy, typename Policies::dtype::value_type>, bf16> &&
+    Network::row(0).description.vocabulary > 65536;
 
 /// A way of cutting a network that cannot be, for so many stages.
 template<class Network, class Cut>
@@ -245,8 +258,10 @@ constexpr auto broken_trainer_rule() {
         return misread_rule<misread_row<Network, typename trainer_policies<Policies...>::kernel_policy>(), Network,
                             Loss>();
     else if constexpr (goes_sample_by_sample<Network, Loss> &&
-                       trainer_policies<Policies...>::kernel_policy::layout != value_layout::interleaved)
+                       takes_all_samples<typename trainer_policies<Policies...>::kernel_policy>)
         return pack<token_kernels_rule<gets<kernels<typename trainer_policies<Policies...>::kernel_policy>>>>{};
+    else if constexpr (has_wide_tokens<Network, trainer_policies<Policies...>>)
+        return pack<narrow_tokens_rule<row_at_t<0, Network>, wants<at_most<65536>>, gets<precision<bf16>>>>{};
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
         return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                            gets<typename trainer_policies<Policies...>::reproducibility>>>{};

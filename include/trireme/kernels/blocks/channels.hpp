@@ -2,14 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
 #include <trireme/kernels/geometry.hpp>
 
 #include <cstddef>
-#include <string>
 
 // Two numbers of each channel, added up over all samples of a shard in two launches. `gather`: the samples are cut into
 // parts; a block takes one part of one channel, or of a few whose values lie side by side, and leaves two numbers per
@@ -185,10 +183,7 @@ channel_parts parts_of(block_kernels<Stream> const& k) {
     constexpr std::size_t most_parts = split::columns == 1 ? 64 : 256;
     constexpr u32 enough_blocks = 1024;
     if (k.samples() == 0) return {};
-    if (k.scratch().bytes < bytes)
-        throw usage_error("adding up " + std::to_string(split::channels) + " channels needs " + std::to_string(bytes) +
-                          " bytes of workspace, and has " + std::to_string(k.scratch().bytes) +
-                          "; give the kernels more workspace");
+    workspace_for<typename What::number>(k, 2 * split::channels, "adding up", split::channels, "channels");
     auto const samples = static_cast<u32>(k.samples()) * split::of_sample;
     std::size_t parts = most(enough_blocks / split::blocks, 1);
     std::size_t const values = std::size_t{samples} * split::positions;

@@ -225,12 +225,18 @@ void launch_product(block_kernels<Stream> const& k, Left left, Right right, Stor
     k.queue().launch(program, program.blocks());
 }
 
+/// A sample has one row of the matrix that is multiplied, or one for each of its tokens.
+template<class G, class Stream>
+std::size_t rows_of(block_kernels<Stream> const& k) noexcept {
+    return k.samples() * G::rows;
+}
+
 template<class G, class F, class Stream, class T>
 void linear_forward_as(block_kernels<Stream> const& k, T const* x, T const* w, T const* b, T* y) {
     constexpr u32 in = G::inputs, out = G::outputs;
     auto const launch = [&]<class End>(End end) {
         launch_product<accumulate_t<T>>(k, row_factor<in, T>{x}, row_factor<in, T>{w},
-                                        store_product<out, End, T>{y, end}, k.samples(), out, in);
+                                        store_product<out, End, T>{y, end}, rows_of<G>(k), out, in);
     };
     if constexpr (G::bias)
         launch(forward_end<F, T>{b});
@@ -242,14 +248,14 @@ template<class G, class F, class Stream, class T>
 void linear_backward_input_as(block_kernels<Stream> const& k, T const* w, T const* dy, T* dx, T const* input) {
     constexpr u32 in = G::inputs, out = G::outputs;
     launch_product<accumulate_t<T>>(k, row_factor<out, T>{dy}, column_factor<in, T>{w},
-                                    store_product<in, backward_end<F, T>, T>{dx, {input}}, k.samples(), in, out);
+                                    store_product<in, backward_end<F, T>, T>{dx, {input}}, rows_of<G>(k), in, out);
 }
 
 } // namespace trireme::blocks
 
 namespace trireme {
 
-/// y = w x + b. x: In, w: Out x In, b: Out, y: Out; x and y per sample.
+/// y = w x + b. x: Rows x In, w: Out x In, b: Out, y: Rows x Out; x and y per sample.
 template<class G, std::size_t Lanes, class Stream, class T>
 void linear_forward(block_kernels<Stream> const& k, T const* x, T const* w, T const* b, T* y) {
     blocks::linear_forward_as<G, identity_function>(k, x, w, b, y);
@@ -269,28 +275,29 @@ void linear_backward_input(with_function<K, F, T> const& k, T const* w, T const*
     blocks::linear_backward_input_as<G, F>(k, w, dy, dx, k.input());
 }
 
-/// Adds the gradients with respect to w and b, summed over the samples, to dw and db. Where the samples are many and
-/// the weights few, several blocks share a tile: their partial sums go through the workspace, as far as it reaches.
+/// Adds the gradients with respect to w and b, summed over all rows, to dw and db. Where the rows are many and the
+/// weights few, several blocks share a tile: their partial sums go through the workspace, as far as it reaches.
 template<class G, std::size_t Lanes, class Stream, class T>
 void linear_backward_weights(block_kernels<Stream> const& k, T const* x, T const* dy, T* dw, T* db) {
     using blocks::u32;
     using number = accumulate_t<T>;
     constexpr u32 in = G::inputs, out = G::outputs, columns = in + (G::bias ? 1 : 0);
-    constexpr u32 samples_worth_a_block = 512, enough_blocks = 256;
+    constexpr u32 rows_worth_a_block = 512, enough_blocks = 256;
     constexpr u32 tiles = blocks::divide_up(out, 16) * blocks::divide_up(columns, 32);
     constexpr std::size_t bytes_of_partial = sizeof(number) * out * columns;
-    std::size_t splits = k.samples() / samples_worth_a_block;
+    std::size_t const rows = blocks::rows_of<G>(k);
+    std::size_t splits = rows / rows_worth_a_block;
     for (std::size_t const limit : {std::size_t{enough_blocks / tiles}, k.scratch().bytes / bytes_of_partial})
         splits = splits < limit ? splits : limit;
     blocks::column_factor<out, T> const left{dy};
     blocks::column_or_one_factor<in, T> const right{x};
     if (splits <= 1) {
-        blocks::launch_product<number>(k, left, right, blocks::add_gradient<in, T>{dw, db}, out, columns, k.samples());
+        blocks::launch_product<number>(k, left, right, blocks::add_gradient<in, T>{dw, db}, out, columns, rows);
         return;
     }
     auto* const partials = static_cast<number*>(k.scratch().data);
     blocks::launch_product<number>(k, left, right, blocks::store_partial<in, out, columns, T>{partials}, out, columns,
-                                   k.samples(), static_cast<u32>(splits));
+                                   rows, static_cast<u32>(splits));
     blocks::add_partials<4, T> const add{partials, static_cast<u32>(splits), in * out, (columns - in) * out, dw, db};
     k.queue().launch(add, add.blocks());
 }

@@ -44,6 +44,14 @@ struct sample_score {
 
 namespace trireme::blocks {
 
+/// Staged samples are bytes, to be multiplied by a scale, or numbers of type T; this reads the i-th.
+template<class T>
+TRIREME_HOST_DEVICE T staged_number(staged_shard const& about, std::byte const* numbers, std::size_t i) {
+    if (about.bytes)
+        return static_cast<T>(reinterpret_cast<std::uint8_t const*>(numbers)[i]) * static_cast<T>(about.scale);
+    return reinterpret_cast<T const*>(numbers)[i];
+}
+
 template<class T, class A, class Order>
 struct input_value {
     std::byte const* numbers;
@@ -51,12 +59,19 @@ struct input_value {
     A* x;
     Order order;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        T value;
-        if (about->bytes)
-            value = static_cast<T>(reinterpret_cast<std::uint8_t const*>(numbers)[i]) * static_cast<T>(about->scale);
-        else
-            value = reinterpret_cast<T const*>(numbers)[i];
-        x[order.place(i)] = static_cast<A>(value);
+        x[order.place(i)] = static_cast<A>(staged_number<T>(*about, numbers, i));
+    }
+};
+
+template<class T, class A>
+struct input_token {
+    std::byte const* numbers;
+    staged_shard const* about;
+    A* x;
+    u32 tokens;
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        bool const counts = i / tokens < about->count;
+        x[i] = token_as<A>(counts ? static_cast<u32>(staged_number<T>(*about, numbers, i)) : 0);
     }
 };
 
@@ -131,6 +146,14 @@ template<class T, class Stream, class A, class Order = order_as_it_is>
 void convert_inputs(block_kernels<Stream> const& k, staged_shard const* about, std::byte const* numbers, A* x,
                     std::size_t n, Order order = {}) {
     k.each(n * k.samples(), blocks::input_value<T, A, Order>{numbers, about, x, order});
+}
+
+/// x = the samples' tokens, n of each, as token_as has them; those of samples that do not count are 0, for what is left
+/// of others would be no place in a table.
+template<class T, class Stream, class A>
+void convert_tokens(block_kernels<Stream> const& k, staged_shard const* about, std::byte const* numbers, A* x,
+                    std::size_t n) {
+    k.each(n * k.samples(), blocks::input_token<T, A>{numbers, about, x, static_cast<blocks::u32>(n)});
 }
 
 /// Adds the scores of the first *count samples to *sum, in double and in an order that *count alone decides. `correct`

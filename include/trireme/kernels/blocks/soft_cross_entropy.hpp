@@ -15,12 +15,14 @@
 namespace trireme::blocks {
 
 /// Block program of soft_cross_entropy: losses, and with `Gradient` dlogits, else whether the first largest logit is
-/// the label's. As softmax_cross_entropy_program, but that each class has its share of the loss.
-template<class Targets, u32 Classes, bool Gradient, class A, class T>
+/// the label's. As softmax_cross_entropy_program, but that each class has its share of the loss, and that the gradients
+/// of a sample's tokens are those of the sum, if Targets weighs labels.
+template<class Targets, u32 Classes, bool Gradient, class A, class T, u32 Tokens = 1>
 struct soft_cross_entropy_program {
     using number = accumulate_t<T>;
-    static constexpr u32 width = Classes <= 32 ? 1 : 32, samples_of_block = width == 1 ? 64 : 4;
-    static constexpr u32 threads = width * samples_of_block;
+    using team = logits_team<Classes>;
+    static constexpr u32 width = team::width, threads = team::threads;
+    static constexpr u32 divisor = Targets::weighs ? 1 : Tokens;
     struct shared {
         candidate<number> largest[threads];
         number sum[threads], spread[threads];
@@ -33,14 +35,14 @@ struct soft_cross_entropy_program {
     A* dlogits;
     T* loss;
     int* correct;
-    std::size_t samples;
+    std::size_t rows;
 
     TRIREME_HOST_DEVICE int phases() const { return 3; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
         u32 const part = at.thread % width, first = at.thread - part;
-        std::size_t const sample = std::size_t{at.block} * samples_of_block + at.thread / width;
-        if (sample >= samples) return;
-        A const* const x = logits + sample * Classes;
+        std::size_t const row = std::size_t{at.block} * team::rows_of_block + at.thread / width;
+        if (row >= rows) return;
+        A const* const x = logits + row * Classes;
         if (k == 0) {
             candidate<number> best{static_cast<number>(x[part]), part};
             for (u32 c = part + width; c < Classes; c += width) best.meet(static_cast<number>(x[c]), c);
@@ -65,31 +67,32 @@ struct soft_cross_entropy_program {
             sum += s.sum[first + i];
             spread += s.spread[first + i];
         }
-        int const label = labels[sample];
+        int const label = labels[row];
         bool const counts = Targets::counts(label);
         number const of_label = counts ? Targets::template share<number>(label) : number(0);
         number const all = counts ? Targets::template all_shares<number>(label) : number(0);
         constexpr number each = static_cast<number>(Targets::of_each);
-        if (part == 0) {
-            loss[sample] = T(0);
+        if (part == static_cast<u32>(label) % width) { // which overwrites the label's logit
+            loss[row] = T(0);
             if (counts)
-                loss[sample] = static_cast<T>(all * std::log(sum) - each * spread -
-                                              of_label * (static_cast<number>(x[label]) - best.value));
+                loss[row] = static_cast<T>(all * std::log(sum) - each * spread -
+                                           of_label * (static_cast<number>(x[label]) - best.value));
             if constexpr (!Gradient)
-                correct[sample] = Targets::is_scored(label) && best.place == static_cast<u32>(label) ? 1 : 0;
+                correct[row] = Targets::is_scored(label) && best.place == static_cast<u32>(label) ? 1 : 0;
         }
         if constexpr (Gradient) {
-            number const scale = counts ? static_cast<number>(weight[sample]) : number(0);
+            number const scale =
+                counts ? static_cast<number>(weight[row / Tokens]) / static_cast<number>(divisor) : number(0);
             for (u32 c = part; c < Classes; c += width) {
                 number const softmax = std::exp(static_cast<number>(x[c]) - best.value) / sum;
                 number q = each * Targets::template weight<number>(c);
                 if (counts && c == static_cast<u32>(label)) q += of_label;
-                dlogits[sample * Classes + c] = static_cast<A>(counts ? scale * (all * softmax - q) : number(0));
+                dlogits[row * Classes + c] = static_cast<A>(counts ? scale * (all * softmax - q) : number(0));
             }
         }
     }
 
-    u32 blocks() const noexcept { return static_cast<u32>((samples + samples_of_block - 1) / samples_of_block); }
+    u32 blocks() const noexcept { return team::blocks(rows); }
 };
 
 } // namespace trireme::blocks

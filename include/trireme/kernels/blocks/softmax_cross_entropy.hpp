@@ -29,13 +29,26 @@ struct candidate {
     }
 };
 
-/// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's. `width` threads do a
-/// sample: one if there are few classes, so that nobody waits. Reads the logits two or three times, from the cache.
-template<u32 Classes, bool Gradient, class A, class T>
+/// A team of `width` threads does a row of logits: one thread if there are few classes, so that nobody waits.
+template<u32 Classes>
+struct logits_team {
+    static constexpr u32 width = Classes <= 32 ? 1 : Classes <= 4096 ? 32 : 128;
+    static constexpr u32 rows_of_block = width == 1 ? 64 : 128 / width;
+    static constexpr u32 threads = width * rows_of_block;
+
+    static u32 blocks(std::size_t rows) noexcept {
+        return static_cast<u32>((rows + rows_of_block - 1) / rows_of_block);
+    }
+};
+
+/// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's, of rows of logits: a
+/// sample has one, or one for each of its tokens, which share the sample's weight. Reads the logits two or three times,
+/// from the cache. dlogits may be the logits.
+template<u32 Classes, bool Gradient, class A, class T, u32 Tokens = 1>
 struct softmax_cross_entropy_program {
     using number = accumulate_t<T>;
-    static constexpr u32 width = Classes <= 32 ? 1 : 32, samples_of_block = width == 1 ? 64 : 4;
-    static constexpr u32 threads = width * samples_of_block;
+    using team = logits_team<Classes>;
+    static constexpr u32 width = team::width, threads = team::threads;
     struct shared {
         candidate<number> largest[threads];
         number sum[threads];
@@ -48,14 +61,27 @@ struct softmax_cross_entropy_program {
     A* dlogits;
     T* loss;
     int* correct;
-    std::size_t samples;
+    std::size_t rows;
+
+    struct gradients {
+        using value = number;
+        A const* x;
+        A* dx;
+        number largest, sum, scale;
+        u32 label;
+        TRIREME_HOST_DEVICE number load(u32 c) const { return static_cast<number>(x[c]); }
+        TRIREME_HOST_DEVICE void store(u32 c, number logit) const {
+            number const softmax = std::exp(logit - largest) / sum;
+            dx[c] = static_cast<A>(scale * (softmax - (c == label ? number(1) : number(0))));
+        }
+    };
 
     TRIREME_HOST_DEVICE int phases() const { return 3; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
         u32 const part = at.thread % width, first = at.thread - part;
-        std::size_t const sample = std::size_t{at.block} * samples_of_block + at.thread / width;
-        if (sample >= samples) return;
-        A const* const x = logits + sample * Classes;
+        std::size_t const row = std::size_t{at.block} * team::rows_of_block + at.thread / width;
+        if (row >= rows) return;
+        A const* const x = logits + row * Classes;
         if (k == 0) {
             candidate<number> best{static_cast<number>(x[part]), part};
             for (u32 c = part + width; c < Classes; c += width) best.meet(static_cast<number>(x[c]), c);
@@ -72,22 +98,18 @@ struct softmax_cross_entropy_program {
         }
         number sum = s.sum[first];
         for (u32 i = 1; i < width; ++i) sum += s.sum[first + i];
-        auto const label = static_cast<u32>(labels[sample]);
-        if (part == 0) {
-            loss[sample] = static_cast<T>(std::log(sum) - (static_cast<number>(x[label]) - best.value));
-            if constexpr (!Gradient) correct[sample] = best.place == label ? 1 : 0;
+        auto const label = static_cast<u32>(labels[row]);
+        if (part == label % width) { // which overwrites the label's logit
+            loss[row] = static_cast<T>(std::log(sum) - (static_cast<number>(x[label]) - best.value));
+            if constexpr (!Gradient) correct[row] = best.place == label ? 1 : 0;
         }
         if constexpr (Gradient) {
-            auto const scale = static_cast<number>(weight[sample]);
-            for (u32 c = part; c < Classes; c += width) {
-                number const softmax = std::exp(static_cast<number>(x[c]) - best.value) / sum;
-                dlogits[sample * Classes + c] =
-                    static_cast<A>(scale * (softmax - (c == label ? number(1) : number(0))));
-            }
+            auto const scale = static_cast<number>(weight[row / Tokens]) / static_cast<number>(Tokens);
+            copy_in_batches(gradients{x, dlogits + row * Classes, best.value, sum, scale, label}, part, width, Classes);
         }
     }
 
-    u32 blocks() const noexcept { return static_cast<u32>((samples + samples_of_block - 1) / samples_of_block); }
+    u32 blocks() const noexcept { return team::blocks(rows); }
 };
 
 } // namespace trireme::blocks

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <trireme/core/bf16.hpp>
+#include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 // What the block programs share. Sizes within a block are 32 bits wide, which GPUs divide much faster than 64.
@@ -22,11 +24,38 @@ constexpr u32 divide_up(u32 a, u32 b) noexcept { return (a + b - 1) / b; }
 /// The least part of which no more are needed for `all` than of `part`.
 constexpr u32 evened(u32 all, u32 part) noexcept { return divide_up(all, divide_up(all, part)); }
 
+/// Tokens are numbers among the values between layers. In bf16, which has no odd ones above 256, the bits are the
+/// number.
+template<class A>
+TRIREME_HOST_DEVICE A token_as(u32 number) {
+    if constexpr (std::is_same_v<A, bf16>) {
+        bf16 token;
+        token.bits = static_cast<std::uint16_t>(number);
+        return token;
+    } else {
+        return static_cast<A>(number);
+    }
+}
+template<class A>
+TRIREME_HOST_DEVICE u32 number_of(A token) {
+    if constexpr (std::is_same_v<A, bf16>)
+        return token.bits;
+    else
+        return static_cast<u32>(token);
+}
+
 /// Four numbers that are moved by one instruction.
 template<class A>
 struct alignas(4 * sizeof(A) < 16 ? 4 * sizeof(A) : 16) quad {
     A v[4];
 };
+
+/// A row of four that begins at `place` has so many of a line's `Width` numbers.
+template<u32 Width>
+TRIREME_HOST_DEVICE u32 in_row_of_four(u32 place) {
+    if (place + 4 <= Width) return 4;
+    return place < Width ? Width - place : 0;
+}
 
 /// Stores the first `count` of four numbers, side by side, in one go where it can be done. `Whole` says that `to` is a
 /// multiple of four numbers behind the array's beginning, which may itself stand anywhere.
@@ -42,6 +71,19 @@ TRIREME_HOST_DEVICE void store_row(T* to, A const (&from)[4], u32 count) {
         if (i < count) to[i] = static_cast<T>(from[i]);
 }
 
+/// Loads the first `count` of four numbers, side by side, in one go where it can be done; the others are 0. `Whole`: as
+/// of store_row.
+template<bool Whole, class T, class A>
+TRIREME_HOST_DEVICE void load_row(A (&to)[4], T const* from, u32 count) {
+    if constexpr (Whole)
+        if (count == 4 && reinterpret_cast<std::uintptr_t>(from) % alignof(quad<T>) == 0) {
+            quad<T> const all = *reinterpret_cast<quad<T> const*>(from);
+            for (u32 i = 0; i < 4; ++i) to[i] = static_cast<A>(all.v[i]);
+            return;
+        }
+    for (u32 i = 0; i < 4; ++i) to[i] = i < count ? static_cast<A>(from[i]) : A(0);
+}
+
 /// copy.store(i, copy.load(i)) for i = first, first + step, ... below `end`: eight loads are under way at a time, for
 /// one takes hundreds of cycles.
 template<class Copy>
@@ -54,6 +96,18 @@ TRIREME_HOST_DEVICE void copy_in_batches(Copy const& copy, u32 first, u32 step, 
         for (u32 i = 0; i < batch; ++i)
             if (begin + i * step < end) copy.store(begin + i * step, value[i]);
     }
+}
+
+/// The workspace has room for `count` numbers of type N, or this throws usage_error: "adding up 3 channels needs ...".
+template<class N, class Stream>
+N* workspace_for(block_kernels<Stream> const& k, std::size_t count, char const* what, std::size_t how_many,
+                 char const* of_what) {
+    std::size_t const bytes = count * sizeof(N);
+    if (k.scratch().bytes < bytes)
+        throw usage_error(std::string(what) + " " + std::to_string(how_many) + " " + of_what + " needs " +
+                          std::to_string(bytes) + " bytes of workspace, and has " + std::to_string(k.scratch().bytes) +
+                          "; give the kernels more workspace");
+    return static_cast<N*>(k.scratch().data);
 }
 
 /// The last operations of forward on a sum, before the kernel writes it: adds the bias and applies the function.

@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/kernels/geometry.hpp>
+#include <trireme/kernels/portable/add.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 
 #include <cstddef>
@@ -32,6 +33,20 @@ TRIREME_NOINLINE void embedding_backward_weights(portable, T const* x, T const* 
             (vector::load(to + i, count) + vector::load(from + i, count)).store(to + i, count);
         });
     }
+}
+
+/// y = x + w. x, w, y: Tokens x Width.
+template<class G, std::size_t Lanes, class T>
+    requires(Lanes == 1)
+void learned_positions_forward(portable k, T const* x, T const* w, T* y) noexcept {
+    add_values(k, x, w, y, G::tokens * G::width);
+}
+
+/// dw += dy
+template<class G, std::size_t Lanes, class T>
+    requires(Lanes == 1)
+void learned_positions_backward_weights(portable k, T const* dy, T* dw) noexcept {
+    add_values(k, dy, static_cast<T const*>(dw), dw, G::tokens * G::width);
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -29,4 +29,16 @@ void embedding_backward_weights(reference, T const* x, T const* dy, T* dw) {
         }
 }
 
+/// y = x + w. x, y: Tokens x Width times Lanes, w: Tokens x Width.
+template<class G, std::size_t Lanes, class T>
+void learned_positions_forward(reference, T const* x, T const* w, T* y) {
+    for (std::size_t i = 0; i < G::tokens * G::width * Lanes; ++i) y[i] = x[i] + w[i / Lanes];
+}
+
+/// dw += dy, summed over the lanes.
+template<class G, std::size_t Lanes, class T>
+void learned_positions_backward_weights(reference, T const* dy, T* dw) {
+    for (std::size_t i = 0; i < G::tokens * G::width * Lanes; ++i) dw[i / Lanes] += dy[i];
+}
+
 } // namespace trireme::inline TRIREME_ISA
