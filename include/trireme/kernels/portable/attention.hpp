@@ -10,6 +10,7 @@
 #include <trireme/kernels/portable/dropout.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/kernels/portable/tokens/matrix.hpp>
+#include <trireme/kernels/portable/tokens/reduction.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -51,9 +52,7 @@ struct attention_block {
         auto const scale = vector::all(T(1) / std::sqrt(static_cast<T>(G::head)));
         for (std::size_t r = 0; r < count; ++r, p += step) {
             auto const seen = G::seen(first + r);
-            T largest = p[0];
-            for (std::size_t s = 1; s < seen; ++s) largest = std::max(largest, p[s]);
-            auto const top = vector::all(largest);
+            auto const top = vector::all(largest_of(p, seen));
             auto sums = vector::all(0);
             for (std::size_t s = 0; s < seen; s += width) { // rows have room for whole registers
                 auto e = exponential_of_negative((vector::load(p + s) - top) * scale);
