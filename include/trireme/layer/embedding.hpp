@@ -77,12 +77,14 @@ struct learned_positions {
         d.parameters[0] = {"weight", in, in.extent[1], in.extent[1], initial::weights};
         d.execution.backward_reads_input = false;
         d.execution.backward_reads_output = false;
+        d.execution.in_place = true;
         d.execution.sample_by_sample = true;
         return d;
     }
     static void forward(auto const& io) { add_values(io.policy, io.x.data, io.parameter(0), io.y.data, io.y.size()); }
     static void backward_input(auto const& io) {
-        activation_forward<identity_function>(io.policy, io.dy.data, io.dx.data, io.dx.size());
+        if (io.dx.data != io.dy.data)
+            activation_forward<identity_function>(io.policy, io.dy.data, io.dx.data, io.dx.size());
     }
     static void backward_weights(auto const& io) {
         auto* const to = io.gradient(0);
