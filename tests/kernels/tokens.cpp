@@ -267,6 +267,15 @@ TEST_SUITE("kernels/tokens") {
         all_kernels<T>();
     }
 
+    TEST_CASE_TEMPLATE("the largest of any number of numbers, wherever it is", T, float, double) {
+        for (std::size_t n = 1; n < 150; n += n < 70 ? 1 : 11)
+            for (std::size_t at = 0; at < n; ++at) {
+                std::vector<T> x(n, T(-3)); // below what may stand behind the last
+                x[at] = -2;
+                if (detail::largest_of(x.data(), n) != -2) FAIL(n << " numbers, the largest is " << at);
+            }
+    }
+
     TEST_CASE("by hand: a token looks at itself and at those before it") {
         using g = attention_geometry<2, 1, 1, true>;
         double const x[] = {1, 2, 10, /**/ 3, 4, 20}; // query, key, value
