@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/device/host/lanes.hpp>
+#include <trireme/device/host/peak.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -12,25 +13,7 @@ namespace bench::inline TRIREME_ISA {
 
 using vector = trireme::lane_vector<float, trireme::full_register<float>>;
 
-/// As many multiply-adds in flight as hide their latency.
-inline constexpr std::size_t enough_chains = trireme::accumulators == 24 ? 16 : 12;
-
-/// Multiply-adds on registers alone, in so many chains side by side. Returns the FLOPs.
-template<std::size_t Chains = enough_chains>
-double multiply_adds(double& sink) {
-    constexpr std::size_t chains = Chains, rounds = 100000;
-    vector sum[chains];
-    auto const factor = vector::all(static_cast<float>(0.999 + sink * 1e-30));
-    auto const term = vector::all(static_cast<float>(1e-3 + sink * 1e-30));
-#pragma GCC unroll 32
-    for (std::size_t i = 0; i < chains; ++i) sum[i] = vector::all(static_cast<float>(i));
-    for (std::size_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 32
-        for (std::size_t i = 0; i < chains; ++i) sum[i] = multiply_add(sum[i], factor, term);
-    }
-    for (auto const& s : sum) sink += static_cast<double>(s.sum());
-    return 2.0 * rounds * chains * vector::size;
-}
+using trireme::multiply_adds;
 
 /// One pass of y += c * x: two reads and one write per element, the mixture of an optimizer's pass. Returns the bytes.
 TRIREME_NOINLINE inline double stream(float* y, float const* x, std::size_t n, float c) {
@@ -42,6 +25,29 @@ TRIREME_NOINLINE inline double stream(float* y, float const* x, std::size_t n, f
             multiply_add(factor, vector::load(x + i + k), vector::load(y + i + k)).store(y + i + k);
     }
     return static_cast<double>(n) * 3 * sizeof(float);
+}
+
+/// One pass of y = c * x: one read and one write per element.
+TRIREME_NOINLINE inline void scaled_copy(float* y, float const* x, std::size_t n, float c) {
+    auto const factor = vector::all(c);
+    trireme::for_registers<vector>(
+        n, [=](std::size_t i, auto count) { (factor * vector::load(x + i, count)).store(y + i, count); });
+}
+
+/// One pass over two arrays that writes none: the sum of their products, in eight chains.
+TRIREME_NOINLINE inline float sum_of_products(float const* x, float const* y, std::size_t n) {
+    constexpr std::size_t chains = 8, block = chains * vector::size;
+    vector sums[chains];
+    for (auto& sum : sums) sum = vector::all(0);
+    for (std::size_t i = 0; i + block <= n; i += block) {
+#pragma GCC unroll 8
+        for (std::size_t k = 0; k < chains; ++k) {
+            auto const at = i + k * vector::size;
+            sums[k] = multiply_add(vector::load(x + at), vector::load(y + at), sums[k]);
+        }
+    }
+    for (std::size_t k = 1; k < chains; ++k) sums[0] = sums[0] + sums[k];
+    return sums[0].sum();
 }
 
 /// One pass that adds c * x to three arrays, a plain loop that the compiler vectorises: four reads and three writes per

@@ -4,7 +4,7 @@
 
 torch_worker.py MODE BATCH DEVICES. MODE is eager, channels-last, compile or channels-last-compile, -bf16 behind it for
 autocast to bfloat16; predict- before it (also predict-freeze) for outputs alone, in inference mode. With more than one device every device is a process of one thread, joined by
-DistributedDataParallel over Gloo, and BATCH is the global batch. The data is ready in memory as tensors in the layout
+Training.replicas over Gloo, and BATCH is the global batch. The data is ready in memory as tensors in the layout
 that the mode wants: no time is spent on loading it.
 """
 import functools
@@ -26,12 +26,13 @@ def images(count):
 
 class Training(typing.NamedTuple):
     """What a worker trains: `network()` makes the module and `data()` the inputs and targets, which are drawn batch by
-    batch; `warm_up` steps come first."""
+    batch; `warm_up` steps come first. `replicas(module)` joins the processes' modules."""
     network: typing.Callable
     data: typing.Callable
     warm_up: int = 10
     loss_of: typing.Callable = nn.functional.cross_entropy
     optimizer: typing.Callable = functools.partial(torch.optim.SGD, lr=0.1, fused=True)
+    replicas: typing.Callable = nn.parallel.DistributedDataParallel
 
 
 def stepper(training, mode, batch, rank, devices):
@@ -42,7 +43,7 @@ def stepper(training, mode, batch, rank, devices):
     if 'channels-last' in mode:
         x, model = x.to(memory_format=torch.channels_last), model.to(memory_format=torch.channels_last)
     if devices > 1:
-        model = nn.parallel.DistributedDataParallel(model)
+        model = training.replicas(model)
     if 'compile' in mode:
         model = torch.compile(model)
     optimizer = training.optimizer(model.parameters())

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "strategy_names.hpp"
+
 #include <CLI/CLI.hpp>
 
 #include <trireme/core/errors.hpp>
@@ -9,9 +11,11 @@
 
 #include <charconv>
 #include <iostream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <vector>
 
 // What the examples' command lines accept.
 
@@ -40,6 +44,14 @@ CLI::Option* add_reproducible_flag(CLI::App& app, Flags& f) {
     return app.add_option("--reproducible", f.reproducible, "logical shards: the same bits on up to V devices; 0: off")
         ->check(whole_number<std::size_t>(0, trireme::max_logical_shards))
         ->type_name("V")
+        ->capture_default_str();
+}
+/// Adds --strategy, likewise.
+template<class Flags>
+void add_strategy_flag(CLI::App& app, Flags& f) {
+    app.add_option("--strategy", f.strategy, "how devices add their gradients")
+        ->check(CLI::IsMember(std::vector<std::string>(std::begin(strategy_names), std::end(strategy_names))))
+        ->type_name("NAME")
         ->capture_default_str();
 }
 /// Adds --deadline, likewise.

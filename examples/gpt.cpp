@@ -7,21 +7,27 @@
 #include "epoch_log.hpp"
 #include "gpt_flags.hpp"
 #include "stages.hpp"
+#include "strategies.hpp"
 #include "trace_file.hpp"
 
+#include <trireme/checkpoints.hpp>
 #include <trireme/core/exit_code.hpp>
+#include <trireme/device/host/peak.hpp>
 #include <trireme/readers.hpp>
+#include <trireme/trainer/progress_bar.hpp>
 #include <trireme/trireme.hpp>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
+#include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 using namespace trireme;
@@ -29,8 +35,9 @@ using namespace trireme;
 constexpr std::size_t window = 128;
 using small_gpt =
     gpt<gpt_sizes{.layers = 4, .width = 128, .heads = 4, .context = window, .vocabulary = byte_vocabulary}>;
-using gpt_trainer = trainer<small_gpt, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>, clip_norm,
-                            without_decay<biases, norms>, reproducible<fixed_tree, dynamic>>;
+using gpt_trainer =
+    trainer<small_gpt, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>, clip_norm,
+            without_decay<biases, norms, embeddings>, reduce_by<chosen_at_run_time>, reproducible<fixed_tree, dynamic>>;
 
 /// The mean cost of a byte whose share in the text is all that is known, in nats.
 double unigram_entropy(std::string_view text) {
@@ -79,10 +86,52 @@ std::string written(gpt_trainer& t, std::string text, std::size_t characters, st
     return text.substr(begin);
 }
 
-int run(gpt_flags const& flags) {
+/// The words that a checkpoint keeps of a training, beside its numbers.
+checkpoint_notes notes_of(gpt_flags flags, std::string const& text) {
+    checkpoint_notes notes{{"text", digest_text(digest_of(std::as_bytes(std::span(text))))}};
+    flags.for_each_kept([&](std::string const& name, auto const& value) {
+        char word[32];
+        notes[name] = {word, std::to_chars(word, word + sizeof word, value).ptr};
+    });
+    return notes;
+}
+
+/// Takes the flags that decide the numbers of a training from the checkpoint that it goes on from. Those that are on
+/// the command line as well must be the same.
+void take_kept(gpt_flags& flags, checkpoint_manifest const& m, std::string const& text) {
+    auto const here = notes_of(flags, text);
+    auto const kept = [&](std::string const& name) -> std::string const& {
+        auto const at = m.notes.find(name);
+        if (at == m.notes.end())
+            throw data_error(flags.resume, "the checkpoint in this folder is none of gpt's: it has no " + name);
+        return at->second;
+    };
+    if (kept("text") != here.at("text"))
+        throw usage_error("--resume " + flags.resume + ": the training in this folder learns another text than " +
+                          flags.text + ": pass that one, or begin a new training");
+    flags.for_each_kept([&](std::string const& name, auto& value) {
+        auto const& was = kept(name);
+        if (flags.given.contains(name) && was != here.at(name))
+            throw usage_error("--" + name + " " + here.at(name) + ": the training in " + flags.resume + " has " + was +
+                              ", and goes on with it: leave out --" + name + ", or begin a new training");
+        if (std::from_chars(was.data(), was.data() + was.size(), value).ec != std::errc())
+            throw data_error(flags.resume, "the checkpoint in this folder has no number as its " + name);
+    });
+}
+
+int run(gpt_flags flags) {
     if (flags.text.empty())
         throw usage_error(
             "--text FILE is missing: name a text, or start with `sh examples/run.sh gpt`, which brings one");
+    auto const text = read_text(flags.text);
+    auto const samples = text_windows(text, window, drawn_each_epoch);
+    if (!flags.resume.empty()) {
+        auto const m = read_checkpoint(flags.resume);
+        take_kept(flags, m, text);
+        if (flags.steps != 0 && m.steps >= flags.steps)
+            throw usage_error("--steps " + std::to_string(flags.steps) + ": the training in " + flags.resume +
+                              " has made " + std::to_string(m.steps) + " steps already; ask for more, all in all");
+    }
     constexpr std::uint64_t warm_up = 100;
     gpt_trainer::options const training{.learning_rate = flags.learning_rate,
                                         .weight_decay = 0.1f,
@@ -96,67 +145,94 @@ int run(gpt_flags const& flags) {
                                    .stages = flags.stages,
                                    .micro_batches = flags.micro_batches,
                                    .schedule = flags.turns,
+                                   .strategy = strategy_of(flags.strategy),
                                    .deadline = std::chrono::duration<double>(flags.deadline)};
     where.trace = !flags.trace.empty();
     check_options<gpt_trainer>(training, where, flags.schedule);
     result_file trace("--trace", flags.trace);
     step_log log(flags.log);
-    auto const text = read_text(flags.text);
-    auto const samples = text_windows(text, window);
+    if (!flags.save.empty()) prepare_checkpoint(flags.save);
     auto const unigram = unigram_entropy(text);
 
     auto const layout = gpt_trainer::layout_of(training, where);
     auto const plan = gpt_trainer::plan(flags.batch, layout);
-    std::printf("text              %zu bytes, %zu windows of %zu; a byte costs %.3f bits by the bytes' shares alone\n",
-                text.size(), samples.size(), window, unigram / std::log(2.0));
-    std::printf("instruction set   %s; processors: %d\n", instruction_set, host::processors());
+    auto const peak = measured_peak_flops() * std::min(layout.devices(), host::processors());
+    std::printf(
+        "text              %zu bytes, %zu windows of %zu in an epoch, which leaves out %zu; a byte costs %.3f bits "
+        "by the bytes' shares alone\n",
+        text.size(), samples.size(), window, text.size() - samples.size() * window, unigram / std::log(2.0));
+    std::printf("instruction set   %s; processors: %d; %.0f GFLOP/s at best\n", instruction_set, host::processors(),
+                1e-9 * peak);
     std::printf("devices           %d", layout.replicas);
     if (layout.stages > 1)
         std::printf(" x %s; a device waits %.1f%% of a step", stages_text(layout).c_str(), 100 * plan.bubble());
-    std::printf("\nparameters        %s; %s bytes on the fullest device; %s FLOPs per step\n\n",
+    std::printf("\nparameters        %s; %s bytes on the fullest device; %s FLOPs per step\n",
                 with_commas(plan.parameters).c_str(), with_commas(plan.memory().total()).c_str(),
                 with_commas(plan.flops_per_step()).c_str());
-    std::fflush(stdout);
 
     gpt_trainer t(training, where);
-    random_stream const random(flags.seed, random_purpose::user);
-    std::vector<std::uint32_t> which(flags.batch);
+    if (!flags.resume.empty()) load_checkpoint(t, flags.resume);
+    auto const before = t.steps();
+    if (before != 0)
+        std::printf("goes on           from step %llu, in %s\n", static_cast<unsigned long long>(before),
+                    flags.resume.c_str());
+    std::printf("\n");
+    std::fflush(stdout);
+
+    bool all_saved = true;
+    auto const notes = notes_of(flags, text);
+    auto const save = [&] { // a training that cannot be saved goes on: it may be saved later
+        try {
+            save_checkpoint(t, flags.save, notes);
+        } catch (data_error const& e) {
+            all_saved = false;
+            std::fprintf(stderr, "gpt: not saved after step %llu: %s\n", static_cast<unsigned long long>(t.steps()),
+                         e.what());
+        }
+    };
+    shuffled_batches batches(samples, flags.batch, flags.seed);
+    progress_line line(stdout, 5);
     auto const begin = std::chrono::steady_clock::now();
     auto const seconds = [&] {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
     traced_into(&trace, t, [&] {
-        double mean = 0, told = 0;
-        std::uint64_t step = 0;
-        for (bool last = false; !last; ++step) {
-            for (std::size_t i = 0; i < which.size(); ++i)
-                which[i] = static_cast<std::uint32_t>(
-                    random.below(step * which.size() + i, static_cast<std::uint32_t>(samples.size())));
-            auto const loss = t.step(copy_of(samples, which)).loss;
-            auto const speed = static_cast<double>((step + 1) * flags.batch * window) / seconds();
-            mean = step == 0 ? loss : 0.95 * mean + 0.05 * loss;
-            last = flags.steps != 0 ? step + 1 == flags.steps : seconds() >= 60 * flags.minutes;
-            auto const rate = double(flags.learning_rate) * training.rate.value.factor(step);
+        double mean = 0;
+        for (bool last = false; !last;) {
+            auto const loss = t.step(batches.at(t.steps())).loss;
+            auto const step = t.steps(), made = step - before;
+            mean = made == 1 ? loss : 0.95 * mean + 0.05 * loss;
+            auto const now = seconds();
+            auto const speed = static_cast<double>(made * flags.batch * window) / now;
+            last = flags.steps != 0 ? step == flags.steps : now >= 60 * flags.minutes;
+            auto const rate = double(flags.learning_rate) * training.rate.value.factor(step - 1);
             char hash[48] = "";
             if (last)
                 std::snprintf(hash, sizeof hash, R"(, "weights_hash": "%016llx")",
                               static_cast<unsigned long long>(weights_hash(t.gather_parameters())));
-            log.write(step + 1, loss, rate, speed, hash);
-            if (last || step == 0 || seconds() >= told + 5) {
-                told = seconds();
-                std::printf("step %-6llu loss %.4f  %.3f bits per byte  rate %.2g  %.0f tokens/s\n",
-                            static_cast<unsigned long long>(step + 1), mean, mean / std::log(2.0), rate, speed);
-                std::fflush(stdout);
+            log.write(step, loss, rate, speed, hash);
+            if (last || made == 1 || line.is_due(now)) {
+                char told[200];
+                std::snprintf(told, sizeof told,
+                              "step %-6llu loss %.4f  %.3f bits per byte  rate %.2g  %.0f tokens/s  %.0f%% of the peak",
+                              static_cast<unsigned long long>(step), mean, mean / std::log(2.0), rate, speed,
+                              100 * static_cast<double>(plan.flops_per_step()) / static_cast<double>(flags.batch) /
+                                  window * speed / peak);
+                line.show(now,
+                          flags.steps != 0 ? static_cast<double>(made) / static_cast<double>(flags.steps - before)
+                                           : now / (60 * flags.minutes),
+                          told);
             }
+            if (!flags.save.empty() && (last || (flags.every != 0 && step % flags.every == 0))) save();
         }
         double const gained = (unigram - mean) / std::log(2.0);
-        std::printf("\n%.3f bits per byte %s than by the bytes' shares alone\n", std::abs(gained),
-                    gained < 0 ? "more" : "less");
+        std::printf("\n%s%.3f bits per byte %s than by the bytes' shares alone\n", line.on_terminal() ? "\n" : "",
+                    std::abs(gained), gained < 0 ? "more" : "less");
     });
     if (flags.characters != 0)
         std::printf("\n%s\n",
                     written(t, text.substr(0, std::min(text.size(), window)), flags.characters, flags.seed).c_str());
-    return 0;
+    return all_saved ? 0 : exit_code::failure;
 }
 
 int main(int argc, char** argv) {

@@ -17,7 +17,8 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
     app.add_option("--text", f.text, "the file that is learnt [default: the Bible of Debian's package bible-kjv]")
         ->check(some_name())
         ->type_name("FILE");
-    app.add_option("--steps", f.steps, "steps of the training [default: as many as there is time for]")
+    app.add_option("--steps", f.steps,
+                   "steps of the training, those before --resume included [default: as many as there is time for]")
         ->check(whole_number<std::uint64_t>(1, most))
         ->type_name("N");
     app.add_option("--minutes", f.minutes, "time of the training, if --steps does not end it")
@@ -38,6 +39,7 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
         ->type_name("N")
         ->capture_default_str();
     add_stage_flags(app, f, " [default: 4 per device of a pipeline, or its logical shards]");
+    add_strategy_flag(app, f);
     add_reproducible_flag(app, f);
     app.add_option("--learning-rate", f.learning_rate, "step size of AdamW, after 100 steps that begin with less")
         ->check(number(1e-6, 1e2, "number"))
@@ -52,6 +54,16 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
         ->type_name("N")
         ->capture_default_str();
     add_deadline_flag(app, f);
+    auto* const save = app.add_option("--save", f.save, "save the training in this folder when the run ends")
+                           ->check(some_name())
+                           ->type_name("FOLDER");
+    app.add_option("--every", f.every, "save it also after every so many steps")
+        ->check(whole_number<std::uint64_t>(1, most))
+        ->type_name("N")
+        ->needs(save);
+    app.add_option("--resume", f.resume, "go on with the training in this folder, on any devices and stages")
+        ->check(some_name())
+        ->type_name("FOLDER");
     app.add_option("--log", f.log, "write one JSON object per step to this file")
         ->check(some_name())
         ->type_name("FILE");
@@ -60,5 +72,8 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
         ->type_name("FILE");
     if (!parse_flags(app, argc, argv)) return {};
     f.turns = schedule_of(f.schedule, f.orders);
+    f.for_each_kept([&](std::string const& name, auto const&) {
+        if (app["--" + name]->count() != 0) f.given.insert(name);
+    });
     return f;
 }

@@ -8,6 +8,7 @@
 #include "epoch_log.hpp"
 #include "lenet_flags.hpp"
 #include "stages.hpp"
+#include "strategies.hpp"
 #include "trace_file.hpp"
 
 #include <trireme/group/launch.hpp>
@@ -39,17 +40,6 @@ template<class Mesh, class... Transport>
 using lenet_trainer = trainer<lenet, cross_entropy, sgd, on<Mesh>, reduce_by<chosen_at_run_time>,
                               reproducible<fixed_tree, dynamic>, Transport...>;
 
-// What --strategy chooses from; `hierarchical` pairs the devices, `best_of` takes the cheapest of the others.
-constexpr strategy_choice strategies[] = {direct{},
-                                          ring{},
-                                          bidirectional_ring{},
-                                          recursive_halving_doubling{},
-                                          double_binary_tree{},
-                                          chain{},
-                                          hierarchical<direct, ring>{},
-                                          best_of<direct, ring, recursive_halving_doubling>{}};
-static_assert(std::size(strategies) == std::size(strategy_names));
-
 template<class Trainer>
 typename Trainer::options options_for(lenet_flags const& flags) {
     return {.learning_rate = flags.learning_rate,
@@ -60,11 +50,9 @@ typename Trainer::options options_for(lenet_flags const& flags) {
 
 template<class Trainer>
 auto run_options_for(lenet_flags const& flags, int devices) {
-    strategy_choice strategy;
-    for (std::size_t i = 0; i < std::size(strategies); ++i)
-        if (flags.strategy == strategy_names[i]) strategy = strategies[i];
-    typename Trainer::run_options r{
-        .devices = devices, .strategy = strategy, .deadline = std::chrono::duration<double>(flags.deadline)};
+    typename Trainer::run_options r{.devices = devices,
+                                    .strategy = strategy_of(flags.strategy),
+                                    .deadline = std::chrono::duration<double>(flags.deadline)};
     if constexpr (Trainer::policies::has_stages) {
         r.stages = flags.stages;
         r.micro_batches = flags.micro_batches;

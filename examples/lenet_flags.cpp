@@ -8,9 +8,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/parallel/layout.hpp>
 
-#include <iterator>
 #include <limits>
-#include <vector>
 
 std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv) {
     lenet_flags f;
@@ -45,10 +43,7 @@ std::optional<lenet_flags> lenet_flags::parse(int argc, char const* const* argv)
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
     auto const added = add_stage_flags(app, f, " [default: 4 per device of a pipeline, or its logical shards]");
-    app.add_option("--strategy", f.strategy, "how devices add their gradients")
-        ->check(CLI::IsMember(std::vector<std::string>(std::begin(strategy_names), std::end(strategy_names))))
-        ->type_name("NAME")
-        ->capture_default_str();
+    add_strategy_flag(app, f);
     add_reproducible_flag(app, f);
     app.add_option("--learning-rate", f.learning_rate, "step size of plain SGD")
         ->check(number(1e-6, 1e6, "number"))

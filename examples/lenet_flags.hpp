@@ -13,11 +13,6 @@
 #include <optional>
 #include <string>
 
-/// What --strategy takes: the names of the strategies in lenet.cpp.
-inline constexpr char const* strategy_names[] = {
-    "direct",       "ring",   "bidirectional_ring", "recursive_halving_doubling", "double_binary_tree", "chain",
-    "hierarchical", "best_of"};
-
 struct lenet_flags {
     int epochs = 10;
     std::size_t batch = 256;

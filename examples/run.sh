@@ -60,16 +60,19 @@ case " $arguments " in
 *" --data"[\ =]*) ;;
 *) ! grep -q fashion_mnist "$root/examples/$name".* "$root/examples/${name}_"* 2>/dev/null || want_data ;;
 esac
-text='' # of gpt, if none is named
-if [ "$name" = gpt ]; then
-    case " $arguments " in
-    *" --text"[\ =]* | *" --help "* | *" -h "*) ;;
-    *)
-        text=$root/build/bible.txt
-        [ -s "$text" ] || want_command bible bible-kjv "has the text that gpt learns"
-        ;;
-    esac
-fi
+text='' # of gpt and microgpt, if none is named
+names=/usr/share/dict/propernames.gz
+case "$name, $arguments " in
+*" --text"[\ =]* | *" --help "* | *" -h "*) ;;
+gpt,*)
+    text=$root/build/bible.txt
+    [ -s "$text" ] || want_command bible bible-kjv "has the text that gpt learns"
+    ;;
+microgpt,*)
+    text=$root/build/names.txt
+    [ -s "$text" ] || [ -e $names ] || want miscfiles "has the names that microgpt learns"
+    ;;
+esac
 if [ -e "$root/examples/${name}_mpi.cpp" ] && asks_for --transport mpi; then
     with=-mpi mpi=enabled
     want_command mpirun openmpi-bin "starts programs whose devices are processes"
@@ -102,7 +105,10 @@ if ! "$ninja" -C "$build" -n "examples/$name" 2>/dev/null | grep -q 'no work to 
     echo 'done' >&2
 fi
 if [ -n "$text" ]; then
-    [ -s "$text" ] || { bible -f 'Gen1:1-Rev22:21' >"$text.part" && mv "$text.part" "$text"; }
+    if [ ! -s "$text" ]; then
+        if [ "$name" = gpt ]; then bible -f 'Gen1:1-Rev22:21'; else gzip -dc $names | grep '^[A-Za-z]*$'; fi >"$text.part"
+        mv "$text.part" "$text"
+    fi
     set -- --text "$text" "$@"
 fi
 exec "$build/examples/$name" "$@"

@@ -7,6 +7,8 @@ first/COMPILER     examples/first.cpp and the same program in dlib
 resnet18/COMPILER  examples/resnet18.hpp and one training step of it, and a like network in dlib
 resnet18/stages4/COMPILER  a trainer of that network in four stages, and a step of it, and the same on one device
 layersN/COMPILER   a network of N layers, convolutions and ReLUs in turn, and one training step of it
+gptN/COMPILER      a trainer of a GPT of N blocks, width 128, and a step of it, beside one of fewer blocks: 12 beside
+                   one, 48 beside 12
 
 A case is the name above and /seconds or /megabytes: the wall-clock time of the compiler, and the most memory it held. A
 peer that has not finished after ten minutes is left out and named. nvcc compiles ours alone, as a .cu file; its peer is
@@ -52,6 +54,14 @@ void train(labelled_images const& images) {{
     trainer<{arguments}> t{{{{.batch = 64}}}};
     t.step(images);
 }}
+'''
+
+
+def ours_gpt(layers):
+    return '#include <trireme/data/tokens.hpp>\n' + ours_header + f'''
+using namespace trireme;
+using net = gpt<gpt_sizes{{.layers = {layers}, .width = 128, .heads = 4, .context = 128}}>;
+void train(trainer<net, cross_entropy, adamw>& t, token_windows const& text) {{ t.step(text); }}
 '''
 
 
@@ -125,6 +135,9 @@ def run(bench):
             stages = ours_resnet18_on('mesh<host, pp<4>>', 'pipeline<one_f_one_b, 8>')
             compare(f'resnet18/stages4/{name}', 'one-device', ours + [source('stages.cpp', stages)],
                     ours + [source('alone.cpp', ours_resnet18_on('mesh<host, dp<1>>'))])
+            for layers, fewer in ((12, 1), (48, 12)):
+                sources = [source(f'gpt{n}.cpp', ours_gpt(n)) for n in (layers, fewer)]
+                compare(f'gpt{layers}/{name}', f'gpt{fewer}', *(ours + [path] for path in sources))
             for layers in (8, 32) if bench.quick else (8, 32, 128, 512):
                 compare(f'layers{layers}/{name}', 'dlib', ours + [source('ours.cpp', ours_of_depth(layers))],
                         command + [source('dlib.cpp', dlib_of_depth(layers))])

@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A GPT's training step beside PyTorch's, DistributedDataParallel's and two of its pipelines, one thread per device.
+"""A GPT's training step beside PyTorch's, DistributedDataParallel's, FSDP2's and two of its pipelines, one thread per
+device.
 
 gpt/batchB/devicesN           tokens/s at the global batch B of windows of 128 bytes; 4 layers, width 128, 4 heads
 gpt/width256/batch8/devices1  windows of 256 bytes; 6 layers, width 256, 8 heads
+microgpt/batch1/devices1      Karpathy's microgpt, 4,192 parameters, a window of 16 letters per step
 gpt/batch16/stages2           two stages, 8 micro-batches of 2 windows: the faster of our two schedules, beside each of
                               torch.distributed.pipelining, the network cut at the same place
 speedup/gpt/batchB            the same global batch on two devices and on one
@@ -17,7 +19,8 @@ from pipeline.bench import facts_of, torch_modules, torch_names
 
 folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'compile']
-contexts = {'width128': 128, 'width256': 256}
+contexts = {'width128': 128, 'width128-fsdp2': 128, 'width256': 256, 'micro': 16}
+replicas = {'torch-ddp': 'width128', 'torch-fsdp2': 'width128-fsdp2'}
 
 
 def run(bench):
@@ -54,17 +57,19 @@ def run(bench):
         mode = fastest_torch(batch, 1, net)
         row(case, 'torch', *columns([trireme(batch, 1, net), torch(batch, 1, mode, net)]), mode, contexts[net])
 
-    def two_devices(batch):
+    def two_devices(batch, peers=('torch-ddp',)):
         """All rows of one batch size on one device and on two: every contender takes its turn in every round."""
-        alone, together = fastest_torch(batch, 1), fastest_torch(batch, 2)
+        alone, *together = fastest_torch(batch, 1), *(fastest_torch(batch, 2, replicas[peer]) for peer in peers)
         before = bench.cores()
-        ours, ours_2, theirs, theirs_2 = columns([trireme(batch, 1), trireme(batch, 2), torch(batch, 1, alone),
-                                                  torch(batch, 2, together)])
+        ours, ours_2, theirs, *theirs_2 = columns([
+            trireme(batch, 1), trireme(batch, 2), torch(batch, 1, alone),
+            *(torch(batch, 2, mode, replicas[peer]) for peer, mode in zip(peers, together))])
         bench.note(f'batch {batch}: two threads do the arithmetic of {before:.2f} before, of {bench.cores():.2f} after')
         row(f'gpt/batch{batch}/devices1', 'torch', ours, theirs, alone)
-        row(f'gpt/batch{batch}/devices2', 'torch-ddp', ours_2, theirs_2, together)
-        bench.row(f'speedup/gpt/batch{batch}', 'torch-ddp', [two / one for one, two in zip(ours, ours_2)],
-                  [two / one for one, two in zip(theirs, theirs_2)], 'x', mode=together)
+        for peer, mode, figures in zip(peers, together, theirs_2):
+            row(f'gpt/batch{batch}/devices2', peer, ours_2, figures, mode)
+        bench.row(f'speedup/gpt/batch{batch}', peers[0], [two / one for one, two in zip(ours, ours_2)],
+                  [two / one for one, two in zip(theirs, theirs_2[0])], 'x', mode=together[0])
         bench.save()
 
     def stages(batch, micro_batches):
@@ -84,8 +89,9 @@ def run(bench):
         for (schedule, m), theirs in zip(mode.items(), them):
             row(f'gpt/batch{batch}/stages2', f'torch-{schedule}', us, theirs, m)
 
-    two_devices(16)
+    two_devices(16, tuple(replicas))
     one_device('gpt/batch1/devices1', 1)
     stages(16, 8)
     one_device('gpt/width256/batch8/devices1', 8, 'width256')
+    one_device('microgpt/batch1/devices1', 1, 'micro')
     two_devices(4)

@@ -35,7 +35,9 @@
 #include <trireme/data/sample_source.hpp>
 #include <trireme/data/sampler.hpp>
 #include <trireme/data/samples_in_memory.hpp>
+#include <trireme/data/shuffled_batches.hpp>
 #include <trireme/device/host/device.hpp>
+#include <trireme/device/host/peak.hpp>
 #include <trireme/group/mesh.hpp>
 #include <trireme/group/transport/threads/group.hpp>
 #include <trireme/kernels/portable.hpp>

@@ -154,11 +154,11 @@ TEST_SUITE("data/safetensors: writing") {
         });
         CHECK(WIFSIGNALED(ended(killed)));
         REQUIRE(files_in(folder) == 1);
-        auto const not_ours = folder.write(".safetensors-mine.new", {1});
+        auto const not_ours = folder.write(".trireme-mine.new", {1});
 
         // a writer that stands still in the middle; its file is there for as long as it lives
         auto const living = started([&] {
-            trireme::detail::safetensors::output file(folder.path("other"));
+            trireme::detail::replaced_file file(folder.path("other"));
             ::raise(SIGSTOP);
             file.write(raw(values));
             file.put_in_place();

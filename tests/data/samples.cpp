@@ -55,6 +55,20 @@ TEST_SUITE("data/samples") {
         CHECK(says(refusal([&] { (void)part.take(3, 0); }), {"samples 3"}));
     }
 
+    TEST_CASE("labels of several tokens, some of which are ignored") {
+        owned_samples const words(std::vector<int>{0, 1, 2, 3}, make_shape(2), std::vector<std::int8_t>{4, -1, -1, 5},
+                                  make_shape(2), 6, -1);
+        CHECK(words.size() == 2);
+        CHECK(words.classes() == 6);
+        CHECK(words.targets().ignored == -1);
+        CHECK(number<std::int8_t>(words.targets(), 1, 1) == 5);
+        CHECK(says(refusal([] {
+                       owned_samples(std::vector<int>{0, 1}, make_shape(2), std::vector<int>{6, -1}, make_shape(2), 6,
+                                     -1);
+                   }),
+                   {"label 0 is 6", "or are -1"}));
+    }
+
     TEST_CASE("none") {
         owned_samples const none;
         CHECK(none.size() == 0);

@@ -51,6 +51,30 @@ void edges() {
     }
 }
 
+/// one_and_exponential against the true value, and the number from which on it is infinite.
+template<class T>
+void beside_one(double overflow) {
+    constexpr std::size_t n = full_register<T>;
+    auto const of = [](T x) {
+        T values[n] = {};
+        values[n - 1] = x;
+        one_and_exponential(lane_vector<T, n>::load(values)).store(values);
+        return values[n - 1];
+    };
+    T const infinity = std::numeric_limits<T>::infinity();
+    for (T least : {T(-1.1 * overflow), std::numeric_limits<T>::lowest(), -infinity}) CHECK(of(least) == 1);
+    for (T most : {T(1.01 * overflow), std::numeric_limits<T>::max(), infinity}) CHECK(of(most) == infinity);
+    CHECK(of(T(0)) == 2);
+    CHECK(std::isnan(of(std::numeric_limits<T>::quiet_NaN())));
+    double worst = 0;
+    for (double x = -1.2 * overflow; x < 0.999 * overflow; x += overflow / 300'000) {
+        auto const at = static_cast<T>(x);
+        worst = std::max(worst, numbers::ulps(of(at), 1 + std::exp(static_cast<long double>(at))));
+    }
+    CHECK(worst <= 2);
+    MESSAGE("worst: ", worst, " ulp");
+}
+
 } // namespace
 
 TEST_SUITE("device/exp") {
@@ -84,6 +108,11 @@ TEST_SUITE("device/exp") {
                 worst = std::max(worst, numbers::ulps(exponential_of<1>(s), std::exp(static_cast<long double>(s))));
         CHECK(worst <= 2);
         MESSAGE("worst: ", worst, " ulp");
+    }
+
+    TEST_CASE("beside one: at most 2 ulp, and what no number is left of") {
+        beside_one<float>(127.5 * std::log(2.0));
+        beside_one<double>(1023.5 * std::log(2.0));
     }
 
     TEST_CASE("a number's result does not depend on its lane") {

@@ -1,12 +1,15 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """examples/gpt on a text of this tree: any number of devices and stages ends with the loss and the weights of one device,
-its log has a line for each step, it writes as much as it is told to, and refuses what it cannot use.
+also if the training is saved and goes on elsewhere; its log has a line for each step, it writes as much as it is told to,
+and refuses what it cannot use.
 
 gpt.py PROGRAM TEXT
 """
 import json
 import pathlib
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,8 +25,12 @@ def expect(holds, what):
         print(what)
 
 
-def run(*arguments):
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, errors='replace', check=False)
+def run(*arguments, most_file_bytes=None):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_file_bytes, most_file_bytes))
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, errors='replace', check=False,
+                          restore_signals=False, # a file that grows too large is an error, and no signal
+                          preexec_fn=limited if most_file_bytes else None)
 
 
 def refuses(words, *arguments):
@@ -55,6 +62,69 @@ with tempfile.TemporaryDirectory() as name:
         expect([line['loss'] for line in other] == [line['loss'] for line in one], f'{layout}: other losses')
         expect(other[-1]['weights_hash'] == one[-1]['weights_hash'], f'{layout}: other weights')
     expect(logged('--seed', 2)[-1]['weights_hash'] != one[-1]['weights_hash'], 'two seeds train alike')
+
+    # ---- saved, and gone on with ----
+    saved, every = folder / 'saved', folder / 'every'
+
+    def steps(count, *arguments, name='log'):
+        log = folder / name
+        done = run('--text', text, '--steps', count, '--batch', 8, '--characters', 0, '--log', log, *arguments)
+        expect(done.returncode == 0, f'gpt to step {count} {arguments} ends with {done.returncode}: {done.stderr}')
+        return [json.loads(line) for line in log.read_text().splitlines()]
+
+    whole = steps(6, '--reproducible', 4, '--seed', 5)
+    steps(3, '--reproducible', 4, '--seed', 5, '--devices', 2, '--save', saved)
+    for layout in (['--devices', 3, '--reproducible', 4, '--seed', 5], ['--stages', 2], ['--devices', 2, '--stages', 2]):
+        rest = steps(6, '--resume', saved, *layout)
+        expect([line['step'] for line in rest] == [4, 5, 6], f'{layout}: other steps than 4 to 6')
+        expect([(line['loss'], line['rate']) for line in rest] == [(line['loss'], line['rate']) for line in whole[3:]],
+               f'{layout}: it does not go on as it would have')
+        expect(rest[-1]['weights_hash'] == whole[-1]['weights_hash'], f'{layout}: other weights')
+    fast = steps(4, '--devices', 2)
+    ring = steps(4, '--devices', 2, '--strategy', 'ring')
+    expect(abs(ring[-1]['loss'] - fast[-1]['loss']) < 1e-3, 'another strategy trains otherwise')
+    steps(2, '--devices', 2, '--save', every, '--every', 1)
+    expect(steps(4, '--devices', 2, '--resume', every, '--save', every)[-1]['weights_hash'] == fast[-1]['weights_hash'],
+           'on the same devices it goes on with other bits')
+    near = steps(6, '--resume', every)
+    expect([line['step'] for line in near] == [5, 6] and abs(near[0]['loss'] - fast[-1]['loss']) < 1,
+           'it does not go on on another number of devices')
+
+    before = {file.name: file.read_bytes() for file in every.iterdir()}
+    full = run('--text', text, '--steps', 7, '--resume', every, '--save', every, '--every', 1, '--batch', 8,
+               '--characters', 0, most_file_bytes=100_000)
+    expect(full.returncode == 3 and full.stderr.count('not saved after step') == 3 and 'step 7' in full.stdout,
+           f'a save that fails ends the training, or is not said: {full.returncode} {full.stderr}')
+    expect({file.name: file.read_bytes() for file in every.iterdir()} == before, 'a save that fails loses the old one')
+
+    refuses(['no checkpoint in this folder'], '--text', text, '--resume', folder / 'nowhere')
+    empty = folder / 'empty'
+    empty.mkdir()
+    refuses(['no checkpoint in this folder'], '--text', text, '--resume', empty)
+    refuses(['has made 3 steps already'], '--text', text, '--steps', 3, '--resume', saved)
+    refuses(['--batch 16', 'has 8'], '--text', text, '--batch', 16, '--resume', saved)
+    refuses(['--seed 6', 'has 5'], '--text', text, '--seed', 6, '--resume', saved)
+    refuses(['fixed_tree fixes the order'], '--text', text, '--resume', saved, '--strategy', 'ring', '--devices', 2)
+    refuses(['learns another text'], '--text', program, '--resume', saved)
+    refuses(['--every requires --save'], '--text', text, '--every', 2)
+    refuses(['cannot be opened'], '--text', text, '--save', folder / 'no' / 'such')
+    damaged = folder / 'damaged'
+    shutil.copytree(saved, damaged)
+    weights = damaged / 'weights.a.safetensors'
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+
+    def fails(words, *arguments):
+        done = run('--text', text, *arguments)
+        expect(done.returncode == 2 and all(word in done.stderr for word in words) and done.stderr.count('\n') == 1,
+               f'gpt {arguments}: exit code {done.returncode}, not 2 and one line with {words}: {done.stderr}')
+
+    fails(['not those that were saved'], '--resume', damaged)
+    (damaged / 'optimizer.a.safetensors').write_bytes(b'')
+    fails(['at least 10 bytes'], '--resume', damaged)
+    (damaged / 'manifest.json').write_text('{"format":"of somebody else"}')
+    fails(['of somebody else'], '--resume', damaged)
 
     short = folder / 'short'
     short.write_text('too short')

@@ -90,7 +90,7 @@ class Tree:
 
     def shared_flags(self, name):
         """The headers with flags that the command line of an example shares with others."""
-        return tuple('examples/' + header for header in re.findall(r'#include "(\w+_flags\.hpp)"',
+        return tuple('examples/' + header for header in re.findall(r'#include "((?:\w+_flags|flag_values)\.hpp)"',
                                                                    self.files.get(f'examples/{name}_flags.cpp', '')))
 
 

@@ -167,7 +167,7 @@ TEST_SUITE("group/id_file") {
         CHECK_THROWS_WITH_AS(exchange({1, 3, 6, f.path.string() + std::string("/id\0b", 5), seconds(1)}),
                              doctest::Contains("id\\0b\" has a zero byte"), usage_error);
         CHECK_THROWS_WITH_AS(exchange({1, 3, 6, "/no/such/folder/id", seconds(1)}).take(),
-                             doctest::Contains("can write beside"), data_error);
+                             doctest::Contains("check that the folder exists"), data_error);
     }
 }
 

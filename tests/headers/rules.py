@@ -28,7 +28,7 @@ UMBRELLA = 'trireme/trireme.hpp'
 # The others, which add to it what a machine may not have, and fwd.hpp; they may include it and one another.
 UMBRELLAS = [UMBRELLA, 'trireme/cuda.hpp', 'trireme/fwd.hpp', 'trireme/logs.hpp', 'trireme/mpi.hpp', 'trireme/nccl.hpp',
              'trireme/onednn.hpp', 'trireme/processes.hpp', 'trireme/readers.hpp', 'trireme/reference.hpp', 'trireme/rehearsal.hpp',
-             'trireme/schedules.hpp', 'trireme/weights.hpp']
+             'trireme/schedules.hpp', 'trireme/weights.hpp', 'trireme/checkpoints.hpp']
 # What needs more than the host's compiler.
 NEEDS_NVCC = ('trireme/cuda.hpp', 'trireme/device/cuda/', 'trireme/kernels/cuda', 'trireme/nccl.hpp', 'trireme/group/transport/nccl',
               'trireme/collective/on_streams/nccl', 'trireme/trainer/nccl')

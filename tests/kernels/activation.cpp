@@ -175,6 +175,25 @@ TEST_SUITE("kernels/activation") {
         CHECK(errors[2] <= 2);
         CHECK(errors[3] <= 2);
     }
+
+    TEST_CASE("gelu_tanh keeps its bits where the tangent is near -1") {
+        auto const is = [](auto x) {
+            using T = decltype(x);
+            auto const u = 2 * std::sqrt(2 / 3.14159265358979323846L) * (x + 0.044715L * x * x * x);
+            auto const off =
+                static_cast<long double>(value_of<portable, gelu_tanh_function>(x)) * (1 + std::exp(-u)) / x;
+            CAPTURE(x);
+            CHECK(std::abs(off - 1) < 64 * std::numeric_limits<T>::epsilon());
+        };
+        for (int i = 1; i < 80; ++i) {
+            is(static_cast<float>(-0.1 * i));
+            is(-0.1 * i);
+        }
+        for (float x : {-12.0f, -1e3f, -1e9f}) {
+            CHECK(value_of<portable, gelu_tanh_function>(x) == 0);
+            CHECK(slope_of<portable, gelu_tanh_function>(x) == 0);
+        }
+    }
 }
 
 } // namespace device_activation_test

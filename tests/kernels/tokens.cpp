@@ -237,6 +237,7 @@ void all_kernels() {
     embedding_equals_reference<embedding_geometry<256, 40, 16>, T>();
     layer_norm_equals_reference<token_geometry<3, 16>, T>();
     layer_norm_equals_reference<token_geometry<5, 37>, T>();
+    layer_norm_equals_reference<token_geometry<37, 20>, T>(); // more tokens than go together
     layer_norm_equals_reference<token_geometry<2, 3>, T>();
     layer_norm_equals_reference<token_geometry<2, 128>, T>(30);
     rms_norm_equals_reference<rms_norm_geometry<3, 16, true>, T>();
@@ -264,6 +265,15 @@ TEST_SUITE("kernels/tokens") {
     TEST_CASE_TEMPLATE("portable equals reference, whatever the numbers of tokens, heads and values", T, float,
                        double) {
         all_kernels<T>();
+    }
+
+    TEST_CASE_TEMPLATE("the largest of any number of numbers, wherever it is", T, float, double) {
+        for (std::size_t n = 1; n < 150; n += n < 70 ? 1 : 11)
+            for (std::size_t at = 0; at < n; ++at) {
+                std::vector<T> x(n, T(-3)); // below what may stand behind the last
+                x[at] = -2;
+                if (detail::largest_of(x.data(), n) != -2) FAIL(n << " numbers, the largest is " << at);
+            }
     }
 
     TEST_CASE("by hand: a token looks at itself and at those before it") {

@@ -86,6 +86,13 @@ TEST_SUITE("layer/tokens") {
         static_assert(!network<input<8>, linear<3>>::sample_by_sample);
     }
 
+    TEST_CASE("positions are added where the tokens are, unless a residual reads these, too") {
+        using net = network<input<8>, embedding<11, 6>, learned_positions, layer_norm, residual<learned_positions>>;
+        constexpr auto plan = plan_activations<net>(1, 4);
+        static_assert(plan.value[2] == plan.value[1] && plan.gradient[1] == plan.gradient[2]);
+        static_assert(plan.value[5] != plan.value[3]); // what row 4 gives, and what the fork, row 3, takes
+    }
+
     TEST_CASE("tied to an embedding: scores by the rows of its table, and no parameters of their own") {
         using tied_end = network<input<8>, embedding<11, 6>, layer_norm, tied<0>>;
         static_assert(tied_end::output_extents::shape == make_shape(8, 11));

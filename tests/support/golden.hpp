@@ -18,6 +18,7 @@ public:
     double number(std::string const& tensor) const;                      ///< a scalar of F64 or F32
     std::vector<double> numbers(std::string const& tensor) const;        ///< F64 or F32 of any shape, row-major
     std::vector<std::int64_t> integers(std::string const& tensor) const; ///< I64 of any shape, row-major
+    std::string const& path() const noexcept { return path_; }           ///< for readers of the library's own
 
 private:
     std::string path_;

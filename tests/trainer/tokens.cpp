@@ -87,6 +87,17 @@ TEST_SUITE("trainer/tokens") {
         CHECK(run(pack<same, on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 2>, recompute<all>>{}) == bits);
     }
 
+    TEST_CASE("an epoch of fit draws where its windows begin; its batches are those of shuffled_batches") {
+        auto const samples = text_windows(text, context, drawn_each_epoch);
+        auto const options = gpt<>::options{.learning_rate = 3e-3f, .batch = samples.size(), .seed = 7};
+        gpt<> by_epochs(options), by_steps(options), fixed(options);
+        shuffled_batches batches(samples, samples.size(), 7), of_fixed(text_windows(text, context), samples.size(), 7);
+        for (auto const& epoch : by_epochs.fit(training_set{samples, samples.take(0, 1)}, {.epochs = 2})) {
+            CHECK(epoch.loss == by_steps.step(batches.at(by_steps.steps())).loss);
+            CHECK(epoch.loss != fixed.step(of_fixed.at(fixed.steps())).loss);
+        }
+    }
+
     TEST_CASE("an end that is tied to the embedding: one device's bits in replicas and stages, clipped and in parts") {
         using tied_net = trireme::gpt<gpt_sizes{
             .layers = 2, .width = width, .heads = 3, .context = context, .vocabulary = byte_vocabulary, .tied = true}>;

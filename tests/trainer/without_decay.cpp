@@ -25,6 +25,13 @@ static_assert(runs<biases, norms>.size() == 6 && is(runs<biases, norms>[1], 27, 
 static_assert(runs<of_at_least<0>>.size() == 1 && !runs<of_at_least<0>>[0].decays);
 static_assert(runs<in_layer<3>>.size() == 1 && runs<in_layer<3>>[0].decays); // relu has none
 
+using of_tokens = gpt<gpt_sizes{.layers = 1, .width = 4, .heads = 1, .context = 3, .vocabulary = 7}>;
+template<class... Which>
+constexpr auto runs_of_tokens =
+    trainer<of_tokens, cross_entropy, adamw, without_decay<Which...>>::plan({24}).layout.updates;
+static_assert(runs_of_tokens<embeddings>.size() == 2 && is(runs_of_tokens<embeddings>[0], 0, 28 + 12, false));
+static_assert(is(runs_of_tokens<embeddings, norms>[0], 0, 28 + 12 + 8, false)); // and the first norm behind them
+
 TEST_SUITE("trainer/without_decay") {
     TEST_CASE("each tensor decays, or does not, as a rule says") {
         follows_one_of_two<host, adamw, biases, norms>("dnnndndn", 1);

@@ -42,6 +42,9 @@ public:
     TRIREME_COLD data_error(std::string path, std::uint64_t offset, std::string const& what)
         : std::runtime_error(path + ", byte " + std::to_string(offset) + ": " + what), path_(std::move(path)),
           offset_(offset) {}
+    /// Of the whole file, or of a folder.
+    TRIREME_COLD data_error(std::string path, std::string const& what)
+        : std::runtime_error(path + ": " + what), path_(std::move(path)), offset_(0) {}
 
     std::string const& path() const noexcept { return path_; }
     std::uint64_t offset() const noexcept { return offset_; }
@@ -126,6 +129,28 @@ private:
     double loss_;
     bool intact_;
 };
+
+inline constexpr char const* not_a_standard_exception = "an exception that is not derived from std::exception";
+
+/// Throws what has ended the work of `rank`: errors that name a rank, or concern all of them, as they are, anything
+/// else as a device_error of that rank.
+[[noreturn]] TRIREME_COLD inline void throw_of_rank(int rank, std::exception_ptr const& why) {
+    try {
+        std::rethrow_exception(why);
+    } catch (deadline_error const&) {
+        throw;
+    } catch (peer_lost_error const&) {
+        throw;
+    } catch (mismatch_error const&) {
+        throw;
+    } catch (device_error const&) {
+        throw;
+    } catch (std::exception const& e) {
+        throw device_error(rank, why, e.what());
+    } catch (...) {
+        throw device_error(rank, why, not_a_standard_exception);
+    }
+}
 
 /// Thrown on a device that waits for a group which has been stopped. It never reaches the caller: the reason does.
 class group_stopped : public std::exception {

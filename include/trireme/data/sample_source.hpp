@@ -4,6 +4,7 @@
 
 #include <trireme/core/extents.hpp>
 #include <trireme/core/no_label.hpp>
+#include <trireme/core/philox.hpp>
 #include <trireme/core/words.hpp>
 
 #include <concepts>
@@ -77,12 +78,20 @@ struct sample_rows {
     std::size_t classes = 0;    ///< if not 0, each number is a class in [0, classes), else a value
     image_changes changes = {}; ///< of inputs of rank 3
     int ignored = no_label;     ///< a number that may stand for a class, of samples that losses are to leave out
+    std::size_t beginnings = 1; ///< numbers that may be the first; each epoch of a training draws one of them
 
     constexpr std::size_t size() const noexcept { return shape.size(); } ///< numbers of one sample
     constexpr std::size_t bytes() const noexcept {
         return size() * with_number_of(kind, [](auto n) { return sizeof n; });
     }
     std::byte const* of(std::size_t sample) const noexcept { return data + sample * stride; }
+    /// The rows that begin so many numbers later.
+    constexpr sample_rows from(std::size_t number) const noexcept {
+        auto rows = *this;
+        if (data != nullptr) rows.data += number * (bytes() / size());
+        rows.beginnings = 1;
+        return rows;
+    }
 };
 
 /// Numbers in memory as samples of one shape, one behind the other.
@@ -138,6 +147,20 @@ public:
     sample_rows const& targets() const noexcept { return targets_; }
     std::shared_ptr<void const> const& holder() const noexcept { return holder_; }
     bool has_both() const noexcept { return inputs_.data != nullptr && targets_.data != nullptr; }
+
+    /// The samples as epoch `epoch` of a training sees them: windows of tokens begin elsewhere in each, drawn from the
+    /// seed. Others are the same in all epochs.
+    sample_set of_epoch(std::uint64_t seed, std::uint32_t epoch) const noexcept {
+        auto const draw = [&](sample_rows const& rows) {
+            if (rows.beginnings <= 1) return rows;
+            random_stream const random(seed, random_purpose::sample_order, epoch);
+            return rows.from(random.below(0, static_cast<std::uint32_t>(rows.beginnings))); // the order draws from 2 on
+        };
+        auto all = *this;
+        all.inputs_ = draw(inputs_);
+        all.targets_ = draw(targets_);
+        return all;
+    }
 
     /// True if these are known to be the very same samples, seen in one way; compares no number.
     bool same_as(sample_set const& other) const noexcept {

@@ -41,6 +41,18 @@ public:
         *this = owned_samples(numbers, view.size(), view.inputs(), view.targets(), std::move(class_names));
     }
 
+    /// Numbers in vectors, sample by sample, and labels of this shape for each: classes in [0, classes), or the label
+    /// that losses are to ignore.
+    /// Errors: usage_error as for samples_in_memory.
+    template<sample_number X, sample_number Y>
+        requires std::integral<Y>
+    owned_samples(std::vector<X> inputs, shape const& of_input, std::vector<Y> labels, shape const& of_labels,
+                  std::size_t classes, int ignored = no_label) {
+        auto numbers = std::make_shared<storage<X, Y> const>(storage<X, Y>{std::move(inputs), std::move(labels)});
+        samples_in_memory const view(numbers->inputs, of_input, numbers->targets, of_labels, classes, ignored);
+        *this = owned_samples(numbers, view.size(), view.inputs(), view.targets());
+    }
+
     /// Numbers in vectors, sample by sample: the inputs of each, and the values that a network is to give for it.
     /// Errors: usage_error as for samples_in_memory.
     template<sample_number X, sample_number Y>
@@ -112,17 +124,18 @@ private:
 
 namespace detail {
 
-/// Copies the rows of the samples which(0) ... which(count - 1), one behind the other; `rows` then describes the copy.
-/// Returns nothing if there are none.
-template<class Which>
-TRIREME_COLD std::vector<std::byte> packed_rows(sample_rows& rows, std::size_t count, Which const& which) {
+/// Copies rows like `rows` that begin at from(0) ... from(count - 1), one behind the other; `rows` then describes the
+/// copy. Returns nothing if there are none.
+template<class From>
+TRIREME_COLD std::vector<std::byte> packed_rows(sample_rows& rows, std::size_t count, From const& from) {
     std::vector<std::byte> bytes;
     if (rows.data == nullptr) return bytes;
     auto const each = rows.bytes();
     bytes.resize(count * each);
-    for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * each, rows.of(which(i)), each);
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * each, from(i), each);
     rows.data = bytes.data();
     rows.stride = each;
+    rows.beginnings = 1;
     return bytes;
 }
 
@@ -147,9 +160,8 @@ owned_samples copy_of(Source const& source, std::span<std::uint32_t const> which
         std::vector<std::byte> inputs, targets;
     };
     auto numbers = std::make_shared<storage>();
-    auto const chosen = [which](std::size_t i) { return std::size_t{which[i]}; };
-    numbers->inputs = detail::packed_rows(inputs, which.size(), chosen);
-    numbers->targets = detail::packed_rows(targets, which.size(), chosen);
+    numbers->inputs = detail::packed_rows(inputs, which.size(), [&](std::size_t i) { return inputs.of(which[i]); });
+    numbers->targets = detail::packed_rows(targets, which.size(), [&](std::size_t i) { return targets.of(which[i]); });
     return {std::move(numbers), which.size(), inputs, targets, detail::class_names_of(source)};
 }
 

@@ -65,7 +65,7 @@ public:
         sample_rows const from = source.inputs();
         numbers->inputs = applied(from, source.size());
         sample_rows targets = source.targets();
-        numbers->targets = detail::packed_rows(targets, source.size(), [](std::size_t i) { return i; });
+        numbers->targets = detail::packed_rows(targets, source.size(), [&](std::size_t i) { return targets.of(i); });
         auto inputs = rows_of(numbers->inputs.data(), from.shape);
         inputs.changes = from.changes;
         return {std::move(numbers), source.size(), inputs, targets, detail::class_names_of(source)};

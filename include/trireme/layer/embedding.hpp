@@ -42,6 +42,7 @@ struct embedding {
         d.parameter_count = 1;
         d.parameters[0] = {"weight", make_shape(Vocabulary, Width), Width, Width, initial::weights};
         d.vocabulary = Vocabulary;
+        d.embeds = true;
         d.execution.backward_reads_output = false;
         d.execution.sample_by_sample = true;
         return d;
@@ -75,8 +76,10 @@ struct learned_positions {
         d.backward_weights_flops = in.size();
         d.parameter_count = 1;
         d.parameters[0] = {"weight", in, in.extent[1], in.extent[1], initial::weights};
+        d.embeds = true;
         d.execution.backward_reads_input = false;
         d.execution.backward_reads_output = false;
+        d.execution.in_place = true;
         d.execution.sample_by_sample = true;
         return d;
     }
@@ -85,7 +88,8 @@ struct learned_positions {
         learned_positions_forward<geometry<io_t>, io_t::lanes>(io.policy, io.x.data, io.parameter(0), io.y.data);
     }
     static void backward_input(auto const& io) {
-        activation_forward<identity_function>(io.policy, io.dy.data, io.dx.data, io.dx.size());
+        if (io.dx.data != io.dy.data)
+            activation_forward<identity_function>(io.policy, io.dy.data, io.dx.data, io.dx.size());
     }
     static void backward_weights(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;

@@ -80,6 +80,7 @@ struct layer_description {
     layer_agreement backward = {};                     ///< before it gives dx
     std::size_t least_samples = 1; ///< that training needs: of a shard; with exchanges, of the whole batch
     std::size_t vocabulary = 0;    ///< of a network's first layer: if not 0, its inputs are classes below it
+    bool embeds = false;           ///< its parameters are the vectors of tokens, or of their places
     bool accepts = true;           ///< false: the layer's `refusal` says why
     layer_execution execution = {};
 

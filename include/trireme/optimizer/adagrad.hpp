@@ -42,6 +42,7 @@ struct adagrad_options {
 struct adagrad {
     static constexpr char const* name = "adagrad";
     static constexpr std::size_t state_per_parameter = 1;
+    static constexpr char const* array_names[] = {"sum"};
     static constexpr bool counts_updates = true; ///< for rate_decay
     template<class Choices>
     using options = adagrad_options<Choices>;

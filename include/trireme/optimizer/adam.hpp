@@ -41,6 +41,7 @@ namespace detail {
 template<bool Decoupled>
 struct adam_rule {
     static constexpr std::size_t state_per_parameter = 2;
+    static constexpr char const* array_names[] = {"exp_avg", "exp_avg_sq"};
     static constexpr bool counts_updates = true;
 
     static void check(auto const& o) {

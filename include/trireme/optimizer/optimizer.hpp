@@ -115,7 +115,7 @@ concept updates_by =
 /// update nothing do not count, and a graph that was captured once goes on counting. The options hold, besides the
 /// optimizer's own: batch, seed, logical_shards; `rate`, if the learning rate may follow a rate_schedule, and
 /// `max_norm`, if the policy clip_norm is to work with it. Where a trainer runs is no concern of an optimizer
-/// (run_options).
+/// (run_options). `static constexpr char const* array_names[]`, if there is one, names the arrays in checkpoints.
 template<class O>
 concept optimizer = requires {
     typename std::integral_constant<std::size_t, O::state_per_parameter>;

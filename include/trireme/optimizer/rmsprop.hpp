@@ -60,6 +60,7 @@ namespace detail {
 template<bool Momentum>
 struct rmsprop_rule {
     static constexpr std::size_t state_per_parameter = Momentum ? 2 : 1;
+    static constexpr char const* array_names[] = {"square_avg", "momentum_buffer"};
 
     static void check(auto const& o) {
         check_common_options(o);

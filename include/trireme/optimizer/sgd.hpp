@@ -89,6 +89,7 @@ struct sgd {
 struct sgd_momentum {
     static constexpr char const* name = "sgd_momentum";
     static constexpr std::size_t state_per_parameter = 1;
+    static constexpr char const* array_names[] = {"momentum_buffer"};
     template<class Choices>
     using options = sgd_momentum_options<Choices>;
 
@@ -112,6 +113,7 @@ struct sgd_momentum {
 struct sgd_nesterov {
     static constexpr char const* name = "sgd_nesterov";
     static constexpr std::size_t state_per_parameter = 1;
+    static constexpr char const* array_names[] = {"momentum_buffer"};
     template<class Choices>
     using options = sgd_momentum_options<Choices>;
 

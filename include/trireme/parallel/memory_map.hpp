@@ -6,7 +6,9 @@
 #include <trireme/layer/row_context.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/pieces.hpp>
 
+#include <algorithm>
 #include <cstddef>
 
 namespace trireme {
@@ -92,6 +94,12 @@ struct row_numbers {
         return detail::place_of_numbers(r, first_parameter, first_tied, tied_lie);
     }
 
+    /// The rows' part of a list.
+    constexpr range of(canonical_list const& list) const noexcept {
+        return list.of == canonical_list::buffers ? range{first_buffer, first_buffer + buffers}
+                                                  : range{first_parameter, first_parameter + parameters};
+    }
+
     constexpr arena_extent extent() const noexcept { return {elements, first_parameter, parameters}; }
     /// f(owner, at) for the rows elsewhere whose weights have a copy here, from that element on.
     template<class Network, class F>
@@ -127,6 +135,20 @@ constexpr row_numbers numbers_of_rows(range rows) noexcept {
 template<class Network, class T>
 constexpr row_numbers numbers_of_stage(parallel_layout const& l, int stage) {
     return numbers_of_rows<Network, T>(l.rows_of(stage, Network::depth));
+}
+
+/// The part of a list that a rank has for one of its stages: of the optimizer's, that for parameters which it updates.
+template<class Network, class T>
+constexpr range list_at(canonical_list const& list, parallel_layout const& l, int rank, int chunk) {
+    auto const n = numbers_of_stage<Network, T>(l, l.stage_of(rank, chunk));
+    if (list.of != canonical_list::optimizer) return n.of(list);
+    auto const mine = l.slice_of_device(rank, n.own(), sizeof(T));
+    auto const end = std::min(mine.end, n.parameters);
+    return {n.first_parameter + std::min(mine.begin, end), n.first_parameter + end};
+}
+/// True if a rank's part of a list is like that of the same stage in the first replica.
+constexpr bool is_copy(canonical_list const& list, parallel_layout const& l, int rank) noexcept {
+    return l.replica_of(rank) != 0 && !(l.shared_weights && list.of == canonical_list::optimizer);
 }
 
 /// The first elements of a stage's numbers in the arenas of a rank, behind those of the stages that it has before it.

@@ -6,7 +6,9 @@
 #include <trireme/layer/layer.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 namespace trireme {
 
@@ -18,6 +20,34 @@ struct tensor_piece {
     std::size_t first = 0; ///< element of the tensor that values[0] is
     std::span<T const> values = {};
     bool is_buffer = false; ///< a running statistic; else a parameter
+};
+
+/// A list of numbers in canonical coordinates: all parameters of a network, all its buffers, or one of the arrays that
+/// the optimizer keeps, which have a number for each parameter.
+struct canonical_list {
+    enum kind : unsigned char { parameters, buffers, optimizer };
+    kind of = parameters;
+    std::size_t array = 0; ///< of the optimizer's
+
+    template<class Network>
+    constexpr std::size_t size() const noexcept {
+        return of == buffers ? Network::buffers : Network::parameters;
+    }
+};
+
+/// Numbers that devices are to take; of an empty list they keep those that they have.
+template<class T>
+struct numbers_to_take {
+    std::span<T const> parameters = {}, buffers = {};
+    std::span<std::vector<T> const> optimizer = {}; ///< its arrays
+    std::uint64_t updates = 0, steps = 0;           ///< made before, if the optimizer's numbers are taken
+    bool goes_on = false;                           ///< they are
+
+    /// The numbers of a list.
+    std::span<T const> of(canonical_list const& list) const noexcept {
+        if (list.of == canonical_list::optimizer) return optimizer[list.array];
+        return list.of == canonical_list::buffers ? buffers : parameters;
+    }
 };
 
 /// Numbers that a device computes with: the parameters and the buffers of rows [begin, end) of a network, row by row.

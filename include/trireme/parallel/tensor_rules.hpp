@@ -23,7 +23,8 @@ struct tensor_place {
     int index = 0;         ///< among the layer's tensors: 0 is the weight, 1 the bias
     parameter_tensor tensor = {};
     bytes_t bytes = 0;
-    bool of_norm = false; ///< of a layer that normalises: its weight begins with ones
+    bool of_norm = false;      ///< of a layer that normalises: its weight begins with ones
+    bool of_embedding = false; ///< of a layer whose parameters are the vectors of tokens, or of their places
 };
 
 /// Adds the gradients of the tensors that `Which` takes by a strategy of their own:
@@ -38,7 +39,7 @@ struct for_tensors {
 };
 
 /// Rules that choose tensors: those of these layers, those whose gradients have so many bytes, all that are called
-/// "bias", and those of layers that normalise (batch_norm).
+/// "bias", those of layers that normalise (batch_norm, layer_norm), and those of embedding and learned_positions.
 template<std::size_t... Layer>
 struct in_layer {
     static constexpr bool takes(tensor_place const& t) noexcept { return ((t.layer == Layer) || ...); }
@@ -57,6 +58,9 @@ struct biases {
 };
 struct norms {
     static constexpr bool takes(tensor_place const& t) noexcept { return t.of_norm; }
+};
+struct embeddings {
+    static constexpr bool takes(tensor_place const& t) noexcept { return t.of_embedding; }
 };
 
 /// Cuts what one strategy adds into parts of at least `Bytes`, between tensors, counted from the last layer backwards:
@@ -122,7 +126,8 @@ struct tensor_list {
             auto const& layer = Network::row(i).description;
             bool const norm = layer.parameter_count != 0 && layer.parameters[0].init == initial::ones;
             for (int k = 0; k < Network::row(i).own_tensors(); ++k)
-                places[count++] = {i, k, layer.parameters[k], layer.parameters[k].shape.size() * sizeof(T), norm};
+                places[count++] = {i,    k,           layer.parameters[k], layer.parameters[k].shape.size() * sizeof(T),
+                                   norm, layer.embeds};
         }
     }
 };

@@ -191,27 +191,41 @@ public:
     /// they add gradients is not measured: it goes on beside the rest.
     step_times const& times() const noexcept { return times_; }
 
-    std::vector<T> gathered(std::span<T const> held_numbers<T>::* numbers) const {
-        std::vector<T> all;
-        for (int stage = 0; stage < work_.layout.stage_count(); ++stage) {
-            auto const at = work_.layout.place_of(stage);
-            auto const values = held(first_rank() + at.role, at.chunk).*numbers;
-            all.insert(all.end(), values.begin(), values.end());
+    /// All numbers of a list: this process has them all.
+    std::vector<T> gathered(canonical_list const& list) const {
+        std::vector<T> all(list.template size<typename Model::network>());
+        for (int role = 0; role < work_.layout.stages; ++role) {
+            auto& r = executor_->rank_at(0, role);
+            fetch(r, list.of == canonical_list::optimizer);
+            for (auto const& s : r.own())
+                std::ranges::copy(r.mirror.numbers_of(list, s),
+                                  all.begin() + static_cast<std::ptrdiff_t>(s.numbers.of(list).begin));
         }
         return all;
     }
+    std::uint64_t updates() const {
+        auto& r = *executor_->ranks[0];
+        fetch(r, true);
+        return r.mirror.updates();
+    }
+    std::uint64_t steps() const noexcept { return steps_; }
+
     held_numbers<T> held(int rank, int chunk) const {
         auto& r = *executor_->ranks[static_cast<std::size_t>(local(rank))];
-        auto* const self = const_cast<accelerator_run*>(this);
-        self->guarded([&] { self->store(r); });
+        fetch(r, false);
         auto const& s = r.own(chunk);
-        return s.held(r.mirror(s));
+        return s.held(r.mirror.weights(s));
     }
-    void load_parameters(std::span<T const> values) {
-        replace([&](auto const& s, T* mirror) { s.take_parameters(values, mirror); });
-    }
-    void load_buffers(std::span<T const> values) {
-        replace([&](auto const& s, T* mirror) { s.take_buffers(values, mirror); });
+    /// Gives numbers to all ranks, which keep the others.
+    void take(numbers_to_take<T> const& from) {
+        guarded([&] {
+            for (auto& r : executor_->ranks) {
+                store(*r, from.goes_on); // the numbers that do not change
+                for (auto const& s : r->own()) r->mirror.take(from, s);
+            }
+            load(from.goes_on);
+            if (from.goes_on) steps_before_ = from.steps - (steps_ - steps_before_), steps_ = from.steps;
+        });
     }
     /// The tasks of the steps that have been collected, and of the evaluations, if they are traced. Times are counted
     /// from the first of them.
@@ -225,7 +239,8 @@ public:
     /// Of all steps so far.
     traffic wire(int rank) const {
         auto const t = executor_->moved(local(rank));
-        return {t.messages * steps_, t.bytes * steps_};
+        auto const steps = steps_ - steps_before_;
+        return {t.messages * steps, t.bytes * steps};
     }
 
     /// Deviations of the kernels of this process's ranks from what they were asked, each once.
@@ -268,32 +283,26 @@ private:
     void begin_weights() {
         for (auto& r : executor_->ranks) {
             for (auto const& s : r->own()) {
-                std::fill_n(r->mirror(s), s.numbers.weights, T{0});
-                s.template initialise<Initialiser>(r->mirror(s), work_.options.seed);
+                std::fill_n(r->mirror.weights(s), s.numbers.weights, T{0});
+                s.template initialise<Initialiser>(r->mirror.weights(s), work_.options.seed);
             }
             r->enqueue_clear();
         }
         load();
     }
-    void store(rank_type& r) {
-        r.enqueue_store();
+    /// Copies a rank's numbers to the host, the optimizer's included or not; and those of all ranks back.
+    void store(rank_type& r, bool optimizer) {
+        r.enqueue_store(optimizer);
         r.compute.record(r.used[0]);
         wait_for(r, r.used[0], "reading the weights");
     }
-    /// Writes to all ranks' numbers what change(stage, mirror) does to those of each stage; the others stay.
-    template<class Change>
-    void replace(Change const& change) {
-        guarded([&] {
-            for (auto& r : executor_->ranks) {
-                store(*r); // the numbers that do not change
-                for (auto const& s : r->own()) change(s, r->mirror(s));
-            }
-            load();
-        });
+    void fetch(rank_type& r, bool optimizer) const {
+        auto* const self = const_cast<accelerator_run*>(this);
+        self->guarded([&] { self->store(r, optimizer); });
     }
-    void load() {
+    void load(bool optimizer = false) {
         for (auto& r : executor_->ranks) {
-            r->enqueue_load();
+            r->enqueue_load(optimizer);
             r->compute.record(r->used[0]);
         }
         for (auto& r : executor_->ranks) wait_for(*r, r->used[0], "writing the weights");
@@ -525,29 +534,19 @@ private:
     auto guarded(F&& f) -> decltype(f()) {
         try {
             return with_default_floats(f);
-        } catch (deadline_error const&) {
-            stopped_ = stalled_ = true;
-            throw;
-        } catch (device_error const&) {
-            stopped_ = true;
-            throw;
         } catch (usage_error const&) { // of what the caller asked for, unless it comes out of a step
             if (steps_ == 0) throw;
-            stopped_ = true;
-            throw device_error(executor_->at_rank, std::current_exception(), message_of(std::current_exception()));
+            fail();
+        } catch (deadline_error const&) {
+            stalled_ = true;
+            fail();
         } catch (...) {
-            stopped_ = true;
-            throw device_error(executor_->at_rank, std::current_exception(), message_of(std::current_exception()));
+            fail();
         }
     }
-    TRIREME_COLD static std::string message_of(std::exception_ptr e) {
-        try {
-            std::rethrow_exception(std::move(e));
-        } catch (std::exception const& known) {
-            return known.what();
-        } catch (...) {
-            return "an exception that is not derived from std::exception";
-        }
+    [[noreturn]] TRIREME_COLD void fail() {
+        stopped_ = true;
+        throw_of_rank(executor_->at_rank, std::current_exception());
     }
 
     int local(int rank) const {
@@ -559,7 +558,8 @@ private:
     state_type work_;
     std::unique_ptr<executor> executor_;
     std::chrono::duration<double> deadline_;
-    std::uint64_t steps_ = 0;
+    std::uint64_t steps_ = 0;        ///< of the training
+    std::uint64_t steps_before_ = 0; ///< those that others have made
     step_times times_;
     std::vector<std::unique_ptr<task_log>> logs_;    ///< by local rank, if tasks are traced
     std::uint64_t origin_ = ~std::uint64_t{0};       ///< of their times

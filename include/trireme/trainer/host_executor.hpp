@@ -8,7 +8,6 @@
 #include <trireme/core/fault_points.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
-#include <trireme/data/gather.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/kernels/clipping.hpp>
@@ -20,18 +19,17 @@
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
 #include <trireme/trainer/composition.hpp>
+#include <trireme/trainer/host_rank.hpp>
 #include <trireme/trainer/host_samples.hpp>
 #include <trireme/trainer/host_stage.hpp>
 #include <trireme/trainer/sample_batch.hpp>
-#include <trireme/trainer/stage_neighbours.hpp>
-#include <trireme/trainer/tied_rows.hpp>
+#include <trireme/trainer/traced_task.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <type_traits>
@@ -39,64 +37,29 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-/// One device of the host: its stages of the model, or all of it, and its part of every step, which is a program. All
-/// of its memory comes from its communicator.
+/// A device of the host at work: its part of every step, which is a program.
 template<class Model, training_communicator Communicator>
-class host_executor {
+class host_executor : public detail::host_rank<Model, Communicator> {
+    using base = detail::host_rank<Model, Communicator>;
     using network = typename Model::network;
-    using stored = typename Model::stored_type;
-    using stage_type = detail::host_stage<Model>;
+    using base::arena_of_activations, base::gradient_slot, base::optimizer_state_of, base::updates_made, base::weights;
+    using base::comm_, base::layout_, base::programs_, base::shards_, base::stages_, base::reductions_;
+    using base::kernels_, base::squares_, base::beside_, base::ties_;
+    using base::measured_pieces, base::pieces;
+    using typename base::stage_type, typename base::stored;
 
 public:
-    using T = typename Model::value_type;
+    using typename base::T;
 
-    /// The map of a device's memory. `batch`: the most samples of a step; only what takes the samples of a shard at
-    /// once minds it, and pipelines.
-    static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
-        auto m = memory_of_model<Model>(l, rank);
-        auto const samples = l.most_shard_samples(batch);
-        m.activations.bytes = stage_activations<Model>(l, samples, rank).elements() * sizeof(stored);
-        m.workspace.bytes = Model::workspace_bytes(samples);
-        m.counters.bytes = Communicator::control_bytes;
-        m.channels.bytes = stage_neighbours<Model, Communicator>::channel_bytes(l) + ties::channel_bytes(l);
-        m.squares.bytes = measured_pieces * sizeof(double) + (l.stages > 1 ? cache_line : 0);
-        return m;
+    host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch) : base(comm, layout, batch) {
+        losses_.targets =
+            reinterpret_cast<typename Model::target*>(arena_of_activations() + stages_[0].blocks.first_target());
     }
 
-    /// Adds what a device reads from others in a step on a full batch.
-    static constexpr void moves(parallel_layout const& l, std::size_t batch, int rank, detail::traffic_by_peer& sum) {
-        traffic_of_step<Model, typename Model::template pass<>>(l, batch, rank, sum);
-        if (l.stages > 1 && Model::trains)
-            for (std::size_t const n : {measured_pieces, std::size_t{1}}) // a norm, and whether losses are finite
-                if (n != 0) sum.add_sum_over_roles(n, sizeof(double));
-    }
-
-    host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch)
-        : host_executor(comm, layout, batch, memory(layout, batch, comm.rank())) {}
-
-    /// Gives this device's weights their first values.
-    template<class Initialiser>
-    void begin(std::uint64_t seed) {
-        if (has_weights())
-            for (auto const& s : stages_) s.template initialise<Initialiser>(weights(s), seed);
-        if (layout_.reproducible() && !floats_are_default())
-            throw usage_error("reproducible needs floats that are rounded to the nearest and keep denormal values, and "
-                              "this device's are not: build for a target that has them, or leave out reproducible");
-    }
-
-    /// The numbers to compute with in the `chunk`-th of its stages: this device's copy, or the one there is.
-    held_numbers<T> held(int chunk = 0) const {
-        auto const& s = stages_[static_cast<std::size_t>(chunk)];
-        return s.held(weights(s));
-    }
-    /// Takes this device's part of a network's parameters, or buffers, where it has a copy of its own.
-    void take_parameters(std::span<T const> all) {
-        if (has_weights())
-            for (auto const& s : stages_) s.take_parameters(all, weights(s));
-    }
-    void take_buffers(std::span<T const> all) {
-        if (has_weights())
-            for (auto const& s : stages_) s.take_buffers(all, weights(s));
+    /// Takes this device's part of what the network has, and goes on with the steps of another trainer.
+    void take(numbers_to_take<T> const& from) {
+        base::take(from);
+        if (from.goes_on) steps_ = from.steps;
     }
 
     /// The data that the next collectives work for, in the group of all devices, and in that of a stage.
@@ -106,10 +69,7 @@ public:
     }
 
     /// Writes down from now on which tasks are done, and when, in seconds since `origin`.
-    void trace_into(task_log& log, std::chrono::steady_clock::time_point origin) noexcept {
-        log_ = &log;
-        origin_ = origin;
-    }
+    void trace_into(task_log& log, std::chrono::steady_clock::time_point origin) noexcept { clock_ = {&log, origin}; }
 
     /// One step on a batch. Every device of the group calls it with the same samples.
     template<class Faults, class Options>
@@ -130,7 +90,7 @@ public:
         auto const list = program.list(role());
         auto const tail = list.begin() + program.tail[role()];
         for (auto t = list.begin(); t != tail; ++t) {
-            traced const done(*this, *t, steps_);
+            auto const done = traced(*t, steps_);
             on_micro_batch<Faults>(program, *t, samples_of, shards_.begin + t->micro_batch);
         }
         auto const before_reduce = clock::now();
@@ -142,7 +102,7 @@ public:
         auto const added =
             std::find_if(tail, list.end(), [](auto const& t) { return t.kind != task_kind::collective; });
         for (auto t = tail; t != list.end(); ++t) {
-            traced const done(*this, *t, steps_);
+            auto const done = traced(*t, steps_);
             if (t == added) lost = is_lost();
             if (t->kind == task_kind::update) {
                 for (auto const& s : stages_)
@@ -188,7 +148,7 @@ public:
                     return range{first, std::min(first + most, mine.end)};
                 };
                 for (auto const& t : program.list(role())) {
-                    traced const done(*this, t, 0);
+                    auto const done = traced(t, 0);
                     on_micro_batch<Faults>(program, t, samples_of, shard);
                 }
             }
@@ -203,7 +163,7 @@ public:
         return std::ranges::any_of(stages_, [](stage_type const& s) { return s.last; });
     }
 
-    /// Steps begun since construction.
+    /// Steps begun, those before the training went on included.
     std::uint64_t steps() const noexcept { return steps_; }
     /// The traffic that this device has read from others in its steps.
     traffic wire() const noexcept { return beside_.pulled() - evaluated_; }
@@ -217,79 +177,16 @@ public:
 private:
     using clock = std::chrono::steady_clock;
     using losses_type = typename Model::template pass<>::losses_type;
-    using ties = detail::tied_rows<Model, Communicator>;
-    static constexpr std::size_t pieces = gradient_pieces<network>({0, network::depth}).end;
-    static constexpr std::size_t measured_pieces = Model::clips ? pieces : 0;
-
-    TRIREME_COLD host_executor(Communicator& comm, parallel_layout const& layout, std::size_t batch,
-                               memory_map const& map)
-        : comm_(comm), layout_(layout), programs_(layout, comm.rank()), shards_(layout.shards_of_device(comm.rank())),
-          parameters_(comm.allocate(map.parameters.total())), gradients_(comm.allocate(map.gradients.total())),
-          state_(comm.allocate(map.optimizer_state.total() + map.updates.total())),
-          activations_(comm.allocate(map.activations.total())),
-          squares_(map.squares.bytes != 0 ? comm.allocate(map.squares.total()) : arena{}),
-          kernels_(comm, map.workspace, layout.most_shard_samples(batch)),
-          beside_(comm, layout, programs_, activations_, layout.most_shard_samples(batch)),
-          ties_(comm, layout, parameters_, gradients_) {
-        if (layout.shared_weights && !shares_memory(comm))
-            throw usage_error("hold_weights<once> needs devices that write into one memory, which this group's cannot");
-        auto const activations =
-            stage_activations<Model>::of_rank(layout, layout.most_shard_samples(batch), comm.rank(),
-                                              programs_.frames(layout, layout.role_of(comm.rank())));
-        stages_.reserve(activations.size());
-        for (int chunk = 0; chunk < layout.chunks(); ++chunk) {
-            auto const& s =
-                stages_.emplace_back(layout, comm.rank(), chunk, activations[static_cast<std::size_t>(chunk)]);
-            auto const extent = s.numbers.extent();
-            for (std::size_t i = 0; i < layout.reductions(); ++i)
-                reductions_.push_back({layout.reduced_by(i, extent), layout.reduction(i, extent, sizeof(T))});
-        }
-        losses_.targets =
-            reinterpret_cast<typename Model::target*>(arena_of_activations() + stages_[0].blocks.first_target());
-        if constexpr (Model::at_once) prepare(batch);
-    }
 
     static double seconds(clock::time_point a, clock::time_point b) {
         return std::chrono::duration<double>(b - a).count();
     }
 
-    /// A task that is being done, for the log, if there is one.
-    class traced {
-    public:
-        traced(host_executor& by, step_task const& t, std::uint64_t step) noexcept : log_(by.log_) {
-            if (log_ == nullptr) return;
-            task_ = {by.comm_.rank(), step, t.kind, by.program().stage(by.role(), t.chunk), counted_by(t), 0, 0};
-            origin_ = by.origin_;
-            task_.begin = seconds(origin_, clock::now());
-        }
-        traced(traced const&) = delete;
-        traced& operator=(traced const&) = delete;
-        ~traced() {
-            if (log_ == nullptr) return;
-            task_.end = seconds(origin_, clock::now());
-            log_->add(task_);
-        }
-
-    private:
-        task_log* log_;
-        timed_task task_;
-        clock::time_point origin_;
-    };
-
-    T* weights(stage_type const& s) const {
-        if constexpr (shared_memory_communicator<Communicator>)
-            if (layout_.shared_weights) return beside_.replicas().template shared<T>(parameters_, 0) + s.lies.weights;
-        return static_cast<T*>(parameters_.data) + s.lies.weights;
+    auto traced(step_task const& t, std::uint64_t step) const {
+        return detail::traced_task(clock_, [&]() -> timed_task {
+            return {comm_.rank(), step, t.kind, program().stage(role(), t.chunk), counted_by(t), 0, 0};
+        });
     }
-    T* gradient_slot(stage_type const& s, std::size_t i) const noexcept {
-        return static_cast<T*>(gradients_.data) + s.lies.gradients + i * s.numbers.elements;
-    }
-    std::uint64_t* updates_made() const noexcept {
-        return detail::count_of_updates<typename Model::optimizer>(state_.data, state_.bytes);
-    }
-    stored* arena_of_activations() const noexcept { return static_cast<stored*>(activations_.data); }
-    /// False if another device has the only copy.
-    bool has_weights() const noexcept { return parameters_.bytes != 0; }
 
     // ---- micro-batches ----
 
@@ -520,52 +417,10 @@ private:
     void update(stage_type const& s, range slice, Options const& options) {
         auto const start = clock::now();
         Faults::at(fault_point::update, comm_.rank(), steps_);
-        s.update(slice, weights(s), gradient_slot(s, 0), static_cast<T*>(state_.data) + s.lies.state, clipping_,
-                 layout_.updates, updates_made(), options);
+        s.update(slice, weights(s), gradient_slot(s, 0), optimizer_state_of(s), clipping_, layout_.updates,
+                 updates_made(), options);
         updating_ += seconds(start, clock::now());
     }
-
-    /// Makes the kernels ready for the steps to come: nothing is computed, and no other device's memory is read.
-    void prepare(std::size_t batch) {
-        [[maybe_unused]] auto const computing = kernels_.begin();
-        kernels_.context.prepare(true);
-        for (auto const& s : stages_) {
-            T* const zeros = Model::trains ? gradient_slot(s, 0) : weights(s);
-            auto const numbers = s.numbers_in(zeros, zeros);
-            std::size_t before = 0;
-            for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
-                auto const count = part(batch, shard, layout_.shards()).size();
-                if (count == before) continue;
-                before = count;
-                granule_place const place{0, 0, static_cast<std::uint32_t>(shard), 0, count, count, batch};
-                auto const pass =
-                    s.template pass<1>(arena_of_activations(), numbers, place, step_task{}, 0, kernels_.policy());
-                if constexpr (Model::trains) {
-                    pass.forward();
-                    pass.backward();
-                } else {
-                    pass.evaluate();
-                }
-            }
-        }
-        kernels_.context.prepare(false);
-    }
-
-    struct reduction {
-        range elements;
-        schedule steps;
-    };
-
-    Communicator& comm_;
-    parallel_layout layout_;
-    rank_programs programs_;
-    std::vector<stage_type> stages_;    ///< of this device
-    std::vector<reduction> reductions_; ///< of one step, stage by stage
-    range shards_;
-    arena parameters_, gradients_, state_, activations_, squares_;
-    [[no_unique_address]] detail::kernels_of_device<Model, Communicator> kernels_;
-    stage_neighbours<Model, Communicator> beside_;
-    [[no_unique_address]] ties ties_;
 
     // of the step that is being done
     sample_batch<T> batch_;
@@ -575,8 +430,7 @@ private:
     double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
     T clipping_ = 1; ///< the factor of the gradients
 
-    task_log* log_ = nullptr;
-    clock::time_point origin_;
+    detail::task_clock clock_;
     std::uint64_t steps_ = 0;
     traffic evaluated_;
     step_times times_;

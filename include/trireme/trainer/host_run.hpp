@@ -24,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -201,48 +200,61 @@ public:
     step_program const& program(int rank) const { return at(rank).program(); }
     held_numbers<T> held(int rank, int chunk) const { return at(rank).held(chunk); }
 
-    /// All parameters of the network, or all buffers.
-    std::vector<T> gathered(std::span<T const> held_numbers<T>::* numbers) const {
+    /// All numbers of a list.
+    std::vector<T> gathered(canonical_list const& list) const {
         auto const& l = shared_->layout;
-        std::vector<T> all;
-        if constexpr (of_one_process) {
-            for (int stage = 0; stage < l.stage_count(); ++stage) {
-                auto const [role, chunk] = l.place_of(stage);
-                append(all, at(role).held(chunk).*numbers);
-            }
-        } else if (l.stages == 1) {
-            append(all, own().held().*numbers);
-        } else { // every rank's stages, one behind the other
-            auto const count = [&](int stage) {
-                auto const n = numbers_of_stage<network, T>(l, stage);
-                return numbers == &held_numbers<T>::parameters ? n.parameters : n.buffers;
-            };
-            auto const before = [&](int role, int chunk) { // in the part of a rank
-                std::size_t sum = 0;
-                for (int c = 0; c < chunk; ++c) sum += count(l.stage_of(role, c));
-                return sum;
-            };
-            std::size_t most = 0;
-            for (int role = 0; role < l.stages; ++role) most = std::max(most, before(role, l.chunks()));
-            std::vector<T> mine, everybody(most * static_cast<std::size_t>(l.devices()));
-            for (int chunk = 0; chunk < l.chunks(); ++chunk) append(mine, own().held(chunk).*numbers);
-            mine.resize(most);
-            gather(mine, everybody);
-            for (int stage = 0; stage < l.stage_count(); ++stage) {
-                auto const [role, chunk] = l.place_of(stage);
-                append(all, std::span(everybody).subspan(static_cast<std::size_t>(role) * most + before(role, chunk),
-                                                         count(stage)));
-            }
+        std::vector<T> all(list.template size<network>());
+        auto const place = [&](int rank, int chunk, std::span<T const> from) {
+            auto const at = list_at<network, T>(list, l, rank, chunk);
+            std::ranges::copy(from.first(at.size()), all.begin() + static_cast<std::ptrdiff_t>(at.begin));
+        };
+        if (of_one_process || (l.stages == 1 && !(l.shared_weights && list.of == canonical_list::optimizer))) {
+            for (int rank = 0; rank < (of_one_process ? l.devices() : 1); ++rank)
+                for (int chunk = 0; chunk < l.chunks() && !is_copy(list, l, rank); ++chunk)
+                    place(rank, chunk, at(rank).numbers_of(list, chunk));
+            return all;
         }
+        auto const before = [&](int rank, int chunk) { // in the part of a rank, which has its stages side by side
+            std::size_t sum = 0;
+            for (int c = 0; c < chunk; ++c) sum += list_at<network, T>(list, l, rank, c).size();
+            return sum;
+        };
+        std::size_t most = 0;
+        for (int rank = 0; rank < l.devices(); ++rank) most = std::max(most, before(rank, l.chunks()));
+        std::vector<T> mine, everybody(most * static_cast<std::size_t>(l.devices()));
+        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
+            auto const own_part = own().numbers_of(list, chunk);
+            mine.insert(mine.end(), own_part.begin(), own_part.end());
+        }
+        mine.resize(most);
+        gather(mine, everybody);
+        for (int rank = 0; rank < l.devices(); ++rank)
+            for (int chunk = 0; chunk < l.chunks() && !is_copy(list, l, rank); ++chunk)
+                place(rank, chunk,
+                      std::span(everybody).subspan(static_cast<std::size_t>(rank) * most + before(rank, chunk)));
         return all;
     }
-    void load_parameters(std::span<T const> values) { load(values, {}); }
-    void load_buffers(std::span<T const> values) { load({}, values); }
+    std::uint64_t updates() const noexcept { return own().updates(); }
+    std::uint64_t steps() const noexcept { return own().steps(); }
+
+    /// Gives numbers to all devices.
+    void take(numbers_to_take<T> const& from) {
+        auto& s = *shared_;
+        s.from = from;
+        if constexpr (!of_one_process) {
+            std::uint64_t digest = 0;
+            for (auto const values : {from.parameters, from.buffers}) digest = digest_of(std::as_bytes(values), digest);
+            collective_subject const read = {"values", from.parameters.size() + from.buffers.size(), digest,
+                                             s.options.learning_rate};
+            own().works_on(read, read);
+        }
+        on_every_device([](shared& all, communicator& c) { all.take(c); });
+    }
 
     /// Finds out on all ranks whether each is well (`failed` is null), and has read these values; every rank calls it.
     /// Throws why another rank is not, as a device_error, or a mismatch_error for different values; a rank that is not
     /// well itself returns. The group works on.
-    void agree(std::exception_ptr const& failed, std::initializer_list<std::span<std::byte const>> values)
+    void agree(std::exception_ptr const& failed, std::span<std::span<std::byte const> const> values) const
         requires(!of_one_process)
     {
         struct state_of_rank {
@@ -258,7 +270,7 @@ public:
         std::vector<state_of_rank> all(static_cast<std::size_t>(shared_->layout.devices()));
         shared_->mine = std::as_bytes(std::span(&mine, 1));
         shared_->everybody = std::as_writable_bytes(std::span(all));
-        on_every_device([](shared& s, communicator& c) { s.gather(c); });
+        ranks_.run(shared_, [](shared& s, communicator& c) { s.gather(c); });
         if (!mine.well) return;
         for (auto const& other : all)
             if (!other.well) other.why.raise();
@@ -291,7 +303,7 @@ private:
         sample_digests digests;
         arena scores;
         traffic beside; ///< of what is no step, in a process
-        std::span<T const> parameters, buffers;
+        numbers_to_take<T> from;
         std::vector<T> outputs; ///< of a prediction: a device that comes too late may still write there
         std::span<std::byte const> mine;
         std::span<std::byte> everybody;
@@ -352,8 +364,7 @@ private:
 
         void take(communicator& c) {
             if constexpr (!of_one_process) all_here(c); // nobody computes with them
-            if (!parameters.empty()) at(c.rank()).take_parameters(parameters);
-            if (!buffers.empty()) at(c.rank()).take_buffers(buffers);
+            at(c.rank()).take(from);
             if constexpr (!of_one_process) all_here(c);
         }
 
@@ -436,23 +447,6 @@ private:
             if (s.layout.stages > 1 && !s.samples().has_both()) everywhere.digest = 0;
             own().works_on(everywhere, here);
         }
-    }
-
-    void load(std::span<T const> parameters, std::span<T const> buffers) {
-        auto& s = *shared_;
-        s.parameters = parameters;
-        s.buffers = buffers;
-        auto const values = parameters.empty() ? buffers : parameters;
-        if constexpr (!of_one_process) {
-            collective_subject const read = {"values", values.size(), digest_of(std::as_bytes(values)),
-                                             s.options.learning_rate};
-            own().works_on(read, read);
-        }
-        on_every_device([](shared& all, communicator& c) { all.take(c); });
-    }
-
-    static void append(std::vector<T>& all, std::span<T const> part) {
-        all.insert(all.end(), part.begin(), part.end());
     }
 
     mutable Ranks ranks_;

@@ -304,9 +304,10 @@ struct without_decay {
     static constexpr bool fits = rules != 0 && (detail::chooses_tensors<Which> && ...);
     template<class... At>
     struct refusal {
-        static_assert(rule_holds<At...>,
-                      "TRI0111: without_decay takes rules that choose tensors: biases, norms, in_layer<Layer...>, "
-                      "of_at_most<Bytes>, or types with `static constexpr bool takes(tensor_place const&)`");
+        static_assert(
+            rule_holds<At...>,
+            "TRI0111: without_decay takes rules that choose tensors: biases, norms, embeddings, "
+            "in_layer<Layer...>, of_at_most<Bytes>, or types with `static constexpr bool takes(tensor_place const&)`");
     };
 };
 

@@ -28,12 +28,17 @@ public:
     trireme::shape const& shape() const noexcept { return shape_; }              ///< of one sample's output
     std::size_t classes() const noexcept { return classes_; }
 
-    /// The output for sample `i` < size().
-    std::span<T const> operator[](std::size_t i) const noexcept {
+    /// The output for sample `i` < size(), as long as this lives.
+    std::span<T const> operator[](std::size_t i) const& noexcept {
         return std::span(values_).subspan(i * shape_.size(), shape_.size());
     }
-    /// All outputs, [sample][value].
-    std::span<T const> values() const noexcept { return values_; }
+    std::vector<T> operator[](std::size_t i) && {
+        auto const all = std::span(values_).subspan(i * shape_.size(), shape_.size());
+        return {all.begin(), all.end()};
+    }
+    /// All outputs, [sample][value], as long as this lives.
+    std::span<T const> values() const& noexcept { return values_; }
+    std::vector<T> values() && noexcept { return std::move(values_); }
 
     /// The class with the largest score: the first of several; a NaN is the largest. Of sample i, or, where a sample's
     /// tokens have scores each, of token i, counted through all samples.

@@ -7,11 +7,67 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace trireme {
+
+/// A line that shows how far something is. On a terminal it is a bar and a text, and redraws itself; elsewhere the text
+/// is a line of its own, now and then.
+class progress_line {
+public:
+    /// `every`: seconds from one line to the next, where `out` is no terminal; `redraw`: likewise, where it is one.
+    explicit progress_line(std::FILE* out = stdout, double every = 30, double redraw = 0.1)
+        : out_(out), terminal_(::isatty(::fileno(out)) == 1), pause_(terminal_ ? redraw : every) {}
+
+    bool on_terminal() const noexcept { return terminal_; }
+    /// True if it is time to show something, `seconds` after the begin.
+    bool is_due(double seconds) const noexcept { return seconds - shown_ >= pause_; }
+    void begin() noexcept { shown_ = 0; }
+
+    /// Shows the text, and the share that is done.
+    void show(double seconds, double share, char const* text) {
+        shown_ = seconds;
+        if (terminal_)
+            draw(share, text);
+        else
+            std::fprintf(out_, "%s\n", text);
+        std::fflush(out_);
+    }
+    /// Takes away the line of a terminal, so that others can stand there.
+    void clear() {
+        if (terminal_) std::fputs("\r\033[K", out_);
+    }
+
+private:
+    /// Columns of the terminal.
+    int width() const noexcept {
+        struct ::winsize w = {};
+        return ::ioctl(::fileno(out_), TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+    }
+
+    /// The bar takes what the text leaves of the line; a text that is too long is cut, for a line that is broken in two
+    /// would not be redrawn.
+    void draw(double share, char const* text) const {
+        constexpr char full[] = "========================================";
+        constexpr int most = sizeof full - 1;
+        int const columns = width() - 1, size = static_cast<int>(std::strlen(text)),
+                  bar = std::min(most, columns - size - 4);
+        if (bar < 5) {
+            std::fprintf(out_, "\r%.*s\033[K", columns, text);
+            return;
+        }
+        auto const done = static_cast<int>(static_cast<double>(bar) * std::clamp(share, 0.0, 1.0));
+        std::fprintf(out_, "\r[%.*s%*s]  %s\033[K", done, full, bar - done, "", text);
+    }
+
+    std::FILE* out_;
+    bool terminal_;
+    double pause_;
+    double shown_ = 0; ///< at this second
+};
 
 /// Options of progress_bar.
 struct progress_bar_options {
@@ -25,57 +81,28 @@ struct progress_bar_options {
 /// an epoch that takes long gets a line now and then.
 class progress_bar {
 public:
-    explicit progress_bar(progress_bar_options const& o = {}) : o_(o), terminal_(::isatty(::fileno(o.out)) == 1) {}
+    explicit progress_bar(progress_bar_options const& o = {}) : o_(o), line_(o.out, o.every, o.redraw) {}
 
     void operator()(progress_report const& p) {
-        if (p.batch == 1) shown_ = 0;
-        bool const drawn_first_and_last = terminal_ && (p.batch == 1 || p.batch == p.batches);
-        if (p.seconds - shown_ < (terminal_ ? o_.redraw : o_.every) && !drawn_first_and_last) return;
-        shown_ = p.seconds;
+        if (p.batch == 1) line_.begin();
+        bool const drawn_first_and_last = line_.on_terminal() && (p.batch == 1 || p.batch == p.batches);
+        if (!line_.is_due(p.seconds) && !drawn_first_and_last) return;
         char text[512];
-        auto const size = std::min(
-            std::snprintf(text, sizeof text, "epoch %d of %d  step %zu of %zu  loss %#.4g  %.0f samples/s  %.0f s left",
-                          p.epoch, p.epochs, p.batch, p.batches, p.loss, p.samples_per_second(),
-                          std::ceil(p.seconds_left())),
-            static_cast<int>(sizeof text) - 1);
-        if (terminal_)
-            draw(p, text, size);
-        else
-            std::fprintf(o_.out, "%s\n", text);
-        std::fflush(o_.out);
+        std::snprintf(text, sizeof text, "epoch %d of %d  step %zu of %zu  loss %#.4g  %.0f samples/s  %.0f s left",
+                      p.epoch, p.epochs, p.batch, p.batches, p.loss, p.samples_per_second(),
+                      std::ceil(p.seconds_left()));
+        line_.show(p.seconds, static_cast<double>(p.batch) / static_cast<double>(p.batches), text);
     }
 
     void operator()(epoch_report const& e) {
-        if (terminal_) std::fputs("\r\033[K", o_.out);
+        line_.clear();
         if (o_.epochs) std::fprintf(o_.out, "%s\n", to_string(e).c_str());
         std::fflush(o_.out);
     }
 
 private:
-    /// Columns of the terminal.
-    int width() const noexcept {
-        struct ::winsize w = {};
-        return ::ioctl(::fileno(o_.out), TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
-    }
-
-    /// The bar takes what the text leaves of the line; a text that is too long is cut, for a line that is broken in two
-    /// would not be redrawn.
-    void draw(progress_report const& p, char const* text, int size) const {
-        constexpr char full[] = "========================================";
-        constexpr int most = sizeof full - 1;
-        int const columns = width() - 1, bar = std::min(most, columns - size - 4);
-        if (bar < 5) {
-            std::fprintf(o_.out, "\r%.*s\033[K", columns, text);
-            return;
-        }
-        auto const done =
-            static_cast<int>(static_cast<double>(bar) * static_cast<double>(p.batch) / static_cast<double>(p.batches));
-        std::fprintf(o_.out, "\r[%.*s%*s]  %s\033[K", done, full, bar - done, "", text);
-    }
-
     progress_bar_options o_;
-    bool terminal_;
-    double shown_ = 0; ///< the second of this epoch
+    progress_line line_;
 };
 
 } // namespace trireme

@@ -18,6 +18,7 @@
 #include <trireme/trainer/predictions.hpp>
 #include <trireme/trainer/staged_granule.hpp>
 #include <trireme/trainer/stream_context.hpp>
+#include <trireme/trainer/stream_mirror.hpp>
 #include <trireme/trainer/stream_stage.hpp>
 
 #include <algorithm>
@@ -431,11 +432,9 @@ public:
 
     // ---- weights ----
 
-    /// Memory of the host as large as the weights, from those of a stage on, and the copies between the two, on
-    /// `compute`.
-    T* mirror(stage const& s) const noexcept { return static_cast<T*>(mirror_.data()) + s.lies.weights; }
-    void enqueue_store() { compute.copy(mirror_.data(), parameters_.data(), mirror_.bytes()); }
-    void enqueue_load() { compute.copy(parameters_.data(), mirror_.data(), mirror_.bytes()); }
+    /// The copies between its memory and the host's, on `compute`.
+    void enqueue_store(bool optimizer) { mirror.enqueue_store(compute, parameters_, state_, optimizer); }
+    void enqueue_load(bool optimizer) { mirror.enqueue_load(compute, parameters_, state_, optimizer); }
     void enqueue_clear() { compute.zero(state_.data(), state_.bytes()); }
 
     T* weights(stage const& s) const noexcept { return static_cast<T*>(parameters_.data()) + s.lies.weights; }
@@ -460,15 +459,17 @@ public:
     stream compute, exchange, copies, beside;
     event staged[2]; ///< the slot's samples are there
     event used[2];   ///< and `compute` has done with them
+    stream_mirror<Model, Device, stage> mirror;
 
 private:
     using pinned = typename Device::pinned_memory;
     stream_rank(int device, parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
         : number(rank), compute(device), exchange(device), copies(device), beside(device),
-          staged{event(device), event(device)}, used{event(device), event(device)}, granule_(l, samples, rank),
-          own_(stage::of_rank(l, samples, rank)), updates_(l.updates), shards_(l.shards_of_device(rank)),
-          all_shards_(l.shards()), slots_(std::max<std::size_t>(map.gradients.parts, 1)), in_tree_(l.reproducible()),
-          libraries_(device), parameters_(device, map.parameters.total(), "parameters"),
+          staged{event(device), event(device)}, used{event(device), event(device)}, mirror(map.parameters.total()),
+          granule_(l, samples, rank), own_(stage::of_rank(l, samples, rank)), updates_(l.updates),
+          shards_(l.shards_of_device(rank)), all_shards_(l.shards()),
+          slots_(std::max<std::size_t>(map.gradients.parts, 1)), in_tree_(l.reproducible()), libraries_(device),
+          parameters_(device, map.parameters.total(), "parameters"),
           gradients_(device, map.gradients.total(), "gradients"),
           state_(device, map.optimizer_state.total() + map.updates.total(), "optimizer's state"),
           activations_(device, map.activations.total(), "activations"),
@@ -477,7 +478,7 @@ private:
           stages_{memory(device, map.samples.bytes, "samples"), memory(device, map.samples.bytes, "samples")},
           scratch_{memory(device, map.workspace.bytes, "workspace"), memory(device, map.workspace.bytes, "workspace")},
           pinned_{pinned(map.samples.bytes), pinned(map.samples.bytes)},
-          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, mirror_(map.parameters.total()), ready_(device),
+          results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, ready_(device),
           squares_(device, map.squares.bytes, "squares of the gradients"),
           tied_(device, map.tied.bytes, "tied gradients"), norms_{pinned(norm_bytes()), pinned(norm_bytes())},
           runs_((own_.back().runs_lie + own_.back().pieces.size()) * sizeof(gradient_run)) {
@@ -566,7 +567,7 @@ private:
     typename Device::libraries libraries_;
     memory parameters_, gradients_, state_, activations_, narrow_, losses_, scores_;
     memory stages_[2], scratch_[2];
-    pinned pinned_[2], results_[2], mirror_, stamps_[2], outputs_;
+    pinned pinned_[2], results_[2], stamps_[2], outputs_;
     std::size_t copied_[2] = {}; ///< bytes of each granule in a slot
     event ready_;
     memory squares_, tied_;

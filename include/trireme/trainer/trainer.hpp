@@ -13,10 +13,13 @@
 #include <trireme/trainer/least_samples.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/predictions.hpp>
+#include <trireme/trainer/snapshot.hpp>
+#include <trireme/trainer/trainer_layouts.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 #include <trireme/trainer/trainer_rules.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <concepts>
@@ -61,18 +64,19 @@ private:
         network_type, loss_type, optimizer_type,
         kernels_for<typename policies::kernel_policy, detail::goes_sample_by_sample<network_type, loss_type>>,
         value_type, policies::has_stages, policies::clips>;
+    using layouts = detail::trainer_layouts<model_type, policies>;
     using run_type = typename run_on<typename policies::mesh::device>::template type<
         model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
 
 public:
     /// The layout that options mean.
     static constexpr parallel_layout layout_of(options const& o, run_options const& r = {}) {
-        return layout_with(r.devices.value, r.strategy.value, o.logical_shards.value, r.stages.value,
-                           static_cast<std::size_t>(r.micro_batches.value), r.schedule);
+        return layouts::make(r.devices.value, r.strategy.value, o.logical_shards.value, r.stages.value,
+                             static_cast<std::size_t>(r.micro_batches.value), r.schedule);
     }
     /// Throws what the constructor would for options that cannot work, and makes nothing.
     static void check(options const& o, run_options const& r = {}) {
-        check(layout_of(o, r), o.batch.samples);
+        layouts::check(layout_of(o, r), o.batch.samples);
         optimizer_type::check(o);
         if constexpr (policies::clips) detail::check_max_norm(o);
         if constexpr (detail::has_rate<options>) detail::check_rate_schedule(o.rate.value);
@@ -84,45 +88,13 @@ public:
     static constexpr training_plan plan(batch b)
         requires(policies::is_static)
     {
-        return plan(b, layout_with(policies::replicas, strategy_choice(typename policies::strategy{}),
-                                   static_cast<std::size_t>(policies::shards), policies::stages, 0,
-                                   typename option_fields<policies>::schedule{}));
+        return plan(b, layouts::make(policies::replicas, strategy_choice(typename policies::strategy{}),
+                                     static_cast<std::size_t>(policies::shards), policies::stages, 0,
+                                     typename option_fields<policies>::schedule{}));
     }
     /// The plan for a layout chosen when the program runs. Throws usage_error if it has no device.
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
-        if (layout.devices() < 1) throw usage_error("a plan needs at least one device: set the option `devices`");
-        training_plan p;
-        p.parameters = network_type::parameters;
-        p.arena_elements = model_type::arena_elements;
-        p.element_bytes = sizeof(value_type);
-        p.forward_flops = network_type::forward_flops;
-        p.training_flops =
-            network_type::training_flops + loss_type::describe(network_type::output_extents::shape).flops;
-        p.batch = b;
-        p.layout = layout;
-        p.buffers = network_type::buffers;
-        p.flops_of = [](parallel_layout const& l, int stage) {
-            auto const rows = l.rows_of(stage, network_type::depth);
-            auto sum = network_type::flops(rows);
-            if (!l.recomputed.empty())
-                sum.again =
-                    detail::flops_again<network_type>(rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves);
-            return sum;
-        };
-        p.numbers = [](parallel_layout const& l, int stage) {
-            return numbers_of_stage<network_type, value_type>(l, stage).extent();
-        };
-        p.crossing = &run_type::crossing;
-        p.map = &run_type::memory;
-        p.moves = &run_type::moves;
-        p.tied = [](parallel_layout const& l, int rank, int role) {
-            traffic sum;
-            detail::traffic_of_ties<model_type>(l, rank, [&](int other, traffic const& t) {
-                if (other == role) sum += t;
-            });
-            return sum;
-        };
-        return p;
+        return layouts::template plan<run_type>(b, layout);
     }
 
     /// Throws usage_error if the options break a rule. On the host it starts devices() - 1 threads.
@@ -234,7 +206,7 @@ public:
         auto const batch = e.options.batch.samples;
         if (auto const rest = samples.size() % batch; rest != 0)
             detail::check_least_samples<network_type>(e.layout, rest, detail::sample_count::rest, samples.size());
-        e.use(samples);
+        e.use(samples.of_epoch(e.options.seed, e.epochs));
         e.number_all(); // for the test after it
         if (e.order.size() != samples.size()) e.order = epoch_order(samples.size(), e.options.seed);
         e.order.shuffle(e.epochs++);
@@ -271,9 +243,9 @@ public:
 
     /// All parameters in canonical coordinates: layer by layer, tensor by tensor, whatever the devices are. Every
     /// process of the trainer calls it, and gets all of them.
-    std::vector<value_type> gather_parameters() const { return gathered(&held_numbers<value_type>::parameters); }
+    std::vector<value_type> gather_parameters() const { return gathered({canonical_list::parameters}); }
     /// The running statistics of the network's layers, likewise.
-    std::vector<value_type> gather_buffers() const { return gathered(&held_numbers<value_type>::buffers); }
+    std::vector<value_type> gather_buffers() const { return gathered({canonical_list::buffers}); }
     /// f(piece) for what device `rank`, one of this process, computes with, parameters and buffers: see tensor_piece.
     /// What it shows is valid until the next call of the trainer; under hold_weights<once> it is one memory for all.
     template<class F>
@@ -292,7 +264,7 @@ public:
             throw usage_error("load_parameters was given " + std::to_string(values.size()) +
                               " values, the network has " + std::to_string(network_type::parameters) + " parameters");
         check_ready();
-        run_.load_parameters(values);
+        run_.take({.parameters = values});
     }
 
     /// Sets the parameters and the running statistics of all devices to what `read(parameters, buffers)` fills in, two
@@ -303,20 +275,68 @@ public:
     void load(Read&& read) {
         check_ready();
         std::vector<value_type> parameters, buffers;
-        std::exception_ptr failed;
-        try {
+        together([&](auto const& same) {
             parameters.resize(network_type::parameters);
             buffers.resize(network_type::buffers);
             read(std::span(parameters), std::span(buffers));
-        } catch (...) {
-            failed = std::current_exception();
-        }
-        if constexpr (requires { run_.agree(failed, {std::as_bytes(std::span(parameters))}); })
-            run_.agree(failed, {std::as_bytes(std::span(parameters)), std::as_bytes(std::span(buffers))});
-        if (failed != nullptr) std::rethrow_exception(failed);
-        run_.load_parameters(parameters);
-        run_.load_buffers(buffers);
+            same(parameters);
+            same(buffers);
+        });
+        run_.take({parameters, buffers});
     }
+
+    /// The state of the training, with which another trainer goes on. Every process of the trainer calls it, and gets
+    /// all of it. Cost: the memory of the parameters, times one more than the numbers that the optimizer keeps of each.
+    training_snapshot<value_type> snapshot() const {
+        check_ready();
+        auto const& state = run_.state();
+        training_snapshot<value_type> s{gather_parameters(), gather_buffers()};
+        for (std::size_t k = 0; k < optimizer_type::state_per_parameter; ++k)
+            s.optimizer.push_back(run_.gathered({canonical_list::optimizer, k}));
+        s.updates = run_.updates();
+        s.steps = run_.steps();
+        s.epochs = state.epochs;
+        s.seed = state.options.seed;
+        s.learning_rate = state.options.learning_rate;
+        return s;
+    }
+
+    /// Goes on from a state that `read(training_snapshot<value_type>&)` fills in: the next steps and epochs are those
+    /// that the trainer of the snapshot would have made, on whatever devices, with the same bits where both are
+    /// reproducible. The lists have their sizes already. If `read` throws, nothing is changed; processes agree as in
+    /// `load`.
+    /// Errors: usage_error if a list has another size afterwards, or the snapshot is of a training with another seed.
+    template<class Read>
+    void restore(Read&& read) {
+        check_ready();
+        training_snapshot<value_type> s{std::vector<value_type>(network_type::parameters),
+                                        std::vector<value_type>(network_type::buffers)};
+        s.optimizer.assign(optimizer_type::state_per_parameter, s.parameters);
+        std::array<std::uint64_t, 3> counts{};
+        together([&](auto const& same) {
+            read(s);
+            check_snapshot(s);
+            same(s.parameters);
+            same(s.buffers);
+            for (auto const& array : s.optimizer) same(array);
+            same(counts = {s.updates, s.steps, s.epochs});
+        });
+        run_.take({s.parameters, s.buffers, s.optimizer, s.updates, s.steps, true});
+        run_.state().epochs = s.epochs;
+        run_.state().options.learning_rate = s.learning_rate;
+    }
+
+    /// Runs `f()` in this process. Where devices are processes all of them call it, and what it throws on one rank is
+    /// thrown there, and as a device_error that names the rank on all others. The trainer works on.
+    template<class F>
+    void all_or_none(F&& f) const {
+        check_ready();
+        together([&](auto const&) { f(); });
+    }
+
+    /// Steps of the training so far, and epochs begun, those before `restore` included.
+    std::uint64_t steps() const noexcept { return run_.steps(); }
+    std::uint32_t epochs() const noexcept { return run_.state().epochs; }
 
     /// The options, `learning_rate` and the like as they are now.
     options const& current_options() const noexcept { return run_.state().options; }
@@ -367,7 +387,7 @@ public:
             throw usage_error("load_buffers was given " + std::to_string(values.size()) + " values, the network has " +
                               std::to_string(network_type::buffers) + " in its buffers");
         check_ready();
-        run_.load_buffers(values);
+        run_.take({.buffers = values});
     }
 
 private:
@@ -378,86 +398,38 @@ private:
         return {};
     }
 
-    std::vector<value_type> gathered(std::span<value_type const> held_numbers<value_type>::* numbers) const {
+    std::vector<value_type> gathered(canonical_list const& list) const {
         check_ready();
-        return run_.gathered(numbers);
+        return run_.gathered(list);
     }
 
-    /// Makes the layout of the options, and of what the type fixes. `micro_batches`: 0 if the options say none.
-    template<class Schedule>
-    static constexpr parallel_layout
-    layout_with(int replicas, strategy_choice const& strategy, std::size_t shards, [[maybe_unused]] int stages,
-                [[maybe_unused]] std::size_t micro_batches, [[maybe_unused]] Schedule const& schedule) {
-        parallel_layout l{.replicas = replicas,
-                          .strategy = strategy,
-                          .logical_shards = shards,
-                          .shared_weights = policies::shared_weights,
-                          .clips = policies::clips,
-                          .ties = model_type::trains && network_type::tied_gradients != 0,
-                          .buckets = buckets(),
-                          .updates = updates(),
-                          .passes = policies::accumulation::parts};
-        if constexpr (policies::has_stages) {
-            l.stages = policies::stages == dynamic ? stages : policies::stages;
-            if constexpr (policies::micro_batches != dynamic)
-                l.micro_batches = static_cast<std::size_t>(policies::micro_batches);
-            else
-                l.micro_batches = micro_batches;
-            if constexpr (policies::schedule_is_named)
-                l.schedule = typename policies::pipelining::schedule{};
-            else
-                l.schedule = schedule.value;
-            int const usual = l.schedule.micro_batches != 0 ? l.schedule.micro_batches : 4 * l.stages;
-            if (l.micro_batches == 0 && !l.reproducible())
-                l.micro_batches = static_cast<std::size_t>(l.stages > 1 ? usual * l.passes : l.passes);
-            l.cut = &policies::cut::template rows<network_type>;
-        } else if (!l.reproducible()) {
-            l.micro_batches = static_cast<std::size_t>(l.passes);
+    /// Runs work(same) in all processes, and throws where it has failed in one of them, or where they have called
+    /// same(list) with different lists.
+    template<class Work>
+    void together(Work const& work) const {
+        std::vector<std::span<std::byte const>> lists;
+        std::exception_ptr failed;
+        try {
+            work([&](auto const& list) { lists.push_back(std::as_bytes(std::span(list))); });
+        } catch (...) {
+            failed = std::current_exception();
         }
-        constexpr bool granules_wait = policies::on_host && model_type::whole_shard && !model_type::at_once;
-        l.recomputed = policies::recomputation::template rows<
-            network_type, policies::on_host ? weight_gradients::at_once : weight_gradients::beside,
-            granules_wait ? way_of_samples::one_behind_the_other : way_of_samples::together>(l.stages);
-        return l;
+        if constexpr (requires { run_.agree(failed, lists); }) run_.agree(failed, lists);
+        if (failed != nullptr) std::rethrow_exception(failed);
+    }
+    void check_snapshot(training_snapshot<value_type> const& s) const {
+        bool fits = s.parameters.size() == network_type::parameters && s.buffers.size() == network_type::buffers &&
+                    s.optimizer.size() == optimizer_type::state_per_parameter;
+        for (auto const& array : s.optimizer) fits = fits && array.size() == network_type::parameters;
+        if (!fits)
+            throw usage_error("restore was given lists of other sizes than it has made: fill in those that are there, "
+                              "parameters, buffers, and the arrays of the optimizer");
+        if (auto const seed = run_.state().options.seed; s.seed != seed)
+            throw usage_error("the training was begun with seed " + std::to_string(s.seed) +
+                              ", and this trainer has seed " + std::to_string(seed) +
+                              ": its samples would come in another order; give the trainer that seed");
     }
 
-    /// The buckets of tensors, where tensors have strategies of their own; else none.
-    static constexpr std::span<reduction_bucket const> buckets() {
-        if constexpr (policies::tensor_rules::size != 0)
-            return std::span(bucket_table::value.buckets).first(bucket_table::value.count);
-        else
-            return {};
-    }
-    struct bucket_table {
-        using type = typename policies::tensor_rules::template table<network_type, value_type>;
-        static constexpr type value{model_type::arena_elements};
-    };
-
-    /// Runs of parameters that are updated alike, where some do not decay.
-    static constexpr std::span<update_run const> updates() {
-        if constexpr (policies::undecayed::rules != 0)
-            return std::span(update_table::value.runs).first(update_table::value.count);
-        else
-            return {};
-    }
-    struct update_table {
-        using type = typename policies::undecayed::template table<network_type, value_type>;
-        static constexpr type value{};
-    };
-
-    static void check(parallel_layout const& layout, std::size_t batch) {
-        detail::check_numbers(layout, batch);
-        if constexpr (policies::has_stages) {
-            detail::check_stages<network_type, policies>(layout);
-            if constexpr (!policies::steps_proved) prove_steps(layout);
-        }
-        if constexpr (model_type::trains)
-            detail::check_least_samples<network_type>(layout, batch, detail::sample_count::batch);
-        if constexpr (!policies::proved)
-            for (int stage = 0; stage < layout.stage_count(); ++stage)
-                detail::check_reductions(layout, numbers_of_stage<network_type, value_type>(layout, stage).extent(),
-                                         sizeof(value_type));
-    }
     trainer(options const& o, run_options const& r, parallel_layout const& layout)
         : run_((check(o, r), o), r, layout) {}
 

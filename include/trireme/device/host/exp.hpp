@@ -15,8 +15,8 @@
 namespace trireme::detail::inline TRIREME_ISA {
 
 // exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2. ln 2 is split in two so that n * ln2_high is exact.
-// Beyond [least, most] the result is 0 or infinity. Adding `rounder` leaves n in the lowest bits of the sum. n + lift
-// is the exponent of a normal number for every x from least on.
+// Beyond [least, most] the result is 0 or infinity; from least_normal on it is no denormal number. Adding `rounder`
+// leaves n in the lowest bits of the sum. n + lift is the exponent of a normal number for every x from least on.
 template<class T>
 struct exp_constants;
 
@@ -24,7 +24,7 @@ template<>
 struct exp_constants<float> {
     using bits = std::uint32_t;
     static constexpr bits rounder_bits = 0x4B400000, bias = 127, mantissa = 23, lift = 24;
-    static constexpr float rounder = 12582912.0f, least = -104.0f, most = 89.0f;
+    static constexpr float rounder = 12582912.0f, least = -104.0f, least_normal = -87.0f, most = 89.0f;
     static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
     // minimax, highest power first; the last two terms, r + 1, are exact
     static constexpr std::size_t terms = 6;
@@ -36,7 +36,7 @@ template<>
 struct exp_constants<double> {
     using bits = std::uint64_t;
     static constexpr bits rounder_bits = 0x4338000000000000, bias = 1023, mantissa = 52, lift = 54;
-    static constexpr double rounder = 6755399441055744.0, least = -746.0, most = 710.0;
+    static constexpr double rounder = 6755399441055744.0, least = -746.0, least_normal = -708.0, most = 710.0;
     static constexpr double ln2_high = 6.93145751953125e-1, ln2_low = 1.42860682030941723212e-6;
     // Taylor: the first term left out is below 2^-57
     static constexpr std::size_t terms = 12;
@@ -109,6 +109,21 @@ template<class T, std::size_t N>
     integers const lifted = exponent + integers::all(constants::bias + constants::lift - constants::rounder_bits);
     integers const power{lifted.value << constants::mantissa};
     return p * bits_as<T>(power) * vector::all(T{1} / static_cast<T>(std::uint64_t{1} << constants::lift));
+}
+
+/// 1 + exp of every lane, at most 2 ulp from the true value, with the fewest operations: beside 1 nothing is left of a
+/// denormal number. Infinite from 127.5 ln 2 on, or 1023.5 ln 2; NaN gives NaN.
+template<class T, std::size_t N>
+[[gnu::always_inline]] inline lane_vector<T, N> one_and_exponential(lane_vector<T, N> x) noexcept {
+    using constants = detail::exp_constants<T>;
+    using vector = lane_vector<T, N>;
+    using integers = lane_vector<typename constants::bits, N>;
+    auto const least = vector::all(constants::least_normal), most = vector::all(constants::most);
+    x = vector::select(x < least, least, x); // a NaN passes both
+    x = vector::select(x > most, most, x);
+    auto const [p, exponent] = detail::split_exponential(x);
+    integers const sum = exponent + integers::all(constants::bias - constants::rounder_bits);
+    return multiply_add(p, bits_as<T>(integers{sum.value << constants::mantissa}), vector::all(1));
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -43,8 +43,6 @@ struct agreed_text : bounded_text<4000> {
     }
 };
 
-inline constexpr char const* not_a_standard_exception = "an exception that is not derived from std::exception";
-
 /// Why a group of processes was stopped: an exception in a form that other processes can throw again.
 struct stop_reason {
     enum class kind : int { unknown, deadline, mismatch, lost, failed };
@@ -98,30 +96,15 @@ struct stop_reason {
     }
 };
 
-/// Runs `f()` on `rank`. What it throws is handed to `stop` for the other ranks, and thrown on: what they know already
-/// as it is, anything else as a device_error of this rank.
+/// Runs `f()` on `rank`. What it throws is handed to `stop` for the other ranks, and thrown on by throw_of_rank.
 template<class F, class Stop>
 void run_or_stop(int rank, F&& f, Stop&& stop) {
-    auto const known = [&] {
-        stop(stop_reason::of(rank, std::current_exception()));
-        throw; // NOLINT: of the handler that has called this
-    };
     try {
         f();
-    } catch (deadline_error const&) {
-        known();
-    } catch (peer_lost_error const&) {
-        known();
-    } catch (mismatch_error const&) {
-        known();
-    } catch (device_error const&) { // of another rank
-        known();
-    } catch (std::exception const& e) {
-        stop(stop_reason::of(rank, std::current_exception()));
-        throw device_error(rank, std::current_exception(), e.what());
     } catch (...) {
-        stop(stop_reason::of(rank, std::current_exception()));
-        throw device_error(rank, std::current_exception(), not_a_standard_exception);
+        auto const why = std::current_exception();
+        stop(stop_reason::of(rank, why));
+        throw_of_rank(rank, why);
     }
 }
 

@@ -101,29 +101,31 @@ struct register_function<relu_function> {
     }
 };
 
-/// As exact as the hyperbolic tangent is, relative to x: where that is near -1, few bits are left of the difference.
+/// By the logistic function: (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), which keeps the bits that the sum loses where the
+/// tangent is near -1.
 template<>
 struct register_function<gelu_tanh_function> {
     template<class T, std::size_t N>
     [[gnu::always_inline]] static lane_vector<T, N> value(lane_vector<T, N> x) noexcept {
-        using vector = lane_vector<T, N>;
-        return vector::all(T(0.5)) * x * (vector::all(1) + tangent(x));
+        return x / divisor(x, x * x);
     }
     template<class T, std::size_t N>
     [[gnu::always_inline]] static lane_vector<T, N> slope(lane_vector<T, N> x, lane_vector<T, N>) noexcept {
         using vector = lane_vector<T, N>;
-        auto const one = vector::all(1), t = tangent(x);
-        auto const inner = multiply_add(vector::all(T(3 * gelu_tanh_function::cube)), x * x, one) *
-                           vector::all(T(gelu_tanh_function::scale));
-        return vector::all(T(0.5)) * multiply_add(x * (one - t * t), inner, one + t);
+        auto const one = vector::all(1), square = x * x, share = one / divisor(x, square);
+        auto const inner = multiply_add(vector::all(T(3 * cube)), square, vector::all(T(twice)));
+        return share * multiply_add(x * inner, one - share, one);
     }
 
 private:
+    // 2 u = x (twice + cube x^2)
+    static constexpr double twice = 2 * gelu_tanh_function::scale, cube = twice * gelu_tanh_function::cube;
+
+    /// 1 + exp(-2 u).
     template<class T, std::size_t N>
-    [[gnu::always_inline]] static lane_vector<T, N> tangent(lane_vector<T, N> x) noexcept {
+    [[gnu::always_inline]] static lane_vector<T, N> divisor(lane_vector<T, N> x, lane_vector<T, N> square) noexcept {
         using vector = lane_vector<T, N>;
-        auto const u = multiply_add(vector::all(T(gelu_tanh_function::cube)) * x * x, x, x);
-        return register_function<hyperbolic_tangent_function>::value(vector::all(T(gelu_tanh_function::scale)) * u);
+        return one_and_exponential(x * multiply_add(vector::all(T(-cube)), square, vector::all(T(-twice))));
     }
 };
 

@@ -8,7 +8,7 @@
 #include <trireme/kernels/geometry.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/kernels/portable/soft_cross_entropy.hpp>
-#include <trireme/kernels/portable/tokens/sum.hpp>
+#include <trireme/kernels/portable/tokens/reduction.hpp>
 #include <trireme/kernels/soft_targets.hpp>
 
 #include <algorithm>
@@ -125,7 +125,7 @@ TRIREME_NOINLINE void token_soft_cross_entropy_gradient(portable, T const* x, in
             continue;
         }
         auto const target = static_cast<std::size_t>(label);
-        T const top = x[detail::largest_logit<G::width>(x)], apart = x[target] - top;
+        T const top = detail::largest_of(x, G::width), apart = x[target] - top;
         T const spread = detail::spread_of_token<Targets, G::width>(x, top);
         T const sum = detail::exponentials<G::width>(x, top, dx);
         all += detail::soft_loss<Targets>(label, sum, apart, spread);

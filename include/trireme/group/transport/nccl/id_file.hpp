@@ -7,6 +7,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/path.hpp>
+#include <trireme/core/replaced_file.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,13 +17,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <random>
 #include <span>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -79,34 +78,12 @@ struct id_record {
     std::vector<std::byte> body = {};
 };
 
-TRIREME_COLD [[noreturn]] inline void cannot(char const* what, std::string const& path) {
-    throw data_error(path, 0,
-                     std::string("cannot be ") + what + ": " + std::generic_category().message(errno) +
-                         "; id_file is a path that all processes of the run can write beside");
-}
-
-inline void write_record(std::string const& path, id_record r) {
+TRIREME_COLD inline void write_record(std::string const& path, id_record r) {
     r.header.sum = checksum(r.header, r.body);
-    auto const beside = path + "." + std::to_string(::getpid()) + ".new";
-    int const f = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (f < 0) cannot("written", path);
-    auto const put = [&](void const* data, std::size_t n) {
-        for (auto const* p = static_cast<char const*>(data); n > 0;) {
-            auto const done = ::write(f, p, n);
-            if (done < 0 && errno == EINTR) continue;
-            if (done <= 0) return false;
-            p += done;
-            n -= static_cast<std::size_t>(done);
-        }
-        return true;
-    };
-    bool good = put(&r.header, sizeof r.header) && put(r.body.data(), r.body.size()) && ::fsync(f) == 0;
-    good = ::close(f) == 0 && good;
-    if (good && std::rename(beside.c_str(), path.c_str()) == 0) return;
-    int const why = errno;
-    ::unlink(beside.c_str());
-    errno = why;
-    cannot("written", path);
+    trireme::detail::replaced_file file(path, 0600);
+    file.write(std::as_bytes(std::span(&r.header, 1)));
+    file.write(r.body);
+    file.put_in_place();
 }
 
 /// Nothing if there is no such file, or none that is whole and of ours: somebody may be about to replace it.

@@ -73,8 +73,7 @@ public:
         throw group_stopped();
     }
 
-    /// Throws what stopped the group: a deadline_error or a mismatch_error as it is, anything else as a device_error
-    /// that names the device.
+    /// Throws what stopped the group, by throw_of_rank.
     [[noreturn]] TRIREME_COLD void rethrow() const {
         std::unique_lock lock(mutex_);
         auto const why = why_;
@@ -83,17 +82,7 @@ public:
         if (why == nullptr)
             throw device_error(rank, std::make_exception_ptr(group_stopped()),
                                "an exception took it out of a collective, and was caught by the function it ran");
-        try {
-            std::rethrow_exception(why);
-        } catch (deadline_error const&) {
-            throw;
-        } catch (mismatch_error const&) {
-            throw;
-        } catch (std::exception const& e) {
-            throw device_error(rank, why, e.what());
-        } catch (...) {
-            throw device_error(rank, why, not_a_standard_exception);
-        }
+        throw_of_rank(rank, why);
     }
 
     // what step_counting asks

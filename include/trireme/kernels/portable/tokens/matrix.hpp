@@ -6,6 +6,7 @@
 #include <trireme/kernels/portable/one_sample/matrix.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 // Products of the rows of a sample, which may be any number of them. The tile is that of one sample's products.
@@ -17,17 +18,20 @@ template<std::size_t N, product_strides S, into Into, class T>
 [[gnu::always_inline]] inline void product_of_rows(T const* a, T const* b, std::size_t rows, std::size_t terms,
                                                    T* c) noexcept {
     constexpr std::size_t width = row_register<T, N>, registers = (N + width - 1) / width;
-    constexpr std::size_t back = registers * width - N, most_rows = accumulators / 4;
+    constexpr std::size_t back = registers * width - N;
     constexpr T const* from_zero = nullptr;
     for_blocks<0, registers, 4>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {
+        constexpr std::size_t most_rows = Registers == 4 ? accumulators / 4 : std::bit_floor(accumulators / Registers);
         auto const shared = r + Registers == registers ? back : 0;
         std::size_t m = 0;
-        for (; m + most_rows <= rows; m += most_rows)
-            product_tile<most_rows, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, from_zero,
-                                                               c + m * S.c_row + r * width, shared);
-        for (; m < rows; ++m)
-            product_tile<1, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, from_zero,
-                                                       c + m * S.c_row + r * width, shared);
+        auto const tile = [&]<std::size_t Rows>(block_length<Rows>) {
+            product_tile<Rows, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, from_zero,
+                                                          c + m * S.c_row + r * width, shared);
+            m += Rows;
+        };
+        while (m + most_rows <= rows) tile(block_length<most_rows>{});
+        while (m + 2 <= rows) tile(block_length<2>{});
+        if (m < rows) tile(block_length<1>{});
     });
 }
 

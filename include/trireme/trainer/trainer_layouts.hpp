@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/memory_map.hpp>
+#include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/ties.hpp>
+#include <trireme/trainer/least_samples.hpp>
+#include <trireme/trainer/policies.hpp>
+#include <trireme/trainer/trainer_rules.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// The layouts that trainers of one type have: what their policies fix, their options say, and nobody has said.
+/// `Model`: the composition.
+template<class Model, class Policies>
+struct trainer_layouts {
+    using network = typename Model::network;
+    using loss = typename Model::loss;
+    using value_type = typename Model::value_type;
+
+    /// Makes the layout of the options, and of what the type fixes. `micro_batches`: 0 if the options say none.
+    template<class Schedule>
+    static constexpr parallel_layout make(int replicas, strategy_choice const& strategy, std::size_t shards,
+                                          [[maybe_unused]] int stages, [[maybe_unused]] std::size_t micro_batches,
+                                          [[maybe_unused]] Schedule const& schedule) {
+        parallel_layout l{.replicas = replicas,
+                          .strategy = strategy,
+                          .logical_shards = shards,
+                          .shared_weights = Policies::shared_weights,
+                          .clips = Policies::clips,
+                          .ties = Model::trains && network::tied_gradients != 0,
+                          .buckets = buckets(),
+                          .updates = updates(),
+                          .passes = Policies::accumulation::parts};
+        if constexpr (Policies::has_stages) {
+            l.stages = Policies::stages == dynamic ? stages : Policies::stages;
+            if constexpr (Policies::micro_batches != dynamic)
+                l.micro_batches = static_cast<std::size_t>(Policies::micro_batches);
+            else
+                l.micro_batches = micro_batches;
+            if constexpr (Policies::schedule_is_named)
+                l.schedule = typename Policies::pipelining::schedule{};
+            else
+                l.schedule = schedule.value;
+            int const usual = l.schedule.micro_batches != 0 ? l.schedule.micro_batches : 4 * l.stages;
+            if (l.micro_batches == 0 && !l.reproducible())
+                l.micro_batches = static_cast<std::size_t>(l.stages > 1 ? usual * l.passes : l.passes);
+            l.cut = &Policies::cut::template rows<network>;
+        } else if (!l.reproducible()) {
+            l.micro_batches = static_cast<std::size_t>(l.passes);
+        }
+        constexpr bool granules_wait = Policies::on_host && Model::whole_shard && !Model::at_once;
+        l.recomputed = Policies::recomputation::template rows<
+            network, Policies::on_host ? weight_gradients::at_once : weight_gradients::beside,
+            granules_wait ? way_of_samples::one_behind_the_other : way_of_samples::together>(l.stages);
+        return l;
+    }
+
+    /// The plan of a layout that `Run` executes. Throws usage_error if it has no device.
+    template<class Run>
+    static constexpr training_plan plan(batch b, parallel_layout const& layout) {
+        if (layout.devices() < 1) throw usage_error("a plan needs at least one device: set the option `devices`");
+        training_plan p;
+        p.parameters = network::parameters;
+        p.arena_elements = Model::arena_elements;
+        p.element_bytes = sizeof(value_type);
+        p.forward_flops = network::forward_flops;
+        p.training_flops = network::training_flops + loss::describe(network::output_extents::shape).flops;
+        p.batch = b;
+        p.layout = layout;
+        p.buffers = network::buffers;
+        p.flops_of = [](parallel_layout const& l, int stage) {
+            auto const rows = l.rows_of(stage, network::depth);
+            auto sum = network::flops(rows);
+            if (!l.recomputed.empty())
+                sum.again = flops_again<network>(rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves);
+            return sum;
+        };
+        p.numbers = [](parallel_layout const& l, int stage) {
+            return numbers_of_stage<network, value_type>(l, stage).extent();
+        };
+        p.crossing = &Run::crossing;
+        p.map = &Run::memory;
+        p.moves = &Run::moves;
+        p.tied = [](parallel_layout const& l, int rank, int role) {
+            traffic sum;
+            traffic_of_ties<Model>(l, rank, [&](int other, traffic const& t) {
+                if (other == role) sum += t;
+            });
+            return sum;
+        };
+        return p;
+    }
+
+    /// Throws usage_error for a layout that cannot work, as far as the compiler has not proved that it does.
+    static void check(parallel_layout const& layout, std::size_t batch) {
+        check_numbers(layout, batch);
+        if constexpr (Policies::has_stages) {
+            check_stages<network, Policies>(layout);
+            if constexpr (!Policies::steps_proved) prove_steps(layout);
+        }
+        if constexpr (Model::trains) check_least_samples<network>(layout, batch, sample_count::batch);
+        if constexpr (!Policies::proved)
+            for (int stage = 0; stage < layout.stage_count(); ++stage)
+                check_reductions(layout, numbers_of_stage<network, value_type>(layout, stage).extent(),
+                                 sizeof(value_type));
+    }
+
+private:
+    /// The buckets of tensors, where tensors have strategies of their own; else none.
+    static constexpr std::span<reduction_bucket const> buckets() {
+        if constexpr (Policies::tensor_rules::size != 0)
+            return std::span(bucket_table::value.buckets).first(bucket_table::value.count);
+        else
+            return {};
+    }
+    struct bucket_table {
+        using type = typename Policies::tensor_rules::template table<network, value_type>;
+        static constexpr type value{Model::arena_elements};
+    };
+
+    /// Runs of parameters that are updated alike, where some do not decay.
+    static constexpr std::span<update_run const> updates() {
+        if constexpr (Policies::undecayed::rules != 0)
+            return std::span(update_table::value.runs).first(update_table::value.count);
+        else
+            return {};
+    }
+    struct update_table {
+        using type = typename Policies::undecayed::template table<network, value_type>;
+        static constexpr type value{};
+    };
+};
+
+} // namespace trireme::detail::inline TRIREME_ISA

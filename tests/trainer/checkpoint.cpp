@@ -1,0 +1,357 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Trainings that go on from a checkpoint, on other devices, after crashes, and from files that are not what they say.
+
+#include <trireme/checkpoints.hpp>
+
+#include <data/files.hpp>
+#include <doctest/doctest.h>
+#include <support/going_on.hpp>
+#include <support/system_calls.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <sys/stat.h>
+
+namespace trainer_checkpoint_test {
+using namespace trireme;
+using namespace test_going_on;
+namespace fs = std::filesystem;
+
+namespace {
+
+using adamw_trainer = any_trainer<host, adamw, clip_norm>;
+using small_net = network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<12>, hyperbolic_tangent, linear<10>>;
+
+template<class Network, class Optimizer, class... Policies>
+using plain_trainer = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>, Policies...>;
+using small_trainer = plain_trainer<small_net, adam>;
+
+files::bytes content_of(std::string const& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+std::set<std::string> names_in(std::string const& folder) {
+    std::set<std::string> all;
+    for (auto const& entry : fs::directory_iterator(folder)) all.insert(entry.path().filename().string());
+    return all;
+}
+
+template<class T>
+bool same_state(training_snapshot<T> const& a, training_snapshot<T> const& b) {
+    bool same = same_bits(a.parameters, b.parameters) && same_bits(a.buffers, b.buffers) && a.updates == b.updates &&
+                a.steps == b.steps && a.epochs == b.epochs && a.seed == b.seed && a.learning_rate == b.learning_rate &&
+                a.optimizer.size() == b.optimizer.size();
+    for (std::size_t k = 0; same && k < a.optimizer.size(); ++k) same = same_bits(a.optimizer[k], b.optimizer[k]);
+    return same;
+}
+
+/// What load_checkpoint says of a folder, to a trainer that is as it was before.
+template<class Trainer>
+std::string refusal(Trainer& t, std::string const& folder) {
+    auto const before = t.snapshot();
+    std::string said = "loaded";
+    try {
+        load_checkpoint(t, folder);
+    } catch (data_error const& e) {
+        said = std::string("data: ") + e.what();
+    } catch (usage_error const& e) {
+        said = std::string("usage: ") + e.what();
+    }
+    if (said != "loaded") CHECK(same_state(before, t.snapshot()));
+    return said;
+}
+bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
+
+} // namespace
+
+TEST_SUITE("trainer/checkpoint") {
+    TEST_CASE("a training goes on with the same bits on other devices and stages") {
+        goes_on_anywhere<adamw_trainer>({{{2, 2}, {1, 1}}, {{1, 1}, {3, 1}}, {{3, 1}, {2, 3}}, {{1, 4}, {2, 2}}});
+    }
+
+    TEST_CASE("so it does with every optimizer, and one copy of the weights") {
+        auto const goes_on = [&]<class T>(std::type_identity<T>) {
+            auto const train = [](T& t) {
+                std::vector<double> told;
+                for (int i = 0; i < 3; ++i) told.push_back(t.step(made_up(40, 1 + t.steps())).loss);
+                return told;
+            };
+            auto const make = [](int devices) {
+                return T({.learning_rate = 0.02f, .batch = 40, .logical_shards = 6}, {.devices = devices});
+            };
+            auto one = make(1);
+            train(one);
+            auto const wanted = train(one);
+            files::folder const folder;
+            for (auto const& [from, to] : {std::pair{3, 2}, {1, 5}}) {
+                auto first = make(from), second = make(to);
+                train(first);
+                save_checkpoint(first, folder.path());
+                load_checkpoint(second, folder.path());
+                CHECK(same_bits(train(second), wanted));
+                CHECK(same_state(second.snapshot(), one.snapshot()));
+            }
+        };
+        using shards = reproducible<fixed_tree, dynamic>;
+        goes_on(std::type_identity<plain_trainer<small_net, sgd, shards>>{});
+        goes_on(std::type_identity<plain_trainer<small_net, rmsprop_momentum, shards>>{});
+        goes_on(std::type_identity<plain_trainer<small_net, sgd_momentum, shards, hold_weights<once>>>{});
+        goes_on(std::type_identity<plain_trainer<small_net, adam, shards, hold_weights<once>>>{});
+    }
+
+    TEST_CASE("without reproducible the bits are those of the same devices, and others are near") {
+        auto const wanted = uninterrupted<adamw_trainer>({2, 1}, 0);
+        files::folder const folder;
+        begin_in<adamw_trainer>(folder.path(), {2, 1}, 0);
+        CHECK(go_on_from<adamw_trainer>(folder.path(), {2, 1}, 0) == wanted);
+        small_trainer one, two({}, {.devices = 2});
+        one.step(made_up(32));
+        save_checkpoint(one, folder.path());
+        load_checkpoint(two, folder.path());
+        auto const loss = one.step(made_up(32, 2)).loss;
+        CHECK(two.step(made_up(32, 2)).loss == doctest::Approx(loss).epsilon(1e-6));
+        CHECK(test_support::apart(two.gather_parameters(), one.gather_parameters()) < 1e-6);
+    }
+
+    TEST_CASE("nothing of the state is there in vain: without it, the training goes on otherwise") {
+        using snapshot = training_snapshot<float>;
+        auto first = at<adamw_trainer>({});
+        train_on(first);
+        first.set_learning_rate(0.02f);
+        auto const state = first.snapshot();
+        auto const wanted = train_on(first);
+        auto const with = [&](auto const& change) {
+            auto t = at<adamw_trainer>({2, 2});
+            t.restore([&](snapshot& s) {
+                s = state;
+                change(s);
+            });
+            return train_on(t);
+        };
+        CHECK(with([](snapshot&) {}) == wanted);
+        CHECK_FALSE(with([](snapshot& s) { s.parameters[3] += 0.5f; }) == wanted);
+        CHECK_FALSE(with([](snapshot& s) { s.buffers[1] += 0.5f; }) == wanted);
+        for (std::size_t k = 0; k < 2; ++k)
+            CHECK_FALSE(with([k](snapshot& s) { s.optimizer[k].assign(s.optimizer[k].size(), 0.0f); }) == wanted);
+        CHECK_FALSE(with([](snapshot& s) { s.updates = 0; }) == wanted);
+        CHECK_FALSE(with([](snapshot& s) { s.steps -= 1; }) == wanted);
+        CHECK_FALSE(with([](snapshot& s) { s.epochs = 0; }) == wanted);
+        CHECK_FALSE(with([](snapshot& s) { s.learning_rate = 0.01f; }) == wanted);
+        CHECK_THROWS_WITH_AS(with([](snapshot& s) { s.seed = 4; }), doctest::Contains("begun with seed 4"),
+                             usage_error);
+        CHECK_THROWS_WITH_AS(with([](snapshot& s) { s.optimizer.pop_back(); }), doctest::Contains("other sizes"),
+                             usage_error);
+    }
+
+    TEST_CASE("the folder has one checkpoint, of files that PyTorch reads") {
+        files::folder const folder;
+        auto const path = folder.path("new");
+        small_trainer t;
+        t.step(made_up(32));
+        CHECK_FALSE(has_checkpoint(path));
+        save_checkpoint(t, path + "/");
+        CHECK(names_in(path) ==
+              std::set<std::string>{"manifest.json", "weights.a.safetensors", "optimizer.a.safetensors"});
+        t.step(made_up(32));
+        save_checkpoint(t, path, {{"words", "\"quoted\", \xC3\xBC"}});
+        CHECK(names_in(path) ==
+              std::set<std::string>{"manifest.json", "weights.b.safetensors", "optimizer.b.safetensors"});
+        auto const m = read_checkpoint(path);
+        CHECK(m.steps == 2);
+        CHECK(m.optimizer == "adam");
+        CHECK(m.notes == checkpoint_notes{{"words", "\"quoted\", \xC3\xBC"}});
+        model<small_net> alone;
+        load_weights(alone, path + "/weights.b.safetensors");
+        CHECK(alone.gather_parameters() == t.gather_parameters());
+        safetensors_file const of_adam(path + "/optimizer.b.safetensors");
+        CHECK(of_adam.at("2.weight.exp_avg").shape == std::vector<std::size_t>{12, 49});
+        CHECK(of_adam.find("2.weight.exp_avg_sq") != nullptr);
+    }
+
+    TEST_CASE("what cannot be gone on from is refused in a sentence, and nothing changes") {
+        files::folder const folder;
+        small_trainer saved({.seed = 1}), t({.seed = 1});
+        saved.step(made_up(32));
+        t.step(made_up(32, 2));
+        auto const path = folder.path("run");
+        CHECK(has(refusal(t, path), "no checkpoint in this folder"));
+        fs::create_directory(path);
+        CHECK(has(refusal(t, path), "no checkpoint in this folder"));
+        CHECK(has(refusal(t, folder.write("file", {1, 2})), "no checkpoint in this folder"));
+        save_checkpoint(saved, path);
+
+        small_trainer other_seed({.seed = 2});
+        CHECK(has(refusal(other_seed, path), "usage: the training was begun with seed 1"));
+        plain_trainer<small_net, sgd_momentum> other_optimizer({.seed = 1});
+        CHECK(has(refusal(other_optimizer, path), "has the optimizer adam, and this trainer sgd_momentum"));
+        plain_trainer<small_net, adam, precision<f64>> other_dtype({.seed = 1});
+        CHECK(has(refusal(other_dtype, path), "has the dtype F32, and this trainer F64"));
+        plain_trainer<test_networks::softmax_regression, adam> other_network({.seed = 1});
+        CHECK(has(refusal(other_network, path), "pass a file of this network"));
+
+        auto const manifest = path + "/manifest.json";
+        fs::rename(manifest, manifest + ".away");
+        CHECK(::mkfifo(manifest.c_str(), 0600) == 0);
+        CHECK(has(refusal(t, path), "this is a pipe"));
+        fs::remove(manifest);
+        fs::rename(manifest + ".away", manifest);
+        for (auto const* const name : {"/weights.a.safetensors", "/optimizer.a.safetensors"}) {
+            fs::rename(path + name, path + "/away");
+            CHECK(has(refusal(t, path), "cannot be opened"));
+            fs::rename(path + "/away", path + name);
+        }
+        CHECK(refusal(t, path) == "loaded");
+        CHECK(same_state(t.snapshot(), saved.snapshot()));
+    }
+
+    TEST_CASE("one bit that is not as it was is noticed, in any of the files; so is an end that is missing") {
+        files::folder const folder;
+        small_trainer saved, t;
+        saved.step(made_up(32));
+        save_checkpoint(saved, folder.path(), {{"note", "1"}});
+        for (auto const& name : names_in(folder.path())) {
+            auto const whole = content_of(folder.path(name));
+            auto const step = name == "manifest.json" ? 1 : whole.size() / 150;
+            for (std::size_t i = 0; i < whole.size(); i += step) {
+                CAPTURE(i);
+                auto damaged = whole;
+                damaged[i] ^= static_cast<std::uint8_t>(1u << i % 7);
+                folder.write(name, damaged);
+                bool const is_space = i + 1 == whole.size() || whole[i] == ' '; // behind the manifest, or a header
+                auto const said = refusal(t, folder.path());
+                CHECK_MESSAGE((is_space || said.starts_with("data: ") || said.starts_with("usage: ")), said);
+            }
+            for (std::size_t const end : {std::size_t{0}, whole.size() / 2, whole.size() - 2}) {
+                folder.write(name, {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(end)});
+                CHECK(refusal(t, folder.path()).starts_with("data: "));
+            }
+            folder.write(name, whole);
+        }
+        auto const manifest = content_of(folder.path("manifest.json"));
+        std::string text(manifest.begin(), manifest.end());
+        text.insert(1, R"("of the future":"1",)");
+        folder.write("manifest.json", {text.begin(), text.end()});
+        CHECK(has(refusal(t, folder.path()), "a manifest has no 'of the future'"));
+        folder.write("manifest.json", manifest);
+        CHECK(refusal(t, folder.path()) == "loaded");
+    }
+
+    TEST_CASE("a folder that cannot be saved in is refused before the training") {
+        files::folder const folder;
+        CHECK_THROWS_WITH_AS(prepare_checkpoint(folder.path("no/such")), doctest::Contains("cannot be opened"),
+                             data_error);
+        CHECK_THROWS_WITH_AS(prepare_checkpoint(folder.write("file", {1})), doctest::Contains("cannot be opened"),
+                             data_error);
+        CHECK_THROWS_WITH_AS(prepare_checkpoint("/proc"), doctest::Contains("no file can be made"), data_error);
+        auto const path = folder.path("new");
+        prepare_checkpoint(path);
+        CHECK(names_in(path).empty());
+        small_trainer t;
+        {
+            detail::checkpoint_folder const somebody(path);
+            CHECK_THROWS_WITH_AS(save_checkpoint(t, path), doctest::Contains("another process is saving"), data_error);
+        }
+        save_checkpoint(t, path);
+        prepare_checkpoint(path);
+        CHECK(names_in(path).size() == 3);
+    }
+
+    TEST_CASE("who is killed at any system call of a save leaves the old checkpoint, or the new one") {
+        using namespace test_system_calls;
+        files::folder const folder;
+        small_trainer before, after, t;
+        before.step(made_up(32));
+        after.step(made_up(32));
+        after.step(made_up(32, 2));
+        auto const old_state = before.snapshot(), new_state = after.snapshot();
+        auto const path = folder.path("run");
+        int old_ones = 0, new_ones = 0, stops = 0;
+        for (bool killed = true; killed; ++stops) {
+            CAPTURE(stops);
+            save_checkpoint(before, path);
+            auto const end = run_traced(
+                [&] {
+                    save_checkpoint(after, path);
+                    return 0;
+                },
+                stops + 1);
+            killed = end.killed;
+            if (!killed) CHECK(end.code == 0);
+            REQUIRE(refusal(t, path) == "loaded");
+            auto const found = t.snapshot();
+            bool const is_old = same_state(found, old_state), is_new = same_state(found, new_state);
+            CHECK(is_old != is_new);
+            CHECK((killed || is_new));
+            old_ones += is_old ? 1 : 0;
+            new_ones += is_new ? 1 : 0;
+        }
+        CHECK(old_ones > 40);
+        CHECK(new_ones > 4);
+        MESSAGE("killed at ", stops - 1, " places: ", old_ones, " times the old checkpoint, ", new_ones,
+                " times the new one");
+    }
+
+    TEST_CASE("a save that fails at any system call says so; the training goes on, and the old checkpoint stands") {
+        using namespace test_system_calls;
+        if (!can_fail_calls) return;
+        files::folder const folder;
+        small_trainer before, after, t;
+        before.step(made_up(32));
+        after.step(made_up(32));
+        after.step(made_up(32, 2));
+        auto const old_state = before.snapshot(), new_state = after.snapshot();
+        auto const path = folder.path("run");
+        enum { went_well = 0, failed = 1, cannot_go_on = 2 };
+        int failures = 0;
+        for (int const error : {ENOSPC, EIO}) {
+            bool hit = true;
+            for (int call = 1; hit; ++call) {
+                CAPTURE(call);
+                save_checkpoint(before, path);
+                auto const end = run_traced(
+                    [&] {
+                        small_trainer here; // threads do not come along when a process forks
+                        here.restore([&](auto& state) { state = new_state; });
+                        int code = went_well;
+                        try {
+                            save_checkpoint(here, path);
+                        } catch (data_error const&) {
+                            code = failed;
+                        }
+                        try {
+                            here.step(made_up(32, 3));
+                        } catch (...) {
+                            code = cannot_go_on;
+                        }
+                        return code;
+                    },
+                    0, call, error);
+                hit = end.failed;
+                CHECK((end.code == went_well || end.code == failed));
+                REQUIRE(refusal(t, path) == "loaded");
+                auto const found = t.snapshot();
+                bool const is_old = same_state(found, old_state), is_new = same_state(found, new_state);
+                CHECK(is_old != is_new);
+                if (end.code == went_well) CHECK(is_new);
+                failures += end.code == failed ? 1 : 0;
+            }
+        }
+        CHECK(failures > 30);
+        MESSAGE(failures, " saves failed");
+    }
+}
+
+} // namespace trainer_checkpoint_test
