@@ -194,7 +194,7 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
             live_to(second(row.from), twice[i]);
             if (row.is_sum()) live_to(second(row.other), twice[i]);
         }
-        if (i < first_trainable || forward_only) continue;
+        if (!Network::is_trained(i) || forward_only) continue;
         bool const later = when != weight_gradients::at_once && d.weights_wait();
         auto const read = [&](std::size_t b) {
             live_to(b, later ? weights_by[i] : back[i]);

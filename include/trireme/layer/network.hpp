@@ -485,6 +485,9 @@ public:
             if (table.rows[i].description.parameter_count > 0) return i;
         return depth;
     }();
+    /// True if backward goes through a row. Without a comparison that is always true for a network whose first row has
+    /// weights: compilers warn of it.
+    static constexpr bool is_trained(std::size_t row) noexcept { return row + 1 > first_trainable; }
 
     /// FLOPs of one sample in rows [begin, end).
     static constexpr pass_flops flops(range rows) noexcept {

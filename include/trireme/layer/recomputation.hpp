@@ -54,7 +54,7 @@ constexpr recomputation<Network::depth> rows_again(range rows, recomputed_rows s
         for (auto i = end; i-- > begin;) {
             auto const& row = Network::row(i);
             auto const& reads = row.description.execution;
-            if (i >= Network::first_trainable) {
+            if (Network::is_trained(i)) {
                 wanted[row.from] |= reads.backward_reads_input;
                 wanted[i + 1] |= reads.backward_reads_output;
             }

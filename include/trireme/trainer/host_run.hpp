@@ -242,8 +242,7 @@ public:
         auto& s = *shared_;
         s.from = from;
         if constexpr (!of_one_process) {
-            std::uint64_t digest = 0;
-            for (auto const values : {from.parameters, from.buffers}) digest = digest_of(std::as_bytes(values), digest);
+            auto const digest = digest_of(std::as_bytes(from.buffers), digest_of(std::as_bytes(from.parameters)));
             collective_subject const read = {"values", from.parameters.size() + from.buffers.size(), digest,
                                              s.options.learning_rate};
             own().works_on(read, read);
