@@ -43,12 +43,14 @@ template<std::size_t Channels, class Kernel, class... Options>
 struct conv2d;
 template<auto Share>
 struct dropout;
-template<std::size_t Outputs, std::size_t... More>
+template<std::size_t Outputs, auto... More>
 struct linear;
 template<std::size_t Vocabulary, std::size_t Width>
 struct embedding;
 struct learned_positions;
 struct layer_norm;
+struct rms_norm;
+struct rms_norm_without_weight;
 template<std::size_t N>
 struct heads;
 struct causal;

@@ -58,6 +58,7 @@
 #include <trireme/layer/loss.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/layer/pool2d.hpp>
+#include <trireme/layer/rms_norm.hpp>
 #include <trireme/layer/summary.hpp>
 #include <trireme/layer/tied.hpp>
 #include <trireme/layer/value_loss.hpp>

@@ -207,6 +207,10 @@ namespace tri0064 {
 // A_PROBABILITY: TRI0064 | write dropout<percent<50>> | at_layer<1, | dropout<1>
 // errors <= 1
 using net = network<input<1, 28, 28>, flatten, dropout<1>, linear<10>>;
+#elif defined(A_PROBABILITY_IN_ATTENTION)
+// A_PROBABILITY_IN_ATTENTION: TRI0064 | write dropout<percent<50>> | at_layer<0, | attention< | dropout<1>
+// errors <= 1
+using net = network<input<16, 96>, attention<heads<4>, dropout<1>>>;
 #elif defined(LESS_THAN_NOTHING_DROPPED)
 // LESS_THAN_NOTHING_DROPPED: TRI0064 | at_layer<1, | dropout< | -1
 // errors <= 1
@@ -266,6 +270,14 @@ namespace tri0078 {
 // INPUTS_AND_OUTPUTS: TRI0078 | the number of its outputs alone | at_layer<1 | linear<784, 10>
 // errors <= 1
 using net = network<input<1, 28, 28>, flatten, linear<784, 10>>;
+#elif defined(WITHOUT_BIAS_TWICE)
+// WITHOUT_BIAS_TWICE: TRI0078 | with without_bias behind it | at_layer<1 | linear<10, | ::without_bias>
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, linear<10, without_bias, without_bias>>;
+#elif defined(NO_BIAS_AS_A_WORD)
+// NO_BIAS_AS_A_WORD: TRI0078 | with without_bias behind it | at_layer<1 | linear<10,
+// errors <= 1
+using net = network<input<1, 28, 28>, flatten, linear<10, false>>;
 #else
 using net = network<input<1, 28, 28>, flatten, linear<10>>;
 #endif

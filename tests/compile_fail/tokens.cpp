@@ -28,6 +28,10 @@ namespace tri0123 {
 // NORM_OF_A_LIST: TRI0123 | put embedding | at_layer<1, | layer_norm | rank<2> | rank<1>
 // errors <= 1
 using net = network<input<20>, linear<30>, layer_norm>;
+#elif defined(RMS_NORM_OF_AN_IMAGE)
+// RMS_NORM_OF_AN_IMAGE: TRI0123 | layer_norm, rms_norm and attention | at_layer<0, | rms_norm | rank<2> | rank<3>
+// errors <= 1
+using net = network<input<1, 28, 28>, rms_norm>;
 #elif defined(POSITIONS_OF_A_LIST)
 // POSITIONS_OF_A_LIST: TRI0123 | at_layer<0, | learned_positions | rank<2> | rank<1>
 // errors <= 1
@@ -57,11 +61,16 @@ using net = network<input<16>, embedding<256, 32>, attention<heads<4>>>;
 // errors <= 1
 using net = network<input<16>, embedding<256, 96>, attention<heads<0>>>;
 #elif defined(CAUSAL_TWICE)
-// CAUSAL_TWICE: TRI0124 | attention<heads<N>, causal> | at_layer<1, | causal
+// CAUSAL_TWICE: TRI0124 | whose last two may be left out | at_layer<1, | causal
 // errors <= 1
 using net = network<input<16>, embedding<256, 96>, attention<heads<4>, causal, causal>>;
+#elif defined(DROPPED_TWICE)
+// DROPPED_TWICE: TRI0124 | attention<heads<N>, causal, dropout<percent<P>>> | at_layer<1, | dropout<
+// errors <= 1
+using net =
+    network<input<16>, embedding<256, 96>, attention<heads<4>, dropout<percent<10>>, causal, dropout<percent<10>>>>;
 #else
-using net = network<input<16>, embedding<256, 32>, linear<96>, attention<heads<4>, causal>>;
+using net = network<input<16>, embedding<256, 32>, linear<96>, attention<heads<4>, dropout<percent<10>>, causal>>;
 #endif
 auto const parameters = net::parameters;
 } // namespace tri0124

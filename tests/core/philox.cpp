@@ -40,6 +40,8 @@ TEST_SUITE("core/philox") {
                 philox::block({0x9ABCDEF0, 0x12345678}, {static_cast<std::uint32_t>(block), 9, 7, (2u << 16) + 5});
             CHECK(s.bits(i) == wanted[i % 4]);
         }
+        std::uint64_t const beyond = (std::uint64_t{3} << 34) + 6; // counts on above the layer
+        CHECK(s.bits(beyond) == philox::block({0x9ABCDEF0, 0x12345678}, {1, (3u << 16) + 9, 7, (2u << 16) + 5})[2]);
     }
 
     TEST_CASE("seed, purpose and all coordinates each choose another stream") {

@@ -66,6 +66,23 @@ TEST_CASE("from a bigram to a transformer") {
     CHECK(table > 0.4);
     CHECK(attending < 0.75 * table);
 
+    // [weights_dropped]
+    using careful =
+        network<input<window>, embedding<byte_vocabulary, 32>, learned_positions, dropout<percent<10>>,
+                residual<sequential<layer_norm, linear<3 * 32>, attention<heads<4>, causal, dropout<percent<10>>>,
+                                    linear<32>, dropout<percent<10>>>>,
+                layer_norm, linear<byte_vocabulary>>;
+    // [/weights_dropped]
+    trainer<careful, cross_entropy, adamw> by_less{{.learning_rate = 3e-3f, .batch = 8}};
+    CHECK(learnt(by_less, samples) < table);
+
+    // [without_bias]
+    using lean = network<input<window>, embedding<byte_vocabulary, 32>, rms_norm, linear<64, without_bias>, gelu_tanh,
+                         linear<byte_vocabulary, without_bias>>;
+    static_assert(lean::parameters == 256 * 32 + 32 + 64 * 32 + 256 * 64);
+    // [/without_bias]
+    CHECK(lean::output_extents::shape == make_shape(window, 256));
+
     // [stages]
     using in_stages =
         trainer<transformer, cross_entropy, adamw, on<mesh<host, dp<2>, pp<2>>>, pipeline<one_f_one_b, 4>>;

@@ -6,8 +6,8 @@
 Rerun as make_golden.py, from which hash tensors and files come; some seconds on one core. Writes tokens.safetensors.
 Parameters count t = 0, 1, 2, ... over weight, bias of each layer that has them, in the order in which a block runs:
 norm, queries with keys and values, projection, norm, and both linear layers. The bound of an embedding's weight, and
-of the positions', is sqrt(6 / (2 * width)); a layer norm has 1 + its weight's tensor and its bias, both with a bound
-of 0.05. Token i of sequence t is (splitmix64(t * 2^32 + i) >> 40) modulo the vocabulary.
+of the positions', is sqrt(6 / (2 * width)); a norm has 1 + its weight's tensor and its bias, if any, both with a bound of
+0.05. Token i of sequence t is (splitmix64(t * 2^32 + i) >> 40) modulo the vocabulary.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def set_parameters(net):
             bound = math.sqrt(6.0 / (2 * layer.weight.shape[1]))
         elif isinstance(layer, nn.Linear):
             bound = math.sqrt(6.0 / (layer.weight.shape[0] + layer.weight.shape[1]))
-        elif isinstance(layer, nn.LayerNorm):
+        elif isinstance(layer, (nn.LayerNorm, nn.RMSNorm)) and layer.weight is not None:
             base, bound = 1.0, BIAS_BOUND
         else:
             continue
@@ -112,6 +112,10 @@ LAYERS = [
     ("layer_norm_of_little", lambda: nn.LayerNorm(8), (3, 8), 0.01),  # where epsilon matters
     ("linear_tokens", lambda: nn.Linear(7, 5), (6, 7), 1.0),
     ("linear_more_tokens", lambda: nn.Linear(19, 37), (5, 19), 1.0),
+    ("linear_without_bias", lambda: nn.Linear(7, 5, bias=False), (6, 7), 1.0),
+    ("rms_norm_9", lambda: nn.RMSNorm(9), (5, 9), 1.0),
+    ("rms_norm_of_little", lambda: nn.RMSNorm(37), (3, 37), 1e-7),  # where epsilon matters
+    ("rms_norm_without_weight", lambda: nn.RMSNorm(8, elementwise_affine=False), (3, 8), 4.0),
 ]
 CROSS_ENTROPIES = [("cross_entropy_5", 5, 11), ("cross_entropy_7", 7, 64)]  # tokens, classes
 LOGITS_BOUND = 5.0

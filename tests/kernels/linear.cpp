@@ -23,11 +23,12 @@ void portable_equals_reference() {
     CAPTURE(Lanes);
     CAPTURE(sizeof(T));
     auto const x = numbers::uniform<T>(0, G::inputs * Lanes), w = numbers::uniform<T>(1, G::inputs * G::outputs);
-    auto const b = numbers::uniform<T>(2, G::outputs), dy = numbers::uniform<T>(3, G::outputs * Lanes);
+    auto const biases = numbers::uniform<T>(2, G::outputs), dy = numbers::uniform<T>(3, G::outputs * Lanes);
+    auto const* const b = G::bias ? biases.data() : nullptr;
 
     auto y = numbers::unset<T>(G::outputs * Lanes), expected_y = y;
-    linear_forward<G, Lanes>(portable{}, x.data(), w.data(), b.data(), y.data());
-    linear_forward<G, Lanes>(reference{}, x.data(), w.data(), b.data(), expected_y.data());
+    linear_forward<G, Lanes>(portable{}, x.data(), w.data(), b, y.data());
+    linear_forward<G, Lanes>(reference{}, x.data(), w.data(), b, expected_y.data());
     CHECK(numbers::apart(y, expected_y, G::inputs + 1) <= 1);
 
     auto dx = numbers::unset<T>(G::inputs * Lanes), expected_dx = dx;
@@ -37,8 +38,9 @@ void portable_equals_reference() {
 
     auto dw = numbers::uniform<T>(4, G::inputs * G::outputs), expected_dw = dw;
     auto db = numbers::uniform<T>(5, G::outputs), expected_db = db;
-    linear_backward_weights<G, Lanes>(portable{}, x.data(), dy.data(), dw.data(), db.data());
-    linear_backward_weights<G, Lanes>(reference{}, x.data(), dy.data(), expected_dw.data(), expected_db.data());
+    linear_backward_weights<G, Lanes>(portable{}, x.data(), dy.data(), dw.data(), G::bias ? db.data() : nullptr);
+    linear_backward_weights<G, Lanes>(reference{}, x.data(), dy.data(), expected_dw.data(),
+                                      G::bias ? expected_db.data() : nullptr);
     CHECK(numbers::apart(dw, expected_dw, Lanes + 1) <= 1);
     CHECK(numbers::apart(db, expected_db, Lanes + 1) <= 1);
 }
@@ -82,6 +84,18 @@ TEST_SUITE("kernels/linear") {
         portable_equals_reference<odd, 1, double>();
         portable_equals_reference<odd, 4, double>();
         portable_equals_reference<odd, 16, double>();
+    }
+
+    TEST_CASE("without a bias") {
+        using geometry = linear_geometry<2, 3, 1, false>;
+        float const x[] = {1, 2, 3, 4}, w[] = {1, 10, 2, 20, 3, 30}, *const none = nullptr;
+        std::vector<float> y(6);
+        linear_forward<geometry, 2>(reference{}, x, w, none, y.data());
+        CHECK(y == std::vector<float>{31, 42, 62, 84, 93, 126});
+        portable_equals_reference<linear_geometry<33, 25, 1, false>, 1, float>();
+        portable_equals_reference<linear_geometry<33, 25, 1, false>, 16, float>(); // one column is left for a bias
+        portable_equals_reference<linear_geometry<32, 25, 1, false>, 16, float>();
+        portable_equals_reference<linear_geometry<33, 25, 1, false>, 6, double>();
     }
 }
 

@@ -8,8 +8,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace kernels_tokens_test {
@@ -31,17 +33,19 @@ void linear_equals_reference() {
     CAPTURE(G::outputs);
     CAPTURE(G::rows);
     auto const x = numbers::uniform<T>(0, G::rows * G::inputs), w = numbers::uniform<T>(1, G::inputs * G::outputs),
-               b = numbers::uniform<T>(2, G::outputs), dy = numbers::uniform<T>(3, G::rows * G::outputs);
+               biases = numbers::uniform<T>(2, G::outputs), dy = numbers::uniform<T>(3, G::rows * G::outputs);
+    auto const* const b = G::bias ? biases.data() : nullptr;
     auto y = numbers::unset<T>(dy.size()), wanted_y = y, dx = numbers::unset<T>(x.size()), wanted_dx = dx;
-    auto dw = numbers::uniform<T>(4, w.size()), wanted_dw = dw, db = b, wanted_db = b;
-    linear_forward<G, 1>(single{}, x.data(), w.data(), b.data(), y.data());
-    linear_forward<G, 1>(reference{}, x.data(), w.data(), b.data(), wanted_y.data());
+    auto dw = numbers::uniform<T>(4, w.size()), wanted_dw = dw, db = biases, wanted_db = biases;
+    linear_forward<G, 1>(single{}, x.data(), w.data(), b, y.data());
+    linear_forward<G, 1>(reference{}, x.data(), w.data(), b, wanted_y.data());
     same(y, wanted_y, G::inputs);
     linear_backward_input<G, 1>(single{}, w.data(), dy.data(), dx.data());
     linear_backward_input<G, 1>(reference{}, w.data(), dy.data(), wanted_dx.data());
     same(dx, wanted_dx, G::outputs);
-    linear_backward_weights<G, 1>(single{}, x.data(), dy.data(), dw.data(), db.data());
-    linear_backward_weights<G, 1>(reference{}, x.data(), dy.data(), wanted_dw.data(), wanted_db.data());
+    linear_backward_weights<G, 1>(single{}, x.data(), dy.data(), dw.data(), G::bias ? db.data() : nullptr);
+    linear_backward_weights<G, 1>(reference{}, x.data(), dy.data(), wanted_dw.data(),
+                                  G::bias ? wanted_db.data() : nullptr);
     same(dw, wanted_dw, G::rows);
     same(db, wanted_db, G::rows);
 }
@@ -90,22 +94,58 @@ void layer_norm_equals_reference(double offset = 0) {
 }
 
 template<class G, class T>
-void attention_equals_reference(T size = 1) {
+void rms_norm_equals_reference() {
+    CAPTURE(G::tokens);
+    CAPTURE(G::width);
+    CAPTURE(G::weighted);
+    auto const x = numbers::uniform<T>(0, G::tokens * G::width), weights = numbers::uniform<T>(1, G::width),
+               dy = numbers::uniform<T>(3, x.size());
+    auto const* const w = G::weighted ? weights.data() : nullptr;
+    auto y = numbers::unset<T>(x.size()), wanted_y = y, dx = y, wanted_dx = y;
+    rms_norm_forward<G, 1>(single{}, x.data(), w, 1e-3, y.data());
+    rms_norm_forward<G, 1>(reference{}, x.data(), w, 1e-3, wanted_y.data());
+    same(y, wanted_y, 16 * G::width);
+    rms_norm_backward_input<G, 1>(single{}, x.data(), dy.data(), w, 1e-3, dx.data());
+    rms_norm_backward_input<G, 1>(reference{}, x.data(), dy.data(), w, 1e-3, wanted_dx.data());
+    same(dx, wanted_dx, 16 * G::width);
+    auto in_place = dy;
+    rms_norm_backward_input<G, 1>(single{}, x.data(), in_place.data(), w, 1e-3, in_place.data());
+    CHECK(in_place == dx);
+    if constexpr (G::weighted) {
+        auto dw = numbers::uniform<T>(4, G::width), wanted_dw = dw;
+        rms_norm_backward_weights<G, 1>(single{}, x.data(), dy.data(), 1e-3, dw.data());
+        rms_norm_backward_weights<G, 1>(reference{}, x.data(), dy.data(), 1e-3, wanted_dw.data());
+        same(dw, wanted_dw, 16 * G::width * G::tokens);
+    }
+}
+
+/// `draw`: none, or the dropout_draw of the weights.
+template<class G, class T, class... Draw>
+void attention_equals_reference(T size, Draw const&... draw) {
     CAPTURE(G::tokens);
     CAPTURE(G::heads);
     CAPTURE(G::head);
     CAPTURE(G::causal);
+    CAPTURE(sizeof...(Draw));
     auto x = numbers::uniform<T>(0, G::tokens * G::step);
     for (auto& value : x) value *= size;
     auto const dy = numbers::uniform<T>(1, G::tokens * G::width);
     auto y = numbers::unset<T>(dy.size()), wanted_y = y, dx = numbers::unset<T>(x.size()), wanted_dx = dx;
-    attention_forward<G, 1>(single{}, x.data(), y.data());
-    attention_forward<G, 1>(reference{}, x.data(), wanted_y.data());
+    attention_forward<G, 1>(single{}, x.data(), y.data(), draw...);
+    attention_forward<G, 1>(reference{}, x.data(), wanted_y.data(), draw...);
     auto const terms = 8 * (G::tokens + G::head) * static_cast<std::size_t>(1 + size * size * size);
     same(y, wanted_y, terms);
-    attention_backward_input<G, 1>(single{}, x.data(), y.data(), dy.data(), dx.data());
-    attention_backward_input<G, 1>(reference{}, x.data(), wanted_y.data(), dy.data(), wanted_dx.data());
+    attention_backward_input<G, 1>(single{}, x.data(), y.data(), dy.data(), dx.data(), draw...);
+    attention_backward_input<G, 1>(reference{}, x.data(), wanted_y.data(), dy.data(), wanted_dx.data(), draw...);
     same(dx, wanted_dx, terms);
+}
+
+/// With dropout, too, of the seventh sample of a shard.
+template<class G, class T>
+void attentions_equal_reference(T size = 1) {
+    attention_equals_reference<G, T>(size);
+    dropout_draw<T> const draw{{.seed = numbers::seed(), .step = 3, .shard = 2, .first = 7}, 5, 1'500'000'000, T(1.5)};
+    attention_equals_reference<G, T>(size, draw);
 }
 
 template<class G, class T>
@@ -141,19 +181,25 @@ void all_kernels() {
     linear_equals_reference<linear_geometry<17, 3, 5>, T>();
     linear_equals_reference<linear_geometry<300, 130, 13>, T>(); // more terms, and outputs, than a block
     linear_equals_reference<linear_geometry<1, 1, 2>, T>();
+    linear_equals_reference<linear_geometry<17, 3, 5, false>, T>();
+    linear_equals_reference<linear_geometry<300, 130, 13, false>, T>();
     embedding_equals_reference<embedding_geometry<11, 9, 20>, T>();
     embedding_equals_reference<embedding_geometry<256, 40, 16>, T>();
     layer_norm_equals_reference<token_geometry<3, 16>, T>();
     layer_norm_equals_reference<token_geometry<5, 37>, T>();
     layer_norm_equals_reference<token_geometry<2, 3>, T>();
     layer_norm_equals_reference<token_geometry<2, 128>, T>(30);
-    attention_equals_reference<attention_geometry<8, 16, 4, true>, T>();
-    attention_equals_reference<attention_geometry<37, 15, 3, true>, T>();
-    attention_equals_reference<attention_geometry<37, 15, 3, false>, T>();
-    attention_equals_reference<attention_geometry<130, 64, 2, true>, T>();
-    attention_equals_reference<attention_geometry<130, 32, 1, false>, T>();
-    attention_equals_reference<attention_geometry<1, 4, 1, true>, T>();
-    attention_equals_reference<attention_geometry<20, 8, 2, true>, T>(T(6));
+    rms_norm_equals_reference<rms_norm_geometry<3, 16, true>, T>();
+    rms_norm_equals_reference<rms_norm_geometry<5, 37, true>, T>();
+    rms_norm_equals_reference<rms_norm_geometry<2, 3, true>, T>();
+    rms_norm_equals_reference<rms_norm_geometry<4, 131, false>, T>();
+    attentions_equal_reference<attention_geometry<8, 16, 4, true>, T>();
+    attentions_equal_reference<attention_geometry<37, 15, 3, true>, T>();
+    attentions_equal_reference<attention_geometry<37, 15, 3, false>, T>();
+    attentions_equal_reference<attention_geometry<130, 64, 2, true>, T>();
+    attentions_equal_reference<attention_geometry<130, 32, 1, false>, T>();
+    attentions_equal_reference<attention_geometry<1, 4, 1, true>, T>();
+    attentions_equal_reference<attention_geometry<20, 8, 2, true>, T>(T(6));
     cross_entropy_equals_reference<token_geometry<6, 10>, T>();
     cross_entropy_equals_reference<token_geometry<3, 256>, T>();
     cross_entropy_equals_reference<token_geometry<2, 65>, T>();
@@ -176,6 +222,47 @@ TEST_SUITE("kernels/tokens") {
         CHECK(y[1] == doctest::Approx((std::exp(6.0) * 10 + std::exp(12.0) * 20) / (std::exp(6.0) + std::exp(12.0))));
         attention_forward<attention_geometry<2, 1, 1, false>, 1>(reference{}, x, y);
         CHECK(y[0] == doctest::Approx((std::exp(2.0) * 10 + std::exp(4.0) * 20) / (std::exp(2.0) + std::exp(4.0))));
+    }
+
+    TEST_CASE_TEMPLATE("by hand: rms_norm of 3 and 4", Policy, single, reference) {
+        double const x[] = {3, 4}, w[] = {2, 1}, *const none = nullptr;
+        double y[2];
+        rms_norm_forward<rms_norm_geometry<1, 2, true>, 1>(Policy{}, x, w, 0.0, y);
+        CHECK(y[0] == doctest::Approx(2 * 3 / std::sqrt(12.5)));
+        CHECK(y[1] == doctest::Approx(4 / std::sqrt(12.5)));
+        rms_norm_forward<rms_norm_geometry<1, 2, false>, 1>(Policy{}, x, none, 3.5, y);
+        CHECK(y[0] == doctest::Approx(0.75)); // 3 / sqrt(12.5 + 3.5)
+        CHECK(y[1] == doctest::Approx(1));
+    }
+
+    TEST_CASE_TEMPLATE("dropout: each weight has its number in the shard, whichever sample it is of", Policy, single,
+                       reference) {
+        constexpr std::size_t tokens = 21, heads = 3, width = 2 * heads;
+        using g = attention_geometry<tokens, width, heads, false>;
+        INFO("TRIREME_TEST_SEED=", numbers::seed());
+        std::vector<double> x(tokens * 3 * width, 0.0), y(tokens * width); // all weights are 1 / tokens, all values 1
+        for (std::size_t t = 0; t < tokens; ++t) std::fill_n(x.data() + t * 3 * width + 2 * width, width, 1.0);
+        constexpr std::uint32_t quarter = std::uint32_t{1} << 30;
+        std::size_t kept = 0, all = 0;
+        for (std::uint64_t const sample : {0ull, 5ull, 1'000'000ull, 1ull << 33}) { // the last numbers have 44 bits
+            CAPTURE(sample);
+            dropout_draw<double> const draw{
+                {.seed = numbers::seed(), .step = 8, .shard = 4, .first = sample}, 6, quarter, 4.0 / 3};
+            random_stream const random(numbers::seed(), random_purpose::dropout, 8, 6, 4);
+            attention_forward<g, 1>(Policy{}, x.data(), y.data(), draw);
+            for (std::size_t h = 0; h < heads; ++h)
+                for (std::size_t t = 0; t < tokens; ++t, all += tokens) {
+                    std::size_t of_token = 0;
+                    for (std::size_t s = 0; s < tokens; ++s)
+                        of_token += random.bits(((sample * heads + h) * tokens + t) * tokens + s) >= quarter ? 1 : 0;
+                    auto const wanted = static_cast<double>(of_token) * 4 / 3 / tokens;
+                    CHECK(y[t * width + 2 * h] == doctest::Approx(wanted).epsilon(1e-12));
+                    CHECK(y[t * width + 2 * h + 1] == doctest::Approx(wanted).epsilon(1e-12));
+                    kept += of_token;
+                }
+        }
+        auto const n = static_cast<double>(all);
+        CHECK(std::abs(static_cast<double>(kept) - 0.75 * n) <= 7 * std::sqrt(0.1875 * n)); // 7 deviations
     }
 }
 

@@ -117,6 +117,7 @@ TEST_SUITE("layer/gradient_check") {
         CHECK(check_gradients<gelu_tanh, input<13>, Kernels>().ok());
         CHECK(check_gradients<linear<7>, input<11>, Kernels>().ok());
         CHECK(check_gradients<linear<1>, input<1>, Kernels>().ok());
+        CHECK(check_gradients<linear<7, without_bias>, input<11>, Kernels>().ok());
         CHECK(check_gradients<flatten, input<2, 3, 4>, Kernels>().ok());
         CHECK(check_gradients<global_avg_pool2d, input<3, 4, 5>, Kernels>().ok());
         CHECK(check_gradients<global_avg_pool2d, input<2, 1, 1>, Kernels>().ok());

@@ -33,10 +33,17 @@ TEST_SUITE("layer/tokens") {
     TEST_CASE("gradients equal numeric ones: layers of tokens, alone and in the block of a transformer") {
         gradients_are_right<learned_positions, input<3, 5>>();
         gradients_are_right<layer_norm, input<3, 18>>();
+        gradients_are_right<rms_norm, input<3, 18>>();
+        gradients_are_right<rms_norm_without_weight, input<2, 5>>();
         gradients_are_right<linear<7>, input<5, 6>>();
+        gradients_are_right<linear<7, without_bias>, input<5, 6>>();
         gradients_are_right<attention<heads<1>>, input<5, 9>>();
         gradients_are_right<attention<heads<2>, causal>, input<6, 12>>();
+        gradients_are_right<attention<heads<2>, dropout<percent<40>>, causal>, input<6, 12>>();
+        gradients_are_right<attention<heads<1>, dropout<percent<10>>>, input<19, 6>>();
         gradients_are_right<residual<sequential<layer_norm, linear<12>, attention<heads<2>, causal>, linear<4>>>,
+                            input<5, 4>>();
+        gradients_are_right<residual<sequential<layer_norm, linear<12>, attention<heads<2>, dropout<percent<30>>>>>,
                             input<5, 4>>();
         gradients_are_right<residual<sequential<layer_norm, linear<8>, gelu_tanh, linear<4>>>, input<3, 4>>();
     }
@@ -57,6 +64,12 @@ TEST_SUITE("layer/tokens") {
         static_assert(net::parameters == 11 * 6 + 8 * 6 + 2 * 6 + (6 * 18 + 18) + (6 * 11 + 11));
         static_assert(net::row(3).description.forward_flops == 2 * 8 * 6 * 18);
         static_assert(net::row(4).description.forward_flops == 4 * (8 * 9 / 2) * 6); // pairs of tokens, masked ones not
+        using normed = network<input<8, 6>, rms_norm, rms_norm_without_weight>;
+        static_assert(normed::parameters == 6 && normed::row(0).description.parameters[0].init == initial::ones);
+        static_assert(normed::row(0).description.forward_flops == normed::row(1).description.forward_flops + 8 * 6);
+        using dropping = network<input<8, 18>, attention<heads<3>, causal, dropout<percent<10>>>>;
+        static_assert(dropping::row(0).description.forward_flops == (4 * 6 + 3) * (8 * 9 / 2)); // a draw in each head
+        static_assert(network<input<8, 6>, linear<18, without_bias>>::parameters == 6 * 18);
         static_assert(net::sample_by_sample);
         static_assert(!network<input<8>, linear<3>>::sample_by_sample);
     }

@@ -94,12 +94,17 @@ TEST_SUITE("layer/tokens_golden") {
         check_layer<attention<heads<4>, causal>, input<16, 48>, TestType>("attention_16_causal");
     }
 
-    TEST_CASE_TEMPLATE("layer_norm, and linear over tokens, equal PyTorch's", TestType, fast, reference, two_samples) {
+    TEST_CASE_TEMPLATE("layer_norm, rms_norm, and linear over tokens, equal PyTorch's", TestType, fast, reference,
+                       two_samples) {
         check_layer<layer_norm, input<5, 9>, TestType>("layer_norm_9");
         check_layer<layer_norm, input<3, 37>, TestType>("layer_norm_37");
         check_layer<layer_norm, input<3, 8>, TestType>("layer_norm_of_little");
+        check_layer<rms_norm, input<5, 9>, TestType>("rms_norm_9");
+        check_layer<rms_norm, input<3, 37>, TestType>("rms_norm_of_little");
+        check_layer<rms_norm_without_weight, input<3, 8>, TestType>("rms_norm_without_weight");
         check_layer<linear<5>, input<6, 7>, TestType>("linear_tokens");
         check_layer<linear<37>, input<5, 19>, TestType>("linear_more_tokens");
+        check_layer<linear<5, without_bias>, input<6, 7>, TestType>("linear_without_bias");
     }
 
     TEST_CASE_TEMPLATE("cross-entropy over tokens equals PyTorch's", TestType, fast, reference, two_samples) {

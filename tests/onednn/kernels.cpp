@@ -189,6 +189,7 @@ TEST_SUITE("onednn/kernels") {
         check<linear<10>, extents<84>>();
         check<linear<84>, extents<120>, 33>();
         check<linear<1>, extents<1>, 1>();
+        check<linear<10, without_bias>, extents<84>, 33>();
         check<linear<120>, extents<16 * 5 * 5>>(make_shape(16, 5, 5));
         check<linear<10>, extents<17 * 3 * 2>, 1>(make_shape(17, 3, 2));
     }

@@ -20,9 +20,9 @@ using test_networks::conv3;
 using test_networks::every_layer;
 
 /// The first parameters are in a repeat.
-using functions =
-    network<input<1, 28, 28>, avg_pool2d<7>, repeat<2, relu, conv3<1>, sigmoid>, hyperbolic_tangent,
-            repeat<2, conv3<1>, relu>, gelu, dropout<percent<50>>, flatten, linear<12>, gelu_tanh, linear<10>>;
+using functions = network<input<1, 28, 28>, avg_pool2d<7>, repeat<2, relu, conv3<1>, sigmoid>, hyperbolic_tangent,
+                          repeat<2, conv3<1>, relu>, gelu, dropout<percent<50>>, flatten, linear<12, without_bias>,
+                          gelu_tanh, linear<10>>;
 
 /// What stream_context takes for granted where a function is part of a layer's kernel.
 template<class Network, class Chain = Network>

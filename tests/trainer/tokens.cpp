@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <string>
@@ -83,6 +84,38 @@ TEST_SUITE("trainer/tokens") {
         CHECK(run(pack<same, on<mesh<host, dp<3>>>>{}) == bits);
         CHECK(run(pack<same, on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>{}) == bits);
         CHECK(run(pack<same, on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 2>, recompute<all>>{}) == bits);
+    }
+
+    TEST_CASE("dropout inside attention: the same weights on any number of devices, others in every step, and none "
+              "outside of training") {
+        using block = residual<sequential<layer_norm, linear<3 * width>,
+                                          attention<heads<3>, causal, dropout<percent<20>>>, linear<width>>>;
+        using dropping = network<input<context>, embedding<byte_vocabulary, width>, learned_positions, block, block,
+                                 layer_norm, linear<byte_vocabulary>>;
+        auto const run = []<class... P>(pack<P...>) {
+            trainer<dropping, cross_entropy, adamw, reproducible<fixed_tree, 6>, P...> t{
+                {.learning_rate = 3e-3f, .batch = 12}};
+            auto const losses = losses_of(t, 4);
+            return std::pair(losses, t.gather_parameters());
+        };
+        auto const alone = run(pack<>{});
+        CHECK(run(pack<on<mesh<host, dp<2>>>>{}) == alone);
+        CHECK(run(pack<on<mesh<host, dp<3>>>>{}) == alone);
+        CHECK(run(pack<on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 6>, recompute<all>>{}) == alone);
+
+        auto const samples = text_windows(text, context).take(0, 12);
+        trainer<dropping, cross_entropy, adamw> still{{.learning_rate = 0.0f, .batch = 12}};
+        CHECK(still.step(samples).loss != still.step(samples).loss);
+        using never =
+            network<input<context>, embedding<byte_vocabulary, width>, learned_positions,
+                    residual<sequential<layer_norm, linear<3 * width>, attention<heads<3>, causal>, linear<width>>>,
+                    residual<sequential<layer_norm, linear<3 * width>, attention<heads<3>, causal>, linear<width>>>,
+                    layer_norm, linear<byte_vocabulary>>;
+        trainer<never, cross_entropy, adamw> without{{.batch = 12}};
+        without.load_parameters(still.gather_parameters());
+        CHECK(still.evaluate(samples).loss == without.evaluate(samples).loss);
+        auto const said = still.predict(samples), wanted = without.predict(samples);
+        CHECK(std::ranges::equal(said[3], wanted[3]));
     }
 
     TEST_CASE("a step of one sample, and predictions: a class for each token") {

@@ -57,4 +57,20 @@ template<std::size_t Index, class... T>
 using type_at = typename decltype(detail::select<Index>(
     std::declval<detail::indexed_pack<std::index_sequence_for<T...>, T...> const&>()))::type;
 
+namespace detail {
+
+template<template<class> class Is, class Default, class... T>
+constexpr auto first_or_default() {
+    constexpr std::size_t at = first_false({!Is<T>::value...});
+    if constexpr (at == npos)
+        return pack<Default>{};
+    else
+        return pack<type_at<at, T...>>{};
+}
+/// The first type of a pack that `Is` holds for; `Default` if there is none.
+template<template<class> class Is, class Default, class... T>
+using first_or = typename only<decltype(first_or_default<Is, Default, T...>())>::type;
+
+} // namespace detail
+
 } // namespace trireme

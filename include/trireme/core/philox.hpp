@@ -48,9 +48,10 @@ enum class random_purpose : std::uint16_t {
     user = 64
 };
 
-/// An indexed stream of random numbers: element i is a pure function of (seed, purpose, a, b, c, i), i below 2^34.
-/// `a`, `b` and `c` are the stream's coordinates: the tensor for parameters, the epoch for the order of samples; step,
-/// layer and logical shard for what is drawn in a step. Never a device.
+/// An indexed stream of random numbers: element i is a pure function of (seed, purpose, a, b, c, i), i below 2^34, or
+/// below 2^50 where b is below 2^16, whose upper half counts on. `a`, `b` and `c` are the stream's coordinates: the
+/// tensor for parameters, the epoch for the order of samples; step, layer and logical shard for what is drawn in a
+/// step. Never a device.
 class random_stream {
 public:
     TRIREME_HOST_DEVICE constexpr random_stream(std::uint64_t seed, random_purpose purpose, std::uint32_t a = 0,
@@ -63,7 +64,8 @@ public:
 
     /// The bits of the numbers 4 k .. 4 k + 3, for the price of one.
     TRIREME_HOST_DEVICE constexpr philox::counter words(std::uint64_t k) const noexcept {
-        return philox::block(key_, {{static_cast<std::uint32_t>(k), b_, a_, purpose_}});
+        auto const above = static_cast<std::uint32_t>(k >> 32) << 16;
+        return philox::block(key_, {{static_cast<std::uint32_t>(k), b_ ^ above, a_, purpose_}});
     }
 
     /// Uniform in (0, 1), never 0 and never 1, on a grid of 2^24 values.

@@ -20,6 +20,9 @@ struct dropout_draw {
     T scale = 1;
     std::uint32_t last_channels = 1; ///< of values that lie channels last, where kernels do not know it otherwise
 
+    /// The factor of the value with this number.
+    T factor(std::uint64_t number) const noexcept { return random().bits(number) >= threshold ? scale : T(0); }
+
     random_stream random() const noexcept {
         return {granule.seed, random_purpose::dropout, static_cast<std::uint32_t>(granule.step), layer,
                 static_cast<std::uint16_t>(granule.shard)};

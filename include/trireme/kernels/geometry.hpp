@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace trireme {
 
@@ -30,10 +31,21 @@ struct pool2d_geometry {
     static constexpr std::size_t out_width = (W - K) / S + 1;
 };
 
-/// Rows: those of a sample that are multiplied by the same weights, one behind the other: tokens.
-template<std::size_t In, std::size_t Out, std::size_t Rows = 1>
+/// Rows: those of a sample that are multiplied by the same weights, one behind the other: tokens. Bias: false if there
+/// is none; then the pointers to it, and to its gradient, are null.
+template<std::size_t In, std::size_t Out, std::size_t Rows = 1, bool Bias = true>
 struct linear_geometry {
     static constexpr std::size_t inputs = In, outputs = Out, rows = Rows;
+    static constexpr bool bias = Bias;
+
+    /// The bias of an output; 0 if there is none.
+    template<class T>
+    static constexpr T bias_of([[maybe_unused]] T const* biases, [[maybe_unused]] std::size_t output) noexcept {
+        if constexpr (Bias)
+            return biases[output];
+        else
+            return T(0);
+    }
 };
 
 // Samples of tokens: value d of token t stands at [t * Width + d].
@@ -41,6 +53,13 @@ struct linear_geometry {
 template<std::size_t Tokens, std::size_t Width>
 struct token_geometry {
     static constexpr std::size_t tokens = Tokens, width = Width;
+};
+
+/// Weighted: false if values are not multiplied by weights; then the pointer to those is null.
+template<std::size_t Tokens, std::size_t Width, bool Weighted>
+struct rms_norm_geometry {
+    static constexpr std::size_t tokens = Tokens, width = Width;
+    static constexpr bool weighted = Weighted;
 };
 
 template<std::size_t Vocabulary, std::size_t Tokens, std::size_t Width>
@@ -58,6 +77,11 @@ struct attention_geometry {
 
     /// Tokens that a token looks at: the first ones.
     static constexpr std::size_t seen(std::size_t token) noexcept { return Causal ? token + 1 : Tokens; }
+    /// The number of the weight that a sample's token has for token 0 in a head: all weights of a shard are numbered
+    /// through, those that a causal one has not, too.
+    static constexpr std::uint64_t first_weight(std::uint64_t sample, std::size_t of_head, std::size_t token) noexcept {
+        return ((sample * Heads + of_head) * Tokens + token) * Tokens;
+    }
 };
 
 template<std::size_t C, std::size_t Positions, bool ChannelsLast = false>

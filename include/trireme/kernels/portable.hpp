@@ -20,6 +20,7 @@
 #include <trireme/kernels/portable/linear.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/kernels/portable/pool2d.hpp>
+#include <trireme/kernels/portable/rms_norm.hpp>
 #include <trireme/kernels/portable/rmsprop.hpp>
 #include <trireme/kernels/portable/sgd.hpp>
 #include <trireme/kernels/portable/soft_cross_entropy.hpp>

@@ -19,6 +19,7 @@
 #include <trireme/kernels/reference/linear.hpp>
 #include <trireme/kernels/reference/policy.hpp>
 #include <trireme/kernels/reference/pool2d.hpp>
+#include <trireme/kernels/reference/rms_norm.hpp>
 #include <trireme/kernels/reference/rmsprop.hpp>
 #include <trireme/kernels/reference/sgd.hpp>
 #include <trireme/kernels/reference/soft_cross_entropy.hpp>

@@ -118,14 +118,6 @@ private:
                                  (0 + ... + (detail::smooths_labels<Options> ? 1 : 0)) <= 1 &&
                                  (0 + ... + (detail::weighs_classes<Options> ? 1 : 0)) <= 1 &&
                                  (0 + ... + (detail::ignores_label<Options> ? 1 : 0)) <= 1;
-    template<template<class> class Is, class Default>
-    static constexpr auto option() {
-        constexpr std::size_t at = first_false({!Is<Options>::value...});
-        if constexpr (at == npos)
-            return pack<Default>{};
-        else
-            return pack<type_at<at, Options...>>{};
-    }
     template<class O>
     struct is_smoothing : std::bool_constant<detail::smooths_labels<O>> {};
     template<class O>
@@ -133,10 +125,9 @@ private:
     template<class O>
     struct is_ignoring : std::bool_constant<detail::ignores_label<O>> {};
 
-    static constexpr int spread =
-        detail::only<decltype(option<is_smoothing, label_smoothing<percentage{}>>())>::type::spread;
-    using weights = typename detail::only<decltype(option<is_weighing, class_weights<void>>())>::type::weights;
-    static constexpr int ignored = detail::only<decltype(option<is_ignoring, ignoring<no_label>>())>::type::ignored;
+    static constexpr int spread = detail::first_or<is_smoothing, label_smoothing<percentage{}>, Options...>::spread;
+    using weights = typename detail::first_or<is_weighing, class_weights<void>, Options...>::weights;
+    static constexpr int ignored = detail::first_or<is_ignoring, ignoring<no_label>, Options...>::ignored;
     static constexpr bool weighs = !std::is_void_v<weights> || ignored != no_label;
     template<std::size_t Classes>
     using targets = soft_targets<Classes, spread, weights, ignored>;

@@ -66,16 +66,19 @@ struct dropout {
     template<class Where, class In>
     using refusal = dropout_rule<Where>;
 
+    /// The draw of a layer's values, or of what else it drops so.
+    static auto draw(auto const& io) noexcept {
+        using T = typename std::remove_cvref_t<decltype(io)>::value_type;
+        constexpr auto scale = static_cast<T>(100.0 / (100 - hundredths));
+        return dropout_draw<T>{io.place.granule, static_cast<std::uint32_t>(io.place.layer), threshold, scale,
+                               io.place.last_channels};
+    }
+
 private:
     /// Backward is forward, of gradients.
     template<class In, std::size_t Lanes, class Stored>
     static void apply(auto const& io, Stored const* from, Stored* to) {
-        using T = typename std::remove_cvref_t<decltype(io)>::value_type;
-        constexpr auto scale = static_cast<T>(100.0 / (100 - hundredths));
-        dropout_forward<In::size, Lanes>(io.policy, from,
-                                         dropout_draw<T>{io.place.granule, static_cast<std::uint32_t>(io.place.layer),
-                                                         threshold, scale, io.place.last_channels},
-                                         to);
+        dropout_forward<In::size, Lanes>(io.policy, from, draw(io), to);
     }
     static constexpr int hundredths = usable ? static_cast<int>(Share) : 0;
     /// A value is dropped if its random bits are below.

@@ -21,8 +21,8 @@ template<class... Where>
 struct token_rows_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0123: learned_positions, layer_norm and attention work on tokens, rows of values: put embedding, or "
-        "another layer that gives (tokens, width), before them");
+        "TRI0123: learned_positions, layer_norm, rms_norm and attention work on tokens, rows of values: put embedding, "
+        "or another layer that gives (tokens, width), before them");
 };
 
 /// A table of vectors: each token of a sample, a number in [0, Vocabulary), becomes the row of that number. Input

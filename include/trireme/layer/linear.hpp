@@ -21,17 +21,25 @@ struct linear_outputs_rule {
 
 template<class... Where>
 struct linear_arguments_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0078: linear takes the number of its outputs alone, linear<128>: its inputs are what the layer "
-                  "before it gives");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0078: linear takes the number of its outputs alone, linear<128>, or with without_bias behind it: its "
+        "inputs are what the layer before it gives");
 };
 
+/// Option of linear: y = W x, PyTorch's bias=False. An enumerator, for compilers write its name in messages.
+enum linear_option : unsigned char { without_bias };
+
 /// Fully connected layer: y = W x + b. Input (N), output (Outputs); or tokens, (T, N) and (T, Outputs), each by itself.
-/// Parameters: weight (Outputs, N), bias (Outputs), PyTorch's layout.
-template<std::size_t Outputs, std::size_t... More>
+/// Parameters: weight (Outputs, N), bias (Outputs), PyTorch's layout; `linear<128, without_bias>` has no bias.
+template<std::size_t Outputs, auto... More>
 struct linear {
+    static constexpr bool has_bias = sizeof...(More) == 0;
+    static constexpr bool usable =
+        has_bias || (sizeof...(More) == 1 && (std::is_same_v<decltype(More), linear_option> && ...));
+
     static constexpr layer_description describe(shape in) noexcept {
-        if (sizeof...(More) != 0 || Outputs == 0 || (in.rank != 1 && in.rank != 2)) return refused(in);
+        if (!usable || Outputs == 0 || (in.rank != 1 && in.rank != 2)) return refused(in);
         layer_description d;
         bool const flat = in.rank == 1;
         auto const inputs = in.extent[in.rank - 1], rows = in.size() / inputs;
@@ -39,9 +47,9 @@ struct linear {
         d.forward_flops = 2 * rows * inputs * Outputs;
         d.backward_input_flops = d.forward_flops;
         d.backward_weights_flops = d.forward_flops;
-        d.parameter_count = 2;
+        d.parameter_count = has_bias ? 2 : 1;
         d.parameters[0] = {"weight", make_shape(Outputs, inputs), inputs, Outputs, initial::weights};
-        d.parameters[1] = {"bias", make_shape(Outputs), inputs, Outputs, initial::zeros};
+        if (has_bias) d.parameters[1] = {"bias", make_shape(Outputs), inputs, Outputs, initial::zeros};
         d.execution.backward_reads_output = false;
         d.execution.applies = true;
         d.execution.parameters_as_values = true;
@@ -65,14 +73,14 @@ struct linear {
 
     template<class Where, class In>
     using refusal =
-        std::conditional_t<sizeof...(More) != 0, linear_arguments_rule<Where>,
+        std::conditional_t<!usable, linear_arguments_rule<Where>,
                            std::conditional_t<Outputs == 0, linear_outputs_rule<Where>,
                                               linear_input_rule<Where, wants<rank<1>>, gets<rank<In::rank>>>>>;
 
 private:
     template<class Io>
     using geometry = linear_geometry<Io::input::shape.extent[Io::input::rank - 1], Outputs,
-                                     Io::input::rank == 2 ? Io::input::shape.extent[0] : 1>;
+                                     Io::input::rank == 2 ? Io::input::shape.extent[0] : 1, has_bias>;
 };
 
 } // namespace trireme

@@ -28,12 +28,13 @@ void blocks_equal_reference(std::size_t samples, std::size_t scratch = 1 << 20) 
     CAPTURE(scratch);
     CAPTURE(sizeof(T));
     auto const x = uniform<T>(0, in * samples), w = uniform<T>(1, in * out), b = uniform<T>(2, out);
+    constexpr auto if_biased = [](auto* p) { return G::bias ? p : nullptr; };
     auto const dy = uniform<T>(3, out * samples);
     auto const wx = wide(x), ww = wide(w), wb = wide(b), wdy = wide(dy);
 
     auto y = unset<T>(out * samples), dx = unset<T>(in * samples);
     CHECK(same_in_every_order(samples, 0, y, [&](rehearsal_kernels const& k) {
-        linear_forward<G, 1>(k, x.data(), w.data(), b.data(), y.data());
+        linear_forward<G, 1>(k, x.data(), w.data(), if_biased(b.data()), y.data());
     }));
     CHECK(same_in_every_order(samples, 0, dx, [&](rehearsal_kernels const& k) {
         linear_backward_input<G, 1>(k, w.data(), dy.data(), dx.data());
@@ -41,16 +42,16 @@ void blocks_equal_reference(std::size_t samples, std::size_t scratch = 1 << 20) 
     auto weights = uniform<T>(4, in * out + out);
     auto sums = wide(weights);
     CHECK(same_in_every_order(samples, scratch, weights, [&](rehearsal_kernels const& k) {
-        linear_backward_weights<G, 1>(k, x.data(), dy.data(), weights.data(), weights.data() + in * out);
+        linear_backward_weights<G, 1>(k, x.data(), dy.data(), weights.data(), if_biased(weights.data() + in * out));
     }));
 
     auto expected_y = wide(unset<T>(out * samples)), expected_dx = wide(unset<T>(in * samples));
     for (std::size_t n = 0; n < samples; ++n) {
         auto const* const xn = wx.data() + n * in;
         auto const* const dyn = wdy.data() + n * out;
-        linear_forward<G, 1>(reference{}, xn, ww.data(), wb.data(), expected_y.data() + n * out);
+        linear_forward<G, 1>(reference{}, xn, ww.data(), if_biased(wb.data()), expected_y.data() + n * out);
         linear_backward_input<G, 1>(reference{}, ww.data(), dyn, expected_dx.data() + n * in);
-        linear_backward_weights<G, 1>(reference{}, xn, dyn, sums.data(), sums.data() + in * out);
+        linear_backward_weights<G, 1>(reference{}, xn, dyn, sums.data(), if_biased(sums.data() + in * out));
     }
     CHECK(apart(y, expected_y, in + 1) <= 1);
     CHECK(apart(dx, expected_dx, out) <= 1);
@@ -85,6 +86,15 @@ TEST_SUITE("kernels/blocks/linear") {
             blocks_equal_reference<linear_geometry<5, 4>, double>(1601, scratch);
         }
         blocks_equal_reference<linear_geometry<7, 3>, float>(8000);
+    }
+
+    TEST_CASE("without a bias") {
+        for (std::size_t const samples : std::initializer_list<std::size_t>{1, 33, 150}) {
+            blocks_equal_reference<linear_geometry<33, 25, 1, false>, float>(samples);
+            blocks_equal_reference<linear_geometry<32, 16, 1, false>, bf16>(samples);
+        }
+        blocks_equal_reference<linear_geometry<7, 3, 1, false>, double>(1031, 90); // through the workspace
+        blocks_equal_reference<linear_geometry<7, 3, 1, false>, float>(8000);
     }
 
     TEST_CASE("a function after the layer, and its slope before the gradient") {

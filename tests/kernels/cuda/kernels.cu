@@ -464,6 +464,8 @@ void matrices_match(std::size_t skip) {
     weighted_layer_matches<Policy, linear_layer<linear_geometry<400, 120>>, float>(64, skip);
     weighted_layer_matches<Policy, linear_layer<linear_geometry<84, 10>>, float>(33, skip);
     weighted_layer_matches<Policy, linear_layer<linear_geometry<512, 128>>, float>(17, skip);
+    weighted_layer_matches<Policy, linear_layer<linear_geometry<512, 128, 1, false>>, float>(17, skip);
+    weighted_layer_matches<Policy, linear_layer<linear_geometry<84, 10, 1, false>>, float>(33, skip);
     if constexpr (!std::is_same_v<Policy, cuda_kernels>) {
         weighted_layer_matches<Policy, linear_layer<linear_geometry<257, 129>>, float>(1, skip);
         weighted_layer_matches<Policy, linear_layer<linear_geometry<257, 129>>, double>(17, skip);

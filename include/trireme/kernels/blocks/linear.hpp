@@ -67,12 +67,12 @@ struct add_gradient {
     }
 };
 
-/// Partials as add_partials wants them.
-template<u32 Inputs, u32 Outputs, class T>
+/// Partials as add_partials wants them. Columns: the inputs, and one for biases, if there are any.
+template<u32 Inputs, u32 Outputs, u32 Columns, class T>
 struct store_partial {
     accumulate_t<T>* partials;
     TRIREME_HOST_DEVICE void operator()(accumulate_t<T> sum, u32 output, u32 input, u32 split) const {
-        accumulate_t<T>* const partial = partials + std::size_t{split} * (Outputs * (Inputs + 1));
+        accumulate_t<T>* const partial = partials + std::size_t{split} * (Outputs * Columns);
         partial[input == Inputs ? Outputs * Inputs + output : output * Inputs + input] = sum;
     }
 };
@@ -228,8 +228,14 @@ void launch_product(block_kernels<Stream> const& k, Left left, Right right, Stor
 template<class G, class F, class Stream, class T>
 void linear_forward_as(block_kernels<Stream> const& k, T const* x, T const* w, T const* b, T* y) {
     constexpr u32 in = G::inputs, out = G::outputs;
-    launch_product<accumulate_t<T>>(k, row_factor<in, T>{x}, row_factor<in, T>{w},
-                                    store_product<out, forward_end<F, T>, T>{y, {b}}, k.samples(), out, in);
+    auto const launch = [&]<class End>(End end) {
+        launch_product<accumulate_t<T>>(k, row_factor<in, T>{x}, row_factor<in, T>{w},
+                                        store_product<out, End, T>{y, end}, k.samples(), out, in);
+    };
+    if constexpr (G::bias)
+        launch(forward_end<F, T>{b});
+    else
+        launch(unbiased_end<F, T>{});
 }
 
 template<class G, class F, class Stream, class T>
@@ -269,22 +275,23 @@ template<class G, std::size_t Lanes, class Stream, class T>
 void linear_backward_weights(block_kernels<Stream> const& k, T const* x, T const* dy, T* dw, T* db) {
     using blocks::u32;
     using number = accumulate_t<T>;
-    constexpr u32 in = G::inputs, out = G::outputs, samples_worth_a_block = 512, enough_blocks = 256;
-    constexpr u32 tiles = blocks::divide_up(out, 16) * blocks::divide_up(in + 1, 32);
-    constexpr std::size_t bytes_of_partial = sizeof(number) * out * (in + 1);
+    constexpr u32 in = G::inputs, out = G::outputs, columns = in + (G::bias ? 1 : 0);
+    constexpr u32 samples_worth_a_block = 512, enough_blocks = 256;
+    constexpr u32 tiles = blocks::divide_up(out, 16) * blocks::divide_up(columns, 32);
+    constexpr std::size_t bytes_of_partial = sizeof(number) * out * columns;
     std::size_t splits = k.samples() / samples_worth_a_block;
     for (std::size_t const limit : {std::size_t{enough_blocks / tiles}, k.scratch().bytes / bytes_of_partial})
         splits = splits < limit ? splits : limit;
     blocks::column_factor<out, T> const left{dy};
     blocks::column_or_one_factor<in, T> const right{x};
     if (splits <= 1) {
-        blocks::launch_product<number>(k, left, right, blocks::add_gradient<in, T>{dw, db}, out, in + 1, k.samples());
+        blocks::launch_product<number>(k, left, right, blocks::add_gradient<in, T>{dw, db}, out, columns, k.samples());
         return;
     }
     auto* const partials = static_cast<number*>(k.scratch().data);
-    blocks::launch_product<number>(k, left, right, blocks::store_partial<in, out, T>{partials}, out, in + 1,
+    blocks::launch_product<number>(k, left, right, blocks::store_partial<in, out, columns, T>{partials}, out, columns,
                                    k.samples(), static_cast<u32>(splits));
-    blocks::add_partials<4, T> const add{partials, static_cast<u32>(splits), in * out, out, dw, db};
+    blocks::add_partials<4, T> const add{partials, static_cast<u32>(splits), in * out, (columns - in) * out, dw, db};
     k.queue().launch(add, add.blocks());
 }
 

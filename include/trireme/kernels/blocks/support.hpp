@@ -66,6 +66,14 @@ struct forward_end {
     }
 };
 
+/// The last operation of forward without a bias.
+template<class Function, class T>
+struct unbiased_end {
+    TRIREME_HOST_DEVICE accumulate_t<T> operator()(accumulate_t<T> sum, u32, std::size_t) const {
+        return Function::value(sum);
+    }
+};
+
 /// The last operation of backward_input on a sum, before the kernel writes it to `place`: multiplies by the function's
 /// slope.
 template<class Function, class T>

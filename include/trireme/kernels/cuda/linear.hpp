@@ -32,20 +32,24 @@ struct linear_text {
     }
 };
 
-/// y = F(w x + b). Functions that cuBLASLt does not know, and biases that it might not be able to read, are a second
-/// kernel. (Its maximum with 0 may make a NaN a 0, which relu_function does not.)
+/// y = F(w x + b). Functions that cuBLASLt does not know, all without a bias, and biases that it might not be able to
+/// read, are a second kernel. (Its maximum with 0 may make a NaN a 0, which relu_function does not.)
 template<class F, class G, bool Everywhere, class T>
 void multiply_forward(kernels_with_libraries<Everywhere> const& k, T const* x, T const* w, T const* b, T* y) {
     bool const bias_fits = reinterpret_cast<std::uintptr_t>(b) % cublaslt::bias_alignment == 0;
     constexpr bool known = !std::is_same_v<T, double> && // whose products end with nothing
                            (std::is_same_v<F, identity_function> || std::is_same_v<F, relu_function>);
     constexpr auto known_end = std::is_same_v<F, relu_function> ? matrix_end::bias_relu : matrix_end::bias;
-    bool const at_once = known && bias_fits;
+    bool const at_once = G::bias && known && bias_fits;
     matrix_product const product{G::outputs, k.samples(), G::inputs,
                                  true,       false,       at_once ? known_end : matrix_end::write};
     k.libraries().cublaslt().multiply(k.queue(), k.scratch(), product, w, x, at_once ? b : nullptr, y,
                                       linear_text<G>{"linear_forward", k.samples()});
-    if (!at_once) add_bias<F, channel_geometry<G::outputs, 1>>(k.blocks(), b, y);
+    if constexpr (G::bias) {
+        if (!at_once) add_bias<F, channel_geometry<G::outputs, 1>>(k.blocks(), b, y);
+    } else if constexpr (!std::is_same_v<F, identity_function>) {
+        activation_forward<F>(k.blocks(), static_cast<T const*>(y), y, G::outputs);
+    }
 }
 
 /// dx = w^T dy
@@ -63,7 +67,7 @@ void multiply_backward_weights(kernels_with_libraries<Everywhere> const& k, T co
     matrix_product const product{G::inputs, G::outputs, k.samples(), false, true, end};
     k.libraries().cublaslt().multiply(k.queue(), k.scratch(), product, x, dy, static_cast<T const*>(nullptr), dw,
                                       linear_text<G>{"linear_backward_weights", k.samples()});
-    add_bias_gradient<channel_geometry<G::outputs, 1>>(k.blocks(), dy, db);
+    if constexpr (G::bias) add_bias_gradient<channel_geometry<G::outputs, 1>>(k.blocks(), dy, db);
 }
 
 } // namespace trireme::cuda_runtime

@@ -51,11 +51,13 @@ private:
     int count_ = 0;
 };
 
-/// A layer with weights, and its number of samples, as oneDNN takes them: the operation and its extents.
+/// A layer with weights, and its number of samples, as oneDNN takes them: the operation, its extents, and whether it
+/// has a bias.
 template<class Operation>
 struct onednn_layer {
     Operation operation;
     dnnl::memory::dims x, weights, y;
+    bool bias = true;
 };
 
 /// An onednn_layer with its input, weights and output as Trireme stores them: x and y as numbers of type A, the others
@@ -71,7 +73,8 @@ struct onednn_described_layer {
 
     explicit onednn_described_layer(onednn_layer<Operation> const& l)
         : operation(l.operation), weights(l.weights), x(plain(l.x, stored, tag::nhwc)),
-          w(plain(l.weights, type::f32, tag::oihw)), b({l.weights[0]}, type::f32, tag::a),
+          w(plain(l.weights, type::f32, tag::oihw)),
+          b(l.bias ? onednn_library::memory_desc({l.weights[0]}, type::f32, tag::a) : onednn_library::memory_desc()),
           y(plain(l.y, stored, tag::nhwc)) {}
 
 private:
@@ -133,8 +136,8 @@ public:
         if (preparing_) return;
         of.forward.bind(0, x);
         of.forward.bind(1, weights(layers_[row].forward, of.load_forward, of.forward_wants, w));
-        of.forward.bind(2, b);
-        of.forward.bind(3, y);
+        of.forward.bind(2, y);
+        if (b != nullptr) of.forward.bind(3, b);
         of.forward.run(stream_);
     }
 
@@ -154,7 +157,7 @@ public:
         of.backward_input.run(stream_);
     }
 
-    /// dw += the gradient by w, db += that by b, of `outputs` numbers
+    /// dw += the gradient by w, db += that by b, of `outputs` numbers, unless db is null
     template<class Operation>
     void backward_weights(std::size_t row, std::size_t samples,
                           onednn_layer<Operation> (*describe)(std::size_t, layer_shapes const&), A const* x,
@@ -169,6 +172,7 @@ public:
         of.backward_weights.run(stream_);
         of.add_weights.bind(1, dw);
         of.add_weights.run(stream_);
+        if (db == nullptr) return;
         auto const* const bias = reinterpret_cast<float const*>(memory_ + places_.bias_gradient);
         for (std::size_t i = 0; i < outputs; ++i) db[i] += bias[i];
     }
@@ -288,8 +292,8 @@ private:
         of.forward = ready_call(pd);
         of.forward.add(DNNL_ARG_SRC, l.x, engine_);
         of.forward.add(DNNL_ARG_WEIGHTS, pd.weights_desc(), engine_);
-        of.forward.add(DNNL_ARG_BIAS, l.b, engine_);
         of.forward.add(DNNL_ARG_DST, l.y, engine_);
+        of.forward.add(DNNL_ARG_BIAS, l.b, engine_);
         of.forward_wants = load_as(pd.weights_desc(), l.w, row, layers_[row].forward, of.load_forward);
         add_scratch(of.forward, pd, row);
     }

@@ -20,7 +20,7 @@ TRIREME_COLD onednn_layer<onednn_library::inner_product> onednn_linear(std::size
         x.push_back(static_cast<dnnl::memory::dim>(of.viewed.extent[i]));
         w.push_back(x.back());
     }
-    return {{}, x, w, {n, G::outputs}};
+    return {{}, x, w, {n, G::outputs}, G::bias};
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA

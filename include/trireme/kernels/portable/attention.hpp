@@ -5,7 +5,9 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/exp.hpp>
 #include <trireme/device/host/lanes.hpp>
+#include <trireme/kernels/dropout_draw.hpp>
 #include <trireme/kernels/geometry.hpp>
+#include <trireme/kernels/portable/dropout.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/kernels/portable/tokens/matrix.hpp>
 
@@ -73,19 +75,50 @@ struct attention_block {
     }
 };
 
+/// Factors of the weights that a token has in a head: all 1, where nothing is drawn.
+template<class G, class T, class... Draw>
+struct kept_weights {
+    kept_weights(std::size_t, std::size_t) noexcept {}
+    void multiply(T*) const noexcept {}
+};
+template<class G, class T>
+class kept_weights<G, T, dropout_draw<T>> {
+public:
+    kept_weights(std::size_t head, std::size_t token, dropout_draw<T> const& draw) noexcept
+        : seen_(G::seen(token)),
+          first_(dropout_factors(draw, G::first_weight(draw.granule.first, head, token), seen_, factors_)) {}
+    kept_weights(kept_weights const&) = delete;
+    kept_weights& operator=(kept_weights const&) = delete;
+
+    void multiply(T* row) const noexcept {
+        using vector = lane_vector<T, full_register<T>>;
+        for_registers<vector>(seen_, [this, row](std::size_t s, auto n) {
+            (vector::load(row + s, n) * vector::load(first_ + s, n)).store(row + s, n);
+        });
+    }
+
+private:
+    T factors_[dropout_room(G::tokens)];
+    std::size_t seen_;
+    T const* first_;
+};
+
 } // namespace trireme::detail::inline TRIREME_ISA
 
 namespace trireme::inline TRIREME_ISA {
 
 /// y = softmax(query key^T / sqrt(head)) value, head by head. x: Tokens x 3 Width, y: Tokens x Width.
-/// Cost: 4 Tokens^2 Width operations, half of them where it is causal.
-template<class G, std::size_t Lanes, class T>
+/// `draw`: none, or the dropout_draw of the weights, whose numbers G::first_weight begins. Cost: 4 Tokens^2 Width
+/// operations, half of them where it is causal; and 10 rounds of Philox per 4 weights, where some are dropped.
+template<class G, std::size_t Lanes, class T, class... Draw>
     requires(Lanes == 1)
-TRIREME_NOINLINE void attention_forward(portable, T const* x, T* y) noexcept {
+TRIREME_NOINLINE void attention_forward(portable, T const* x, T* y, Draw const&... draw) noexcept {
     using block = detail::attention_block<G, T>;
     alignas(64) T p[block::rows * block::step];
     block::for_blocks_of_tokens([&](std::size_t head, std::size_t first, std::size_t count) {
         block::weights(x + head, first, count, p);
+        for (std::size_t r = 0; r < count; ++r)
+            detail::kept_weights<G, T, Draw...>(head / G::head, first + r, draw...).multiply(p + r * block::step);
         constexpr detail::product_strides strides{block::step, 1, G::step, G::width};
         detail::product_of_rows<G::head, strides, detail::into::overwrite>(
             p, x + head + G::value, count, G::seen(first + count - 1), y + first * G::width + head);
@@ -93,10 +126,11 @@ TRIREME_NOINLINE void attention_forward(portable, T const* x, T* y) noexcept {
 }
 
 /// dx = the gradient by queries, keys and values; overwrites dx. y: what forward gave. Softmax's weights are computed
-/// once more. Cost: 10 Tokens^2 Width operations, half of them where it is causal.
-template<class G, std::size_t Lanes, class T>
+/// once more, and drawn, as forward's. Cost: 10 Tokens^2 Width operations, half of them where it is causal.
+template<class G, std::size_t Lanes, class T, class... Draw>
     requires(Lanes == 1)
-TRIREME_NOINLINE void attention_backward_input(portable, T const* x, T const* y, T const* dy, T* dx) noexcept {
+TRIREME_NOINLINE void attention_backward_input(portable, T const* x, T const* y, T const* dy, T* dx,
+                                               Draw const&... draw) noexcept {
     using block = detail::attention_block<G, T>;
     using vector = lane_vector<T, block::width>;
     std::fill_n(dx, G::tokens * G::step, T(0)); // keys and values get gradients from block after block
@@ -107,18 +141,21 @@ TRIREME_NOINLINE void attention_backward_input(portable, T const* x, T const* y,
         T const* const gradient = dy + first * G::width + head;
         block::weights(x + head, first, count, p);
         block::template products<G::width>(gradient, x + head + G::value, count, most, by_p);
-        constexpr detail::product_strides by_tokens{1, block::step, G::width, G::step};
-        detail::product_of_rows<G::head, by_tokens, detail::into::add>(p, gradient, most, count, dx + head + G::value);
         for (std::size_t r = 0; r < count; ++r) {
             T inner = 0; // dy y, which softmax's gradient takes from each
             for (std::size_t d = 0; d < G::head; ++d)
                 inner += gradient[r * G::width + d] * y[(first + r) * G::width + head + d];
             auto const taken = vector::all(inner), factor = vector::all(scale);
             T *const weight = p + r * block::step, *const by = by_p + r * block::step;
+            detail::kept_weights<G, T, Draw...> const kept(head / G::head, first + r, draw...);
+            kept.multiply(by);
             for_registers<vector>(most, [=](std::size_t s, auto n) {
                 (vector::load(weight + s, n) * (vector::load(by + s, n) - taken) * factor).store(by + s, n);
             });
+            kept.multiply(weight);
         }
+        constexpr detail::product_strides by_tokens{1, block::step, G::width, G::step};
+        detail::product_of_rows<G::head, by_tokens, detail::into::add>(p, gradient, most, count, dx + head + G::value);
         constexpr detail::product_strides by_query{block::step, 1, G::step, G::step};
         detail::product_of_rows<G::head, by_query, detail::into::overwrite>(by_p, x + head + G::key, count, most,
                                                                             dx + first * G::step + head + G::query);

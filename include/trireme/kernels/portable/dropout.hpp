@@ -8,6 +8,30 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// Numbers that dropout_factors may write for `count` values.
+constexpr std::size_t dropout_room(std::size_t count) noexcept { return count / 4 * 4 + 8; }
+
+/// Writes the factors of `count` values from number `first` on, scale or 0, and of those that share random bits with
+/// them; returns the place of the first.
+template<class T>
+[[gnu::always_inline]] inline T const* dropout_factors(dropout_draw<T> const& draw, std::uint64_t first,
+                                                       std::size_t count, T* to) noexcept {
+    auto const random = draw.random();
+    auto const begin = first / 4, words = (first + count + 3) / 4 - begin;
+    auto const threshold = draw.threshold;
+    T const scale = draw.scale;
+    for (std::size_t i = 0; i < words; ++i) {
+        auto const bits = random.words(begin + i);
+        for (std::size_t k = 0; k < 4; ++k) to[4 * i + k] = bits[k] >= threshold ? scale : T(0);
+    }
+    return to + first % 4;
+}
+
+} // namespace trireme::detail::inline TRIREME_ISA
 
 namespace trireme::inline TRIREME_ISA {
 

@@ -68,7 +68,7 @@ inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, T* db,
                     T sums[width];
                     sum[j][r].store(sums);
                     add_numbers<last>(sums, to);
-                    db[o + j] += sums[last];
+                    if constexpr (G::bias) db[o + j] += sums[last];
                 }
             }
     });
@@ -88,7 +88,7 @@ TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* 
         for_blocks<0, G::outputs, accumulators>([&]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
             vector sum[Outputs];
 #pragma GCC unroll 32
-            for (std::size_t k = 0; k < Outputs; ++k) sum[k] = vector::all(b[o + k]);
+            for (std::size_t k = 0; k < Outputs; ++k) sum[k] = vector::all(G::bias_of(b, o + k));
             for (std::size_t i = 0; i < G::inputs; ++i) {
                 auto const input = vector::load(x + i * Lanes + lane);
 #pragma GCC unroll 32
@@ -131,7 +131,7 @@ TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy,
     std::size_t i = 0;
     for (; i + strip <= G::inputs; i += strip) detail::linear_backward_weights_strip<G, Lanes, strip>(x, dy, dw, db, i);
     if constexpr (rest != 0) detail::linear_backward_weights_strip<G, Lanes, rest>(x, dy, dw, db, i);
-    if constexpr (rest % full_register<T> == 0) { // no strip had room for db
+    if constexpr (G::bias && rest % full_register<T> == 0) { // no strip had room for db
         constexpr std::size_t width = register_lanes<T, Lanes>;
         using vector = lane_vector<T, width>;
         for (std::size_t o = 0; o < G::outputs; ++o) {

@@ -37,12 +37,15 @@ std::vector<T> attention_of_token(T const* x, std::size_t head, std::size_t toke
 namespace trireme::inline TRIREME_ISA {
 
 /// y = softmax(query key^T / sqrt(head)) value, head by head. x: Tokens x 3 Width, y: Tokens x Width; both times Lanes.
-template<class G, std::size_t Lanes, class T>
-void attention_forward(reference, T const* x, T* y) {
+/// `draw`: none, or the dropout_draw of the weights, whose numbers G::first_weight begins.
+template<class G, std::size_t Lanes, class T, class... Draw>
+void attention_forward(reference, T const* x, T* y, Draw const&... draw) {
     for (std::size_t lane = 0; lane < Lanes; ++lane)
         for (std::size_t h = 0; h < G::heads; ++h)
             for (std::size_t t = 0; t < G::tokens; ++t) {
-                auto const p = detail::attention_of_token<G, Lanes>(x + lane, h, t);
+                auto p = detail::attention_of_token<G, Lanes>(x + lane, h, t);
+                for (std::size_t s = 0; s < p.size(); ++s)
+                    ((p[s] *= draw.factor(G::first_weight(draw.granule.first + lane, h, t) + s)), ...);
                 for (std::size_t d = 0; d < G::head; ++d) {
                     T sum = 0;
                     for (std::size_t s = 0; s < p.size(); ++s)
@@ -52,9 +55,9 @@ void attention_forward(reference, T const* x, T* y) {
             }
 }
 
-/// dx = the gradient by queries, keys and values; overwrites dx. y: what forward gave.
-template<class G, std::size_t Lanes, class T>
-void attention_backward_input(reference, T const* x, T const* y, T const* dy, T* dx) {
+/// dx = the gradient by queries, keys and values; overwrites dx. y: what forward gave. `draw`: as forward's.
+template<class G, std::size_t Lanes, class T, class... Draw>
+void attention_backward_input(reference, T const* x, T const* y, T const* dy, T* dx, Draw const&... draw) {
     std::fill_n(dx, G::tokens * G::step * Lanes, T(0));
     T const scale = T(1) / std::sqrt(static_cast<T>(G::head));
     for (std::size_t lane = 0; lane < Lanes; ++lane)
@@ -68,12 +71,13 @@ void attention_backward_input(reference, T const* x, T const* y, T const* dy, T*
                 T inner = 0; // dy y, which softmax's gradient takes from each
                 for (std::size_t d = 0; d < G::head; ++d) inner += dy[out(d)] * y[out(d)];
                 for (std::size_t s = 0; s < p.size(); ++s) {
-                    T by_p = 0;
+                    T by_p = 0, kept = 1;
+                    ((kept = draw.factor(G::first_weight(draw.granule.first + lane, h, t) + s)), ...);
                     for (std::size_t d = 0; d < G::head; ++d) {
                         by_p += dy[out(d)] * x[in(s, G::value, d)];
-                        dx[in(s, G::value, d)] += p[s] * dy[out(d)];
+                        dx[in(s, G::value, d)] += kept * p[s] * dy[out(d)];
                     }
-                    T const by_score = p[s] * (by_p - inner) * scale;
+                    T const by_score = p[s] * (kept * by_p - inner) * scale;
                     for (std::size_t d = 0; d < G::head; ++d) {
                         dx[in(t, G::query, d)] += by_score * x[in(s, G::key, d)];
                         dx[in(s, G::key, d)] += by_score * x[in(t, G::query, d)];

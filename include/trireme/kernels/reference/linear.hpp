@@ -16,7 +16,7 @@ TRIREME_NOINLINE void linear_forward(reference, T const* x, T const* w, T const*
     for (std::size_t lane = 0; lane < Lanes; ++lane)
         for (std::size_t r = 0; r < G::rows; ++r)
             for (std::size_t o = 0; o < G::outputs; ++o) {
-                T sum = b[o];
+                T sum = G::bias_of(b, o);
                 for (std::size_t i = 0; i < G::inputs; ++i)
                     sum += w[o * G::inputs + i] * x[(r * G::inputs + i) * Lanes + lane];
                 y[(r * G::outputs + o) * Lanes + lane] = sum;
@@ -43,7 +43,7 @@ TRIREME_NOINLINE void linear_backward_weights(reference, T const* x, T const* dy
         for (std::size_t r = 0; r < G::rows; ++r)
             for (std::size_t o = 0; o < G::outputs; ++o) {
                 T const gradient = dy[(r * G::outputs + o) * Lanes + lane];
-                db[o] += gradient;
+                if constexpr (G::bias) db[o] += gradient;
                 for (std::size_t i = 0; i < G::inputs; ++i)
                     dw[o * G::inputs + i] += gradient * x[(r * G::inputs + i) * Lanes + lane];
             }

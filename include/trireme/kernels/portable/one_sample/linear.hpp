@@ -17,7 +17,7 @@ namespace trireme::inline TRIREME_ISA {
 template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1 && G::rows == 1)
 TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
-    detail::matrix_times_vector<G::outputs, G::inputs>(w, x, b, y);
+    detail::matrix_times_vector<G::outputs, G::inputs>(w, x, [b](std::size_t o) { return G::bias_of(b, o); }, y);
 }
 
 /// dx = w^T dy; overwrites dx.
@@ -36,7 +36,8 @@ TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy,
     constexpr detail::product_strides strides{1, 0, 0, G::inputs};
     detail::matrix_product<G::outputs, G::inputs, strides, detail::into::add>(dy, x, 1, static_cast<T const*>(nullptr),
                                                                               dw);
-    for (std::size_t o = 0; o < G::outputs; ++o) db[o] += dy[o];
+    if constexpr (G::bias)
+        for (std::size_t o = 0; o < G::outputs; ++o) db[o] += dy[o];
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -87,9 +87,10 @@ template<std::size_t M, std::size_t N, product_strides S, into Into, class T>
     });
 }
 
-/// y = w x + b. Shapes: w Rows x Columns, x Columns. Registers run over the columns, their lanes are summed last.
-template<std::size_t Rows, std::size_t Columns, class T>
-[[gnu::always_inline]] inline void matrix_times_vector(T const* w, T const* x, T const* b, T* y) noexcept {
+/// y[m] = (w x)[m] + b(m). Shapes: w Rows x Columns, x Columns. Registers run over the columns, their lanes are summed
+/// last.
+template<std::size_t Rows, std::size_t Columns, class T, class Bias>
+[[gnu::always_inline]] inline void matrix_times_vector(T const* w, T const* x, Bias const& b, T* y) noexcept {
     constexpr std::size_t width = row_register<T, Columns>, full = Columns / width, rest = Columns % width;
     using vector = lane_vector<T, width>;
     for_blocks<0, Rows, accumulators / 2>([&]<std::size_t Block>(block_length<Block>, std::size_t m) {
@@ -111,7 +112,7 @@ template<std::size_t Rows, std::size_t Columns, class T>
                 sum[i] = multiply_add(vector::load(w + (m + i + 1) * Columns - width), values, sum[i]);
         }
 #pragma GCC unroll 32
-        for (std::size_t i = 0; i < Block; ++i) y[m + i] = b[m + i] + sum[i].sum();
+        for (std::size_t i = 0; i < Block; ++i) y[m + i] = b(m + i) + sum[i].sum();
     });
 }
 

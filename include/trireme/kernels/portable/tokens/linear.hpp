@@ -21,7 +21,10 @@ template<class G, std::size_t Lanes, class T>
 TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
     constexpr std::size_t width = full_register<T>, most_terms = 256;
     constexpr std::size_t block = std::min(4 * width, (G::outputs + width - 1) / width * width);
-    for (std::size_t r = 0; r < G::rows; ++r) copy_numbers<G::outputs>(b, y + r * G::outputs);
+    if constexpr (G::bias)
+        for (std::size_t r = 0; r < G::rows; ++r) copy_numbers<G::outputs>(b, y + r * G::outputs);
+    else
+        std::fill_n(y, G::rows * G::outputs, T(0));
     alignas(64) T weights[block * std::min(most_terms, G::inputs)]; // [input][output]
     for (std::size_t i = 0; i < G::inputs; i += most_terms) {
         auto const terms = std::min(most_terms, G::inputs - i);
@@ -47,7 +50,8 @@ template<class G, std::size_t Lanes, class T>
 TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
     constexpr detail::product_strides strides{1, G::outputs, G::inputs, G::inputs};
     detail::product_of_rows<G::inputs, strides, detail::into::add>(dy, x, G::outputs, G::rows, dw);
-    for (std::size_t r = 0; r < G::rows; ++r) add_numbers<G::outputs>(dy + r * G::outputs, db);
+    if constexpr (G::bias)
+        for (std::size_t r = 0; r < G::rows; ++r) add_numbers<G::outputs>(dy + r * G::outputs, db);
 }
 
 } // namespace trireme::inline TRIREME_ISA
