@@ -187,6 +187,7 @@ void all_kernels() {
     embedding_equals_reference<embedding_geometry<256, 40, 16>, T>();
     layer_norm_equals_reference<token_geometry<3, 16>, T>();
     layer_norm_equals_reference<token_geometry<5, 37>, T>();
+    layer_norm_equals_reference<token_geometry<37, 20>, T>(); // more tokens than go together
     layer_norm_equals_reference<token_geometry<2, 3>, T>();
     layer_norm_equals_reference<token_geometry<2, 128>, T>(30);
     rms_norm_equals_reference<rms_norm_geometry<3, 16, true>, T>();
