@@ -6,6 +6,7 @@
 #include <trireme/kernels/portable/one_sample/matrix.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 // Products of the rows of a sample, which may be any number of them. The tile is that of one sample's products.
@@ -17,9 +18,10 @@ template<std::size_t N, product_strides S, into Into, class T>
 [[gnu::always_inline]] inline void product_of_rows(T const* a, T const* b, std::size_t rows, std::size_t terms,
                                                    T* c) noexcept {
     constexpr std::size_t width = row_register<T, N>, registers = (N + width - 1) / width;
-    constexpr std::size_t back = registers * width - N, most_rows = accumulators / 4;
+    constexpr std::size_t back = registers * width - N;
     constexpr T const* from_zero = nullptr;
     for_blocks<0, registers, 4>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {
+        constexpr std::size_t most_rows = Registers == 4 ? accumulators / 4 : std::bit_floor(accumulators / Registers);
         auto const shared = r + Registers == registers ? back : 0;
         std::size_t m = 0;
         auto const tile = [&]<std::size_t Rows>(block_length<Rows>) {
