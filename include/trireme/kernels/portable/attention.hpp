@@ -17,6 +17,11 @@
 #include <cstddef>
 #include <limits>
 
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 // Attention of one sample, head by head, for a block of tokens at a time: what they look at are a few columns of Tokens
 // weights on the stack, which backward computes once more. Memory grows with the number of tokens, not with its square.
 // The weight that token r of a block has for token s stands at [s * block + r], so that registers run over the tokens
@@ -205,3 +210,7 @@ TRIREME_NOINLINE void attention_backward_input(portable, T const* x, T const*, T
 }
 
 } // namespace trireme::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif

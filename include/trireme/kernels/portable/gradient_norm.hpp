@@ -8,6 +8,11 @@
 
 #include <cstddef>
 
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 namespace trireme::inline TRIREME_ISA {
 
 /// The sum of the squares of n values, in double, in an order that n alone decides.
@@ -40,3 +45,7 @@ TRIREME_NOINLINE void scale_values(portable, T* x, T by, std::size_t n) noexcept
 }
 
 } // namespace trireme::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif
