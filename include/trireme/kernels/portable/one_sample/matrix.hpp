@@ -29,9 +29,10 @@ template<class T, std::size_t N>
 inline constexpr std::size_t row_register = std::min(full_register<T>, std::bit_floor(N));
 
 /// Rows rows of c and Registers registers of each, from column n on; the last register begins `back` columns earlier,
-/// so that it ends where the row ends. The columns it shares with its neighbour get the same sum twice.
-template<std::size_t Rows, std::size_t Registers, std::size_t Width, product_strides S, into Into, class T>
-[[gnu::always_inline]] inline void product_tile(T const* a, T const* b, std::size_t terms, T const* start, T* c,
+/// so that it ends where the row ends. The columns it shares with its neighbour get the same sum twice. A register of
+/// row i and the columns from j on begins with start(i, j).
+template<std::size_t Rows, std::size_t Registers, std::size_t Width, product_strides S, into Into, class T, class Start>
+[[gnu::always_inline]] inline void product_tile(T const* a, T const* b, std::size_t terms, Start const& start, T* c,
                                                 std::size_t back) noexcept {
     using vector = lane_vector<T, Width>;
     auto const column = [back](std::size_t j) { return j * Width - (j + 1 == Registers ? back : 0); };
@@ -39,7 +40,7 @@ template<std::size_t Rows, std::size_t Registers, std::size_t Width, product_str
 #pragma GCC unroll 32
     for (std::size_t i = 0; i < Rows; ++i)
 #pragma GCC unroll 32
-        for (std::size_t j = 0; j < Registers; ++j) sum[i][j] = vector::all(start == nullptr ? T{0} : start[i]);
+        for (std::size_t j = 0; j < Registers; ++j) sum[i][j] = start(i, column(j));
     for (std::size_t k = 0; k < terms; ++k) {
         vector factor[Registers];
 #pragma GCC unroll 32
@@ -79,10 +80,13 @@ template<std::size_t M, std::size_t N, product_strides S, into Into, class T>
     constexpr std::size_t rows = even_block(M, accumulators / 3);
     constexpr std::size_t across = std::min<std::size_t>(accumulators / rows, 12);
     for_blocks<0, M, rows>([&]<std::size_t Rows>(block_length<Rows>, std::size_t m) {
+        auto const begin = [=](std::size_t i, std::size_t) {
+            return lane_vector<T, width>::all(start == nullptr ? T{0} : start[m + i]);
+        };
         for_blocks<0, registers, across>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {
-            product_tile<Rows, Registers, width, S, Into>(
-                a + m * S.a_row, b + r * width, terms, start == nullptr ? nullptr : start + m,
-                c + m * S.c_row + r * width, r + Registers == registers ? back : 0);
+            product_tile<Rows, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, begin,
+                                                          c + m * S.c_row + r * width,
+                                                          r + Registers == registers ? back : 0);
         });
     });
 }

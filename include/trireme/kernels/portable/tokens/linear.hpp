@@ -11,7 +11,31 @@
 #include <algorithm>
 #include <cstddef>
 
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 // A fully connected layer over the rows of one sample, its tokens: matrix products.
+
+namespace trireme::detail::inline TRIREME_ISA {
+
+/// Adds N columns of `rows` rows of Step numbers to `sums`, row by row; the sums of all columns grow side by side.
+template<std::size_t N, std::size_t Step, class T>
+[[gnu::always_inline]] inline void add_columns(T const* x, std::size_t rows, T* sums) noexcept {
+    constexpr std::size_t width = full_register<T>, registers = (N + width - 1) / width;
+    using vector = lane_vector<T, width>;
+    vector sum[registers];
+#pragma GCC unroll 8
+    for (std::size_t k = 0; k < registers; ++k) sum[k] = vector::load(sums + k * width, N - k * width);
+    for (std::size_t r = 0; r < rows; ++r, x += Step)
+#pragma GCC unroll 8
+        for (std::size_t k = 0; k < registers; ++k) sum[k] = sum[k] + vector::load(x + k * width, N - k * width);
+#pragma GCC unroll 8
+    for (std::size_t k = 0; k < registers; ++k) sum[k].store(sums + k * width, N - k * width);
+}
+
+} // namespace trireme::detail::inline TRIREME_ISA
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -21,17 +45,17 @@ template<class G, std::size_t Lanes, class T>
 TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
     constexpr std::size_t width = full_register<T>, most_terms = 256;
     constexpr std::size_t block = std::min(4 * width, (G::outputs + width - 1) / width * width);
-    if constexpr (G::bias)
-        for (std::size_t r = 0; r < G::rows; ++r) copy_numbers<G::outputs>(b, y + r * G::outputs);
-    else
-        std::fill_n(y, G::rows * G::outputs, T(0));
     alignas(64) T weights[block * std::min(most_terms, G::inputs)]; // [input][output]
     for (std::size_t i = 0; i < G::inputs; i += most_terms) {
         auto const terms = std::min(most_terms, G::inputs - i);
         for_blocks<0, G::outputs, block>([&]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
             detail::transposed_copy<block, G::inputs>(w + o * G::inputs + i, Outputs, terms, weights);
             constexpr detail::product_strides strides{G::inputs, 1, block, G::outputs};
-            detail::product_of_rows<Outputs, strides, detail::into::add>(x + i, weights, G::rows, terms, y + o);
+            if (i == 0)
+                detail::product_of_rows<Outputs, strides, detail::into::overwrite>(x, weights, G::rows, terms, y + o,
+                                                                                   G::bias ? b + o : nullptr);
+            else if constexpr (G::inputs > most_terms)
+                detail::product_of_rows<Outputs, strides, detail::into::add>(x + i, weights, G::rows, terms, y + o);
         });
     }
 }
@@ -51,7 +75,13 @@ TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy,
     constexpr detail::product_strides strides{1, G::outputs, G::inputs, G::inputs};
     detail::product_of_rows<G::inputs, strides, detail::into::add>(dy, x, G::outputs, G::rows, dw);
     if constexpr (G::bias)
-        for (std::size_t r = 0; r < G::rows; ++r) add_numbers<G::outputs>(dy + r * G::outputs, db);
+        for_blocks<0, G::outputs, 8 * full_register<T>>([=]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
+            detail::add_columns<Outputs, G::outputs>(dy + o, G::rows, db + o);
+        });
 }
 
 } // namespace trireme::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif

@@ -9,23 +9,32 @@
 #include <bit>
 #include <cstddef>
 
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 // Products of the rows of a sample, which may be any number of them. The tile is that of one sample's products.
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// c = a b or c += a b for `rows` rows; N columns, known to the compiler, and `terms` terms. See matrix_product.
+/// c = a b or c += a b for `rows` rows; N columns, known to the compiler, and `terms` terms. See matrix_product. Each
+/// row begins with the numbers of `start`, unless that is null.
 template<std::size_t N, product_strides S, into Into, class T>
-[[gnu::always_inline]] inline void product_of_rows(T const* a, T const* b, std::size_t rows, std::size_t terms,
-                                                   T* c) noexcept {
+[[gnu::always_inline]] inline void product_of_rows(T const* a, T const* b, std::size_t rows, std::size_t terms, T* c,
+                                                   T const* start = nullptr) noexcept {
     constexpr std::size_t width = row_register<T, N>, registers = (N + width - 1) / width;
     constexpr std::size_t back = registers * width - N;
-    constexpr T const* from_zero = nullptr;
+    using vector = lane_vector<T, width>;
     for_blocks<0, registers, 4>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {
         constexpr std::size_t most_rows = Registers == 4 ? accumulators / 4 : std::bit_floor(accumulators / Registers);
         auto const shared = r + Registers == registers ? back : 0;
+        auto const begin = [=](std::size_t, std::size_t column) {
+            return start == nullptr ? vector::all(0) : vector::load(start + r * width + column);
+        };
         std::size_t m = 0;
         auto const tile = [&]<std::size_t Rows>(block_length<Rows>) {
-            product_tile<Rows, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, from_zero,
+            product_tile<Rows, Registers, width, S, Into>(a + m * S.a_row, b + r * width, terms, begin,
                                                           c + m * S.c_row + r * width, shared);
             m += Rows;
         };
@@ -60,3 +69,7 @@ inline void transposed_copy(T const* from, std::size_t rows, std::size_t columns
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif
