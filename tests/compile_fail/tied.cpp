@@ -39,11 +39,16 @@ auto const parameters = net::parameters;
 } // namespace tri0120
 
 namespace tri0121 {
-// `wants` is the input of the row that was named, `gets` that of the tied one.
+// `wants` is the input of the row that was named, of an embedding its output, `gets` the input of the tied one.
 #if defined(TIED_INPUT)
 // TIED_INPUT: TRI0121 | takes an input of the same shape | at_layer<2, | tied<0> | extents<20> | extents<30>
 // errors <= 1
 using net = network<input<20>, linear<30>, relu, tied<0>>;
+#elif defined(TIED_TO_A_TABLE)
+// TIED_TO_A_TABLE: TRI0121 | where that row is an embedding, tokens of its width | at_layer<2, | tied<0>
+// | extents<16, 32> | extents<16, 64>
+// errors <= 1
+using net = network<input<16>, embedding<256, 32>, linear<64>, tied<0>>;
 #else
 using net = network<input<20>, linear<20>, relu, tied<0>>;
 #endif

@@ -75,6 +75,20 @@ using net = network<input<16>, embedding<256, 32>, linear<96>, attention<heads<4
 auto const parameters = net::parameters;
 } // namespace tri0124
 
+namespace ignored_token {
+using net = network<input<16>, embedding<9, 32>, linear<9>>;
+#if defined(A_TOKEN_IGNORED)
+// A_TOKEN_IGNORED: TRI0105: ignoring takes a label that is no class of the network's | ignoring<0> | at_least<9
+using my_loss = cross_entropy_with<ignoring<0>>;
+#else
+using my_loss = cross_entropy_with<ignoring<-1>>;
+#endif
+inline double learn(sample_set const& samples) {
+    trainer<net, my_loss, sgd> t;
+    return t.step(samples).loss;
+}
+} // namespace ignored_token
+
 namespace tri0125 {
 using net = gpt<gpt_sizes{.layers = 2, .width = 32, .heads = 4, .context = 16, .vocabulary = 256}>;
 #if defined(TOKENS_BY_A_LIBRARY)

@@ -40,6 +40,21 @@ TEST_SUITE("data/samples_in_memory") {
         CHECK(samples_in_memory(std::span(x).first(8), make_shape(4), std::span(y).first(2), 3).size() == 2);
     }
 
+    TEST_CASE("samples may have several labels, some of which are to be ignored") {
+        std::vector<std::uint8_t> const tokens(6, 1);
+        std::vector<std::int8_t> const tags{0, -1, 2, 1, 1, -1};
+        samples_in_memory const s(tokens, make_shape(3), tags, make_shape(3), 3, -1);
+        CHECK(s.size() == 2);
+        CHECK(s.targets().shape == make_shape(3));
+        CHECK(s.targets().classes == 3);
+        CHECK(s.targets().ignored == -1);
+        CHECK(s.targets().of(1) == reinterpret_cast<std::byte const*>(&tags[3]));
+        CHECK(says(refusal([&] { samples_in_memory(tokens, make_shape(3), tags, make_shape(3), 3); }),
+                   {"label 1 is -1", "[0, 3)"}));
+        CHECK(says(refusal([&] { samples_in_memory(tokens, make_shape(3), tags, make_shape(2), 3, -1); }),
+                   {"inputs of 2", "targets of 3"}));
+    }
+
     TEST_CASE("what does not fit together is refused with the sizes") {
         std::vector<float> const x(12);
         std::vector<int> const labels{0, 1, 3}, negative{0, -1, 2}, two{0, 1};

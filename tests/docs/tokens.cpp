@@ -76,6 +76,15 @@ TEST_CASE("from a bigram to a transformer") {
     trainer<careful, cross_entropy, adamw> by_less{{.learning_rate = 3e-3f, .batch = 8}};
     CHECK(learnt(by_less, samples) < table);
 
+    // [tied_end]
+    using tied_end = network<input<window>, embedding<byte_vocabulary, 32>, learned_positions, repeat<2, block>,
+                             layer_norm, tied<0>>; // scores by the rows of the embedding's table
+    static_assert(tied_end::parameters + 32 * 256 + 256 == transformer::parameters);
+    static_assert(
+        std::is_same_v<
+            tied_end,
+            gpt<gpt_sizes{.layers = 2, .width = 32, .heads = 4, .context = window, .vocabulary = 256, .tied = true}>>);
+    // [/tied_end]
     // [without_bias]
     using lean = network<input<window>, embedding<byte_vocabulary, 32>, rms_norm, linear<64, without_bias>, gelu_tanh,
                          linear<byte_vocabulary, without_bias>>;
@@ -90,6 +99,30 @@ TEST_CASE("from a bigram to a transformer") {
     static_assert(plan.wire(0, 1).bytes >= 64 / 2 * window * 32 * sizeof(float)); // values of a replica
     // [/stages]
     CHECK(plan.parameters == transformer::parameters);
+}
+
+TEST_CASE("tokens that are ignored") {
+    // [ignored_tokens]
+    std::vector<int> asked, answers; // 16 tokens of each sample, and what is to be said behind each of them, or -1
+    for (int i = 0; i < 64 * 16; ++i) {
+        asked.push_back(i * i % 11);
+        answers.push_back(i % 16 < 8 ? -1 : i * i % 11); // behind the first eight nothing
+    }
+    samples_in_memory const talks(asked, make_shape(16), answers, make_shape(16), 11, -1);
+    using net = network<input<16>, embedding<11, 8>, linear<11>>;
+    trainer<net, cross_entropy_with<ignoring<-1>>, adamw> t{{.learning_rate = 0.05f, .batch = 8}};
+    // [/ignored_tokens]
+    double loss = 0;
+    for (int i = 0; i < 60; ++i) loss = t.step(talks).loss;
+    CHECK(loss < 0.1);
+    CHECK(t.evaluate(talks).accuracy == 1);
+    // [scores_of_tokens]
+    auto const said = t.predict(talks);
+    double const among_two = top_k_accuracy(said, talks, 2); // of the tokens that count
+    confusion_matrix const matrix(said, talks);              // matrix(token, taken for)
+    // [/scores_of_tokens]
+    CHECK(among_two == 1);
+    CHECK(matrix.accuracy() == 1);
 }
 
 TEST_CASE("attention by hand") {

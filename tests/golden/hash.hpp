@@ -50,7 +50,7 @@ std::vector<T> parameters() {
     std::vector<T> all;
     std::uint64_t t = 0;
     for (std::size_t l = 0; l < Network::depth; ++l)
-        for (int k = 0; k < Network::row(l).description.parameter_count; ++k, ++t) {
+        for (int k = 0; k < Network::row(l).own_tensors(); ++k, ++t) {
             auto const& p = Network::row(l).description.parameters[k];
             float const base = p.init == trireme::initial::ones ? 1 : 0;
             for (auto const value : tensor<float>(t, p.shape.size(), bound_of(p)))

@@ -72,22 +72,28 @@ def block(width, heads):
         Residual(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width)))
 
 
-def gpt(layers, width, heads, context, vocabulary):
-    return nn.Sequential(
+def gpt(layers, width, heads, context, vocabulary, tied=False):
+    net = nn.Sequential(
         nn.Embedding(vocabulary, width), Positions(context, width), *(block(width, heads) for _ in range(layers)),
-        nn.LayerNorm(width), nn.Linear(width, vocabulary))
+        nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=not tied))
+    if tied:
+        net[-1].weight = net[0].weight
+    return net
 
 
 def set_parameters(net):
     """Fills every parameter by the rule at the top of this file."""
-    t = 0
+    t, filled = 0, set()
     for layer in net.modules():
         base = 0.0
+        if getattr(layer, "weight", None) is None or layer.weight in filled:
+            continue
+        filled.add(layer.weight)
         if isinstance(layer, (nn.Embedding, Positions)):
             bound = math.sqrt(6.0 / (2 * layer.weight.shape[1]))
         elif isinstance(layer, nn.Linear):
             bound = math.sqrt(6.0 / (layer.weight.shape[0] + layer.weight.shape[1]))
-        elif isinstance(layer, (nn.LayerNorm, nn.RMSNorm)) and layer.weight is not None:
+        elif isinstance(layer, (nn.LayerNorm, nn.RMSNorm)):
             base, bound = 1.0, BIAS_BOUND
         else:
             continue
@@ -100,6 +106,7 @@ def set_parameters(net):
     return net
 
 
+CLASS_WEIGHTS = torch.tensor([0.25, 1.0, 2.0, 0.0, 0.5, 1.5, 3.0, 0.75, 1.25, 0.1], dtype=torch.float64)
 # name, layer, tokens and values of a sample, bound of the input. The place in the list is the case number.
 LAYERS = [
     ("attention_5", lambda: Attention(1, False), (5, 27), 3.0),
@@ -118,11 +125,19 @@ LAYERS = [
     ("rms_norm_without_weight", lambda: nn.RMSNorm(8, elementwise_affine=False), (3, 8), 4.0),
 ]
 CROSS_ENTROPIES = [("cross_entropy_5", 5, 11), ("cross_entropy_7", 7, 64)]  # tokens, classes
+# The same with options; where a label is to be ignored, it is that of every third token. Their case numbers come last.
+SOFT_CROSS_ENTROPIES = [
+    ("ignoring", 5, 10, dict(ignore_index=-1)),
+    ("smooth", 4, 10, dict(label_smoothing=0.1)),
+    ("weighted_ignoring", 7, 10, dict(weight=CLASS_WEIGHTS, ignore_index=-1)),
+    ("all", 6, 10, dict(weight=CLASS_WEIGHTS, ignore_index=-1, label_smoothing=0.1)),
+]
 LOGITS_BOUND = 5.0
 # name, network, tokens of a sample, vocabulary, values of an output's token
 NETWORKS = [
     ("embedding_positions", lambda: nn.Sequential(nn.Embedding(6, 9), Positions(7, 9)), 7, 6, 9),
     ("small_gpt", lambda: gpt(1, 12, 3, 7, 11), 7, 11, 11),
+    ("small_tied_gpt", lambda: gpt(1, 12, 3, 7, 11, tied=True), 7, 11, 11),
 ]
 
 
@@ -153,6 +168,15 @@ def layer_values():
         y = net(hashed_tokens(TOKEN_SEQUENCE + case, SAMPLES * tokens, vocabulary).reshape(SAMPLES, tokens))
         y.backward(hashed(FIRST_DY + case, y.shape).double())
         tensors |= {f"{name}.case_number": np.int64(case), f"{name}.y": y.detach().numpy(), f"{name}.dp": gradients(net)}
+    first_soft = len(LAYERS) + len(CROSS_ENTROPIES) + len(NETWORKS)
+    for case, (name, tokens, classes, options) in enumerate(SOFT_CROSS_ENTROPIES, first_soft):
+        x = hashed(FIRST_X + case, (SAMPLES, tokens, classes), LOGITS_BOUND).double().requires_grad_()
+        targets = hashed_tokens(TOKEN_SEQUENCE + case, SAMPLES * tokens, classes)
+        if "ignore_index" in options:
+            targets[::3] = options["ignore_index"]
+        y = functional.cross_entropy(x.reshape(-1, classes), targets, **options)
+        y.backward()
+        tensors |= {f"{name}.case_number": np.int64(case), f"{name}.y": y.detach().numpy(), f"{name}.dx": x.grad.numpy()}
     return tensors
 
 
@@ -166,12 +190,12 @@ OPTIONS = {"learning_rate": 3e-3, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.
 OPTIONS = {name: float(np.float32(value)) for name, value in OPTIONS.items()}
 
 
-def train(dtype):
+def train(dtype, tied=False):
     """The losses of all steps, each before its update. Biases and norms do not decay."""
     context, vocabulary = TRAINED["context"], TRAINED["vocabulary"]
     sequence = hashed_tokens(TRAINED_SEQUENCE, WINDOWS * context + 1, vocabulary)
     inputs, targets = sequence[:-1].reshape(WINDOWS, context), sequence[1:].reshape(WINDOWS, context)
-    net = set_parameters(gpt(**TRAINED)).to(dtype)
+    net = set_parameters(gpt(**TRAINED, tied=tied)).to(dtype)
     decayed = [p for p in net.parameters() if p.dim() == 2]
     others = [p for p in net.parameters() if p.dim() != 2]
     adamw = torch.optim.AdamW(
@@ -200,28 +224,30 @@ def main():
     with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
         by_definition = layer_values()
     apart = max(np.abs(tensors[name] - by_definition[name]).max() for name in tensors if name.endswith((".y", ".dx", ".dp")))
-    loss64, loss32 = train(torch.float64), train(torch.float32)
+    loss64, loss32, tied64 = train(torch.float64), train(torch.float32), train(torch.float64, tied=True)
     for name, value in OPTIONS.items():
         tensors[f"trained.{name}"] = np.float64(value)
     tensors |= {"trained.batch": np.int64(BATCH), "trained.windows": np.int64(WINDOWS),
-                "trained.loss_f64": np.array(loss64, np.float64), "trained.loss_f32": np.array(loss32, np.float32)}
+                "trained.loss_f64": np.array(loss64, np.float64), "trained.loss_f32": np.array(loss32, np.float32),
+                "trained.tied_loss_f64": np.array(tied64, np.float64)}
     about = (
         f"Layers of tokens in float64, {SAMPLES} samples: the input x is hash tensor {FIRST_X} + case_number with the bound "
         f"given, the gradient of the output y is hash tensor {FIRST_DY} + case_number with bound 1, parameters are hash "
         "tensors 0, 1, ... with their usual bounds; dx is the gradient by the input, dp that by all parameters in order. "
         "attention_T has T tokens, and heads 1, 2, 3, 3, 4 by case number. cross_entropy: x has bound "
         f"{LOGITS_BOUND:g}, targets are token sequence {TOKEN_SEQUENCE} + case_number, y is the mean over all tokens of all "
-        "samples, correct how many have the largest logit. Networks: their input is token sequence "
+        "samples, correct how many have the largest logit; every third target is ignored, if any. Networks: their input is token sequence "
         f"{TOKEN_SEQUENCE} + case_number; small_gpt has 1 block, width 12, 3 heads, context 7, vocabulary 11. trained: 20 "
         f"losses, each before its update, of a gpt of {', '.join(f'{k} {v}' for k, v in TRAINED.items())}, by AdamW, where "
         f"biases and norms do not decay; step k takes batch windows of token sequence {TRAINED_SEQUENCE} from window "
-        "k * batch modulo windows on. loss_f64: PyTorch in float64 from float32 weights. loss_f32: PyTorch in float32.")
+        "k * batch modulo windows on. loss_f64: PyTorch in float64 from float32 weights. loss_f32: PyTorch in float32. "
+        "tied: the last layer has the embedding's weight and no bias.")
     path = options.out / "tokens.safetensors"
     write(path, "make_golden_tokens.py", about, tensors)
     apart32 = [abs(b - a) / abs(a) for a, b in zip(loss64, loss32)]
     print(f"scaled_dot_product_attention is at most {apart:.1e} from its definition; loss {loss64[0]:.6f} -> "
           f"{loss64[-1]:.6f}, float32 off by at most {max(apart32):.2e} relative; {path.stat().st_size} bytes")
-    print([f"{loss:.4f}" for loss in loss64])
+    print([f"{loss:.4f}" for loss in loss64 + tied64])
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace kernels_tokens_test {
@@ -174,6 +176,54 @@ void cross_entropy_equals_reference() {
     CHECK(x == dx);
 }
 
+template<class Targets, class G, class T>
+void soft_cross_entropy_equals_reference() {
+    CAPTURE(G::tokens);
+    CAPTURE(G::width);
+    auto x = numbers::uniform<T>(0, G::tokens * G::width);
+    for (auto& value : x) value *= T(5);
+    std::vector<int> labels(G::tokens);
+    for (std::size_t t = 0; t < G::tokens; ++t)
+        labels[t] = t % 3 == 1 && !Targets::counts(-1) ? -1 : static_cast<int>((5 * t + 1) % G::width);
+    x[static_cast<std::size_t>(labels[0])] = 9;                            // right
+    if (labels[1] == -1) x[G::width] = std::numeric_limits<T>::infinity(); // counts nothing
+    T const weight = T(0.25);
+    auto dx = numbers::unset<T>(x.size()), wanted = dx;
+    T loss = 0, wanted_loss = 0, alone = 0, wanted_alone = 0;
+    int correct = 0, wanted_correct = 0;
+    token_soft_cross_entropy_gradient<Targets, G, 1>(single{}, x.data(), labels.data(), &weight, dx.data(), &loss);
+    token_soft_cross_entropy_gradient<Targets, G, 1>(reference{}, x.data(), labels.data(), &weight, wanted.data(),
+                                                     &wanted_loss);
+    token_soft_cross_entropy<Targets, G, 1>(single{}, x.data(), labels.data(), &alone, &correct);
+    token_soft_cross_entropy<Targets, G, 1>(reference{}, x.data(), labels.data(), &wanted_alone, &wanted_correct);
+    same(dx, wanted, 32 + 2 * G::width);
+    same(std::vector<T>{loss, alone}, std::vector<T>{wanted_loss, wanted_alone}, 32 * (G::width + G::tokens));
+    CHECK(loss == alone);
+    CHECK(correct == wanted_correct);
+    CHECK(correct >= (Targets::is_scored(labels[0]) ? 1 : 0));
+    token_soft_cross_entropy_gradient<Targets, G, 1>(single{}, x.data(), labels.data(), &weight, x.data(), &loss);
+    CHECK(x == dx); // in place
+}
+
+/// Weights of classes that repeat, one of them 0.
+template<std::size_t Classes>
+struct some_weights {
+    static constexpr std::array<double, Classes> of = [] {
+        std::array<double, Classes> w{};
+        for (std::size_t c = 0; c < Classes; ++c) w[c] = static_cast<double>(c % 4) / 2;
+        return w;
+    }();
+};
+
+template<std::size_t Tokens, std::size_t Classes, class T>
+void soft_cross_entropies_equal_reference() {
+    using g = token_geometry<Tokens, Classes>;
+    soft_cross_entropy_equals_reference<soft_targets<Classes, 0, void, -1>, g, T>();
+    soft_cross_entropy_equals_reference<soft_targets<Classes, 10, void, no_label>, g, T>();
+    soft_cross_entropy_equals_reference<soft_targets<Classes, 0, some_weights<Classes>, no_label>, g, T>();
+    soft_cross_entropy_equals_reference<soft_targets<Classes, 20, some_weights<Classes>, -1>, g, T>();
+}
+
 template<class T>
 void all_kernels() {
     INFO("TRIREME_TEST_SEED=", numbers::seed());
@@ -204,6 +254,9 @@ void all_kernels() {
     cross_entropy_equals_reference<token_geometry<6, 10>, T>();
     cross_entropy_equals_reference<token_geometry<3, 256>, T>();
     cross_entropy_equals_reference<token_geometry<2, 65>, T>();
+    soft_cross_entropies_equal_reference<6, 10, T>();
+    soft_cross_entropies_equal_reference<3, 256, T>();
+    soft_cross_entropies_equal_reference<5, 65, T>();
 }
 
 } // namespace
@@ -212,6 +265,15 @@ TEST_SUITE("kernels/tokens") {
     TEST_CASE_TEMPLATE("portable equals reference, whatever the numbers of tokens, heads and values", T, float,
                        double) {
         all_kernels<T>();
+    }
+
+    TEST_CASE_TEMPLATE("the largest of any number of numbers, wherever it is", T, float, double) {
+        for (std::size_t n = 1; n < 150; n += n < 70 ? 1 : 11)
+            for (std::size_t at = 0; at < n; ++at) {
+                std::vector<T> x(n, T(-3)); // below what may stand behind the last
+                x[at] = -2;
+                if (detail::largest_of(x.data(), n) != -2) FAIL(n << " numbers, the largest is " << at);
+            }
     }
 
     TEST_CASE("by hand: a token looks at itself and at those before it") {

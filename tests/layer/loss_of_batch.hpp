@@ -32,7 +32,7 @@ struct batch {
         batch_weight whole{static_cast<double>(samples), samples};
         if constexpr (detail::weighs_samples<Loss, Out, double>) {
             whole = {};
-            for (std::size_t s = 0; s < samples; ++s) whole.sum += Loss::weight(targets.data() + s * wanted);
+            for (std::size_t s = 0; s < samples; ++s) detail::add_weight<Loss, Out>(targets.data() + s * wanted, whole);
         }
         double sum = 0, evaluated = 0;
         for (std::size_t first = 0; first < samples; first += lanes) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace layer_tokens_test {
@@ -53,6 +54,17 @@ TEST_SUITE("layer/tokens") {
         CHECK(check_loss_gradients<cross_entropy, input<4, 6>, reference>(3).ok());
         constexpr auto d = cross_entropy::describe(make_shape(4, 6));
         static_assert(d.classes == 6 && d.targets == make_shape(4));
+        for (std::uint64_t const seed : {1u, 2u, 3u}) { // with other labels
+            CAPTURE(seed);
+            using loss = cross_entropy_with<ignoring<-1>, label_smoothing<percent<20>>>;
+            CHECK(check_loss_gradients<loss, input<4, 6>>(seed).ok());
+            CHECK(check_loss_gradients<loss, input<4, 6>, reference>(seed).ok());
+            CHECK(check_loss_gradients<cross_entropy_with<>, input<4, 6>>(seed).ok());
+        }
+        constexpr auto with = cross_entropy_with<ignoring<-1>>::describe(make_shape(4, 6));
+        static_assert(with.classes == 6 && with.targets == make_shape(4) && with.weighs_targets && with.flops == 192);
+        static_assert(!cross_entropy_with<>::describe(make_shape(4, 6)).weighs_targets);
+        static_assert(!cross_entropy_with<ignoring<5>>::describe(make_shape(4, 6)).accepts);
         static_assert(detail::goes_sample_by_sample<network<input<4, 6>, relu>, cross_entropy>);
         static_assert(!detail::goes_sample_by_sample<network<input<4, 6>, relu>, mean_squared_error>);
     }
@@ -72,6 +84,26 @@ TEST_SUITE("layer/tokens") {
         static_assert(network<input<8, 6>, linear<18, without_bias>>::parameters == 6 * 18);
         static_assert(net::sample_by_sample);
         static_assert(!network<input<8>, linear<3>>::sample_by_sample);
+    }
+
+    TEST_CASE("positions are added where the tokens are, unless a residual reads these, too") {
+        using net = network<input<8>, embedding<11, 6>, learned_positions, layer_norm, residual<learned_positions>>;
+        constexpr auto plan = plan_activations<net>(1, 4);
+        static_assert(plan.value[2] == plan.value[1] && plan.gradient[1] == plan.gradient[2]);
+        static_assert(plan.value[5] != plan.value[3]); // what row 4 gives, and what the fork, row 3, takes
+    }
+
+    TEST_CASE("tied to an embedding: scores by the rows of its table, and no parameters of their own") {
+        using tied_end = network<input<8>, embedding<11, 6>, layer_norm, tied<0>>;
+        static_assert(tied_end::output_extents::shape == make_shape(8, 11));
+        static_assert(tied_end::parameters == 11 * 6 + 2 * 6 && tied_end::tied_gradients == 11 * 6);
+        static_assert(tied_end::row(2).description.forward_flops == 2 * 8 * 6 * 11);
+        static_assert(network<input<8>, embedding<11, 6>, tied<0>, linear<6>, tied<0>>::valid); // twice
+        using too_wide = decltype(detail::with_ties(pack<embedding<11, 6>, linear<7>, tied<0>>{}));
+        static_assert(detail::chain<extents<8>, too_wide>::table.refused_at == 2);
+        using end = gpt<gpt_sizes{.width = 12, .heads = 3, .context = 7, .vocabulary = 11, .tied = true}>;
+        using own = gpt<gpt_sizes{.width = 12, .heads = 3, .context = 7, .vocabulary = 11}>;
+        static_assert(end::parameters + 12 * 11 + 11 == own::parameters);
     }
 
     TEST_CASE("embedding looks up, and adds the gradients of a token that stands in several places") {

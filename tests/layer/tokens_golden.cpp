@@ -60,6 +60,25 @@ void check_cross_entropy(std::string const& name) {
     check_equal("gradient by the logits", ours.gradient, dx);
 }
 
+struct weights_of_ten {
+    static constexpr double of[] = {0.25, 1.0, 2.0, 0.0, 0.5, 1.5, 3.0, 0.75, 1.25, 0.1};
+};
+
+template<std::size_t Tokens, class Kernels, class... Options>
+void check_soft_cross_entropy(std::string const& name) {
+    CAPTURE(name);
+    constexpr std::size_t classes = 10;
+    using loss = cross_entropy_with<Options...>;
+    constexpr int ignored = loss::describe(make_shape(Tokens, classes)).ignored;
+    auto const dx = file.numbers(name + ".dx");
+    auto targets = golden::tokens<int>(700 + case_number(name), dx.size() / classes, classes);
+    for (std::size_t i = 0; ignored != no_label && i < targets.size(); i += 3) targets[i] = ignored;
+    test_loss::batch<loss, extents<Tokens, classes>, Kernels> const ours(
+        golden::tensor<double>(600 + case_number(name), dx.size(), 5.0), targets);
+    CHECK(ours.mean == doctest::Approx(file.number(name + ".y")).epsilon(1e-13));
+    check_equal("gradient by the logits", ours.gradient, dx);
+}
+
 /// A whole network, of two samples: its output, and the gradients of all parameters, of which some are added up over
 /// both.
 template<class Network, class Kernels>
@@ -71,14 +90,17 @@ void check_network(std::string const& name, std::size_t vocabulary) {
     auto const p = golden::parameters<Network, double>();
     auto const x = golden::tokens<double>(700 + case_number(name), samples * inputs, vocabulary);
     auto const dy = golden::tensor<double>(650 + case_number(name), samples * outputs, 1.0);
-    std::vector<double> y(dy.size()), dp(p.size());
+    std::vector<double> y(dy.size()), dp(p.size() + Network::tied_gradients);
     auto const places = pass_type::plan(samples);
     std::vector<double> arena(pass_type::elements(places));
-    detail::model_numbers<double> const numbers{p.data(), dp.data()};
+    detail::model_numbers<double> numbers{p.data(), dp.data()};
+    numbers.tied_lie = p.size();
     pass_type const pass(places, arena.data(), numbers, {.count = samples, .samples = samples, .batch = samples});
     pass.forward([&](std::size_t g) { std::copy_n(x.data() + g * inputs, inputs, pass.input(g)); });
     for (std::size_t g = 0; g < samples; ++g) std::copy_n(pass.output(g), outputs, y.data() + g * outputs);
     pass.backward([&](std::size_t g) { std::copy_n(dy.data() + g * outputs, outputs, pass.output_gradient(g)); });
+    for (std::size_t i = 0; i < Network::tied_gradients; ++i) dp[i] += dp[p.size() + i]; // of rows tied to the first
+    dp.resize(p.size());
     check_equal("output", y, file.numbers(name + ".y"));
     check_equal("gradient by the parameters", dp, file.numbers(name + ".dp"));
 }
@@ -110,6 +132,12 @@ TEST_SUITE("layer/tokens_golden") {
     TEST_CASE_TEMPLATE("cross-entropy over tokens equals PyTorch's", TestType, fast, reference, two_samples) {
         check_cross_entropy<5, 11, TestType>("cross_entropy_5");
         check_cross_entropy<7, 64, TestType>("cross_entropy_7");
+        using weighted = class_weights<weights_of_ten>;
+        using smooth = label_smoothing<percent<10>>;
+        check_soft_cross_entropy<5, TestType, ignoring<-1>>("ignoring");
+        check_soft_cross_entropy<4, TestType, smooth>("smooth");
+        check_soft_cross_entropy<7, TestType, weighted, ignoring<-1>>("weighted_ignoring");
+        check_soft_cross_entropy<6, TestType, smooth, ignoring<-1>, weighted>("all");
     }
 
     TEST_CASE_TEMPLATE("embedding and positions, and all of a transformer, equal PyTorch's", TestType, portable,
@@ -117,6 +145,8 @@ TEST_SUITE("layer/tokens_golden") {
         check_network<network<input<7>, embedding<6, 9>, learned_positions>, TestType>("embedding_positions", 6);
         check_network<gpt<gpt_sizes{.layers = 1, .width = 12, .heads = 3, .context = 7, .vocabulary = 11}>, TestType>(
             "small_gpt", 11);
+        check_network<gpt<gpt_sizes{.width = 12, .heads = 3, .context = 7, .vocabulary = 11, .tied = true}>, TestType>(
+            "small_tied_gpt", 11);
     }
 }
 

@@ -56,7 +56,7 @@ struct labelled_table {
         for (int const label : labels) {
             double const w = label == left_out ? 0 : weights_of_five::of[label];
             all.sum += w;
-            all.samples += w > 0 ? 1 : 0;
+            all.targets += w > 0 ? 1 : 0;
         }
         return all;
     }

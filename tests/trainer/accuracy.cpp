@@ -51,6 +51,21 @@ TEST_SUITE("trainer/accuracy") {
         CHECK(m.precision(2) == 1);
     }
 
+    TEST_CASE("tokens have a label each") {
+        predictions<float> const of_tokens(
+            {3, 2, 1, /**/ 3, 2, 1, /**/ 3, 2, 1, /**/ 5, 5, 1, /**/ 9, 9, nan, /**/ 1, 2, 3}, make_shape(3, 3), 3);
+        std::vector<float> const two(2, 0.0f);
+        samples_in_memory const of_two(two, make_shape(1), labels, make_shape(3), 3, -7);
+        CHECK(top_k_accuracy(of_tokens, of_two, 1) == 2.0 / 5);
+        CHECK(top_k_accuracy(of_tokens, of_two, 2) == 4.0 / 5);
+        confusion_matrix const m(of_tokens, of_two), of_samples(said, samples);
+        CHECK((std::vector(m.counts().begin(), m.counts().end()) ==
+               std::vector(of_samples.counts().begin(), of_samples.counts().end())));
+        std::vector<int> const one_each{0, 1};
+        CHECK(says(refusal([&] { confusion_matrix(of_tokens, samples_in_memory(two, make_shape(1), one_each, 3)); }),
+                   {"predictions of 3 x 3 values", "scores of 3 labels", "each sample has 1"}));
+    }
+
     TEST_CASE("what does not fit is refused with both sizes") {
         std::vector<int> const few{0, 1}, many{0, 1, 2, 3, 4, 4};
         std::vector<float> const two(2, 0.0f);

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -86,6 +87,30 @@ TEST_SUITE("trainer/tokens") {
         CHECK(run(pack<same, on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 2>, recompute<all>>{}) == bits);
     }
 
+    TEST_CASE("an end that is tied to the embedding: one device's bits in replicas and stages, clipped and in parts") {
+        using tied_net = trireme::gpt<gpt_sizes{
+            .layers = 2, .width = width, .heads = 3, .context = context, .vocabulary = byte_vocabulary, .tied = true}>;
+        using same = reproducible<fixed_tree, 4>;
+        auto const run = []<class... P>(pack<P...>) {
+            trainer<tied_net, cross_entropy, adamw, clip_norm, P...> t{
+                {.learning_rate = 3e-3f, .max_norm = 0.5f, .batch = 12}};
+            auto const losses = losses_of(t, 6);
+            auto const samples = text_windows(text, context).take(0, 5);
+            return std::tuple(losses, t.gather_parameters(), t.evaluate(samples).loss);
+        };
+        auto const bits = run(pack<same>{});
+        CHECK(std::get<1>(bits).size() == tied_net::parameters);
+        CHECK(std::get<0>(bits).back() < std::get<0>(bits).front());
+        CHECK(run(pack<same, on<mesh<host, dp<2>>>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, dp<3>>>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, pp<3>>>, pipeline<gpipe, 4>>{}) == bits);
+        CHECK(run(pack<same, on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 2>, recompute<all>>{}) == bits);
+        auto const close = run(pack<accumulate<3>>{});
+        for (std::size_t i = 0; i < std::get<0>(bits).size(); ++i)
+            CHECK(std::get<0>(close)[i] == doctest::Approx(std::get<0>(bits)[i]).epsilon(1e-4));
+    }
+
     TEST_CASE("dropout inside attention: the same weights on any number of devices, others in every step, and none "
               "outside of training") {
         using block = residual<sequential<layer_norm, linear<3 * width>,
@@ -116,6 +141,60 @@ TEST_SUITE("trainer/tokens") {
         CHECK(still.evaluate(samples).loss == without.evaluate(samples).loss);
         auto const said = still.predict(samples), wanted = without.predict(samples);
         CHECK(std::ranges::equal(said[3], wanted[3]));
+    }
+
+    TEST_CASE("tokens that are ignored: the mean is over the others of the whole batch, on any number of devices") {
+        constexpr std::size_t windows = 9;
+        std::vector<int> tokens(windows * context), targets(tokens.size());
+        random_stream const random(4, random_purpose::user);
+        std::size_t counted = 0;
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            tokens[i] = static_cast<int>(random.below(2 * i, 7));
+            bool const counts = i / context != 2 && random.below(2 * i + 1, 3) == 0; // of the third window none
+            targets[i] = counts ? (tokens[i] + 1) % 7 : -1;
+            counted += counts ? 1 : 0;
+        }
+        samples_in_memory const samples(tokens, make_shape(context), targets, make_shape(context), 7, -1);
+        using small = network<input<context>, embedding<7, width>, learned_positions, layer_norm, linear<7>>;
+        using loss = cross_entropy_with<ignoring<-1>>;
+        auto const run = [&]<class... P>(pack<P...>) {
+            trainer<small, loss, adamw, reproducible<fixed_tree, 3>, P...> t{
+                {.learning_rate = 0.01f, .batch = windows}};
+            std::vector<double> told;
+            for (int i = 0; i < 30; ++i) told.push_back(t.step(samples).loss);
+            auto const test = t.evaluate(samples);
+            told.insert(told.end(), {test.loss, test.accuracy});
+            return std::pair(told, t.gather_parameters());
+        };
+        auto const alone = run(pack<>{});
+        CHECK(run(pack<on<mesh<host, dp<2>>>>{}) == alone);
+        CHECK(run(pack<on<mesh<host, dp<3>>>>{}) == alone);
+        CHECK(run(pack<on<mesh<host, pp<2>>>, pipeline<gpipe, 3>>{}) == alone);
+
+        // by hand, from what the network says
+        trainer<small, loss, sgd, precision<f64>> t{{.learning_rate = 0.0f, .batch = windows}};
+        auto const said = t.predict(samples);
+        auto const p = said.probabilities();
+        double sum = 0;
+        std::size_t right = 0;
+        for (std::size_t i = 0; i < targets.size(); ++i)
+            if (targets[i] != -1) {
+                sum -= std::log(static_cast<double>(p[7 * i + static_cast<std::size_t>(targets[i])]));
+                right += said.all_classes()[i] == static_cast<std::size_t>(targets[i]) ? 1 : 0;
+            }
+        CHECK(t.step(samples).loss == doctest::Approx(sum / static_cast<double>(counted)).epsilon(1e-12));
+        auto const test = t.evaluate(samples);
+        CHECK(test.loss == doctest::Approx(sum / static_cast<double>(counted)).epsilon(1e-12));
+        CHECK(test.accuracy == static_cast<double>(right) / static_cast<double>(counted));
+        CHECK(alone.first.back() > 0.9); // learnt
+
+        std::vector<int> const none(tokens.size(), -1);
+        samples_in_memory const nothing(tokens, make_shape(context), none, make_shape(context), 7, -1);
+        CHECK(t.step(nothing).loss == 0);
+        CHECK(t.evaluate(nothing).accuracy == 0);
+        trainer<small, cross_entropy, sgd> plain{{.batch = windows}};
+        CHECK_THROWS_WITH_AS(plain.step(samples), doctest::Contains("write cross_entropy_with<ignoring<-1>>"),
+                             usage_error);
     }
 
     TEST_CASE("a step of one sample, and predictions: a class for each token") {

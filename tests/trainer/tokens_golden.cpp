@@ -21,17 +21,19 @@ namespace golden = trireme_golden;
 namespace {
 
 constexpr std::size_t tokens_of_window = 16, all_tokens = 64;
-using net = gpt<gpt_sizes{.layers = 2, .width = 32, .heads = 4, .context = tokens_of_window, .vocabulary = all_tokens}>;
+template<bool Tied>
+using net = gpt<gpt_sizes{
+    .layers = 2, .width = 32, .heads = 4, .context = tokens_of_window, .vocabulary = all_tokens, .tied = Tied}>;
 
 /// A trainer of any number of devices, and of stages.
-template<class Dtype>
-using any_layout = trainer<net, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>, precision<Dtype>,
+template<class Dtype, bool Tied = false>
+using any_layout = trainer<net<Tied>, cross_entropy, adamw, on<mesh<host, dp<dynamic>, pp<dynamic>>>, precision<Dtype>,
                            without_decay<biases, norms>>;
 
 /// The golden losses are PyTorch's in float64. `tolerance` is relative, and tighter than what is promised (1e-4): the
 /// losses were at most 6e-16 away in double precision, and 2e-7 in single.
 template<class Trainer>
-void check_losses(double tolerance, typename Trainer::run_options const& run) {
+void check_losses(double tolerance, typename Trainer::run_options const& run, char const* losses = "trained.loss_f64") {
     golden::file const file("tokens");
     auto const option = [&](char const* name) {
         return static_cast<float>(file.number(std::string("trained.") + name));
@@ -39,7 +41,7 @@ void check_losses(double tolerance, typename Trainer::run_options const& run) {
     auto const integer = [&](char const* name) {
         return static_cast<std::size_t>(file.integers(std::string("trained.") + name).front());
     };
-    auto const torch = file.numbers("trained.loss_f64");
+    auto const torch = file.numbers(losses);
     auto const batch = integer("batch"), windows = integer("windows");
     Trainer t({.learning_rate = option("learning_rate"),
                .beta1 = option("beta1"),
@@ -49,7 +51,7 @@ void check_losses(double tolerance, typename Trainer::run_options const& run) {
                .batch = batch},
               run);
     CAPTURE(t.devices());
-    t.load_parameters(golden::parameters<net, typename Trainer::value_type>());
+    t.load_parameters(golden::parameters<typename Trainer::network_type, typename Trainer::value_type>());
     auto const tokens = golden::tokens<int>(750, windows * tokens_of_window + 1, all_tokens);
     REQUIRE(torch.size() == 20);
     for (std::size_t k = 0; k < torch.size(); ++k) {
@@ -72,6 +74,12 @@ TEST_SUITE("trainer/tokens_golden") {
         SUBCASE("on two devices") { check_losses<t>(tolerance, {.devices = 2}); }
         SUBCASE("in two stages, with four micro-batches") {
             check_losses<t>(tolerance, {.devices = 1, .stages = 2, .micro_batches = 4, .schedule = one_f_one_b{}});
+        }
+        SUBCASE("whose end is tied to its embedding, on two devices, and with the two rows in two stages") {
+            using tied = any_layout<TestType, true>;
+            check_losses<tied>(tolerance, {.devices = 2}, "trained.tied_loss_f64");
+            check_losses<tied>(tolerance, {.devices = 1, .stages = 2, .micro_batches = 4, .schedule = one_f_one_b{}},
+                               "trained.tied_loss_f64");
         }
     }
 }

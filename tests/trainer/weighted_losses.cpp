@@ -62,7 +62,7 @@ found of_table(std::vector<double> const& parameters, labelled_table const& tabl
         right += one.right ? 1 : 0;
     }
     return {weight.sum > 0 ? loss / weight.sum : 0,
-            weight.samples > 0 ? static_cast<double>(right) / static_cast<double>(weight.samples) : 0};
+            weight.targets > 0 ? static_cast<double>(right) / static_cast<double>(weight.targets) : 0};
 }
 
 struct twos {

@@ -35,6 +35,7 @@ TRIREME_COLD inline std::size_t samples_in(std::size_t numbers, shape const& of_
 /// of any type of number_kind, sample by sample.
 ///
 ///     samples_in_memory const flowers(measured, make_shape(4), species, 3);             // one of 3 classes each
+///     samples_in_memory const words(tokens, make_shape(9), tags, make_shape(9), 12);    // one for each of 9 tokens
 ///     samples_in_memory const curves(times, make_shape(1), positions, make_shape(2));   // two values each
 ///     samples_in_memory const asked(times, make_shape(1));                               // for predictions
 class samples_in_memory {
@@ -44,7 +45,15 @@ public:
     template<detail::numbers_in_memory X, detail::numbers_in_memory Y>
         requires std::integral<std::ranges::range_value_t<Y>>
     samples_in_memory(X&& inputs, shape const& of_input, Y&& labels, std::size_t classes, int ignored = no_label)
-        : samples_in_memory(inputs, of_input, labels, make_shape(1)) {
+        : samples_in_memory(inputs, of_input, labels, make_shape(1), classes, ignored) {}
+
+    /// `of_labels`: the shape of a sample's labels, each a class in [0, classes) or the label that losses are to
+    /// ignore. Errors: usage_error likewise.
+    template<detail::numbers_in_memory X, detail::numbers_in_memory Y>
+        requires std::integral<std::ranges::range_value_t<Y>>
+    samples_in_memory(X&& inputs, shape const& of_input, Y&& labels, shape const& of_labels, std::size_t classes,
+                      int ignored = no_label)
+        : samples_in_memory(inputs, of_input, labels, of_labels) {
         targets_.classes = classes;
         targets_.ignored = ignored;
         std::size_t i = 0;

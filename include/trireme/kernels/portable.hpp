@@ -26,5 +26,6 @@
 #include <trireme/kernels/portable/soft_cross_entropy.hpp>
 #include <trireme/kernels/portable/softmax_cross_entropy.hpp>
 #include <trireme/kernels/portable/token_cross_entropy.hpp>
+#include <trireme/kernels/portable/token_soft_cross_entropy.hpp>
 #include <trireme/kernels/portable/value_loss.hpp>
 #include <trireme/kernels/portable/winograd.hpp>

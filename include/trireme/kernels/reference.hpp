@@ -25,4 +25,5 @@
 #include <trireme/kernels/reference/soft_cross_entropy.hpp>
 #include <trireme/kernels/reference/softmax_cross_entropy.hpp>
 #include <trireme/kernels/reference/token_cross_entropy.hpp>
+#include <trireme/kernels/reference/token_soft_cross_entropy.hpp>
 #include <trireme/kernels/reference/value_loss.hpp>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/core/no_label.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -40,7 +41,10 @@ constexpr double weight_of_classes(std::size_t classes) noexcept {
 /// form.
 template<std::size_t Classes, int Spread, class Weights, int Ignored>
 struct soft_targets {
+    using weights = Weights;
     static constexpr bool spreads = Spread != 0;
+    /// True if labels count differently, so that a mean is over their weights.
+    static constexpr bool weighs = !std::is_void_v<Weights> || Ignored != no_label;
     static constexpr double of_label = (100 - Spread) / 100.0, of_each = Spread / 100.0 / double(Classes);
     static constexpr double of_all = of_each * detail::weight_of_classes<Weights>(Classes);
 

@@ -6,6 +6,7 @@
 #include <trireme/core/pack.hpp>
 #include <trireme/core/percentage.hpp>
 #include <trireme/core/words.hpp>
+#include <trireme/kernels/geometry.hpp>
 #include <trireme/kernels/soft_targets.hpp>
 #include <trireme/layer/cross_entropy.hpp>
 #include <trireme/layer/loss.hpp>
@@ -106,13 +107,16 @@ template<class Targets, std::size_t Classes, std::size_t Lanes>
 void soft_cross_entropy_gradient() = delete;
 
 /// Softmax cross-entropy with options, in any order: `label_smoothing<percent<10>>`, `class_weights<W>` with `static
-/// constexpr double W::of[]`, `ignoring<255>`. The loss of a batch is the sum of its samples' losses, in which classes
-/// have the shares that soft_targets says, over the sum of the weights of its labels; a batch of ignored labels has the
-/// loss 0, and changes no parameter but by the optimizer's decay and momentum. Accuracy is that of the samples whose
-/// labels have a weight. PyTorch's CrossEntropyLoss with label_smoothing, weight and ignore_index.
+/// constexpr double W::of[]`, `ignoring<255>`. Logits (Classes), or of tokens, (Tokens, Classes), each with a label.
+/// The loss of a batch is the sum of its labels' losses, in which classes have the shares that soft_targets says, over
+/// the sum of their weights; a batch of ignored labels has the loss 0, and changes no parameter but by the optimizer's
+/// decay and momentum. Accuracy is that of the labels that have a weight. PyTorch's CrossEntropyLoss with
+/// label_smoothing, weight and ignore_index, over all tokens of the batch.
 template<class... Options>
 struct cross_entropy_with {
 private:
+    template<class Io>
+    using geometry = token_geometry<Io::input::shape.extent[0], Io::input::shape.extent[1]>;
     static constexpr bool fits = (... && (detail::smooths_labels<Options> || detail::weighs_classes<Options> ||
                                           detail::ignores_label<Options>)) &&
                                  (0 + ... + (detail::smooths_labels<Options> ? 1 : 0)) <= 1 &&
@@ -128,25 +132,33 @@ private:
     static constexpr int spread = detail::first_or<is_smoothing, label_smoothing<percentage{}>, Options...>::spread;
     using weights = typename detail::first_or<is_weighing, class_weights<void>, Options...>::weights;
     static constexpr int ignored = detail::first_or<is_ignoring, ignoring<no_label>, Options...>::ignored;
-    static constexpr bool weighs = !std::is_void_v<weights> || ignored != no_label;
     template<std::size_t Classes>
     using targets = soft_targets<Classes, spread, weights, ignored>;
+    static constexpr bool weighs = targets<1>::weighs;
 
     static constexpr bool is_class(int label, std::size_t classes) noexcept {
         return label >= 0 && static_cast<std::size_t>(label) < classes;
     }
+    /// 0 for logits of neither form.
+    static constexpr std::size_t classes_of(shape const& logits) noexcept {
+        return logits.rank == 1 || logits.rank == 2 ? logits.extent[logits.rank - 1] : 0;
+    }
     static constexpr bool takes(std::size_t classes) noexcept {
-        return fits && spread >= 0 && detail::are_weights<weights>() &&
+        return classes != 0 && fits && spread >= 0 && detail::are_weights<weights>() &&
                (std::is_void_v<weights> || detail::weights_in<weights>() == classes) && !is_class(ignored, classes);
     }
 
 public:
     /// FLOPs per sample: those of cross_entropy, and two more of every class.
     static constexpr loss_description describe(shape logits) noexcept {
+        bool const of_tokens = logits.rank == 2;
         return {.flops = 8 * logits.size(),
-                .classes = logits.size(),
-                .accepts = logits.rank == 1 && takes(logits.size()),
-                .ignored = ignored};
+                .targets = of_tokens ? make_shape(logits.extent[0]) : make_shape(1),
+                .classes = classes_of(logits),
+                .accepts = takes(classes_of(logits)),
+                .ignored = ignored,
+                .weighs_targets = weighs,
+                .sample_by_sample = of_tokens};
     }
     /// The weight of the label.
     static double weight(int const* label) noexcept
@@ -160,15 +172,23 @@ public:
     }
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        constexpr auto classes = io_t::input::size;
-        soft_cross_entropy<targets<classes>, classes, io_t::lanes>(io.policy, io.x.data, io.target.data, io.loss,
-                                                                   io.correct);
+        constexpr auto classes = classes_of(io_t::input::shape);
+        if constexpr (io_t::input::rank == 2)
+            token_soft_cross_entropy<targets<classes>, geometry<io_t>, io_t::lanes>(
+                io.policy, io.x.data, io.target.data, io.loss, io.correct);
+        else
+            soft_cross_entropy<targets<classes>, classes, io_t::lanes>(io.policy, io.x.data, io.target.data, io.loss,
+                                                                       io.correct);
     }
     static void backward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
-        constexpr auto classes = io_t::input::size;
-        soft_cross_entropy_gradient<targets<classes>, classes, io_t::lanes>(io.policy, io.x.data, io.target.data,
-                                                                            io.weight, io.dx.data, io.loss);
+        constexpr auto classes = classes_of(io_t::input::shape);
+        if constexpr (io_t::input::rank == 2)
+            token_soft_cross_entropy_gradient<targets<classes>, geometry<io_t>, io_t::lanes>(
+                io.policy, io.x.data, io.target.data, io.weight, io.dx.data, io.loss);
+        else
+            soft_cross_entropy_gradient<targets<classes>, classes, io_t::lanes>(io.policy, io.x.data, io.target.data,
+                                                                                io.weight, io.dx.data, io.loss);
     }
 
     /// The rule above that is broken. Public, since clang looks for it where `refusal` is named.
@@ -177,12 +197,12 @@ public:
         using detail::class_count;
         if constexpr (!fits || spread < 0)
             return pack<cross_entropy_option_rule<gets<Options>...>>{};
-        else if constexpr (Out::rank != 1)
+        else if constexpr (classes_of(Out::shape) == 0)
             return pack<cross_entropy_rule<wants<rank<1>>, gets<rank<Out::rank>>>>{};
-        else if constexpr (is_class(ignored, Out::size))
-            return pack<ignored_class_rule<gets<ignoring<ignored>>, wants<at_least<Out::size>>>>{};
+        else if constexpr (is_class(ignored, classes_of(Out::shape)))
+            return pack<ignored_class_rule<gets<ignoring<ignored>>, wants<at_least<classes_of(Out::shape)>>>>{};
         else
-            return pack<class_weights_rule<gets<class_weights<weights>>, wants<class_count<Out::size>>>>{};
+            return pack<class_weights_rule<gets<class_weights<weights>>, wants<class_count<classes_of(Out::shape)>>>>{};
     }
     template<class Out>
     using refusal = typename detail::only<decltype(broken_rule<Out>())>::type;

@@ -5,6 +5,7 @@
 #include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/geometry.hpp>
 #include <trireme/layer/layer.hpp>
+#include <trireme/layer/linear.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -27,9 +28,12 @@ struct token_rows_rule {
 
 /// A table of vectors: each token of a sample, a number in [0, Vocabulary), becomes the row of that number. Input
 /// (Tokens), output (Tokens, Width). Parameter: weight (Vocabulary, Width), PyTorch's nn.Embedding. First layer of a
-/// network, for numbers of tokens have no gradient.
+/// network, for numbers of tokens have no gradient. A row that is tied to it computes a score for each token of the
+/// vocabulary, the products of its input's tokens with the rows of the table.
 template<std::size_t Vocabulary, std::size_t Width>
 struct embedding {
+    using tied_as = linear<Vocabulary, without_bias>;
+
     static constexpr layer_description describe(shape in) noexcept {
         if (Vocabulary == 0 || Width == 0 || in.rank != 1) return refused(in);
         layer_description d;
@@ -73,12 +77,14 @@ struct learned_positions {
         d.parameters[0] = {"weight", in, in.extent[1], in.extent[1], initial::weights};
         d.execution.backward_reads_input = false;
         d.execution.backward_reads_output = false;
+        d.execution.in_place = true;
         d.execution.sample_by_sample = true;
         return d;
     }
     static void forward(auto const& io) { add_values(io.policy, io.x.data, io.parameter(0), io.y.data, io.y.size()); }
     static void backward_input(auto const& io) {
-        activation_forward<identity_function>(io.policy, io.dy.data, io.dx.data, io.dx.size());
+        if (io.dx.data != io.dy.data)
+            activation_forward<identity_function>(io.policy, io.dy.data, io.dx.data, io.dx.size());
     }
     static void backward_weights(auto const& io) {
         auto* const to = io.gradient(0);

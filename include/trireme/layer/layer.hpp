@@ -88,6 +88,12 @@ struct layer_description {
         for (int i = 0; i < parameter_count; ++i) sum += parameters[i].shape.size();
         return sum;
     }
+    /// True if both have parameter tensors of the same shapes.
+    constexpr bool has_parameters_of(layer_description const& other) const noexcept {
+        for (int i = 0; i < parameter_count && parameter_count == other.parameter_count; ++i)
+            if (!(parameters[i].shape == other.parameters[i].shape)) return false;
+        return parameter_count == other.parameter_count;
+    }
     constexpr std::size_t buffer_elements() const noexcept {
         std::size_t sum = 0;
         for (int i = 0; i < buffer_count; ++i) sum += buffers[i].shape.size();
@@ -192,6 +198,7 @@ struct backward_io {
 /// Its parameters are trained there, too: gather and agree add to gradient(k), and there is no backward_weights.
 /// `forward` may be called a second time, on the way back, where values are not kept: it gives the same values from the
 /// same x and the same `kept`, and counts nothing. Gathering and agreeing are not repeated.
+/// A layer may name the one that computes in rows tied to its own, which has the same parameters: `using tied_as`.
 /// If `describe` refuses some inputs, it has a rule that says so: `template<class Where, class In> using refusal`.
 /// Layers store nothing: whatever they need is in the views, so the same code runs on any slice of any device.
 template<class L>

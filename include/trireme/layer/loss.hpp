@@ -20,7 +20,8 @@ struct loss_description {
     shape targets = make_shape(1); ///< of one sample's
     std::size_t classes = 0;       ///< if not 0, a target is a class below it, an int; else a value
     bool accepts = true;           ///< false: the loss's `refusal` says why
-    int ignored = no_label;        ///< a label that is no class: its sample counts nothing
+    int ignored = no_label;        ///< a label that is no class: it counts nothing
+    bool weighs_targets = false;   ///< `weight` is that of one target, and a sample's the sum of its targets'
     bool sample_by_sample = false; ///< as of layers: a sample fills registers by itself
 };
 
@@ -38,8 +39,9 @@ struct loss_description {
 ///     static double weight(auto const* targets); // of one sample: not negative; 0 leaves it out
 ///
 /// and gives each sample's loss times that: the sum of the losses of a batch is divided by the sum of its weights, and
-/// accuracy is that of the samples with a weight, so that `correct` of the others must be 0. Weights follow from the
-/// targets alone: every device knows their sum before the step, and no gradient is scaled twice.
+/// accuracy is that of the samples with a weight, or, if the loss weighs targets, of the targets with one, so that
+/// `correct` of the others must be 0. Weights follow from the targets alone: every device knows their sum before the
+/// step, and no gradient is scaled twice.
 template<class L>
 concept loss = requires(shape s) {
     { L::describe(s) } -> std::same_as<loss_description>;
@@ -88,15 +90,31 @@ inline constexpr bool weighs_samples<void, Out, T> = false;
 
 } // namespace detail
 
-/// Weight of the samples of a batch, and how many of them count.
+/// Weight of the samples of a batch, and how many of their targets count.
 struct batch_weight {
     double sum = 0;
-    std::size_t samples = 0;
+    std::size_t targets = 0;
 
     /// The factor of the samples' losses in the mean: 0 where none counts.
     double scale() const noexcept { return sum == 0 ? 0 : 1 / sum; }
     double mean(double losses) const noexcept { return sum == 0 ? 0 : losses / sum; }
 };
+
+namespace detail {
+
+/// Adds the weight of a sample with these targets, for losses that weigh samples.
+template<class Loss, class Out, class Target>
+constexpr void add_weight(Target const* targets, batch_weight& to) {
+    constexpr std::size_t count = target_extents<Loss, Out>::size;
+    constexpr std::size_t at_once = Loss::describe(Out::shape).weighs_targets ? 1 : count;
+    for (std::size_t i = 0; i < count; i += at_once) {
+        double const each = Loss::weight(targets + i);
+        to.sum += each;
+        to.targets += each > 0 ? at_once : 0;
+    }
+}
+
+} // namespace detail
 
 /// The operands of a loss beside the network's output: targets, weights, and the places of its results. Of a granule,
 /// and `targets` with its lanes; where kernels are remote, of all samples.

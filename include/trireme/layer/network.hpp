@@ -192,15 +192,18 @@ struct unit_rows<residual_sum<Body, Shortcut>> {
     }
 };
 
-template<std::size_t Row, class Layer>
-struct unit_rows<tied_layer<Row, Layer>> {
+template<std::size_t Row, class Owner>
+struct unit_rows<tied_layer<Row, Owner>> {
     static constexpr bool can_share(layer_row const& owner) noexcept {
         auto const& d = owner.description;
         return owner.own_tensors() != 0 && d.buffer_count == 0 && !d.whole_shard();
     }
     static constexpr void write(row_writer& to) {
-        bool const fits = can_share(to.rows[Row]) && to.rows[Row].input == to.now;
-        to.add(fits ? Layer::describe(to.now) : refused(to.now), Row);
+        auto const& owner = to.rows[Row];
+        auto const d = tied_layer<Row, Owner>::describe(to.now);
+        bool const takes =
+            layer_tied_to<Owner>::is_another ? d.has_parameters_of(owner.description) : owner.input == to.now;
+        to.add(can_share(owner) && takes ? d : refused(to.now), Row);
     }
 };
 
@@ -415,15 +418,18 @@ constexpr auto unit_rule() {
     } else if constexpr (is_tied_layer<layer_t>) {
         using tied_where = at_layer<Before + row, typename layer_t::written>;
         if constexpr (unit_rows<layer_t>::can_share(Chain::row(layer_t::row)))
-            return pack<tied_input_rule<tied_where, wants<typename extents_of_shape<Chain, layer_t::row, false>::type>,
-                                        gets<in>>>{};
-        else if constexpr (is_residual_sum<typename layer_t::layer>)
-            return pack<tied_row_rule<tied_where, gets<typename layer_t::layer::written>>>{};
-        else if constexpr (std::is_same_v<typename layer_t::layer, fork> ||
-                           std::is_same_v<typename layer_t::layer, branch>)
+            return pack<
+                tied_input_rule<tied_where,
+                                wants<typename extents_of_shape<
+                                    Chain, layer_t::row, layer_tied_to<typename layer_t::owner>::is_another>::type>,
+                                gets<in>>>{};
+        else if constexpr (is_residual_sum<typename layer_t::owner>)
+            return pack<tied_row_rule<tied_where, gets<typename layer_t::owner::written>>>{};
+        else if constexpr (std::is_same_v<typename layer_t::owner, fork> ||
+                           std::is_same_v<typename layer_t::owner, branch>)
             return pack<tied_row_rule<tied_where>>{};
         else
-            return pack<tied_row_rule<tied_where, gets<typename layer_t::layer>>>{};
+            return pack<tied_row_rule<tied_where, gets<typename layer_t::owner>>>{};
     } else if constexpr (!layer<layer_t>)
         return pack<network_layer_rule<where>>{};
     else if constexpr (forgets_parameters<layer_t>(layer_t::describe(in::shape)))

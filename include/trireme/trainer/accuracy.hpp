@@ -20,14 +20,6 @@ namespace trireme {
 
 namespace detail {
 
-/// The label of a sample; no_label where losses are to leave it out.
-inline int label_of(sample_set const& samples, std::size_t i) {
-    auto const index = static_cast<std::uint32_t>(i);
-    int label = 0;
-    gather_samples<1>(samples.targets(), std::span(&index, 1), &label);
-    return label == samples.targets().ignored ? no_label : label;
-}
-
 /// Throws usage_error unless these are predictions of classes for these samples.
 template<class T>
 TRIREME_COLD void check_scored(predictions<T> const& said, sample_set const& samples) {
@@ -36,7 +28,7 @@ TRIREME_COLD void check_scored(predictions<T> const& said, sample_set const& sam
         throw usage_error("predictions of " + number(said.size()) + " samples were compared with the labels of " +
                           number(samples.size()) + ": pass the samples that were predicted");
     auto const& targets = samples.targets();
-    if (targets.data == nullptr || targets.classes == 0 || targets.size() != 1)
+    if (targets.data == nullptr || targets.classes == 0)
         throw usage_error("predictions are compared with labels, one class for each sample, and these samples have "
                           "none: pass samples with labels");
     if (said.classes() < targets.classes)
@@ -44,13 +36,30 @@ TRIREME_COLD void check_scored(predictions<T> const& said, sample_set const& sam
                           number(targets.classes) +
                           ": pass the samples that were predicted, by a network with as many "
                           "outputs");
+    if (targets.size() * said.classes() != said.shape().size())
+        throw usage_error("predictions of " + to_string(said.shape()) + " values for each sample are scores of " +
+                          number(said.shape().size() / said.classes()) + " labels, and each sample has " +
+                          number(targets.size()) + ": pass the samples that were predicted");
     check_labels(targets, samples.size(), targets.ignored);
+}
+
+/// f(i, label) for the i-th label of all, of a sample or of a token, but for those that losses are to leave out.
+template<class F>
+void for_each_label(sample_set const& samples, F const& f) {
+    auto const& targets = samples.targets();
+    std::vector<int> labels(targets.size());
+    for (std::size_t s = 0; s < samples.size(); ++s) {
+        auto const index = static_cast<std::uint32_t>(s);
+        gather_samples<1>(targets, std::span(&index, 1), labels.data());
+        for (std::size_t k = 0; k < labels.size(); ++k)
+            if (labels[k] != targets.ignored) f(s * labels.size() + k, static_cast<std::size_t>(labels[k]));
+    }
 }
 
 } // namespace detail
 
-/// The share of samples whose label is among the `k` classes with the largest scores. Of equal scores the first classes
-/// are the larger ones; a NaN is the largest. Samples with the label that is to be ignored are left out.
+/// The share of samples, or of their tokens, whose label is among the `k` classes with the largest scores. Of equal
+/// scores the first classes are the larger ones; a NaN is the largest. Labels that are to be ignored are left out.
 /// Errors: usage_error if samples, classes or `k` do not fit.
 template<class T>
 double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std::size_t k) {
@@ -59,12 +68,9 @@ double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std
         throw usage_error("k = " + std::to_string(k) + ": it must be at least 1, and at most the " +
                           std::to_string(said.classes()) + " classes");
     std::size_t right = 0, counted = 0;
-    for (std::size_t i = 0; i < said.size(); ++i) {
-        int const label = detail::label_of(samples, i);
-        if (label == no_label) continue;
+    detail::for_each_label(samples, [&](std::size_t i, std::size_t own) {
         ++counted;
-        auto const scores = said[i];
-        auto const own = static_cast<std::size_t>(label);
+        auto const scores = said.values().subspan(i * said.classes(), said.classes());
         std::size_t above = 0;
         for (std::size_t c = 0; c < scores.size(); ++c) {
             bool const nan = std::isnan(scores[c]), own_nan = std::isnan(scores[own]);
@@ -72,21 +78,20 @@ double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std
             above += c != own && (equal ? c < own : nan || (!own_nan && scores[c] > scores[own])) ? 1 : 0;
         }
         right += above < k ? 1 : 0;
-    }
+    });
     return counted == 0 ? 0 : static_cast<double>(right) / static_cast<double>(counted);
 }
 
-/// A confusion matrix counts how often samples of a class were taken for each class: [label][class with the largest
-/// score]. Samples with the label that is to be ignored are left out; weights of classes change nothing.
+/// A confusion matrix counts how often samples of a class, or tokens, were taken for each class: [label][class with the
+/// largest score]. Labels that are to be ignored are left out; weights of classes change nothing.
 class confusion_matrix {
 public:
     /// Errors: usage_error if samples or classes do not fit.
     template<class T>
     confusion_matrix(predictions<T> const& said, sample_set const& samples)
         : classes_((detail::check_scored(said, samples), said.classes())), counts_(classes_ * classes_) {
-        for (std::size_t i = 0; i < said.size(); ++i)
-            if (int const label = detail::label_of(samples, i); label != no_label)
-                ++counts_[static_cast<std::size_t>(label) * classes_ + said.class_of(i)];
+        detail::for_each_label(
+            samples, [&](std::size_t i, std::size_t label) { ++counts_[label * classes_ + said.class_of(i)]; });
     }
 
     std::size_t classes() const noexcept { return classes_; }

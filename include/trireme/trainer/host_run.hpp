@@ -376,7 +376,7 @@ private:
             std::fill(all.begin(), all.end(), 0.0);
             if (Model::weighs_samples && c.rank() == layout.role_of_last_stage()) {
                 all[scored] = weight.sum;
-                all[scored + 1] = static_cast<double>(weight.samples);
+                all[scored + 1] = static_cast<double>(weight.targets);
             }
             auto const own = layout.shards_of_device(c.rank());
             for (auto s = own.begin; s < own.end && at(c.rank()).is_last(); ++s) {

@@ -115,14 +115,12 @@ public:
                 for (std::size_t i = 0; i < indices.size(); ++i) {
                     target_t<Loss, output, T> of_sample[target_extents<Loss, output>::size];
                     gather_samples<1>(targets, indices.subspan(i, 1), of_sample);
-                    double const each = Loss::weight(of_sample);
-                    w.sum += each;
-                    w.samples += each > 0 ? 1 : 0;
+                    detail::add_weight<Loss, output>(of_sample, w);
                 }
             });
             return w;
         } else {
-            return {static_cast<double>(indices.size()), indices.size()};
+            return {static_cast<double>(indices.size()), indices.size() * target_extents<Loss, output>::size};
         }
     }
     /// Keeps the weight of the batch of step `number`, or of the samples of an evaluation.
@@ -149,15 +147,15 @@ public:
         if (!is_finite(number)) throw divergence_error(number, mean_loss(number), intact);
     }
 
-    /// Right answers are counted among the samples that count.
+    /// Right answers are counted among the targets that count.
     evaluation evaluated() const {
         std::size_t correct = 0;
         for (auto const n : correct_) correct += n;
         return with_default_floats([&]() -> evaluation {
             auto const& w = weights_[2];
-            auto const n = static_cast<double>(w.samples * target_extents<Loss, output>::size);
             return {w.mean(in_fixed_tree([&](std::size_t s) { return losses_[s]; })),
-                    w.samples == 0 ? 0 : static_cast<double>(correct) / n, samples_.size()};
+                    w.targets == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(w.targets),
+                    samples_.size()};
         });
     }
 

@@ -469,6 +469,7 @@ void matrices_match(std::size_t skip) {
     if constexpr (!std::is_same_v<Policy, cuda_kernels>) {
         weighted_layer_matches<Policy, linear_layer<linear_geometry<257, 129>>, float>(1, skip);
         weighted_layer_matches<Policy, linear_layer<linear_geometry<257, 129>>, double>(17, skip);
+        weighted_layer_matches<Policy, linear_layer<linear_geometry<257, 129, 1, false>>, double>(17, skip);
         weighted_layer_matches<Policy, linear_layer<linear_geometry<256, 128>>, bf16>(40, skip);
     }
 }

@@ -6,7 +6,7 @@
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/kernels/geometry.hpp>
 #include <trireme/kernels/portable/policy.hpp>
-#include <trireme/kernels/portable/tokens/sum.hpp>
+#include <trireme/kernels/portable/tokens/reduction.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/kernels/geometry.hpp>
 #include <trireme/kernels/portable/policy.hpp>
-#include <trireme/kernels/portable/tokens/sum.hpp>
+#include <trireme/kernels/portable/tokens/reduction.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -26,8 +26,8 @@ template<std::size_t Width, class T>
 
 /// Numbers times the weights from w on, if there are any.
 template<class G, class Vector, class T>
-[[gnu::always_inline]] inline Vector weighted(Vector values, [[maybe_unused]] T const* w, [[maybe_unused]] std::size_t i,
-                                              [[maybe_unused]] auto count) noexcept {
+[[gnu::always_inline]] inline Vector weighted(Vector values, [[maybe_unused]] T const* w,
+                                              [[maybe_unused]] std::size_t i, [[maybe_unused]] auto count) noexcept {
     if constexpr (G::weighted)
         return values * Vector::load(w + i, count);
     else
