@@ -7,6 +7,11 @@
 #include <algorithm>
 #include <cstddef>
 
+#if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 namespace trireme::detail::inline TRIREME_ISA {
 
 /// The sum over a token's values of f(place, count, sum so far), in four registers by turns, so that additions do not
@@ -48,3 +53,7 @@ template<class T>
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA
+
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif
