@@ -92,6 +92,7 @@ TEST_SUITE("kernels/dropout") {
         all_of<10, 6>();
         all_of<85, 16>();
         all_of<7, 8>();
+        all_of<1300, 1>();
     }
 
     TEST_CASE("as many are dropped as wanted, none at a threshold of zero") {

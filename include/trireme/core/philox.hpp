@@ -26,16 +26,21 @@ struct philox {
     using counter = words<4>;
     using key = words<2>;
 
+    static constexpr int rounds = 10;
+    static constexpr std::uint32_t first_factor = 0xD2511F53, second_factor = 0xCD9E8D57;
+
     TRIREME_HOST_DEVICE static constexpr counter block(key k, counter c) noexcept {
-        for (int round = 0; round < 10; ++round) {
-            auto const a = std::uint64_t{0xD2511F53} * c[0];
-            auto const b = std::uint64_t{0xCD9E8D57} * c[2];
+        for (int round = 0; round < rounds; ++round) {
+            auto const a = std::uint64_t{first_factor} * c[0];
+            auto const b = std::uint64_t{second_factor} * c[2];
             c = {{static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<std::uint32_t>(b),
                   static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ k[1], static_cast<std::uint32_t>(a)}};
-            k = {{k[0] + 0x9E3779B9, k[1] + 0xBB67AE85}};
+            k = next(k);
         }
         return c;
     }
+    /// The key of the next round.
+    TRIREME_HOST_DEVICE static constexpr key next(key k) noexcept { return {{k[0] + 0x9E3779B9, k[1] + 0xBB67AE85}}; }
 };
 
 /// The purpose of a stream of random numbers. Two purposes never share a number.
@@ -64,9 +69,15 @@ public:
 
     /// The bits of the numbers 4 k .. 4 k + 3, for the price of one.
     TRIREME_HOST_DEVICE constexpr philox::counter words(std::uint64_t k) const noexcept {
-        auto const above = static_cast<std::uint32_t>(k >> 32) << 16;
-        return philox::block(key_, {{static_cast<std::uint32_t>(k), b_ ^ above, a_, purpose_}});
+        return philox::block(key_, counter_of(k));
     }
+
+    /// The counter and the key that make these numbers.
+    TRIREME_HOST_DEVICE constexpr philox::counter counter_of(std::uint64_t k) const noexcept {
+        auto const above = static_cast<std::uint32_t>(k >> 32) << 16;
+        return {{static_cast<std::uint32_t>(k), b_ ^ above, a_, purpose_}};
+    }
+    TRIREME_HOST_DEVICE constexpr philox::key key() const noexcept { return key_; }
 
     /// Uniform in (0, 1), never 0 and never 1, on a grid of 2^24 values.
     constexpr double uniform(std::uint64_t i) const noexcept { return ((bits(i) >> 8) + 0.5) / 16777216.0; }
