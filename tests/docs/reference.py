@@ -97,7 +97,7 @@ SECTIONS = [
     Section('Pipeline schedules', 'guide.md#a-pipeline-of-stages',
             'schedule/pipeline/schedule.hpp schedule/pipeline/schedules/*.hpp', '.*_of.*|gives_.*'),
     Section('Schedules as values', 'guide.md#a-schedule-is-a-value', 
-            'schedule/collective/schedule.hpp schedule/collective/strategy.hpp schedule/verify.hpp schedule/proof.hpp '
+            'schedule/collective/schedule.hpp schedule/collective/strategy.hpp schedule/verify.hpp schedule/proof/verdict.hpp '
             'schedule/draw.hpp core/levels.hpp', '', 'step_kind|rank_list|one_rank|two_ranks|all_others|chunk_list'
             '|collective_step|collective|schedule|.*_schedule|schedule_of|makes|.*_strategy|verify|describe|proves'
             '|proved_by_compiler|schedule_svg|schedule_fault|levels'),
