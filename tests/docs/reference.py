@@ -40,7 +40,7 @@ class Section:
 
 
 SECTIONS = [
-    Section('Networks', 'guide.md#a-network-is-a-type', 'layer/network.hpp layer/summary.hpp', 'layer_row|with_commas'),
+    Section('Networks', 'guide.md#a-network-is-a-type', 'layer/network.hpp layer/network_rows.hpp layer/summary.hpp', 'layer_row|with_commas'),
     Section('Layers', 'guide.md#a-network-is-a-type', 'layer/*.hpp', 'activation', rest=True),
     Section('Combinators', 'guide.md#residual-networks', 'layer/combinators.hpp', 'fixed_text'),
     Section('Losses', 'guide.md#losses', 'layer/*loss*.hpp layer/*cross_entropy*.hpp',
