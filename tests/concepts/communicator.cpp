@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include <any>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -187,8 +188,8 @@ public:
     message_queue& messages() { return queue_; }
     template<class X>
     X& kept() {
-        if (kept_ == nullptr) kept_ = std::make_shared<X>();
-        return *static_cast<X*>(kept_.get());
+        if (!kept_.has_value()) kept_ = std::make_shared<X>();
+        return *std::any_cast<std::shared_ptr<X> const&>(kept_);
     }
     void withdraw() noexcept {}
     void abandon(operation const&) noexcept {}
@@ -199,7 +200,7 @@ private:
     int rank_, size_;
     std::deque<std::vector<std::byte>> memory_;
     traffic moved_;
-    std::shared_ptr<void> kept_;
+    std::any kept_;
 };
 static_assert(message_communicator<sending> && collective_communicator<sending>);
 // [/message_archetype]

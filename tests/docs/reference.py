@@ -40,7 +40,7 @@ class Section:
 
 
 SECTIONS = [
-    Section('Networks', 'guide.md#a-network-is-a-type', 'layer/network.hpp layer/summary.hpp', 'layer_row|with_commas'),
+    Section('Networks', 'guide.md#a-network-is-a-type', 'layer/network.hpp layer/network_rows.hpp layer/summary.hpp', 'layer_row|with_commas'),
     Section('Layers', 'guide.md#a-network-is-a-type', 'layer/*.hpp', 'activation', rest=True),
     Section('Combinators', 'guide.md#residual-networks', 'layer/combinators.hpp', 'fixed_text'),
     Section('Losses', 'guide.md#losses', 'layer/*loss*.hpp layer/*cross_entropy*.hpp',
@@ -97,7 +97,7 @@ SECTIONS = [
     Section('Pipeline schedules', 'guide.md#a-pipeline-of-stages',
             'schedule/pipeline/schedule.hpp schedule/pipeline/schedules/*.hpp', '.*_of.*|gives_.*'),
     Section('Schedules as values', 'guide.md#a-schedule-is-a-value', 
-            'schedule/collective/schedule.hpp schedule/collective/strategy.hpp schedule/verify.hpp schedule/proof.hpp '
+            'schedule/collective/schedule.hpp schedule/collective/strategy.hpp schedule/verify.hpp schedule/proof/verdict.hpp '
             'schedule/draw.hpp core/levels.hpp', '', 'step_kind|rank_list|one_rank|two_ranks|all_others|chunk_list'
             '|collective_step|collective|schedule|.*_schedule|schedule_of|makes|.*_strategy|verify|describe|proves'
             '|proved_by_compiler|schedule_svg|schedule_fault|levels'),

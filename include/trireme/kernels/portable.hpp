@@ -29,3 +29,6 @@
 #include <trireme/kernels/portable/token_soft_cross_entropy.hpp>
 #include <trireme/kernels/portable/value_loss.hpp>
 #include <trireme/kernels/portable/winograd.hpp>
+#include <trireme/kernels/portable/winograd_inputs.hpp>
+#include <trireme/kernels/portable/winograd_plan.hpp>
+#include <trireme/kernels/portable/winograd_weight_gradients.hpp>

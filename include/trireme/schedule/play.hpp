@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/scratch.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
-#include <trireme/schedule/proof.hpp>
 
 #include <cstddef>
 

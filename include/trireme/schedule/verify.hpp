@@ -3,10 +3,17 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/core/scratch.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
-#include <trireme/schedule/proof.hpp>
+#include <trireme/schedule/proof/conflicts.hpp>
+#include <trireme/schedule/proof/contributions.hpp>
+#include <trireme/schedule/proof/in_order.hpp>
+#include <trireme/schedule/proof/races.hpp>
+#include <trireme/schedule/proof/table.hpp>
+#include <trireme/schedule/proof/verdict.hpp>
+#include <trireme/schedule/proof/well_formed.hpp>
 
 #include <string>
 #include <utility>
@@ -28,20 +35,20 @@ namespace trireme {
 template<collective_schedule S>
 constexpr verdict verify(collective goal, S const& s) {
     if (s.ranks < 1 || s.chunks < 1 || s.steps < 0) return {schedule_fault::out_of_range, 0, 0, 0};
-    if (detail::belongs_to_ranks(goal) && s.chunks % s.ranks != 0) return {schedule_fault::out_of_range, 0, 0, 0};
-    using proof = detail::schedule_proof;
-    detail::scratch<collective_step> table(proof::count(s.ranks, s.steps));
+    namespace proof = detail::proof;
+    if (proof::belongs_to_ranks(goal) && s.chunks % s.ranks != 0) return {schedule_fault::out_of_range, 0, 0, 0};
+    detail::scratch<collective_step> cells(proof::count(s.ranks, s.steps));
     detail::scratch<int> owners(proof::count(1, s.chunks)), order(proof::count(s.ranks, s.steps));
-    proof::fill(goal, s, table.data(), owners.data());
-    proof const p(goal, s, table.data(), owners.data());
-    auto v = p.well_formed();
-    if (v.ok()) v = p.contributions(order.data());
-    if (v.ok()) v = p.in_order();
+    proof::table::fill(goal, s, cells.data(), owners.data());
+    proof::table const t(goal, s, cells.data(), owners.data());
+    auto v = proof::well_formed(t);
+    if (v.ok()) v = proof::contributions(t, order.data());
+    if (v.ok()) v = proof::in_order(t);
     if (!v.ok()) return v;
-    int const total = p.conflicts(order.data(), nullptr);
-    detail::scratch<proof::conflict> conflicts(proof::count(1, total));
-    p.conflicts(order.data(), conflicts.data());
-    return p.races(order.data(), conflicts.data(), total, 0, s.ranks);
+    int const total = proof::conflicts(t, order.data(), nullptr);
+    detail::scratch<proof::conflict> found(proof::count(1, total));
+    proof::conflicts(t, order.data(), found.data());
+    return proof::races(t, order.data(), found.data(), total, 0, s.ranks);
 }
 
 /// Verifies a schedule that is to run on `ranks` ranks: a strategy may have made it for another number.
@@ -175,50 +182,50 @@ template<class Strategy, collective Goal, int Ranks>
 struct proof_of {
     static constexpr schedule made = schedule_of<Strategy, Goal>(Ranks);
     static constexpr bool fits = made.ranks == Ranks && Ranks >= 1 && made.chunks >= 1 && made.steps >= 0 &&
-                                 (!belongs_to_ranks(Goal) || made.chunks % Ranks == 0);
+                                 (!proof::belongs_to_ranks(Goal) || made.chunks % Ranks == 0);
 
-    struct table {
-        collective_step steps[fits ? schedule_proof::count(Ranks, made.steps) : 1] = {};
-        int owners[fits ? schedule_proof::count(1, made.chunks) : 1] = {};
+    struct room {
+        collective_step cells[fits ? proof::count(Ranks, made.steps) : 1] = {};
+        int owners[fits ? proof::count(1, made.chunks) : 1] = {};
     };
-    static constexpr table tabulated = [] {
-        table t;
-        if constexpr (fits) schedule_proof::fill(Goal, made, t.steps, t.owners);
-        return t;
+    static constexpr room filled = [] {
+        room r;
+        if constexpr (fits) proof::table::fill(Goal, made, r.cells, r.owners);
+        return r;
     }();
 
-    static constexpr schedule_proof proof{Goal, made, tabulated.steps, tabulated.owners};
+    static constexpr proof::table table{Goal, made, filled.cells, filled.owners};
     static constexpr verdict well_formed =
-        fits ? proof.well_formed() : verdict{schedule_fault::out_of_range, made.ranks};
+        fits ? proof::well_formed(table) : verdict{schedule_fault::out_of_range, made.ranks};
 
     struct outcome {
         verdict found;
-        int order[fits ? schedule_proof::count(Ranks, made.steps) : 1] = {};
+        int order[fits ? proof::count(Ranks, made.steps) : 1] = {};
     };
     static constexpr outcome ordered = [] {
         outcome o{well_formed};
-        if constexpr (well_formed.ok()) o.found = proof.contributions(o.order);
+        if constexpr (well_formed.ok()) o.found = proof::contributions(table, o.order);
         return o;
     }();
     static constexpr verdict in_order = [] {
         if constexpr (ordered.found.ok())
-            return proof.in_order();
+            return proof::in_order(table);
         else
             return ordered.found;
     }();
 
     static constexpr int total = [] {
         if constexpr (in_order.ok())
-            return proof.conflicts(ordered.order, nullptr);
+            return proof::conflicts(table, ordered.order, nullptr);
         else
             return 0;
     }();
     struct conflict_list {
-        schedule_proof::conflict all[total + 1] = {};
+        proof::conflict all[total + 1] = {};
     };
     static constexpr conflict_list conflicts = [] {
         conflict_list l;
-        if constexpr (total != 0) proof.conflicts(ordered.order, l.all);
+        if constexpr (total != 0) proof::conflicts(table, ordered.order, l.all);
         return l;
     }();
 
@@ -228,7 +235,7 @@ struct proof_of {
     static constexpr int first_rank(int slice) { return slice * at_once < Ranks ? slice * at_once : Ranks; }
     template<int Slice>
     static constexpr verdict races =
-        proof.races(ordered.order, conflicts.all, total, first_rank(Slice), first_rank(Slice + 1));
+        proof::races(table, ordered.order, conflicts.all, total, first_rank(Slice), first_rank(Slice + 1));
 
     template<int... Slice>
     static constexpr verdict first_race(std::integer_sequence<int, Slice...>) {

@@ -8,6 +8,7 @@
 #include <trireme/core/left_behind.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/host/floats.hpp>
+#include <trireme/group/late.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
@@ -511,12 +512,11 @@ private:
     [[noreturn]] TRIREME_COLD void late(rank_type& r, char const* what) {
         executor_->transport.abandon();
         int const rank = r.number;
-        throw deadline_error(
-            rank, "device " + std::to_string(rank) + " (" + Device::name + " " +
-                      std::to_string(executor_->transport.device_of(rank - executor_->transport.first_rank())) +
-                      ") did not finish within the deadline of " + seconds_text(deadline_) + " s: " + what +
-                      ", training step " + std::to_string(steps_) +
-                      "; if it is only slow, raise the option `deadline`");
+        auto const name = "device " + std::to_string(rank) + " (" + Device::name + " " +
+                          std::to_string(executor_->transport.device_of(rank - executor_->transport.first_rank())) +
+                          ")";
+        throw deadline_error(rank, late_text(name, "finish", deadline_,
+                                             std::string(what) + ", training step " + std::to_string(steps_)));
     }
 
     void visit_faults(std::uint64_t number) {

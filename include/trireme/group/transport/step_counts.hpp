@@ -3,25 +3,20 @@
 #pragma once
 
 #include <trireme/core/deadline.hpp>
-#include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
-#include <trireme/core/units.hpp>
 #include <trireme/device/host/own_process.hpp>
 #include <trireme/device/host/progress.hpp>
 #include <trireme/group/communicator.hpp>
+#include <trireme/group/late.hpp>
+#include <trireme/group/transport/call_words.hpp>
+#include <trireme/group/transport/step_slots.hpp>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <bit>
 #include <chrono>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -35,194 +30,6 @@ namespace trireme {
 
 // How ranks that see one memory keep in step, be they threads or processes: each counts the steps it has completed, and
 // waits for the counts of those it reads from.
-
-/// The most arenas that a rank may allocate; a trainer needs five.
-inline constexpr int max_arenas = 8;
-
-/// The number of a rank's next arena. Throws usage_error if there are too many.
-inline int next_arena(int& allocated) {
-    if (allocated == max_arenas)
-        throw usage_error("a rank of a group has at most " + std::to_string(max_arenas) + " arenas");
-    return allocated++;
-}
-
-/// Throws usage_error if groups within groups do not have all ranks.
-TRIREME_COLD inline void check_levels(int ranks, levels const& groups) {
-    if (groups.count != 0 && groups.ranks() != ranks)
-        throw usage_error("a group of " + std::to_string(ranks) + " ranks was given levels of " +
-                          std::to_string(groups.ranks()) + ": their sizes multiplied are the ranks");
-}
-
-/// Throws usage_error on a rank that begins a collective within another.
-[[noreturn]] TRIREME_COLD inline void refuse_second_call(std::string const& who, char const* call, char const* other) {
-    throw usage_error(who + " called " + call + " while its " + other + " was in flight: wait for that first");
-}
-
-/// The words of a collective_call in which ranks must agree, without addresses: the same words mean the same in any
-/// process. Texts are cut where they are longer than their place.
-class call_words {
-public:
-    static constexpr std::size_t count = 20;
-
-    call_words() = default;
-    explicit call_words(collective_call const& c) noexcept {
-        write(0, 2, c.name);
-        write(2, 5, c.strategy);
-        write(7, 3, c.op);
-        write(10, 1, c.dtype);
-        words[11] = c.elements;
-        words[12] = c.element_bytes;
-        words[13] = static_cast<std::uint32_t>(c.root);
-        words[14] = static_cast<std::uint32_t>(c.steps);
-        words[15] = static_cast<std::uint32_t>(c.chunks);
-        write(16, 1, c.subject.what);
-        words[17] = c.subject.count;
-        words[18] = c.subject.digest;
-        words[19] = std::bit_cast<std::uint32_t>(c.subject.learning_rate);
-    }
-    bool operator==(call_words const&) const = default;
-
-    /// "all_reduce<ring>(1024 x f32, sum, root 0; 6 steps, 4 chunks)".
-    TRIREME_COLD std::string text() const {
-        auto const dtype = read(10, 1), op = read(7, 3);
-        auto said = read(0, 2) + '<' + read(2, 5) + ">(";
-        if (!dtype.empty()) said += std::to_string(words[11]) + " x " + dtype + ", ";
-        if (dtype == "bytes") said += std::to_string(words[12]) + " each, ";
-        if (!op.empty()) said += op + ", ";
-        return said + "root " + std::to_string(words[13]) + "; " + std::to_string(words[14]) + " steps, " +
-               std::to_string(words[15]) + " chunks)";
-    }
-
-    /// True if the calls are alike, and only the data that they work for differs.
-    bool differs_in_subject_only(call_words const& other) const noexcept {
-        return words != other.words && std::equal(words.begin(), words.begin() + 16, other.words.begin());
-    }
-    /// "64 samples with digest 0123456789abcdef, learning rate 0.1".
-    TRIREME_COLD std::string subject_text() const {
-        auto const what = read(16, 1);
-        if (what.empty()) return "no data";
-        auto const rate = std::bit_cast<float>(static_cast<std::uint32_t>(words[19]));
-        return std::to_string(words[17]) + ' ' + what + " with digest " + digest_text(words[18]) + ", learning rate " +
-               number_text(rate);
-    }
-
-    std::array<std::uint64_t, count> words{};
-
-private:
-    void write(std::size_t at, std::size_t n, char const* text) noexcept {
-        std::memcpy(&words[at], text, strnlen(text, n * 8));
-    }
-    std::string read(std::size_t at, std::size_t n) const {
-        char text[8 * count + 1] = {};
-        std::memcpy(text, &words[at], n * 8);
-        return text;
-    }
-};
-
-/// The error of all ranks when two ranks have called different collectives as their collective of that number.
-TRIREME_COLD inline mismatch_error different_calls(char const* member, std::uint32_t number, int rank,
-                                                   call_words const& called, int other, call_words const& other_called,
-                                                   std::uint32_t other_number) {
-    auto const name = [&](int r) { return std::string(member) + ' ' + std::to_string(r); };
-    if (number == other_number && called.differs_in_subject_only(other_called))
-        return mismatch_error(std::string("the ") + member + "s of a group do not work on the same data: " +
-                              name(rank) + " has " + called.subject_text() + ", " + name(other) + " has " +
-                              other_called.subject_text() + "; give all of them the same data, and the same rate");
-    return mismatch_error(std::string("the ") + member + "s of a group called different collectives, their number " +
-                          std::to_string(number) + ": " + name(rank) + " called " + called.text() + ", " + name(other) +
-                          " called " + other_called.text() +
-                          (number == other_number ? "" : " as its number " + std::to_string(other_number)) +
-                          "; all must make the same calls in the same order");
-}
-
-/// The last call of a rank, for its peers to compare. A peer may look while the owner, ahead of it, writes the next:
-/// then `number` says that there is nothing to compare.
-struct published_call {
-    std::atomic<std::uint32_t> number{0}; ///< of the collective, counted from 1
-    std::array<std::atomic<std::uint64_t>, call_words::count> words{};
-
-    void publish(std::uint32_t n, call_words const& w) noexcept {
-        number.store(n, std::memory_order_relaxed);
-        // who sees one of these sees the number, too
-        for (std::size_t i = 0; i < w.words.size(); ++i) words[i].store(w.words[i], std::memory_order_release);
-    }
-
-    /// Belongs to `number` if that is the same before and after.
-    call_words read() const noexcept {
-        call_words w;
-        for (std::size_t i = 0; i < w.words.size(); ++i) w.words[i] = words[i].load(std::memory_order_acquire);
-        return w;
-    }
-};
-
-/// Lanes are the collectives that a rank can be in at once: one in the whole group, and one in each part of it that it
-/// belongs to.
-inline constexpr int max_lanes = 4;
-
-/// The part of a lane that a rank shows its peers. Written by its owner, read by the others after a wait.
-template<class Progress>
-struct step_lane {
-    Progress steps;                                      ///< steps completed, over all collectives
-    published_call call;                                 ///< the collective it is in
-    alignas(cache_line) std::atomic<bool> moving{false}; ///< may read from its peers' buffers, and write to them
-};
-
-/// All that a rank shows its peers, likewise.
-template<class Progress>
-struct step_slot {
-    std::array<step_lane<Progress>, max_lanes> lanes;
-    std::atomic<int> waits_for{-1};              ///< the rank it sleeps for or asks after, -1 if it computes
-    std::atomic<int> waits_in{0};                ///< which of that rank's lanes
-    std::atomic<std::uint32_t> waits_until{0};   ///< which count of its steps there
-    std::atomic<std::uint64_t> training_step{0}; ///< as the rank has said, for messages
-};
-
-/// The state that a group's ranks share. The communicator below works with all such states; they differ in where memory
-/// comes from, how a reason to stop reaches the others, and how one looks after peers during a long wait.
-template<class S>
-concept step_counting_state = requires(S& s, int rank, int lane, std::exception_ptr why, collective_call const& call) {
-    { S::member } -> std::convertible_to<char const*>; // what messages call a rank: "device"
-    { s.size() } -> std::convertible_to<int>;
-    { s.known_as(rank) } -> std::same_as<int>; // the number that messages and errors give a rank
-    s.slot(rank).lanes[0].steps.reached(std::uint32_t{});
-    { s.stopped() } -> std::same_as<std::atomic<bool> const&>;
-    s.stop(rank, why);   // ends all waits; the first reason is kept
-    s.throw_stopped();   // what a rank throws that finds the group stopped
-    s.look_around(rank); // before each sleep of a long wait: stops the group if a peer is gone
-    { s.is_gone(rank) } -> std::same_as<bool>;
-    { s.allocate(rank, int{}, std::size_t{}) } -> std::same_as<void*>; // an arena of `rank`, the caller
-    { s.at(rank, int{}) } -> std::convertible_to<void*>;               // where `rank` has it
-    s.show_buffers(rank, lane, call);                                  // where the numbers of `rank`, the caller, are
-    { s.buffers_of(rank, lane) } -> std::same_as<collective_call const&>;
-    s.state_of(rank); // a clause about a late rank, for messages
-    { s.withdrawal_limit() } -> std::convertible_to<std::chrono::duration<double>>; // of `withdraw`, below
-};
-
-/// The longest that a rank which gives a collective up waits for others, where what they still use is not freed: a
-/// part of the deadline, which has passed when the rank gives up because another is late.
-inline std::chrono::duration<double> short_withdrawal(std::chrono::duration<double> wait_limit) noexcept {
-    return std::min<std::chrono::duration<double>>(wait_limit / 10, std::chrono::milliseconds(250));
-}
-
-/// True if rank `next` has come as far as somebody waits for who shows this slot.
-template<class State, class Slot>
-bool has_come(State& state, Slot const& waiting, int next) noexcept {
-    auto const lane = static_cast<std::size_t>(waiting.waits_in.load(std::memory_order_relaxed));
-    return state.slot(next).lanes[lane].steps.reached(waiting.waits_until.load(std::memory_order_relaxed));
-}
-
-/// The rank to blame when a rank has waited too long for `source`: the waits lead from `source` to a rank that waits
-/// for no other, or for one that is there by now.
-template<class State>
-int culprit_of(State& state, int source) noexcept {
-    for (int hops = 0; hops < state.size(); ++hops) {
-        auto& waiting = state.slot(source);
-        int const next = waiting.waits_for.load(std::memory_order_acquire);
-        if (next < 0 || next >= state.size() || has_come(state, waiting, next)) break;
-        source = next;
-    }
-    return source;
-}
 
 /// One rank of a group whose ranks see one memory: the part of a pull_communicator that keeps them in step.
 ///
@@ -477,9 +284,11 @@ private:
         return true;
     }
 
-    TRIREME_COLD std::string name_of(int rank) const {
-        return std::string(State::member) + ' ' + std::to_string(state_->known_as(known(rank)));
+    /// The name of a rank of the whole group, and of one by its place.
+    TRIREME_COLD std::string named(int rank) const {
+        return std::string(State::member) + ' ' + std::to_string(state_->known_as(rank));
     }
+    TRIREME_COLD std::string name_of(int place) const { return named(known(place)); }
 
     [[noreturn]] TRIREME_COLD void disagree(int source) {
         auto const& call = lane_of(source).call;
@@ -520,12 +329,11 @@ private:
     }
 
     TRIREME_COLD std::string late_message(int guilty, int source, operation const& what) const {
-        return std::string(State::member) + ' ' + std::to_string(state_->known_as(guilty)) +
-               " did not arrive within the deadline of " + seconds_text(state_->wait_limit) + " s: " + name_of(place_) +
-               " waited for " + name_of(source) + " in " + what.name + " (" + what.strategy + ", schedule step " +
-               std::to_string(what.step) + ") of training step " +
-               std::to_string(slot().training_step.load(std::memory_order_relaxed)) + state_->state_of(guilty) +
-               "; if it is only slow, raise the option `deadline`";
+        return late_text(named(guilty), "arrive", state_->wait_limit,
+                         name_of(place_) + " waited for " + name_of(source) + " in " + what.name + " (" +
+                             what.strategy + ", schedule step " + std::to_string(what.step) + ") of training step " +
+                             std::to_string(slot().training_step.load(std::memory_order_relaxed)) +
+                             state_->state_of(guilty));
     }
 
     int place_ = 0, size_ = 0;

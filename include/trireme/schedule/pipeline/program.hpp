@@ -4,8 +4,8 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/scratch.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
-#include <trireme/schedule/proof.hpp>
 
 #include <algorithm>
 #include <cstddef>

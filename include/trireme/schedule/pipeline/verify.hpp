@@ -3,8 +3,8 @@
 #pragma once
 
 #include <trireme/core/pack.hpp>
+#include <trireme/core/scratch.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
-#include <trireme/schedule/proof.hpp>
 
 #include <cstddef>
 #include <cstdint>

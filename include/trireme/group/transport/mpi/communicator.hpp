@@ -12,6 +12,7 @@
 #include <trireme/group/transport/processes/group.hpp>
 #include <trireme/group/transport/stop_reason.hpp>
 
+#include <any>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -117,8 +118,8 @@ public:
     /// A place for what runs collectives to keep its own things; one type.
     template<class X>
     X& kept() {
-        if (kept_ == nullptr) kept_ = std::make_shared<X>();
-        return *static_cast<X*>(kept_.get());
+        if (!kept_.has_value()) kept_ = std::make_shared<X>(); // X need not be copied, what `any` holds must be
+        return *std::any_cast<std::shared_ptr<X> const&>(kept_);
     }
 
 private:
@@ -131,7 +132,7 @@ private:
     int allocated_ = 0;
     traffic moved_;
     std::array<host_memory, max_arenas> memory_;
-    std::shared_ptr<void> kept_;
+    std::any kept_;
 };
 
 } // namespace trireme

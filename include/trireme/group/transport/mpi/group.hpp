@@ -146,7 +146,7 @@ public:
         MPI_Comm part = MPI_COMM_NULL;
         {
             mpi_runtime::watchdog::guard const guard(limit_ + std::chrono::seconds(1), "MPI_Comm_split");
-            messages_.meet(deadline::in(limit_), "MPI_Comm_split");
+            messages_.notices().meet(deadline::in(limit_), "MPI_Comm_split");
             mpi_runtime::check(MPI_Comm_split(messages_.comm(), color < 0 ? MPI_UNDEFINED : color, key, &part),
                                "MPI_Comm_split", rank(), "a group is split");
         }
@@ -186,14 +186,15 @@ private:
     template<class Call>
     void together(char const* name, Call&& call) {
         mpi_runtime::watchdog::guard const guard(begins_until_.left() + std::chrono::seconds(2), name);
-        messages_.meet(begins_until_, name);
+        messages_.notices().meet(begins_until_, name);
         mpi_runtime::check(call(), name, rank(), "a group begins");
     }
 
     TRIREME_COLD void compare_agreed(mpi_job const& job, std::string_view agreed) {
-        messages_.generation =
+        messages_.notices().generation =
             static_cast<std::uint64_t>(shared_clock()) * 4194304 + static_cast<std::uint64_t>(getpid());
-        together("MPI_Bcast", [&] { return MPI_Bcast(&messages_.generation, 1, MPI_UINT64_T, 0, messages_.comm()); });
+        together("MPI_Bcast",
+                 [&] { return MPI_Bcast(&messages_.notices().generation, 1, MPI_UINT64_T, 0, messages_.comm()); });
         constexpr int most = agreed_text::most;
         std::vector<char> all(static_cast<std::size_t>(size()) * most);
         agreed_text mine;

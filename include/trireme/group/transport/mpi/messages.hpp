@@ -4,25 +4,24 @@
 
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
-#include <trireme/core/left_behind.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/own_process.hpp>
 #include <trireme/device/host/progress.hpp>
 #include <trireme/group/communicator.hpp>
+#include <trireme/group/late.hpp>
+#include <trireme/group/transport/call_words.hpp>
 #include <trireme/group/transport/mpi/errors.hpp>
 #include <trireme/group/transport/mpi/handle.hpp>
+#include <trireme/group/transport/mpi/notices.hpp>
 #include <trireme/group/transport/mpi/session.hpp>
-#include <trireme/group/transport/step_counts.hpp>
 #include <trireme/group/transport/stop_reason.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -63,100 +62,29 @@ class mpi_messages {
 public:
     /// All ranks call it together; throws deadline_error if not all do until `end`.
     mpi_messages(MPI_Comm of, std::chrono::duration<double> limit, deadline const& end)
-        : limit_(limit), data_(mpi_handle::duplicate(of, end)) {
-        try {
-            control_ = mpi_handle::duplicate(of, end);
-        } catch (...) {
-            give_up(); // others may not come to free it
-            throw;
-        }
+        : limit_(limit), data_(mpi_handle::duplicate(of, end)), notices_(duplicate_again(of, end), limit) {
         MPI_Comm_rank(of, &rank_);
         MPI_Comm_size(of, &size_);
-        heard_.resize(static_cast<std::size_t>(size_));
-        telling_.assign(static_cast<std::size_t>(size_), MPI_REQUEST_NULL);
-        told_.assign(static_cast<std::size_t>(size_), 0);
         int* most_tag = nullptr;
         int found = 0;
         MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most_tag), &found);
         most_tag_ = found != 0 ? static_cast<std::uint32_t>(*most_tag) : 32767;
-        listen();
     }
     mpi_messages(mpi_messages const&) = delete;
     mpi_messages& operator=(mpi_messages const&) = delete;
 
-    ~mpi_messages() {
-        if (!process_.is_this()) return;
-        int over = 0;
-        MPI_Finalized(&over);
-        if (over != 0) return;
-        mpi_runtime::watchdog::guard const guard(std::chrono::seconds(30), "MPI_Wait");
-        if (listening_ != MPI_REQUEST_NULL) { // cancelling ends a receive without any other rank
-            MPI_Cancel(&listening_);
-            MPI_Wait(&listening_, MPI_STATUS_IGNORE);
-        }
-        int told = 0;
-        MPI_Testall(size_, telling_.data(), &told, MPI_STATUSES_IGNORE);
-        if (told == 0) leave_behind(std::move(outgoing_)); // nobody has taken them yet
-    }
-
-    /// Meets all other ranks while a group comes to be: `end` is that of all such meetings. Throws deadline_error that
-    /// names who is missing; `next` is what all would do then.
-    TRIREME_COLD void meet(deadline const& end, char const* next) {
-        MPI_Request all_here = MPI_REQUEST_NULL;
-        mpi_runtime::check(MPI_Ibarrier(control_.get(), &all_here), "MPI_Ibarrier", rank_, "a group begins");
-        for (int turn = 0;; ++turn) {
-            int over = 0, called = 0;
-            mpi_runtime::check(MPI_Test(&all_here, &over, MPI_STATUS_IGNORE), "MPI_Test", rank_, "a group begins");
-            if (over != 0) return;
-            // the first whose time is up asks all others who is here
-            MPI_Iprobe(MPI_ANY_SOURCE, roll_call, control_.get(), &called, MPI_STATUS_IGNORE);
-            if (called != 0 || end.passed()) call_roll(next);
-            if (turn < 1000)
-                std::this_thread::yield();
-            else
-                std::this_thread::sleep_for(std::chrono::microseconds(50));
-        }
-    }
-
-    /// Takes all notices that others have sent, so that nothing is under way when MPI ends: all ranks call it, after
-    /// the last collective. If not all do within some seconds, it is as if the group had been given up.
+    /// Ends the group, when all ranks do (mpi_notices::close); else it is as if it had been given up.
     TRIREME_COLD void close() noexcept {
-        mpi_runtime::watchdog::guard const guard(std::chrono::seconds(30), "MPI_Ireduce_scatter_block");
-        auto const end = deadline::in(std::min<std::chrono::duration<double>>(limit_, std::chrono::seconds(5)));
-        std::unique_ptr<int> expected;
-        try {
-            expected = std::make_unique<int>(0);
-            MPI_Request request = MPI_REQUEST_NULL;
-            mpi_runtime::check(
-                MPI_Ireduce_scatter_block(told_.data(), expected.get(), 1, MPI_INT, MPI_SUM, control_.get(), &request),
-                "MPI_Ireduce_scatter_block", rank_, "a group ends");
-            for (int known = 0, told = 0; known == 0 || told == 0 || heard_notices_ < *expected;) {
-                if (known == 0)
-                    mpi_runtime::check(MPI_Test(&request, &known, MPI_STATUS_IGNORE), "MPI_Test", rank_,
-                                       "a group ends");
-                if (told == 0)
-                    mpi_runtime::check(MPI_Testall(size_, telling_.data(), &told, MPI_STATUSES_IGNORE), "MPI_Testall",
-                                       rank_, "a group ends");
-                hear();
-                if (end.passed()) throw group_stopped();
-                std::this_thread::yield();
-            }
-        } catch (...) {
-            leave_behind(std::move(expected)); // MPI may still write there
-            give_up();
-        }
+        if (!notices_.close([this](stop_reason const& why) { be_stopped(why); })) give_up();
     }
 
     /// Leaves its communicators to the end of the process, for not all ranks may come to free them.
     void give_up() noexcept {
         data_.give_up();
-        control_.give_up();
+        notices_.give_up();
     }
 
-    /// A number that all ranks of this group have in common, and those of another have not: notices of a group that is
-    /// no more are known by it.
-    std::uint64_t generation = 0;
-
+    mpi_notices& notices() noexcept { return notices_; }
     int rank() const noexcept { return rank_; }
     int size() const noexcept { return size_; }
     bool stopped() const noexcept { return stopped_; }
@@ -311,15 +239,12 @@ public:
             } catch (...) {}
         }
         try {
-            auto n = std::make_unique<notice>(status_now());
-            n->stops = 1;
-            n->why = why;
-            std::vector<MPI_Request> told;
-            for (int r = 0; r < size_; ++r)
-                if (r != rank_ && !is_lost(r))
-                    MPI_Isend(n.get(), sizeof *n, MPI_BYTE, r, 0, control_.get(), &told.emplace_back(MPI_REQUEST_NULL));
-            await_shortly(told);
-            leave_behind(std::move(n));    // for who has not taken it
+            auto n = status_now();
+            n.stops = 1;
+            n.why = why;
+            notices_.tell_last(
+                n, [this](int r) { return !is_lost(r); },
+                [this](std::vector<MPI_Request>& told) { await_shortly(told); });
         } catch (std::bad_alloc const&) {} // their deadlines tell them
     }
 
@@ -337,60 +262,20 @@ public:
     std::size_t most_bytes = std::size_t{1} << 30;
 
 private:
-    /// A notice that a rank sends to another beside the data: the call that the rank is in, and the reason if it stops.
-    struct notice {
-        int rank = 0;
-        int awaited = -1; ///< the rank it waits for
-        std::uint32_t number = 0;
-        int stops = 0;
-        std::uint64_t generation = 0; ///< of the group
-        call_words words;
-        stop_reason why;
-    };
+    using notice = mpi_notices::notice;
     struct pending {
         int peer; ///< -1: all ranks
         bool received;
     };
-    static_assert(std::is_trivially_copyable_v<notice>);
 
-    static constexpr int roll_call = 1; ///< the tag of a message without contents: "I am here, and another is not"
-
-    /// Ends a meeting that has taken too long.
-    [[noreturn]] TRIREME_COLD void call_roll(char const* next) {
-        std::vector<bool> here(static_cast<std::size_t>(size_));
-        here[static_cast<std::size_t>(rank_)] = true;
-        for (int r = 0; r < size_; ++r) {
-            MPI_Request told = MPI_REQUEST_NULL;
-            if (r != rank_ && MPI_Isend(nullptr, 0, MPI_BYTE, r, roll_call, control_.get(), &told) == MPI_SUCCESS)
-                MPI_Request_free(&told);
+    /// A second communicator, for the notices, of the same ranks as the one of the messages.
+    mpi_handle duplicate_again(MPI_Comm of, deadline const& end) {
+        try {
+            return mpi_handle::duplicate(of, end);
+        } catch (...) {
+            data_.give_up(); // others may not come to free it
+            throw;
         }
-        int missing = size_ - 1;
-        for (auto const end = deadline::in(short_withdrawal(limit_)); missing > 0 && !end.passed();) {
-            int come = 0;
-            MPI_Status from;
-            MPI_Iprobe(MPI_ANY_SOURCE, roll_call, control_.get(), &come, &from);
-            if (come == 0) continue;
-            MPI_Recv(nullptr, 0, MPI_BYTE, from.MPI_SOURCE, roll_call, control_.get(), MPI_STATUS_IGNORE);
-            missing -= !here[static_cast<std::size_t>(from.MPI_SOURCE)];
-            here[static_cast<std::size_t>(from.MPI_SOURCE)] = true;
-        }
-        if (missing == 0)
-            throw deadline_error(rank_, "rank " + std::to_string(rank_) +
-                                            " came too late to a group that the others have given up meanwhile, "
-                                            "longer than the deadline of " +
-                                            seconds_text(limit_) +
-                                            " s; if it is only slow, raise the option `deadline`");
-        std::string names;
-        int first = -1;
-        for (int r = 0; r < size_; ++r) {
-            if (here[static_cast<std::size_t>(r)]) continue;
-            if (first < 0) first = r;
-            names += ' ' + std::to_string(r);
-        }
-        throw deadline_error(first, "rank " + std::to_string(rank_) + " of " + std::to_string(size_) +
-                                        " waited for the others to make a group, before " + next +
-                                        ", for the deadline of " + seconds_text(limit_) + " s; absent:" + names +
-                                        "; look at what these processes say, or raise the option `deadline`");
     }
 
     /// True if a rank will not answer any more; of -1, if any rank will not.
@@ -437,7 +322,7 @@ private:
         n.rank = rank_;
         n.number = number_;
         n.awaited = awaited();
-        n.generation = generation;
+        n.generation = notices_.generation;
         n.words = mine_;
         return n;
     }
@@ -458,31 +343,16 @@ private:
         asking_ = true;
     }
 
-    void listen() {
-        mpi_runtime::check(
-            MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, 0, control_.get(), &listening_),
-            "MPI_Irecv", rank_, "notices of other ranks");
-    }
-
-    /// Takes the notices that have come.
+    /// Takes the notices that have come. Throws if one of them stops the group.
     void hear() {
-        for (;;) {
-            int come = 0;
-            mpi_runtime::check(MPI_Test(&listening_, &come, MPI_STATUS_IGNORE), "MPI_Test", rank_,
-                               "notices of other ranks");
-            if (come == 0) return;
-            auto const n = incoming_;
-            listen();
-            if (n.generation != generation) continue; // of a group before this one
-            ++heard_notices_;
-            if (n.rank >= 0 && n.rank < size_) heard_[static_cast<std::size_t>(n.rank)] = n;
-            if (n.stops != 0 && !stopped_) {
-                stopped_ = true;
-                reason_ = n.why;
-                if (on_stop) on_stop(reason_);
-                reason_.raise();
-            }
-        }
+        notices_.hear([this](stop_reason const& why) { be_stopped(why); });
+    }
+    void be_stopped(stop_reason const& why) {
+        if (stopped_) return;
+        stopped_ = true;
+        reason_ = why;
+        if (on_stop) on_stop(reason_);
+        reason_.raise();
     }
 
     /// The look of a rank that has waited some time: at the others, and at the clock.
@@ -491,7 +361,7 @@ private:
         if (now < next_look_) return;
         next_look_ = now + std::chrono::milliseconds(5);
         hear();
-        for (auto const& h : heard_)
+        for (auto const& h : notices_.heard())
             if (inside_ && h.number == number_ && !(h.words == mine_)) disagree(h);
         if (now >= look_around_at_ && look_around) {
             look_around_at_ = now + std::chrono::milliseconds(100);
@@ -500,22 +370,7 @@ private:
         if (wait_until_.passed()) late(what);
         if (now < tell_at_) return;
         tell_at_ = now + std::chrono::milliseconds(300);
-        tell(status_now());
-    }
-
-    /// To all other ranks, without waiting. What a rank has not taken of an earlier round is not told again.
-    void tell(notice const& n) {
-        int over = 0;
-        mpi_runtime::check(MPI_Testall(size_, telling_.data(), &over, MPI_STATUSES_IGNORE), "MPI_Testall", rank_,
-                           "notices to other ranks");
-        if (over == 0) return;
-        *outgoing_ = n;
-        for (int r = 0; r < size_; ++r) told_[static_cast<std::size_t>(r)] += r != rank_;
-        for (int r = 0; r < size_; ++r)
-            if (r != rank_)
-                mpi_runtime::check(MPI_Isend(outgoing_.get(), sizeof(notice), MPI_BYTE, r, 0, control_.get(),
-                                             &telling_[static_cast<std::size_t>(r)]),
-                                   "MPI_Isend", rank_, "notices to other ranks");
+        notices_.tell(status_now());
     }
 
     [[noreturn]] TRIREME_COLD void disagree(notice const& other) {
@@ -527,22 +382,23 @@ private:
     /// Throws the error of a wait that came too late. The waits that the ranks have told of lead to the rank to blame,
     /// one that has not come as far.
     [[noreturn]] TRIREME_COLD void late(operation const& what) {
-        int guilty = awaited() < 0 ? rank_ : awaited();
-        for (int hops = 0; hops < size_; ++hops) {
-            auto const& h = heard_[static_cast<std::size_t>(guilty)];
-            if (h.number != number_ || h.awaited < 0 || h.awaited == rank_) break;
-            guilty = h.awaited;
-        }
-        auto const& theirs = heard_[static_cast<std::size_t>(guilty)];
+        auto const& heard = notices_.heard();
+        auto const first = awaited();
+        int const guilty = end_of_waits(first < 0 ? rank_ : first, size_, [&](int r) {
+            auto const& h = heard[static_cast<std::size_t>(r)];
+            return h.number != number_ || h.awaited == rank_ ? -1 : h.awaited;
+        });
+        auto const& theirs = heard[static_cast<std::size_t>(guilty)];
         deadline_error const error(
-            guilty, "rank " + std::to_string(guilty) + " did not arrive within the deadline of " +
-                        seconds_text(limit_) + " s: rank " + std::to_string(rank_) + " waited in " + what.name + " (" +
-                        what.strategy + ", schedule round " + std::to_string(what.step) + ", call number " +
-                        std::to_string(number_) + ") of training step " + std::to_string(step_) +
-                        (theirs.number == 0 ? "; it has said nothing"
-                                            : "; the last it has told of is its call number " +
-                                                  std::to_string(theirs.number) + ", " + theirs.words.text()) +
-                        "; look at what it says; if it is only slow, raise the option `deadline`");
+            guilty,
+            late_text("rank " + std::to_string(guilty), "arrive", limit_,
+                      "rank " + std::to_string(rank_) + " waited in " + what.name + " (" + what.strategy +
+                          ", schedule round " + std::to_string(what.step) + ", call number " + std::to_string(number_) +
+                          ") of training step " + std::to_string(step_) +
+                          (theirs.number == 0 ? "; it has said nothing"
+                                              : "; the last it has told of is its call number " +
+                                                    std::to_string(theirs.number) + ", " + theirs.words.text()) +
+                          "; look at what it says"));
         stop(stop_reason::of(guilty, std::make_exception_ptr(error)));
         throw error;
     }
@@ -559,7 +415,8 @@ private:
     }
 
     std::chrono::duration<double> limit_;
-    mpi_handle data_, control_;
+    mpi_handle data_;
+    mpi_notices notices_;
     int rank_ = 0;
     int size_ = 1;
     std::uint32_t most_tag_ = 32767;
@@ -578,13 +435,6 @@ private:
     std::uint64_t turn_ = 0;
     deadline wait_until_ = deadline::in(std::chrono::seconds(0));
     deadline::clock::time_point tell_at_ = {}, look_around_at_ = {}, next_look_ = {};
-    notice incoming_;
-    std::unique_ptr<notice> outgoing_ = std::make_unique<notice>();
-    MPI_Request listening_ = MPI_REQUEST_NULL;
-    std::vector<MPI_Request> telling_;
-    std::vector<int> told_; ///< notices, by rank
-    int heard_notices_ = 0;
-    std::vector<notice> heard_; ///< the last of each rank
     bool stopped_ = false;
     stop_reason reason_;
     std::optional<deadline> give_up_by_;

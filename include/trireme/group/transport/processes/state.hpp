@@ -2,14 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/host/own_process.hpp>
+#include <trireme/device/host/progress.hpp>
 #include <trireme/group/communicator.hpp>
+#include <trireme/group/late.hpp>
 #include <trireme/group/transport/processes/window.hpp>
-#include <trireme/group/transport/step_counts.hpp>
+#include <trireme/group/transport/step_slots.hpp>
 #include <trireme/group/transport/stop_reason.hpp>
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/device/host/helper_thread.hpp>
+#include <trireme/group/late.hpp>
 #include <trireme/group/running.hpp>
 #include <trireme/group/transport/threads/communicator.hpp>
 
@@ -112,11 +113,10 @@ private:
             if (how == wait_outcome::reached) continue;
             if (how == wait_outcome::late && !in_grace) {
                 auto const guilty = culprit_of(state, r); // r itself may be waiting for another
-                auto const text = guilty == 0 ? "device 0 has returned, but device " + std::to_string(r) +
-                                                    " waits for it in a collective that device 0 did not enter"
-                                              : "device " + std::to_string(guilty) +
-                                                    " did not finish within the deadline after device 0 had; if it is "
-                                                    "only slow, raise the option `deadline`";
+                auto const text = guilty == 0
+                                      ? "device 0 has returned, but device " + std::to_string(r) +
+                                            " waits for it in a collective that device 0 did not enter"
+                                      : late_text("device " + std::to_string(guilty), "finish", " after device 0 had");
                 state.stop(guilty, std::make_exception_ptr(deadline_error(guilty, text)));
             }
             if (!in_grace) limit = deadline::in(grace);

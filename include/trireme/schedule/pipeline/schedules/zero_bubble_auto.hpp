@@ -3,8 +3,8 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/core/scratch.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
-#include <trireme/schedule/proof.hpp>
 
 #include <algorithm>
 #include <cstddef>
