@@ -4,6 +4,7 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/quoted.hpp>
+#include <trireme/data/text_cursor.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -59,12 +60,12 @@ inline void append_utf8(std::string& out, std::uint32_t code) {
 
 /// Reads JSON, and says where it is none. How deep objects may nest says who derives: what nests deeper is an error at
 /// its first bracket, and nothing recurses. Errors: data_error with the path and the byte.
-class json_reader {
+class json_reader : protected text_cursor {
 protected:
     /// `remedy`: what a reader of the message may do.
     json_reader(std::string const& path, std::uint64_t begins, std::string_view text, char const* what,
                 char const* remedy)
-        : path_(path), begins_(begins), text_(text), what_(what), remedy_(remedy) {
+        : text_cursor(text), path_(path), begins_(begins), what_(what), remedy_(remedy) {
         at_ = utf8_fault(text);
         if (at_ != text.size()) fail("the " + what_ + " must be UTF-8, and here is " + found());
         at_ = 0;
@@ -81,17 +82,6 @@ protected:
         return std::string("byte 0x") + "0123456789abcdef"[byte >> 4] + "0123456789abcdef"[byte & 15];
     }
 
-    bool next_is(char wanted) const noexcept { return at_ < text_.size() && text_[at_] == wanted; }
-    bool next_is_digit() const noexcept { return at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; }
-    void skip_space() noexcept {
-        while (next_is(' ') || next_is('\n') || next_is('\r') || next_is('\t')) ++at_;
-    }
-    bool take(char wanted) noexcept {
-        skip_space();
-        if (!next_is(wanted)) return false;
-        ++at_;
-        return true;
-    }
     void expect(char wanted, char const* where) {
         if (!take(wanted)) {
             fail(std::string("'") + wanted + "' is wanted " + where + ", and here is " + found());
@@ -216,10 +206,8 @@ protected:
 
     std::string const& path_;
     std::uint64_t begins_; ///< the text, at this byte of the file
-    std::string_view text_;
-    std::string what_; ///< the text is, for messages
+    std::string what_;     ///< the text is, for messages
     char const* remedy_;
-    std::size_t at_ = 0;
     std::string about_ = {}; ///< which part is being read, for messages
 };
 

@@ -9,6 +9,7 @@
 #include <trireme/core/regular_file.hpp>
 #include <trireme/data/mapped_file.hpp>
 #include <trireme/data/samples.hpp>
+#include <trireme/data/text_cursor.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -61,10 +62,10 @@ inline std::string tuple(std::vector<std::size_t> const& shape) {
 }
 
 /// Reads the dictionary. It has one level, and so has this code.
-class parser {
+class parser : text_cursor {
 public:
     parser(regular_file const& file, std::string_view text, std::uint64_t from)
-        : file_(file), text_(text), from_(from) {}
+        : text_cursor(text), file_(file), from_(from) {}
 
     TRIREME_COLD header parsed() {
         std::optional<number_kind> kind;
@@ -109,17 +110,6 @@ private:
     [[noreturn]] void fail(std::string const& what) const { file_.fail(from_ + at_, what); }
 
     std::string found() const { return at_ == text_.size() ? "the header's end" : in_quotes(text_.substr(at_, 1)); }
-    bool next_is(char wanted) const noexcept { return at_ < text_.size() && text_[at_] == wanted; }
-    bool next_is_digit() const noexcept { return at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; }
-    void skip_space() noexcept {
-        while (next_is(' ') || next_is('\n') || next_is('\t') || next_is('\r')) ++at_;
-    }
-    bool take(char wanted) noexcept {
-        skip_space();
-        if (!next_is(wanted)) return false;
-        ++at_;
-        return true;
-    }
     void expect(char wanted, char const* where) {
         if (!take(wanted))
             fail(std::string("'") + wanted + "' is wanted " + where + ", and here is " + found() + again);
@@ -252,9 +242,7 @@ private:
     }
 
     regular_file const& file_;
-    std::string_view text_;
     std::uint64_t from_;
-    std::size_t at_ = 0;
 };
 
 TRIREME_COLD inline header header_of(regular_file const& file) {
