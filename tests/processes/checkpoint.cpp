@@ -13,10 +13,12 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -106,6 +108,56 @@ TEST_SUITE("processes/checkpoint") {
         for (auto const& o : second.wait(100s)) CHECK_MESSAGE(o.code == 0, o.said);
         CHECK((*found)[0] == (*found)[1]);
         CHECK((*found)[0] != 0);
+    }
+
+    TEST_CASE("a rank is killed: fewer ranks go on from the last checkpoint, with the bits of a run without it") {
+        watchdog const guard("a restart from a checkpoint");
+        constexpr std::uint64_t steps = 12;
+        auto const options = held<per_device>::options{.batch = 40, .logical_shards = 6};
+        std::string saved;
+        struct death {
+            std::uint64_t step = 0;
+            bool before_save = false;
+        };
+        auto const trained = [&](auto& t, death const& dies = {}) { // up to the last step, saved after each
+            while (t.steps() < steps) {
+                if (t.steps() + 1 == dies.step && !dies.before_save) std::raise(SIGKILL);
+                t.step(made_up(40, 1 + t.steps()));
+                if (t.steps() == dies.step) std::raise(SIGKILL);
+                save_checkpoint(t, saved);
+            }
+            auto const weights = t.gather_parameters();
+            return digest_of(std::as_bytes(std::span(weights)));
+        };
+        files::folder const folder;
+        saved = folder.path("whole");
+        trainer<test_networks::small, cross_entropy, adam, on<mesh<host, dp<dynamic>>>,
+                reproducible<fixed_tree, dynamic>>
+            alone({.batch = 40, .logical_shards = 6}, {.devices = 1});
+        auto const wanted = trained(alone);
+        for (std::uint64_t const step : {2u, 5u, 8u, 11u}) {
+            CAPTURE(step);
+            saved = folder.path("run" + std::to_string(step));
+            auto const first = meeting_place::create(3), second = meeting_place::create(2);
+            forked_ranks before(3, [&](int rank) {
+                held<per_device> t(options, {.devices = 3, .deadline = 60s, .processes = seat{first, rank}});
+                trained(t, rank == static_cast<int>(step % 3) ? death{step, step % 2 == 0} : death{});
+            });
+            auto const& endings = before.wait(100s);
+            CHECK(endings[step % 3].signal == SIGKILL);
+            for (auto const& o : endings) CHECK((o.signal == SIGKILL || o.code == 3));
+            REQUIRE(has_checkpoint(saved));
+            auto const last = read_checkpoint(saved).steps;
+            CHECK((last == step - 1 || last == step));
+            shared_value<std::array<std::uint64_t, 2>> found;
+            forked_ranks after(2, [&](int rank) {
+                held<per_device> t(options, {.devices = 2, .deadline = 60s, .processes = seat{second, rank}});
+                load_checkpoint(t, saved);
+                (*found)[static_cast<std::size_t>(rank)] = trained(t);
+            });
+            for (auto const& o : after.wait(100s)) CHECK_MESSAGE(o.code == 0, o.said);
+            for (auto const digest : *found) CHECK(digest == wanted);
+        }
     }
 
     TEST_CASE(
