@@ -14,6 +14,8 @@
 #include <trireme/kernels/blocks/channels.hpp>
 #include <trireme/kernels/blocks/clock.hpp>
 #include <trireme/kernels/blocks/conv2d.hpp>
+#include <trireme/kernels/blocks/conv2d_tiles.hpp>
+#include <trireme/kernels/blocks/conv2d_weight_gradients.hpp>
 #include <trireme/kernels/blocks/dropout.hpp>
 #include <trireme/kernels/blocks/embedding.hpp>
 #include <trireme/kernels/blocks/gradient_norm.hpp>

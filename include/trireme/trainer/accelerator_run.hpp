@@ -2,18 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/core/deadline.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/fault_points.hpp>
-#include <trireme/core/left_behind.hpp>
 #include <trireme/device/accelerator.hpp>
-#include <trireme/device/host/floats.hpp>
-#include <trireme/group/late.hpp>
 #include <trireme/layer/initialise.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
 #include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/stream_executor.hpp>
+#include <trireme/trainer/stream_log.hpp>
+#include <trireme/trainer/stream_waits.hpp>
 #include <trireme/trainer/training_state.hpp>
 
 #include <algorithm>
@@ -33,9 +31,11 @@ namespace trireme {
 /// ranks of the process, captured when the trainer is made and launched once per step; while it runs, the host gathers
 /// the samples of the next one, and their copy goes on beside the computation.
 template<class Model, class Options, class Initialiser, class Faults, class Device, class Transport>
-class accelerator_run {
+class accelerator_run : public detail::stream_waits<stream_executor<Model, Device, Options, Transport>, Device> {
     using executor = stream_executor<Model, Device, Options, Transport>;
-    using rank_type = typename executor::rank_type;
+    using waits = detail::stream_waits<executor, Device>;
+    using typename waits::rank_type;
+    using waits::executor_, waits::steps_, waits::guarded, waits::wait_for;
 
 public:
     using T = typename Model::value_type;
@@ -55,32 +55,21 @@ public:
     }
 
     accelerator_run(Options const& o, auto const& r, parallel_layout const& layout)
-        : work_(o, layout), executor_(new executor(work_.layout, o, r)), deadline_(r.deadline),
+        : waits(std::make_unique<executor>(layout, o, r), r.deadline), work_(o, layout),
           eager_(r.eager.value || !executor_->transport.captures()) {
-        if (r.trace.value)
-            for (std::size_t i = 0; i < executor_->ranks.size(); ++i) logs_.push_back(std::make_unique<task_log>());
-        try {
-            guarded([&] {
-                executor_->prepare(r.trace.value);
-                warm_up();
-                if constexpr (Model::trains)
-                    if (!eager_) executor_->capture();
-                begin_weights();
-            });
-        } catch (...) {
-            settle();
-            throw;
-        }
+        if (r.trace.value) log_.begin(executor_->ranks.size());
+        guarded([&] {
+            executor_->prepare(r.trace.value);
+            warm_up();
+            if constexpr (Model::trains)
+                if (!eager_) executor_->capture();
+            begin_weights();
+        });
     }
-
-    accelerator_run(accelerator_run const&) = delete;
-    accelerator_run& operator=(accelerator_run const&) = delete;
-    ~accelerator_run() { settle(); }
 
     state_type& state() noexcept { return work_; }
     state_type const& state() const noexcept { return work_; }
     int first_rank() const noexcept { return executor_->transport.first_rank(); } ///< of this process
-    bool stopped() const noexcept { return stopped_; }
 
     step_report step() {
         auto const report = guarded([&] {
@@ -141,7 +130,7 @@ public:
                 });
             executor_->enqueue_results(0);
             for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
-            while (!noted_.empty()) log_evaluation();
+            while (log_.has_noted()) log_evaluation();
             for_results(0, [&](std::size_t shard, sample_score const& s) {
                 work_.set_score(shard, s.loss, static_cast<std::size_t>(s.correct));
             });
@@ -183,7 +172,7 @@ public:
             executor_->join();
             for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
             for (auto& r : executor_->ranks) wait_for(*r, r->used[0], "a prediction");
-            while (!noted_.empty()) log_evaluation();
+            while (log_.has_noted()) log_evaluation();
             return all;
         });
     }
@@ -230,12 +219,7 @@ public:
     }
     /// The tasks of the steps that have been collected, and of the evaluations, if they are traced. Times are counted
     /// from the first of them.
-    std::vector<timed_task> traced() const {
-        std::vector<timed_task> all;
-        for (auto const& log : logs_)
-            for (auto const& t : log->read()) all.push_back(t);
-        return all;
-    }
+    std::vector<timed_task> traced() const { return log_.read(); }
     step_program const& program(int rank) const { return executor_->program(local(rank)); }
     /// Of all steps so far.
     traffic wire(int rank) const {
@@ -255,7 +239,6 @@ public:
 
 private:
     using clock = std::chrono::steady_clock;
-    using event = typename Device::event;
 
     static double seconds(clock::time_point a, clock::time_point b) {
         return std::chrono::duration<double>(b - a).count();
@@ -426,46 +409,24 @@ private:
     void collect(std::uint64_t number) {
         for_results(static_cast<int>(number % 2),
                     [&](std::size_t shard, sample_score const& s) { work_.set_loss(number, shard, s.loss); });
-        log_tasks(number, static_cast<int>(number % 2), {0, logs_.size()});
+        log_.add(*executor_, number, static_cast<int>(number % 2), {0, log_.ranks()});
     }
     /// Hands over the evaluation of the granules in a slot. If tasks are traced, the times that the slot's last
     /// evaluation has noted are read before.
     void enqueue_evaluation(std::size_t q, int slot, std::size_t shard) {
-        while (std::find(noted_.begin(), noted_.end(), std::pair{q, slot}) != noted_.end()) log_evaluation();
+        while (log_.has_noted({q, slot})) log_evaluation();
         executor_->enqueue_evaluation(q, slot, shard);
-        if (!logs_.empty()) noted_.emplace_back(q, slot);
+        log_.note({q, slot});
     }
     /// Waits for the first evaluation whose times have not been read, and logs its tasks.
     void log_evaluation() {
-        auto const [q, slot] = noted_.front();
-        noted_.erase(noted_.begin());
+        auto const [q, slot] = log_.take_noted();
         auto const stages = static_cast<std::size_t>(work_.layout.stages);
         range const ranks{q * stages, (q + 1) * stages};
         for (auto i = ranks.begin; i < ranks.end; ++i)
             wait_for(*executor_->ranks[i], executor_->ranks[i]->used[slot], "an evaluation");
-        log_tasks(0, slot, ranks);
+        log_.add(*executor_, 0, slot, ranks);
     }
-    /// Logs the tasks of ranks of this process, in a step or, with number 0, in an evaluation.
-    void log_tasks(std::uint64_t number, int slot, range some) {
-        auto const seconds_of = [&](std::uint64_t time) { // an evaluation of another replica may have begun before
-            return 1e-9 * static_cast<double>(static_cast<std::int64_t>(time - origin_));
-        };
-        for (auto i = some.begin; i < some.end && !has_origin_; ++i) // all clocks begin with the first task
-            executor_->for_times(*executor_->ranks[i], slot, number == 0,
-                                 [&](step_task const&, std::uint64_t begin, std::uint64_t, bool) {
-                                     origin_ = std::min(origin_, begin);
-                                 });
-        has_origin_ = has_origin_ || some.size() != 0;
-        for (auto i = some.begin; i < some.end; ++i)
-            executor_->for_times(*executor_->ranks[i], slot, number == 0,
-                                 [&](step_task const& t, std::uint64_t begin, std::uint64_t end, bool beside) {
-                                     int const rank = first_rank() + static_cast<int>(i);
-                                     int const stage = work_.layout.stage_of(rank, t.chunk);
-                                     logs_[i]->add({rank, number, t.kind, stage, counted_by(t), seconds_of(begin),
-                                                    seconds_of(end), beside ? 1 : 0});
-                                 });
-    }
-
     /// f(shard, score) for the shards that are known here: those of this process, or all if the transport shares them.
     template<class F>
     void for_results(int slot, F&& f) {
@@ -480,45 +441,6 @@ private:
         }
     }
 
-    // ---- waiting and failing ----
-
-    /// Memory may be freed when nothing is under way any more; else it is left behind, for freeing it would wait for a
-    /// device that does not answer.
-    void settle() noexcept {
-        if (executor_ != nullptr && !idle()) leave_behind(std::move(executor_));
-    }
-    bool idle() const noexcept {
-        bool all = !stalled_;
-        for (auto& r : executor_->ranks)
-            for (auto* const s : {&r->copies, &r->compute, &r->beside, &r->exchange}) try {
-                    event done(s->device());
-                    s->record(done);
-                    all = all && await(done, deadline::in(deadline_));
-                } catch (...) { // a device that has failed has nothing to do any more
-                }
-        return all;
-    }
-
-    void wait_for(rank_type& r, event& e, char const* what) {
-        executor_->at_rank = r.number;
-        auto const limit = deadline::in(deadline_);
-        while (!await(
-            e, deadline::in(std::min<std::chrono::duration<double>>(limit.left(), std::chrono::milliseconds(20))))) {
-            executor_->transport.check();
-            if (limit.passed()) late(r, what);
-        }
-    }
-
-    [[noreturn]] TRIREME_COLD void late(rank_type& r, char const* what) {
-        executor_->transport.abandon();
-        int const rank = r.number;
-        auto const name = "device " + std::to_string(rank) + " (" + Device::name + " " +
-                          std::to_string(executor_->transport.device_of(rank - executor_->transport.first_rank())) +
-                          ")";
-        throw deadline_error(rank, late_text(name, "finish", deadline_,
-                                             std::string(what) + ", training step " + std::to_string(steps_)));
-    }
-
     void visit_faults(std::uint64_t number) {
         for (auto const point : {fault_point::forward, fault_point::backward, fault_point::reduce, fault_point::update})
             for (int i = 0; i < executor_->transport.local_ranks(); ++i) {
@@ -528,27 +450,6 @@ private:
         executor_->at_rank = executor_->transport.first_rank();
     }
 
-    /// Runs `f` in the default floating-point environment, in which the host computes the numbers of a step. Exceptions
-    /// of it stop the trainer, and reach the caller with the device's name.
-    template<class F>
-    auto guarded(F&& f) -> decltype(f()) {
-        try {
-            return with_default_floats(f);
-        } catch (usage_error const&) { // of what the caller asked for, unless it comes out of a step
-            if (steps_ == 0) throw;
-            fail();
-        } catch (deadline_error const&) {
-            stalled_ = true;
-            fail();
-        } catch (...) {
-            fail();
-        }
-    }
-    [[noreturn]] TRIREME_COLD void fail() {
-        stopped_ = true;
-        throw_of_rank(executor_->at_rank, std::current_exception());
-    }
-
     int local(int rank) const {
         int const i = rank - executor_->transport.first_rank();
         if (i >= 0 && i < executor_->transport.local_ranks()) return i;
@@ -556,18 +457,10 @@ private:
     }
 
     state_type work_;
-    std::unique_ptr<executor> executor_;
-    std::chrono::duration<double> deadline_;
-    std::uint64_t steps_ = 0;        ///< of the training
     std::uint64_t steps_before_ = 0; ///< those that others have made
     step_times times_;
-    std::vector<std::unique_ptr<task_log>> logs_;    ///< by local rank, if tasks are traced
-    std::uint64_t origin_ = ~std::uint64_t{0};       ///< of their times
-    std::vector<std::pair<std::size_t, int>> noted_; ///< replica and slot of evaluations that are not logged yet
-    bool has_origin_ = false;
+    detail::stream_log log_;
     bool eager_;
-    bool stopped_ = false;
-    bool stalled_ = false;
 };
 
 template<accelerator Device>

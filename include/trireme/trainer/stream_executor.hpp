@@ -11,7 +11,7 @@
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/trainer/stream_meetings.hpp>
-#include <trireme/trainer/stream_rank.hpp>
+#include <trireme/trainer/stream_ranks.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
 #include <algorithm>
@@ -27,23 +27,23 @@ namespace trireme {
 /// can be done. Waits between streams follow from what tasks read and write. All of it may be noted as a graph. What a
 /// device that does not answer may still be using is here; nothing here waits.
 template<class Model, accelerator Device, class Options, class Transport>
-class stream_executor {
+class stream_executor : public detail::stream_ranks<Model, Device, Options, Transport> {
+    using base = detail::stream_ranks<Model, Device, Options, Transport>;
+    using base::at, base::bytes_of, base::list_of, base::tail_of, base::takes, base::replicas_;
+    using typename base::context, typename base::task_of_role, typename base::network;
+
 public:
-    using T = typename Model::value_type;
-    using network = typename Model::network;
-    using rank_type = stream_rank<Model, Device, Options>;
+    using typename base::T, typename base::rank_type;
     using stream = typename Device::stream;
     using event = typename Device::event;
+    using base::rank_at, base::last_rank, base::program;
+    using base::transport, base::layout, base::ranks, base::at_rank;
 
-    stream_executor(parallel_layout const& l, Options const& o, auto const& where) : transport(l, where), layout(l) {
-        Device::use(transport.device_of(0));
+    stream_executor(parallel_layout const& l, Options const& o, auto const& where) : base(l, o, where) {
         std::vector<stream*> streams;
-        for (int i = 0; i < transport.local_ranks(); ++i) {
-            int const rank = transport.first_rank() + i, device = transport.device_of(i);
-            ranks.push_back(std::make_unique<rank_type>(device, l, rank, o.batch.samples));
-            fork_.emplace_back(device);
-            for (auto* const s : ranks.back()->streams()) streams.push_back(s);
-            if (l.role_of(rank) == 0) replicas_.push_back(std::make_unique<replica>(l, rank));
+        for (auto& r : ranks) {
+            fork_.emplace_back(r->compute.device());
+            for (auto* const s : r->streams()) streams.push_back(s);
         }
         std::size_t places = 0;
         for (std::size_t i = 0; i < ranks.size(); ++i)
@@ -57,19 +57,6 @@ public:
             if (r->has_last()) words_.push_back(r->score_words());
         team_.reserve(ranks.size());
         tasks_.reserve(ranks.size());
-    }
-
-    /// The map of a rank's memory.
-    static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
-        auto m = rank_type::memory_of(l, batch, rank);
-        if (!Model::trains) return m;
-        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
-            auto const numbers = numbers_of_stage<network, T>(l, l.stage_of(rank, chunk));
-            m.tables.bytes += Transport::table_bytes(l, rank, numbers.extent(), sizeof(T));
-        }
-        for (auto const& e : network::exchanges)
-            m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
-        return m;
     }
 
     /// Collectives learn where what they add lies. `traced`: whether the times of tasks are noted.
@@ -201,76 +188,7 @@ public:
         gather();
     }
 
-    /// Granules of a replica that are evaluated together.
-    std::size_t evaluated_together() const noexcept {
-        return static_cast<std::size_t>(replicas_[0]->programs.evaluation().shape.micro_batches);
-    }
-    /// The tasks of a rank in the step, or the evaluation, that was staged in a slot: f(task, begin, end, whether it
-    /// was beside what computes). Times are in nanoseconds.
-    template<class F>
-    void for_times(rank_type const& r, int slot, bool evaluates, F&& f) const {
-        auto const list = list_of(r, evaluates);
-        for (std::size_t i = 0; i < list.size(); ++i) {
-            bool beside = list[i].kind == task_kind::collective;
-            for (int k = 0; k < list[i].transfers; ++k) beside = beside || takes(r, list[i].moves[k]);
-            f(list[i], r.times(slot)[2 * i], r.times(slot)[2 * i + 1], beside);
-        }
-    }
-    step_program const& program(int local) const noexcept {
-        return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.step();
-    }
-    /// The traffic that a rank reads from others in a step.
-    traffic moved(int local) const noexcept {
-        auto sum = transport.moved(local);
-        auto const& r = *ranks[static_cast<std::size_t>(local)];
-        for (auto const& t : program(local).list(layout.role_of(local)))
-            for (int k = 0; k < t.transfers; ++k)
-                if (auto const& m = t.moves[k]; !m.sends && m.role != layout.role_of(local))
-                    sum += traffic{1, bytes_of(r, m)};
-        auto const add = [&](int, traffic const& t) { sum += t; };
-        traffic_of_squares<Model>(layout, local, add);
-        detail::traffic_of_ties<Model>(layout, local, add);
-        return sum;
-    }
-    std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process
-    rank_type& rank_at(std::size_t k, int role) noexcept {
-        return *ranks[k * by_role_.size() + static_cast<std::size_t>(role)];
-    }
-    /// The rank with the last stage.
-    rank_type& last_rank(std::size_t k) noexcept { return rank_at(k, layout.role_of_last_stage()); }
-
-    Transport transport;
-    parallel_layout layout;
-    std::vector<std::unique_ptr<rank_type>> ranks; ///< of this process
-    int at_rank = 0;                               ///< whose work is being handed over, for messages
-
 private:
-    using context = typename rank_type::context;
-
-    struct task_of_role {
-        int role;
-        step_task const* task;
-    };
-    /// The programs of a replica, in an order in which they can be handed over.
-    struct replica {
-        rank_programs programs;
-        sent_places sent_in_step, sent_in_evaluation;
-        std::vector<task_of_role> of_step, of_evaluation; ///< but for the tail
-
-        replica(parallel_layout const& l, int rank)
-            : programs(l, rank), sent_in_step(programs.step()), sent_in_evaluation(programs.evaluation()) {
-            list(programs.step(), of_step);
-            list(programs.evaluation(), of_evaluation);
-        }
-        static void list(step_program const& p, std::vector<task_of_role>& to) {
-            play_step(
-                p, [](task_kind, int) { return 1.0; },
-                [&](int role, std::size_t i, double, double) {
-                    if (i < p.tail[role]) to.push_back({role, &p.list(role)[i]});
-                });
-        }
-    };
-
     /// A task of a rank, and where its samples are staged.
     struct placed_task {
         rank_type* rank;
@@ -291,20 +209,10 @@ private:
         }
     }
 
-    /// The tasks of a rank in a step or an evaluation, and those behind all micro-batches: as many for each replica.
-    std::span<step_task const> list_of(rank_type const& r, bool evaluates = false) const noexcept {
-        int const local = r.number - transport.first_rank(), role = layout.role_of(r.number);
-        if (!evaluates) return program(local).list(role);
-        return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.evaluation().list(role);
-    }
-    std::span<step_task const> tail_of(rank_type const& r) const noexcept {
-        return list_of(r).subspan(program(r.number - transport.first_rank()).tail[layout.role_of(r.number)]);
-    }
     /// A task of a rank begins or ends on a stream, in a step or an evaluation that is traced.
     void stamp(rank_type& r, step_task const& t, int slot, bool end, stream& on) {
         if (stamping_) r.stamp(slot, static_cast<std::size_t>(&t - list_of(r, evaluating_).data()), end, on);
     }
-    void at(rank_type const& r) noexcept { at_rank = r.number; }
     template<class F>
     void for_role(int role, F&& f) {
         for (std::size_t k = 0; k < replicas_.size(); ++k) {
@@ -521,13 +429,6 @@ private:
         });
     }
 
-    /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
-    static bytes_t bytes_of(rank_type const& r, stage_transfer const& m) noexcept {
-        auto const rows = r.own_stage(m.to()).numbers.rows;
-        auto const bytes = bytes_across<Model, context>(m.gradient ? rows.end : rows.begin, r.samples());
-        return m.gradient ? bytes.gradients : bytes.values;
-    }
-    static bool takes(rank_type const& r, stage_transfer const& m) noexcept { return !m.sends && bytes_of(r, m) != 0; }
     /// The moves to a rank of the k-th replica from those beside it.
     void take(std::size_t k, rank_type& r, step_task const& t, sent_places const& sent, int slot) {
         at(r);
@@ -577,7 +478,6 @@ private:
         r.compute.record(r.used[slot]);
     }
 
-    std::vector<std::unique_ptr<replica>> replicas_;
     std::unique_ptr<stream_order<stream>> order_;
     std::vector<stream*> compute_;
     std::vector<std::vector<stream*>> by_role_; ///< exchange

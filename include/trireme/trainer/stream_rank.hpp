@@ -5,7 +5,6 @@
 #include <trireme/core/units.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/device/accelerator.hpp>
-#include <trireme/device/stream_order.hpp>
 #include <trireme/kernels/blocks/clock.hpp>
 #include <trireme/kernels/blocks/gradient_norm.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
@@ -19,6 +18,7 @@
 #include <trireme/trainer/staged_granule.hpp>
 #include <trireme/trainer/stream_context.hpp>
 #include <trireme/trainer/stream_mirror.hpp>
+#include <trireme/trainer/stream_places.hpp>
 #include <trireme/trainer/stream_stage.hpp>
 
 #include <algorithm>
@@ -41,7 +41,10 @@ namespace trireme {
 /// `copies` for samples on their way in, `exchange` for what goes between ranks. Samples are staged in two slots, which
 /// take turns.
 template<class Model, accelerator Device, class Options>
-class stream_rank {
+class stream_rank : public detail::stream_places<Model, detail::stage_on_streams<Model>> {
+    using places = detail::stream_places<Model, detail::stage_on_streams<Model>>;
+    using places::own_, places::slot_now;
+
 public:
     using T = typename Model::value_type;
     using kernels = typename Model::kernels;
@@ -58,7 +61,8 @@ public:
 
     using context = stream_context<network, kernels, T, typename Model::loss>;
     using narrow = narrow_parameters<network, kernels, T>;
-    using stage = detail::stream_stage<Model, context>;
+    using stage = detail::stage_on_streams<Model>;
+    using places::own;
     using stored_type = typename context::stored_type;
 
     /// Of each of the two streams with kernels: what the kernels ask for the layer that needs most, if they say.
@@ -159,116 +163,7 @@ public:
         return static_cast<std::uint64_t const*>(stamps_[slot].data());
     }
 
-    // ---- the places of its memory, and what works on them ----
-
-    /// Gives its streams and places numbers, the streams' from `stream` on and the places' from `place` on, and returns
-    /// how many places there are. `reductions`: parts of the gradients that are added one by one.
-    std::size_t give_numbers(std::size_t stream_number, std::size_t place, std::size_t reductions) {
-        on_compute_ = stream_number;
-        on_beside_ = stream_number + 1;
-        on_exchange_ = stream_number + 2;
-        auto const take = [&next = place](std::size_t n) {
-            auto const first = next;
-            return range{first, next += n};
-        };
-        places_.all.begin = place;
-        places_.parameters = take(1);
-        places_.samples = take(2);
-        places_.losses = take(1);
-        places_.scores = take(1);
-        places_.task = take(1);
-        places_.frames = take(own_[0].blocks.places.frames);
-        places_.slots = take(own_[0].blocks.places.slots);
-        places_.parts.begin = place;
-        for (auto& s : own_) s.parts = take(reductions);
-        places_.parts.end = places_.sums.begin = place;
-        for (auto& s : own_) s.sums = take(slots_ - 1);
-        places_.sums.end = place;
-        places_.squares = take(Model::clips ? 1 : 0);
-        places_.norm = take(Model::clips ? 1 : 0);
-        places_.tied = take(network::tied_gradients != 0 ? 1 : 0);
-        places_.all.end = place;
-        return places_.all.size();
-    }
-    static constexpr std::size_t ordered = 3; ///< streams
     std::vector<stream*> streams() { return {&compute, &beside, &exchange}; }
-
-    range all_places() const noexcept { return places_.all; }
-    range frame_place(std::size_t f) const noexcept { return one(places_.frames, f); }
-    range slot_place(std::size_t s) const noexcept { return one(places_.slots, s); }
-    range samples_place(int slot) const noexcept { return one(places_.samples, static_cast<std::size_t>(slot)); }
-
-    stream_work everything() const { return {on_compute_, {}, {{places_.all}}}; }
-    stream_work narrowing() const { return {on_compute_, {}, {{places_.parameters}}}; }
-    stream_work clearing_scores() const { return {on_beside_, {}, {{places_.scores}}}; }
-    stream_work clearing_gradients(int chunk) const { return {on_beside_, {}, {{gradients_now(own(chunk))}}}; }
-    stream_work going_forward(int slot, step_task const& t) const {
-        return {on_compute_,
-                {{places_.parameters, samples_place(slot)}},
-                {{frame_place(t.frame), places_.task, added_on_compute(t)}}};
-    }
-    stream_work losing(int slot, step_task const& t) const {
-        return {on_compute_, {{samples_place(slot)}}, {{frame_place(t.frame), places_.task, places_.losses}}};
-    }
-    stream_work scoring(int slot) const {
-        return {on_beside_, {{places_.losses, samples_place(slot)}}, {{places_.scores}}};
-    }
-    /// `parts`: whether those of the gradients are told one by one.
-    stream_work going_back(int slot, step_task const& t, bool parts = false) const {
-        return {on_compute_,
-                {{places_.parameters, samples_place(slot)}},
-                {{frame_place(t.frame), places_.task, parts ? range{} : added_on_compute(t),
-                  places_.slots.size() == 0 ? range{} : slot_place(t.slot)}}};
-    }
-    /// Beside going_back; up to the gradients of a reduction, or to all of them.
-    stream_work adding_gradients(int slot, step_task const& t, std::size_t reduction = npos) const {
-        return {on_beside_,
-                {{places_.parameters, samples_place(slot), frame_place(t.frame), places_.task}},
-                {{reduction == npos ? gradients_now(own(t.chunk)) : one(own(t.chunk).parts, reduction)}}};
-    }
-    /// The second half of backward; gradients of a narrow copy are not those of a task beside it.
-    stream_work adding_later(int slot, step_task const& t) const {
-        return {on_compute_,
-                {{places_.parameters, samples_place(slot)}},
-                {{frame_place(t.frame), places_.task, gradients_now(own(t.chunk))}}};
-    }
-    stream_work merging() const { return {on_compute_, {}, {{places_.parts, places_.sums}}}; }
-    /// A reduction of a part of a stage's gradients, or of all that a fixed tree adds.
-    stream_work reducing(int chunk, std::size_t reduction, bool all) const {
-        auto const& s = own(chunk);
-        return {on_exchange_, {}, {{all ? s.parts : one(s.parts, reduction), all ? s.sums : range{}}}};
-    }
-    /// The squares of this rank's gradients; those of another stage, which lie in `from`; and the norm of all.
-    range squares_place() const noexcept { return places_.squares; }
-    stream_work squaring() const { return {on_compute_, {{places_.parts}}, {{places_.squares}}}; }
-    stream_work taking_squares(range from) const { return {on_exchange_, {{from}}, {{places_.norm}}}; }
-    stream_work measuring(int slot) const {
-        return {on_compute_, {{places_.squares, samples_place(slot)}}, {{places_.norm}}};
-    }
-    /// Tied gradients are added, those of another rank when they have been copied; and updated weights come from it.
-    range parts_place() const noexcept { return places_.parts; }
-    range parameters_place() const noexcept { return places_.parameters; }
-    stream_work taking_tied(range from) const { return {on_exchange_, {{from}}, {{places_.tied}}}; }
-    stream_work adding_tied() const { return {on_compute_, {{places_.tied}}, {{places_.parts}}}; }
-    stream_work taking_weights(range from) const { return {on_exchange_, {{from}}, {{places_.parameters}}}; }
-    /// All that roles meet for is done.
-    stream_work having_met() const { return {on_compute_, {{places_.parts, places_.parameters, places_.norm}}, {}}; }
-    stream_work telling_norm() const { return {on_exchange_, {{places_.norm}}, {}}; }
-    stream_work updating(int slot) const {
-        if (Model::clips)
-            return {on_compute_, {{samples_place(slot), places_.norm}}, {{places_.parts, places_.parameters}}};
-        return {on_compute_, {{places_.parts, samples_place(slot)}}, {{places_.parameters}}};
-    }
-    stream_work evaluating(int slot, step_task const& t) const {
-        return {on_compute_,
-                {{places_.parameters, samples_place(slot)}},
-                {{frame_place(t.frame), places_.task, places_.losses, places_.scores}}};
-    }
-    stream_work sharing_scores() const { return {on_exchange_, {}, {{places_.scores}}}; }
-    /// A move from other ranks' memory to a frame.
-    stream_work taking(range from, std::size_t frame) const { return {on_exchange_, {{from}}, {{frame_place(frame)}}}; }
-    /// The samples of a slot have been used.
-    stream_work leaving(int slot) const { return {on_compute_, {}, {{samples_place(slot)}}}; }
 
     // ---- the work of tasks; the order is the caller's ----
 
@@ -444,12 +339,6 @@ public:
     /// The numbers that layers keep, and add over all devices.
     T* kept() const noexcept { return reinterpret_cast<T*>(values() + own_[0].blocks.plan.kept); }
     stored_type* values() const noexcept { return static_cast<stored_type*>(activations_.data()); }
-    std::vector<stage> const& own() const noexcept { return own_; }
-    stage const& own(int chunk) const noexcept { return own_[static_cast<std::size_t>(chunk)]; }
-    /// The stage of that number, which it has.
-    stage const& own_stage(int in_network) const noexcept {
-        return *std::ranges::find(own_, in_network, &stage::number);
-    }
     range shards() const noexcept { return shards_; }
     std::size_t samples() const noexcept { return granule_.samples; }
     bool has_last() const noexcept { return granule_.last; }
@@ -464,12 +353,11 @@ public:
 private:
     using pinned = typename Device::pinned_memory;
     stream_rank(int device, parallel_layout const& l, int rank, std::size_t samples, memory_map const& map)
-        : number(rank), compute(device), exchange(device), copies(device), beside(device),
+        : places(stage::of_rank(l, samples, rank), std::max<std::size_t>(map.gradients.parts, 1), l.reproducible()),
+          number(rank), compute(device), exchange(device), copies(device), beside(device),
           staged{event(device), event(device)}, used{event(device), event(device)}, mirror(map.parameters.total()),
-          granule_(l, samples, rank), own_(stage::of_rank(l, samples, rank)), updates_(l.updates),
-          shards_(l.shards_of_device(rank)), all_shards_(l.shards()),
-          slots_(std::max<std::size_t>(map.gradients.parts, 1)), in_tree_(l.reproducible()), libraries_(device),
-          parameters_(device, map.parameters.total(), "parameters"),
+          granule_(l, samples, rank), updates_(l.updates), shards_(l.shards_of_device(rank)), all_shards_(l.shards()),
+          libraries_(device), parameters_(device, map.parameters.total(), "parameters"),
           gradients_(device, map.gradients.total(), "gradients"),
           state_(device, map.optimizer_state.total() + map.updates.total(), "optimizer's state"),
           activations_(device, map.activations.total(), "activations"),
@@ -510,8 +398,6 @@ private:
     measured_norm* measured() const noexcept { return reinterpret_cast<measured_norm*>(squares() + all_pieces); }
     gradient_run* runs() const noexcept { return reinterpret_cast<gradient_run*>(measured() + 1); }
 
-    static range one(range const& of, std::size_t i) noexcept { return {of.begin + i, of.begin + i + 1}; }
-
     std::byte* granule_at(void* staged_samples, std::size_t k) const noexcept {
         return static_cast<std::byte*>(staged_samples) + settings_bytes + k * granule_.bytes();
     }
@@ -540,30 +426,16 @@ private:
         return static_cast<sample_score*>(scores_.data()) + shards_.begin + shard;
     }
 
-    // The gradients that are being added to: all micro-batches' in one slot, or, where a tree adds them, one of their
-    // own.
-    std::size_t slot_now(stage const& s) const noexcept { return in_tree_ ? s.tree.depth() : 0; }
     T* gradients(stage const& s) const noexcept { return gradient_slot(s, slot_now(s)); }
-    range gradients_now(stage const& s) const noexcept {
-        return slot_now(s) == 0 ? s.parts : one(s.sums, slot_now(s) - 1);
-    }
-    /// Layers that agree on something add their gradients on `compute`, and their statistics.
-    range added_on_compute(step_task const& t) const noexcept {
-        bool const adds = (network::whole_shard || network::buffers != 0) && gives_weights(t.kind);
-        return adds ? gradients_now(own(t.chunk)) : range{};
-    }
-
     void merge(stage const& s, std::size_t i, std::size_t j) {
         add_into(kernels_on(compute, 0), gradient_slot(s, i), static_cast<T const*>(gradient_slot(s, j)),
                  s.numbers.elements);
     }
 
     detail::staged_granule<Model> granule_;
-    std::vector<stage> own_; ///< stages
     std::span<update_run const> updates_;
     range shards_;
-    std::size_t all_shards_, slots_;
-    bool in_tree_;
+    std::size_t all_shards_;
     typename Device::libraries libraries_;
     memory parameters_, gradients_, state_, activations_, narrow_, losses_, scores_;
     memory stages_[2], scratch_[2];
@@ -572,13 +444,6 @@ private:
     event ready_;
     memory squares_, tied_;
     pinned norms_[2], runs_;
-
-    std::size_t on_compute_ = 0, on_beside_ = 0, on_exchange_ = 0;
-    /// Places that work waits for, by number. `parts` are those of the first slots of gradients, `sums` the other
-    /// slots.
-    struct {
-        range all, parameters, samples, losses, scores, task, frames, slots, parts, sums, squares, norm, tied;
-    } places_;
 };
 
 } // namespace trireme

@@ -41,4 +41,9 @@ struct stream_stage : placed_stage<Model, Context> {
     }
 };
 
+/// The stages of a model on accelerators.
+template<class Model>
+using stage_on_streams = stream_stage<Model, stream_context<typename Model::network, typename Model::kernels,
+                                                            typename Model::value_type, typename Model::loss>>;
+
 } // namespace trireme::detail

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/collective/stage_moves.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/memory_map.hpp>
+#include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/step.hpp>
+#include <trireme/parallel/ties.hpp>
+#include <trireme/schedule/pipeline/span.hpp>
+#include <trireme/trainer/composition.hpp>
+#include <trireme/trainer/stream_rank.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace trireme::detail {
+
+/// The ranks of a process on accelerators, replica by replica, and the programs that each replica has.
+template<class Model, accelerator Device, class Options, class Transport>
+class stream_ranks {
+public:
+    using T = typename Model::value_type;
+    using network = typename Model::network;
+    using rank_type = stream_rank<Model, Device, Options>;
+
+    /// The map of a rank's memory.
+    static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
+        auto m = rank_type::memory_of(l, batch, rank);
+        if (!Model::trains) return m;
+        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
+            auto const numbers = numbers_of_stage<network, T>(l, l.stage_of(rank, chunk));
+            m.tables.bytes += Transport::table_bytes(l, rank, numbers.extent(), sizeof(T));
+        }
+        for (auto const& e : network::exchanges)
+            m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
+        return m;
+    }
+
+    /// Granules of a replica that are evaluated together.
+    std::size_t evaluated_together() const noexcept {
+        return static_cast<std::size_t>(replicas_[0]->programs.evaluation().shape.micro_batches);
+    }
+    /// The tasks of a rank in the step, or the evaluation, that was staged in a slot: f(task, begin, end, whether it
+    /// was beside what computes). Times are in nanoseconds.
+    template<class F>
+    void for_times(rank_type const& r, int slot, bool evaluates, F&& f) const {
+        auto const list = list_of(r, evaluates);
+        for (std::size_t i = 0; i < list.size(); ++i) {
+            bool beside = list[i].kind == task_kind::collective;
+            for (int k = 0; k < list[i].transfers; ++k) beside = beside || takes(r, list[i].moves[k]);
+            f(list[i], r.times(slot)[2 * i], r.times(slot)[2 * i + 1], beside);
+        }
+    }
+    step_program const& program(int local) const noexcept {
+        return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.step();
+    }
+    /// The traffic that a rank reads from others in a step.
+    traffic moved(int local) const noexcept {
+        auto sum = transport.moved(local);
+        auto const& r = *ranks[static_cast<std::size_t>(local)];
+        for (auto const& t : program(local).list(layout.role_of(local)))
+            for (int k = 0; k < t.transfers; ++k)
+                if (auto const& m = t.moves[k]; !m.sends && m.role != layout.role_of(local))
+                    sum += traffic{1, bytes_of(r, m)};
+        auto const add = [&](int, traffic const& t) { sum += t; };
+        traffic_of_squares<Model>(layout, local, add);
+        detail::traffic_of_ties<Model>(layout, local, add);
+        return sum;
+    }
+    std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process
+    rank_type& rank_at(std::size_t k, int role) noexcept {
+        return *ranks[k * static_cast<std::size_t>(layout.stages) + static_cast<std::size_t>(role)];
+    }
+    /// The rank with the last stage.
+    rank_type& last_rank(std::size_t k) noexcept { return rank_at(k, layout.role_of_last_stage()); }
+
+    Transport transport;
+    parallel_layout layout;
+    std::vector<std::unique_ptr<rank_type>> ranks; ///< of this process
+    int at_rank = 0;                               ///< whose work is being handed over, for messages
+
+protected:
+    using context = typename rank_type::context;
+
+    struct task_of_role {
+        int role;
+        step_task const* task;
+    };
+    /// The programs of a replica, in an order in which they can be handed over.
+    struct replica {
+        rank_programs programs;
+        sent_places sent_in_step, sent_in_evaluation;
+        std::vector<task_of_role> of_step, of_evaluation; ///< but for the tail
+
+        replica(parallel_layout const& l, int rank)
+            : programs(l, rank), sent_in_step(programs.step()), sent_in_evaluation(programs.evaluation()) {
+            list(programs.step(), of_step);
+            list(programs.evaluation(), of_evaluation);
+        }
+        static void list(step_program const& p, std::vector<task_of_role>& to) {
+            play_step(
+                p, [](task_kind, int) { return 1.0; },
+                [&](int role, std::size_t i, double, double) {
+                    if (i < p.tail[role]) to.push_back({role, &p.list(role)[i]});
+                });
+        }
+    };
+
+    stream_ranks(parallel_layout const& l, Options const& o, auto const& where) : transport(l, where), layout(l) {
+        Device::use(transport.device_of(0));
+        for (int i = 0; i < transport.local_ranks(); ++i) {
+            int const rank = transport.first_rank() + i;
+            ranks.push_back(std::make_unique<rank_type>(transport.device_of(i), l, rank, o.batch.samples));
+            if (l.role_of(rank) == 0) replicas_.push_back(std::make_unique<replica>(l, rank));
+        }
+    }
+
+    void at(rank_type const& r) noexcept { at_rank = r.number; }
+    /// The tasks of a rank in a step or an evaluation, and those behind all micro-batches: as many for each replica.
+    std::span<step_task const> list_of(rank_type const& r, bool evaluates = false) const noexcept {
+        int const local = r.number - transport.first_rank(), role = layout.role_of(r.number);
+        if (!evaluates) return program(local).list(role);
+        return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.evaluation().list(role);
+    }
+    std::span<step_task const> tail_of(rank_type const& r) const noexcept {
+        return list_of(r).subspan(program(r.number - transport.first_rank()).tail[layout.role_of(r.number)]);
+    }
+    /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
+    static bytes_t bytes_of(rank_type const& r, stage_transfer const& m) noexcept {
+        auto const rows = r.own_stage(m.to()).numbers.rows;
+        auto const bytes = bytes_across<Model, context>(m.gradient ? rows.end : rows.begin, r.samples());
+        return m.gradient ? bytes.gradients : bytes.values;
+    }
+    static bool takes(rank_type const& r, stage_transfer const& m) noexcept { return !m.sends && bytes_of(r, m) != 0; }
+
+    std::vector<std::unique_ptr<replica>> replicas_;
+};
+
+} // namespace trireme::detail

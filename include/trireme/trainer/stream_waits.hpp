@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/errors.hpp>
+#include <trireme/core/left_behind.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/device/host/floats.hpp>
+#include <trireme/group/late.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace trireme::detail {
+
+/// The executor of a process's accelerators, and the host's waits for them, each of which ends: with what it waits for,
+/// or with an error that names a device.
+template<class Executor, accelerator Device>
+class stream_waits {
+public:
+    bool stopped() const noexcept { return stopped_; }
+
+protected:
+    using rank_type = typename Executor::rank_type;
+    using event = typename Device::event;
+
+    stream_waits(std::unique_ptr<Executor> e, std::chrono::duration<double> deadline)
+        : executor_(std::move(e)), deadline_(deadline) {}
+    stream_waits(stream_waits const&) = delete;
+    stream_waits& operator=(stream_waits const&) = delete;
+    /// Memory may be freed when nothing is under way any more; else it is left behind, for freeing it would wait for a
+    /// device that does not answer.
+    ~stream_waits() {
+        if (executor_ != nullptr && !idle()) leave_behind(std::move(executor_));
+    }
+
+    /// Runs `f` in the default floating-point environment, in which the host computes the numbers of a step. Exceptions
+    /// of it stop the trainer, and reach the caller with the device's name.
+    template<class F>
+    auto guarded(F&& f) -> decltype(f()) {
+        try {
+            return with_default_floats(f);
+        } catch (usage_error const&) { // of what the caller asked for, unless it comes out of a step
+            if (steps_ == 0) throw;
+            fail();
+        } catch (deadline_error const&) {
+            stalled_ = true;
+            fail();
+        } catch (...) {
+            fail();
+        }
+    }
+
+    void wait_for(rank_type& r, event& e, char const* what) {
+        executor_->at_rank = r.number;
+        auto const limit = deadline::in(deadline_);
+        while (!await(
+            e, deadline::in(std::min<std::chrono::duration<double>>(limit.left(), std::chrono::milliseconds(20))))) {
+            executor_->transport.check();
+            if (limit.passed()) late(r, what);
+        }
+    }
+
+    std::unique_ptr<Executor> executor_;
+    std::chrono::duration<double> deadline_;
+    std::uint64_t steps_ = 0; ///< of the training
+
+private:
+    bool idle() const noexcept {
+        bool all = !stalled_;
+        for (auto& r : executor_->ranks)
+            for (auto* const s : {&r->copies, &r->compute, &r->beside, &r->exchange}) try {
+                    event done(s->device());
+                    s->record(done);
+                    all = all && await(done, deadline::in(deadline_));
+                } catch (...) { // a device that has failed has nothing to do any more
+                }
+        return all;
+    }
+
+    [[noreturn]] TRIREME_COLD void late(rank_type& r, char const* what) {
+        executor_->transport.abandon();
+        int const rank = r.number;
+        auto const name = "device " + std::to_string(rank) + " (" + Device::name + " " +
+                          std::to_string(executor_->transport.device_of(rank - executor_->transport.first_rank())) +
+                          ")";
+        throw deadline_error(rank, late_text(name, "finish", deadline_,
+                                             std::string(what) + ", training step " + std::to_string(steps_)));
+    }
+    [[noreturn]] TRIREME_COLD void fail() {
+        stopped_ = true;
+        throw_of_rank(executor_->at_rank, std::current_exception());
+    }
+
+    bool stopped_ = false;
+    bool stalled_ = false;
+};
+
+} // namespace trireme::detail
