@@ -17,7 +17,7 @@ namespace {
 /// The rank to blame by one that waits for `first`; each rank of the list waits for the one that stands in its place.
 int blamed(int first, std::vector<int> const& awaited) {
     return end_of_waits(first, static_cast<int>(awaited.size()),
-                        [&](int rank) { return awaited[static_cast<std::size_t>(rank)]; });
+                        [&](int rank) { return awaited.at(static_cast<std::size_t>(rank)); });
 }
 
 } // namespace
