@@ -13,6 +13,7 @@ namespace bench::inline TRIREME_ISA {
 
 using vector = trireme::lane_vector<float, trireme::full_register<float>>;
 
+using trireme::enough_chains;
 using trireme::multiply_adds;
 
 /// One pass of y += c * x: two reads and one write per element, the mixture of an optimizer's pass. Returns the bytes.
