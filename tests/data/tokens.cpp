@@ -62,7 +62,7 @@ TEST_SUITE("data/tokens") {
                 REQUIRE(first < static_cast<int>(most));
                 ++seen[static_cast<std::size_t>(first)];
                 CHECK(number<std::int32_t>(s.targets(), w.size() - 1, 2) == first + static_cast<int>(3 * w.size()));
-                CHECK(first + 3 * w.size() < count);
+                CHECK(static_cast<std::size_t>(first) + 3 * w.size() < count);
                 CHECK(s.inputs().beginnings == 1);
             }
             for (std::size_t k = 0; k < most; ++k) CHECK(seen[k] > 0);

@@ -94,7 +94,8 @@ template<class Trainer>
 void goes_on_anywhere(std::vector<std::pair<place, place>> const& moves) {
     auto const wanted = uninterrupted<Trainer>();
     files::folder const folder;
-    for (auto const& [from, to] : moves) {
+    for (auto const& move : moves) {
+        place const from = move.first, to = move.second;
         CAPTURE(from.devices);
         CAPTURE(from.stages);
         CAPTURE(to.devices);
