@@ -281,25 +281,25 @@ private:
         weigh_row<0>(here, keys, s, mine);
         weigh_row<1>(here, keys, s, mine);
     }
-    template<u32 I>
+    template<u32 Row>
     TRIREME_HOST_DEVICE void weigh_row(tile const& here, u32 keys, shared& s, own& mine) const {
-        number largest = mine.largest[I];
+        number largest = mine.largest[Row];
         for (u32 other = 0; other < half; ++other) {
-            number const score = s.of_row[other][here.row(I)];
+            number const score = s.of_row[other][here.row(Row)];
             largest = largest < score ? score : largest;
         }
-        number const smaller = std::exp(mine.largest[I] - largest);
-        number const weight[2] = {std::exp(mine.score[I][0] - largest), std::exp(mine.score[I][1] - largest)};
-        mine.largest[I] = largest;
-        mine.sum[I] = mine.sum[I] * smaller + (weight[0] + weight[1]);
+        number const smaller = std::exp(mine.largest[Row] - largest);
+        number const weight[2] = {std::exp(mine.score[Row][0] - largest), std::exp(mine.score[Row][1] - largest)};
+        mine.largest[Row] = largest;
+        mine.sum[Row] = mine.sum[Row] * smaller + (weight[0] + weight[1]);
         if constexpr (Forward) {
             auto const drawn = drops.of_head(here.sample, here.head_number);
             for (u32 j = 0; j < 2; ++j)
-                s.weight.number(here.row(I), here.column(j)) =
+                s.weight.number(here.row(Row), here.column(j)) =
                     weight[j] *
-                    drawn.template factor<number>(here.tile * side + here.row(I), keys * side + here.column(j));
+                    drawn.template factor<number>(here.tile * side + here.row(Row), keys * side + here.column(j));
             for (u32 j = 0; j < tile::quads_of_thread; ++j)
-                for (u32 c = 0; c < 4; ++c) mine.out[I][j][c] *= smaller;
+                for (u32 c = 0; c < 4; ++c) mine.out[Row][j][c] *= smaller;
         }
     }
     TRIREME_HOST_DEVICE static number sum_of(u32 row, shared const& s) {
