@@ -54,7 +54,7 @@ void edges() {
 /// one_and_exponential against the true value, and the number from which on it is infinite.
 template<class T>
 void beside_one(double overflow) {
-    constexpr std::size_t n = full_register<T>;
+    static constexpr std::size_t n = full_register<T>;
     auto const of = [](T x) {
         T values[n] = {};
         values[n - 1] = x;
