@@ -8,37 +8,15 @@ gpt.py PROGRAM TEXT
 """
 import json
 import pathlib
-import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 
+from checked_program import CheckedProgram
+
 program, text = sys.argv[1:]
-passed = failed = 0
-
-
-def expect(holds, what):
-    global passed, failed
-    passed, failed = passed + bool(holds), failed + (not holds)
-    if not holds:
-        print(what)
-
-
-def run(*arguments, most_file_bytes=None):
-    def limited():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most_file_bytes, most_file_bytes))
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, errors='replace', check=False,
-                          restore_signals=False, # a file that grows too large is an error, and no signal
-                          preexec_fn=limited if most_file_bytes else None)
-
-
-def refuses(words, *arguments):
-    done = run(*arguments)
-    said = done.stdout + done.stderr
-    expect(done.returncode == 2 and all(word in said for word in words) and said.count('\n') == 1,
-           f'gpt {arguments}: exit code {done.returncode}, not 2 and one line with {words}: {said}')
-
+checked = CheckedProgram(program)
+expect, run, refuses = checked.expect, checked.run, checked.refuses
 
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
@@ -115,16 +93,11 @@ with tempfile.TemporaryDirectory() as name:
     content[-1] ^= 1
     weights.write_bytes(content)
 
-    def fails(words, *arguments):
-        done = run('--text', text, *arguments)
-        expect(done.returncode == 2 and all(word in done.stderr for word in words) and done.stderr.count('\n') == 1,
-               f'gpt {arguments}: exit code {done.returncode}, not 2 and one line with {words}: {done.stderr}')
-
-    fails(['not those that were saved'], '--resume', damaged)
+    refuses(['not those that were saved'], '--text', text, '--resume', damaged, at_once=False)
     (damaged / 'optimizer.a.safetensors').write_bytes(b'')
-    fails(['at least 10 bytes'], '--resume', damaged)
+    refuses(['at least 10 bytes'], '--text', text, '--resume', damaged, at_once=False)
     (damaged / 'manifest.json').write_text('{"format":"of somebody else"}')
-    fails(['of somebody else'], '--resume', damaged)
+    refuses(['of somebody else'], '--text', text, '--resume', damaged, at_once=False)
 
     short = folder / 'short'
     short.write_text('too short')
@@ -139,5 +112,4 @@ with tempfile.TemporaryDirectory() as name:
         refuses(['try --help'], '--text', text, *wrong)
     expect(run('--help').returncode == 0, 'gpt --help fails')
 
-print(f'{passed} passed, {failed} failed')
-sys.exit(1 if failed or not passed else 0)
+checked.end()

@@ -7,33 +7,16 @@ microgpt.py PROGRAM
 """
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
+
+from checked_program import CheckedProgram
 
 program = sys.argv[1]
 NAMES = ['Ada', 'Alan', 'Barbara', 'Charles', 'Donald', 'Edsger', 'Frances', 'Grace', 'John', 'Kathleen', 'Leslie',
          'Margaret', 'Niklaus', 'Radia', 'Tony', 'Maximilianatheodoralexandra']
-passed = failed = 0
-
-
-def expect(holds, what):
-    global passed, failed
-    passed, failed = passed + bool(holds), failed + (not holds)
-    if not holds:
-        print(what)
-
-
-def run(*arguments):
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
-
-
-def refuses(words, *arguments):
-    done = run(*arguments)
-    said = done.stdout + done.stderr
-    expect(done.returncode == 2 and all(word in said for word in words) and said.count('\n') == 1,
-           f'microgpt {arguments}: exit code {done.returncode}, not 2 and one line with {words}: {said}')
-
+checked = CheckedProgram(program)
+expect, run, refuses = checked.expect, checked.run, checked.refuses
 
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
@@ -64,5 +47,4 @@ with tempfile.TemporaryDirectory() as name:
         refuses(['try --help'], '--text', text, *wrong)
     expect(run('--help').returncode == 0, 'microgpt --help fails')
 
-print(f'{passed} passed, {failed} failed')
-sys.exit(1 if failed or not passed else 0)
+checked.end()

@@ -73,6 +73,32 @@ std::string refusal(Trainer& t, std::string const& folder) {
     if (said != "loaded") CHECK(same_state(before, t.snapshot()));
     return said;
 }
+/// A training before a step and after it: a save of the second replaces that of the first.
+struct two_states {
+    small_trainer before, after;
+    training_snapshot<float> old_state, new_state;
+    files::folder folder;
+    std::string path = folder.path("run");
+
+    two_states() {
+        before.step(made_up(32));
+        after.step(made_up(32));
+        after.step(made_up(32, 2));
+        old_state = before.snapshot();
+        new_state = after.snapshot();
+    }
+    /// True if the folder has the second, whole, and false if it has the first.
+    bool is_new() {
+        REQUIRE(refusal(reader_, path) == "loaded");
+        auto const found = reader_.snapshot();
+        bool const has_old = same_state(found, old_state), has_new = same_state(found, new_state);
+        CHECK(has_old != has_new);
+        return has_new;
+    }
+
+private:
+    small_trainer reader_;
+};
 bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
 
 } // namespace
@@ -271,32 +297,22 @@ TEST_SUITE("trainer/checkpoint") {
 
     TEST_CASE("who is killed at any system call of a save leaves the old checkpoint, or the new one") {
         using namespace test_system_calls;
-        files::folder const folder;
-        small_trainer before, after, t;
-        before.step(made_up(32));
-        after.step(made_up(32));
-        after.step(made_up(32, 2));
-        auto const old_state = before.snapshot(), new_state = after.snapshot();
-        auto const path = folder.path("run");
+        two_states states;
         int old_ones = 0, new_ones = 0, stops = 0;
         for (bool killed = true; killed; ++stops) {
             CAPTURE(stops);
-            save_checkpoint(before, path);
+            save_checkpoint(states.before, states.path);
             auto const end = run_traced(
                 [&] {
-                    save_checkpoint(after, path);
+                    save_checkpoint(states.after, states.path);
                     return 0;
                 },
                 stops + 1);
             killed = end.killed;
             if (!killed) CHECK(end.code == 0);
-            REQUIRE(refusal(t, path) == "loaded");
-            auto const found = t.snapshot();
-            bool const is_old = same_state(found, old_state), is_new = same_state(found, new_state);
-            CHECK(is_old != is_new);
+            bool const is_new = states.is_new();
             CHECK((killed || is_new));
-            old_ones += is_old ? 1 : 0;
-            new_ones += is_new ? 1 : 0;
+            ++(is_new ? new_ones : old_ones);
         }
         CHECK(old_ones > 40);
         CHECK(new_ones > 4);
@@ -307,27 +323,21 @@ TEST_SUITE("trainer/checkpoint") {
     TEST_CASE("a save that fails at any system call says so; the training goes on, and the old checkpoint stands") {
         using namespace test_system_calls;
         if (!can_fail_calls) return;
-        files::folder const folder;
-        small_trainer before, after, t;
-        before.step(made_up(32));
-        after.step(made_up(32));
-        after.step(made_up(32, 2));
-        auto const old_state = before.snapshot(), new_state = after.snapshot();
-        auto const path = folder.path("run");
+        two_states states;
         enum { went_well = 0, failed = 1, cannot_go_on = 2 };
         int failures = 0;
         for (int const error : {ENOSPC, EIO}) {
             bool hit = true;
             for (int call = 1; hit; ++call) {
                 CAPTURE(call);
-                save_checkpoint(before, path);
+                save_checkpoint(states.before, states.path);
                 auto const end = run_traced(
                     [&] {
                         small_trainer here; // threads do not come along when a process forks
-                        here.restore([&](auto& state) { state = new_state; });
+                        here.restore([&](auto& state) { state = states.new_state; });
                         int code = went_well;
                         try {
-                            save_checkpoint(here, path);
+                            save_checkpoint(here, states.path);
                         } catch (data_error const&) {
                             code = failed;
                         }
@@ -341,10 +351,7 @@ TEST_SUITE("trainer/checkpoint") {
                     0, call, error);
                 hit = end.failed;
                 CHECK((end.code == went_well || end.code == failed));
-                REQUIRE(refusal(t, path) == "loaded");
-                auto const found = t.snapshot();
-                bool const is_old = same_state(found, old_state), is_new = same_state(found, new_state);
-                CHECK(is_old != is_new);
+                bool const is_new = states.is_new();
                 if (end.code == went_well) CHECK(is_new);
                 failures += end.code == failed ? 1 : 0;
             }

@@ -18,8 +18,8 @@
 
 namespace trireme {
 
-// What a rank has called, in words that its peers compare with their own: ranks that call different collectives are
-// found by them, before one waits for what never comes.
+// Calls of collectives, in words that ranks compare with their own: ranks that call different ones are found by them,
+// before one waits for what never comes.
 
 /// The words of a collective_call in which ranks must agree, without addresses: the same words mean the same in any
 /// process. Texts are cut where they are longer than their place.

@@ -21,8 +21,8 @@
 
 namespace trireme {
 
-// What a rank shows those that see its memory, be they threads or processes: a slot, in which it counts the steps it
-// has completed, and says what it has called and for whom it waits.
+// Slots are shown by ranks to those that see their memory, be they threads or processes: in its slot a rank counts the
+// steps that it has completed, and says what it has called and for whom it waits.
 
 /// The most arenas that a rank may allocate; a trainer needs five.
 inline constexpr int max_arenas = 8;

@@ -21,10 +21,10 @@ namespace trireme::detail::proof {
 //     step 1  idle                              copy chunk 0 from 0, after 1     {0, 1}    {0, 1}
 //     step 2  wait for 1, after 2               idle
 //
-// It ends as an all-reduce should, with both in each chunk, once and in one order of addition. Refused are: `after 3`
-// in rank 1's step, for rank 0's third step waits for that one (deadlock); a reduction in place of the copy, by which
-// {0, 1} meets {1} (added_twice); and nothing in place of it, so that rank 1 ends with {1} (missing). Whether the copy
-// finds its chunk in any other order of events, too, is a question for the phases of conflicts and races.
+// The schedule ends as an all-reduce should, with both in each chunk, once and in one order of addition. Refused are:
+// `after 3` in rank 1's step, for rank 0's third step waits for that one (deadlock); a reduction in place of the copy,
+// by which {0, 1} meets {1} (added_twice); and nothing in place of it, so that rank 1 ends with {1} (missing). Whether
+// the copy finds its chunk in any other order of events, too, is a question for the phases of conflicts and races.
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept { // splitmix64's finaliser
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -16,9 +16,9 @@ namespace trireme::detail::proof {
 //     step 1  idle                              copy chunk 0 from 0, after 1
 //     step 2  wait for 1, after 2               idle
 //
-// It sees three steps that are not idle, each with one source, another rank, and with a chunk that is there. It refuses
-// (out_of_range) `copy chunk 1`, for there is none, and a copy by rank 1 from rank 1. Whether step 1 comes too early,
-// or rank 0 waits for ever, are questions for later phases.
+// This phase sees three steps that are not idle, each with one source, another rank, and with a chunk that is there. It
+// refuses (out_of_range) `copy chunk 1`, for there is none, and a copy by rank 1 from rank 1. Whether step 1 comes too
+// early, or rank 0 waits for ever, are questions for later phases.
 
 /// True if a step of `rank` may have `list` for its sources or destinations; `reading` takes one at least.
 constexpr bool list_fits(table const& s, rank_list const& list, int rank, bool reading) noexcept {

@@ -1,0 +1,36 @@
+# SPDX-FileCopyrightText: The Trireme authors
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A program that a script runs and judges: what holds is counted, what does not is said."""
+import pathlib
+import resource
+import subprocess
+import sys
+
+
+class CheckedProgram:
+    def __init__(self, path):
+        self.path, self.name = path, pathlib.Path(path).name
+        self.passed = self.failed = 0
+
+    def expect(self, holds, what):
+        self.passed, self.failed = self.passed + bool(holds), self.failed + (not holds)
+        if not holds:
+            print(what)
+
+    def run(self, *arguments, most_file_bytes=None):
+        """`most_file_bytes`: files may not grow larger; that is an error of the write then, and no signal."""
+        def limited():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most_file_bytes, most_file_bytes))
+        return subprocess.run([self.path, *map(str, arguments)], capture_output=True, text=True, errors='replace',
+                              check=False, restore_signals=False, preexec_fn=limited if most_file_bytes else None)
+
+    def refuses(self, words, *arguments, at_once=True):
+        """It ends with code 2, and a sentence with all words; `at_once`: before it has said anything else."""
+        done = self.run(*arguments)
+        said = done.stdout * at_once + done.stderr
+        self.expect(done.returncode == 2 and all(word in said for word in words) and said.count('\n') == 1,
+                    f'{self.name} {arguments}: exit code {done.returncode}, not 2 and one line with {words}: {said}')
+
+    def end(self):
+        print(f'{self.passed} passed, {self.failed} failed')
+        sys.exit(1 if self.failed or not self.passed else 0)
