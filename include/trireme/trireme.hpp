@@ -42,6 +42,7 @@
 #include <trireme/group/transport/threads/group.hpp>
 #include <trireme/kernels/portable.hpp>
 #include <trireme/layer/activation.hpp>
+#include <trireme/layer/activity_penalty.hpp>
 #include <trireme/layer/attention.hpp>
 #include <trireme/layer/batch_norm.hpp>
 #include <trireme/layer/combinators.hpp>

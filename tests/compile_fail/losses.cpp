@@ -83,3 +83,30 @@ inline double learn(sample_set const& samples) {
     return t.step(samples).loss;
 }
 } // namespace tri0105
+
+namespace tri0137 {
+// A layer says for each sample of a granule how much it adds to the loss.
+using net = network<input<4>, linear<8>, activity_penalty<percent<10>>, linear<3>>;
+#if defined(ADDED_BY_A_LIBRARY)
+// ADDED_BY_A_LIBRARY: TRI0137 | leave out kernels | gets< | kernels<at_once>
+// errors <= 1
+using t = trainer<net, cross_entropy, sgd, kernels<at_once>>;
+#else
+using t = trainer<net, cross_entropy, sgd>;
+#endif
+auto const cost = t::plan(batch{64});
+} // namespace tri0137
+
+namespace tri0138 {
+// A tenth of the mean square is added:
+#if defined(A_BARE_SHARE)
+// A_BARE_SHARE: TRI0138 | write activity_penalty<percent<10>> | activity_penalty<10
+using net = network<input<4>, linear<8>, activity_penalty<10>, linear<3>>;
+#elif defined(NO_SHARE)
+// NO_SHARE: TRI0138
+using net = network<input<4>, linear<8>, activity_penalty<percent<0>>, linear<3>>;
+#else
+using net = network<input<4>, linear<8>, activity_penalty<percent<10>>, linear<3>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0138

@@ -62,6 +62,32 @@ struct trusting_squared_error { // x: one value; its targets: the value that was
     }
 };
 // [/weighted_loss]
+// [adding_layer]
+struct sparse { // y = x; the mean of |x| is added to the loss, which makes most values small
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        d.adds_to_loss = true;
+        return d;
+    }
+    static void forward(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = io.x[i];
+        if (io.place.loss == nullptr) return; // outside of training
+        for (std::size_t lane = 0; lane < io_t::lanes; ++lane) {
+            auto& term = io.place.loss[lane] = 0;
+            for (std::size_t i = lane; i < io.x.size(); i += io_t::lanes) term += std::abs(io.x[i]) / io_t::input::size;
+        }
+    }
+    static void backward_input(auto const& io) {
+        using io_t = std::remove_cvref_t<decltype(io)>;
+        for (std::size_t i = 0; i < io.x.size(); ++i) {
+            auto const slope = (io.x[i] > 0 ? 1 : -1) * io.place.loss_weight[i % io_t::lanes] / io_t::input::size;
+            io.dx[i] = io.dy[i] + slope;
+        }
+    }
+};
+// [/adding_layer]
 
 // [rare_ones_first]
 struct rare_ones_first {
@@ -131,6 +157,24 @@ TEST_SUITE("docs/own_numbers") {
         samples_in_memory const points(places, make_shape(1), measured, make_shape(2));
         for (int i = 0; i < 500; ++i) fit.step(points);
         CHECK(fit.evaluate(points).loss < 1e-6);
+    }
+
+    TEST_CASE("a layer of one's own adds to the loss") {
+        // [adding_network]
+        bool const derivatives_right = check_gradients<sparse, input<6>>().ok(); // of the whole loss
+        using penalised = network<input<6>, linear<16>, sparse, linear<8>, activity_penalty<percent<10>>, linear<3>>;
+        trainer<penalised, cross_entropy, sgd, on<mesh<host, pp<2>>>> in_stages{{.learning_rate = 0.1f, .batch = 32}};
+        // [/adding_network]
+        CHECK(derivatives_right);
+        std::vector<float> numbers;
+        std::vector<int> labels;
+        for (int i = 0; i < 32 * 6; ++i) numbers.push_back(float(i * i % 17) / 17);
+        for (int i = 0; i < 32; ++i) labels.push_back(i % 3);
+        samples_in_memory const table(numbers, make_shape(6), labels, 3);
+        double const first = in_stages.step(table).loss;
+        for (int i = 0; i < 50; ++i) in_stages.step(table);
+        CHECK(in_stages.step(table).loss < first);
+        CHECK(in_stages.step(table).loss > in_stages.evaluate(table).loss);
     }
 
     TEST_CASE("numbers in files") {

@@ -6,6 +6,7 @@
 /// Written by tests/kernels/table.py.
 
 #include <trireme/kernels/blocks/activation.hpp>
+#include <trireme/kernels/blocks/activity_penalty.hpp>
 #include <trireme/kernels/blocks/adagrad.hpp>
 #include <trireme/kernels/blocks/adam.hpp>
 #include <trireme/kernels/blocks/add.hpp>

@@ -6,6 +6,7 @@
 /// Written by tests/kernels/table.py.
 
 #include <trireme/kernels/portable/activation.hpp>
+#include <trireme/kernels/portable/activity_penalty.hpp>
 #include <trireme/kernels/portable/adagrad.hpp>
 #include <trireme/kernels/portable/adam.hpp>
 #include <trireme/kernels/portable/add.hpp>

@@ -6,6 +6,7 @@
 /// Written by tests/kernels/table.py.
 
 #include <trireme/kernels/reference/activation.hpp>
+#include <trireme/kernels/reference/activity_penalty.hpp>
 #include <trireme/kernels/reference/adagrad.hpp>
 #include <trireme/kernels/reference/adam.hpp>
 #include <trireme/kernels/reference/add.hpp>

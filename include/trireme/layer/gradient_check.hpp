@@ -15,7 +15,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -61,7 +63,8 @@ double difference_error(std::vector<T>& at, std::vector<T> const& analytic, Loss
 template<class Layer, class Input>
 constexpr bool checked_as_network() {
     if constexpr (layer<Layer>)
-        return Layer::describe(Input::extents::shape).whole_shard();
+        return Layer::describe(Input::extents::shape).whole_shard() ||
+               Layer::describe(Input::extents::shape).adds_to_loss;
     else
         return true;
 }
@@ -127,10 +130,14 @@ gradient_report check_network_gradients(std::uint64_t seed) {
         statistics(net::buffers);
     model_numbers<T> numbers{p.data(), dp.data(), buffers.data(), statistics.data()};
     numbers.tied_lie = p.size();
+    double terms[net::loss_terms + 1] = {};
+    numbers.terms = terms;
+    numbers.loss_weight = 1;
     pass_type const pass(places, arena.data(), numbers, {seed, 1, 0, 0, samples, samples, samples});
     auto const loss = [&] {
+        std::ranges::fill(terms, 0.0);
         pass.forward([&](std::size_t g) { std::copy_n(x.data() + g * lanes * in, lanes * in, pass.input(g)); });
-        T sum = 0;
+        T sum = std::accumulate(std::begin(terms), std::end(terms), 0.0);
         for (std::size_t g = 0; g < 2; ++g)
             for (std::size_t i = 0; i < lanes * out; ++i) sum += dy[g * lanes * out + i] * pass.output(g)[i];
         return sum;

@@ -77,6 +77,7 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
 
     [[no_unique_address]] Kernels policy;
     losses_type const* losses = nullptr;
+    T* of_samples = nullptr; ///< where rows add to the loss: room for two numbers of each sample
 
     /// For a row's layer, where they want to know it; with a function, if it is not void.
     template<class Function>
@@ -100,6 +101,22 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     template<class P, class At, class F>
     void add_gradients(std::size_t row, At const& at, F const& add) const {
         add(applying<void>(row), at);
+    }
+
+    /// The place of what a row is to add to its samples' losses, null where nobody asks; and the factors of these
+    /// losses.
+    T* losses_of_row() const noexcept { return this->model.terms == nullptr ? nullptr : of_samples; }
+    void add_term(std::size_t row) const noexcept {
+        double sum = 0;
+        for (std::size_t lane = 0; lane < std::min(Lanes, this->granule.count); ++lane)
+            sum += static_cast<double>(of_samples[lane]);
+        this->model.terms[Network::row(row).first_term] += sum;
+    }
+    T const* loss_weights() const noexcept {
+        auto* const weights = of_samples + Lanes;
+        for (std::size_t lane = 0; lane < Lanes; ++lane)
+            weights[lane] = lane < this->granule.count ? this->model.loss_weight : T{0};
+        return weights;
     }
 
     /// The loss, and the gradient of the output if it goes back from there. Kernels that take all samples at once leave
@@ -213,9 +230,9 @@ public:
                                          whole_shard ? places_for(samples) : Lanes, !trains, recomputed);
     }
 
-    /// Elements of what lasts within a task: its blocks, and the kernels' scratch.
+    /// Elements of what lasts within a task: its blocks, the kernels' scratch, and what rows add to the loss.
     static constexpr std::size_t task_elements(plan_type const& p) noexcept {
-        return p.sent - p.kept + scratch_elements;
+        return p.sent - p.kept + scratch_elements + term_elements;
     }
     /// Elements of what the targets take of samples that the loss takes at once.
     static constexpr std::size_t target_elements(std::size_t samples) noexcept {
@@ -291,7 +308,7 @@ public:
         auto place = shard_;
         place.first += granule * Lanes;
         if constexpr (!at_once) place.count = std::min(Lanes, place.count - std::min(place.count, granule * Lanes));
-        return {context{{&places_, memory_, model_, place, before_ + granule * Lanes}, policy(), losses_}};
+        return {context{{&places_, memory_, model_, place, before_ + granule * Lanes}, policy(), losses_, terms()}};
     }
     T* kept() const noexcept { return (*this)[0][0].kept(); }
 
@@ -299,6 +316,8 @@ private:
     static constexpr std::size_t line = cache_line / sizeof(stored_type);
     static constexpr std::size_t scratch_elements =
         round_up(detail::scratch_bytes<Network, Kernels, T, Lanes>() / sizeof(stored_type), line);
+    static constexpr std::size_t term_elements =
+        Network::loss_terms == 0 ? 0 : round_up(2 * Lanes * sizeof(T) / sizeof(stored_type), line);
     static constexpr auto way = at_once ? way_of_samples::together : way_of_samples::one_behind_the_other;
 
     kernels policy() const noexcept {
@@ -306,6 +325,13 @@ private:
             return policy_;
         else
             return {policy_, memory_.scratch + (places_.sent - places_.kept)};
+    }
+
+    T* terms() const noexcept {
+        if constexpr (term_elements == 0)
+            return nullptr;
+        else
+            return reinterpret_cast<T*>(memory_.scratch + (places_.sent - places_.kept) + scratch_elements);
     }
 
     range with_loss() const noexcept { return {rows_.begin, rows_.end + (losses_ != nullptr ? 1 : 0)}; }

@@ -81,6 +81,7 @@ struct layer_description {
     std::size_t least_samples = 1; ///< that training needs: of a shard; with exchanges, of the whole batch
     std::size_t vocabulary = 0;    ///< of a network's first layer: if not 0, its inputs are classes below it
     bool embeds = false;           ///< its parameters are the vectors of tokens, or of their places
+    bool adds_to_loss = false;     ///< in training it adds a term to each sample's loss
     bool accepts = true;           ///< false: the layer's `refusal` says why
     layer_execution execution = {};
 
@@ -125,6 +126,10 @@ struct layer_place {
     T* buffers = nullptr;          ///< its first buffer
     T* statistics = nullptr; ///< what goes into its buffers after the step; to be added to, times the shard's share
     T* kept = nullptr;       ///< the numbers that its description asks to be kept
+    /// Of a layer that adds to the loss, one for each sample: its term, to be written by forward, without a factor,
+    /// null where nobody asks; and the factor of the sample's loss, for backward_input. See loss_io.
+    T* loss = nullptr;
+    T const* loss_weight = nullptr;
     std::uint32_t last_channels = 1; ///< of its input, if it lies channels last
 };
 
@@ -199,6 +204,9 @@ struct backward_io {
 /// Its parameters are trained there, too: gather and agree add to gradient(k), and there is no backward_weights.
 /// `forward` may be called a second time, on the way back, where values are not kept: it gives the same values from the
 /// same x and the same `kept`, and counts nothing. Gathering and agreeing are not repeated.
+/// A layer may add a term to each sample's loss, as penalties do, on any stage: where `io.place.loss` is not null,
+/// forward writes a number for each sample there, and backward_input adds its gradient times `io.place.loss_weight` to
+/// what comes from dy. Outside of training there is no such term.
 /// A layer may name the one that computes in rows tied to its own, which has the same parameters: `using tied_as`.
 /// If `describe` refuses some inputs, it has a rule that says so: `template<class Where, class In> using refusal`.
 /// Layers store nothing: whatever they need is in the views, so the same code runs on any slice of any device.

@@ -95,6 +95,8 @@ public:
     static constexpr std::size_t kept = table.rows[depth].first_kept;
     /// Gradients of rows that compute with the parameters of another one.
     static constexpr std::size_t tied_gradients = table.rows[depth].first_tied;
+    /// Rows that add a term to the loss.
+    static constexpr std::size_t loss_terms = table.rows[depth].first_term;
 
     /// The first layer with parameters: backward stops there, for no gradient is needed below it.
     static constexpr std::size_t first_trainable = [] {

@@ -27,6 +27,7 @@ struct layer_row {
     std::size_t first_agreed = 0; ///< of its parameters, among those of layers that agree on something on the way back
     std::size_t tied_to = npos;   ///< the row whose parameters it computes with, if they are not its own
     std::size_t first_tied = 0;   ///< of its gradients, among those of tied rows
+    std::size_t first_term = 0;   ///< of its term of the loss, among those of all rows
 
     constexpr bool is_tied() const noexcept { return tied_to != npos; }
     /// Parameter tensors that are initialised, updated and saved as this row's.
@@ -83,7 +84,7 @@ struct row_writer {
     layer_row* rows;
     way* open; ///< residuals in residuals
     shape now;
-    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0, exchanges = 0, agreed = 0, tied = 0;
+    std::size_t count = 0, parameters = 0, buffers = 0, kept = 0, exchanges = 0, agreed = 0, tied = 0, terms = 0;
     std::size_t refused_at = npos; ///< the first row that does not accept its input
     std::size_t open_count = 0;
 
@@ -99,6 +100,7 @@ struct row_writer {
         kept += d.kept;
         exchanges += static_cast<std::size_t>(d.exchanges());
         agreed += d.backward.phases != 0 ? d.parameter_elements() : 0;
+        terms += d.adds_to_loss ? 1 : 0;
         ++count;
         return row;
     }
@@ -113,6 +115,7 @@ struct row_writer {
         row.first_exchange = exchanges;
         row.first_agreed = agreed;
         row.first_tied = tied;
+        row.first_term = terms;
     }
 };
 

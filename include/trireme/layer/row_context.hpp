@@ -47,6 +47,10 @@ struct model_numbers {
     /// Gradients that layers find while they agree wait here for their task, where gradients have a task of their own.
     T* agreed = nullptr;
     std::size_t first_agreed = 0;
+    /// On the host, in training: the sums of what rows add to the loss, one for each such row of the network, to be
+    /// added to; and the factor of the samples' losses.
+    double* terms = nullptr;
+    T loss_weight = 0;
 
     /// The parameters that a row computes with: those of its owner, or their copy. An owner has parameters and comes
     /// before its row, so that it is here if its first one does not lie before the first one here.

@@ -243,8 +243,14 @@ private:
             constexpr bool values = What == row_call::forward || What == row_call::evaluate;
             using function = std::conditional_t<values, typename Form::applies, void>;
             bool const again = What == row_call::forward && phase == on_the_way_back;
-            calls::template run<What>(c.template applying<function>(row), c.template forward_of<parameter>(row, again),
-                                      phase);
+            if constexpr (What == row_call::forward && description.adds_to_loss) {
+                auto at = c.template forward_of<parameter>(row, again);
+                at.place.loss = again ? nullptr : c.losses_of_row();
+                calls::template run<What>(c.template applying<function>(row), at, phase);
+                if (at.place.loss != nullptr) c.add_term(row);
+            } else
+                calls::template run<What>(c.template applying<function>(row),
+                                          c.template forward_of<parameter>(row, again), phase);
         } else {
             if (What == row_call::backward_input && row <= Context::network::first_trainable) return; // nobody wants it
             auto at = c.template backward_of<parameter>(row, row + (begins_with_function ? 2 : 1));
@@ -258,6 +264,7 @@ private:
             } else {
                 using function = std::conditional_t<begins_with_function, typename Form::applies, void>;
                 if constexpr (is_fork) at.place.other = c.gradient(Context::network::row(row).other);
+                if constexpr (description.adds_to_loss) at.place.loss_weight = c.loss_weights();
                 calls::template run<What>(c.template applying<function>(row), at, phase);
             }
         }

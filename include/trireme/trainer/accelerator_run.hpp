@@ -132,7 +132,8 @@ public:
             for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
             while (log_.has_noted()) log_evaluation();
             for_results(0, [&](std::size_t shard, sample_score const& s) {
-                work_.set_score(shard, s.loss, static_cast<std::size_t>(s.correct));
+                if (shard < work_.layout.shards()) // training's terms are behind them
+                    work_.set_score(shard, s.loss, static_cast<std::size_t>(s.correct));
             });
         });
     }
@@ -408,7 +409,7 @@ private:
     /// Waits for a step, and keeps its losses.
     void collect(std::uint64_t number) {
         for_results(static_cast<int>(number % 2),
-                    [&](std::size_t shard, sample_score const& s) { work_.set_loss(number, shard, s.loss); });
+                    [&](std::size_t at, sample_score const& s) { work_.set_loss(number, at, s.loss); });
         log_.add(*executor_, number, static_cast<int>(number % 2), {0, log_.ranks()});
     }
     /// Hands over the evaluation of the granules in a slot. If tasks are traced, the times that the slot's last
@@ -428,15 +429,21 @@ private:
         log_.add(*executor_, 0, slot, ranks);
     }
     /// f(shard, score) for the shards that are known here: those of this process, or all if the transport shares them.
+    /// Behind the shards come, for each row that adds to the loss, its terms of the shards.
     template<class F>
     void for_results(int slot, F&& f) {
         for (auto& r : executor_->ranks) wait_for(*r, r->used[slot], "a step");
         bool const shared = executor_->transport.local_ranks() != work_.layout.devices();
         for (auto& r : executor_->ranks) {
-            if (!r->has_last()) continue;
+            if (!r->has_results()) continue;
             auto const results = r->results(slot);
-            auto const known = shared ? range{0, results.size()} : r->shards();
-            for (auto s = known.begin; s < known.end; ++s) f(s, results[s]);
+            auto const known = shared ? range{0, work_.layout.shards()} : r->shards();
+            auto const tell = [&](std::size_t row) {
+                for (auto s = known.begin; s < known.end; ++s)
+                    f(row * work_.layout.shards() + s, results[row * work_.layout.shards() + s]);
+            };
+            if (r->has_last()) tell(0);
+            for (auto const& stage : r->own()) stage.for_terms([&](std::size_t term) { tell(1 + term); });
             if (shared) return;
         }
     }

@@ -171,6 +171,17 @@ public:
     /// The norm of the last step's gradient, before it was clipped.
     double gradient_norm() const noexcept { return gradient_norm_; }
 
+    /// f(i) for the losses that it has found in a step: the losses of a batch are those of its shards, and behind them,
+    /// for each row that adds to the loss, what it has added.
+    template<class F>
+    void for_losses(F const& f) const {
+        for (auto shard = shards_.begin; shard < shards_.end; ++shard) {
+            if (is_last()) f(shard);
+            for (auto const& s : stages_)
+                s.for_terms([&](std::size_t term) { f((1 + term) * layout_.shards() + shard); });
+        }
+    }
+
     step_times const& times() const noexcept { return times_; }
     void reset_times() noexcept { times_ = {}; }
 
@@ -211,7 +222,12 @@ private:
     void compute(step_task const& t, range mine, std::size_t shard) {
         bool const trains = gives_weights(t.kind), evaluates = t.kind == task_kind::evaluate;
         auto& s = stages_[t.chunk];
-        auto const numbers = numbers_for(s, t);
+        auto numbers = numbers_for(s, t);
+        double terms[network::loss_terms + 1] = {};
+        if (network::loss_terms != 0 && !evaluates) {
+            numbers.terms = terms;
+            numbers.loss_weight = static_cast<T>(batch_.scale);
+        }
         granule_place place{
             seed_, steps_, static_cast<std::uint32_t>(shard), 0, mine.size(), mine.size(), batch_.indices.size()};
         losses_.weight = static_cast<T>(batch_.scale);
@@ -271,6 +287,8 @@ private:
         });
         losses_.sum = nullptr;
         if (t.scales || scores) batch_.losses[shard] = loss;
+        if (goes_forward(t.kind))
+            s.for_terms([&](std::size_t term) { batch_.losses[(1 + term) * layout_.shards() + shard] = terms[term]; });
         if (trains && layout_.reproducible()) s.tree.push({shard, shard + 1}, merging(s));
     }
 
@@ -366,8 +384,8 @@ private:
     /// takes it to all replicas: then no device updates. A gradient that is not finite becomes infinite there, so that
     /// no sum makes a NaN of it. Costs a look at the losses, and a sum over the stages.
     void tell_of_losses() {
-        std::span const own(batch_.losses + shards_.begin, is_last() ? shards_.size() : 0);
-        bool finite = std::ranges::all_of(own, [](double loss) { return std::isfinite(loss); });
+        bool finite = true;
+        for_losses([&](std::size_t at) { finite &= std::isfinite(batch_.losses[at]); });
         if constexpr (Model::staged)
             if (layout_.stages > 1) {
                 std::span const lost(static_cast<double*>(squares_.data) + measured_pieces, 1);

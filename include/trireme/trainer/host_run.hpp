@@ -107,7 +107,9 @@ public:
     /// The map of a rank's memory.
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = executor::memory(l, batch, rank);
-        if (!of_one_process) m.scores.bytes = 2 * sizeof(double) * (l.shards() + (Model::weighs_samples ? 1 : 0));
+        if (!of_one_process) // losses with what rows add to them, or with right answers
+            m.scores.bytes = sizeof(double) * ((1 + std::max<std::size_t>(network::loss_terms, 1)) * l.shards() +
+                                               (Model::weighs_samples ? 2 : 0));
         return m;
     }
     /// Adds to `sum` the traffic that a rank reads from others in a step on a full batch.
@@ -330,7 +332,8 @@ private:
             auto const number = e.steps() + 1;
             auto weight = this->weigh(indices);
             e.template step<Faults>({&samples(), indices, this->losses_of(number), nullptr, weight.scale()}, options);
-            if constexpr (!of_one_process) share(c, std::span(this->losses_of(number), layout.shards()), {}, weight);
+            if constexpr (!of_one_process)
+                share(c, std::span(this->losses_of(number), this->losses_of_step(layout)), {}, weight);
             if (!of_one_process || c.rank() == 0) this->set_weight(number, weight);
             return number;
         }
@@ -380,27 +383,24 @@ private:
         /// of them, bit for bit.
         void share(communicator& c, std::span<double> losses, std::span<std::size_t> correct, batch_weight& weight) {
             if (c.size() == 1) return;
-            auto const n = layout.shards();
-            auto const scored = correct.empty() ? n : 2 * n;
+            auto const n = losses.size(), scored = n + correct.size();
             std::span const all(static_cast<double*>(scores.data), scored + (Model::weighs_samples ? 2 : 0));
             std::fill(all.begin(), all.end(), 0.0);
             if (Model::weighs_samples && c.rank() == layout.role_of_last_stage()) {
                 all[scored] = weight.sum;
                 all[scored + 1] = static_cast<double>(weight.targets);
             }
-            auto const own = layout.shards_of_device(c.rank());
-            for (auto s = own.begin; s < own.end && at(c.rank()).is_last(); ++s) {
-                all[s] = losses[s];
-                if (!correct.empty()) all[n + s] = static_cast<double>(correct[s]);
-            }
+            at(c.rank()).for_losses([&](std::size_t i) {
+                if (i >= n) return; // an evaluation has no terms
+                all[i] = losses[i];
+                if (!correct.empty()) all[n + i] = static_cast<double>(correct[i]);
+            });
             auto const before = c.pulled();
             run_schedule<double>(c, collective::all_reduce, proved_schedule<direct, collective::all_reduce>(c.size()),
                                  all);
             beside += c.pulled() - before;
-            for (std::size_t s = 0; s < n; ++s) {
-                losses[s] = all[s];
-                if (!correct.empty()) correct[s] = static_cast<std::size_t>(all[n + s]);
-            }
+            std::copy_n(all.begin(), n, losses.begin());
+            for (std::size_t s = 0; s < correct.size(); ++s) correct[s] = static_cast<std::size_t>(all[n + s]);
             if (Model::weighs_samples) weight = {all[scored], static_cast<std::size_t>(all[scored + 1])};
         }
     };

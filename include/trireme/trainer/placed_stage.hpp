@@ -40,6 +40,15 @@ struct placed_stage {
 
     bool first() const noexcept { return number == 0; }
 
+    /// f(term) for the rows that add to the loss.
+    template<class F>
+    void for_terms([[maybe_unused]] F const& f) const {
+        if constexpr (network::loss_terms != 0)
+            for (auto i = network::row(numbers.rows.begin).first_term; i < network::row(numbers.rows.end).first_term;
+                 ++i)
+                f(i);
+    }
+
     /// Weights and gradients of the stage, each in a part of an arena that begins with them.
     model_numbers<T> numbers_in(T* weights, T* gradients) const noexcept {
         auto const behind = [&](T* part) { return part == nullptr ? nullptr : part + numbers.buffers_lie; };

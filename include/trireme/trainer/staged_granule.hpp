@@ -19,8 +19,8 @@
 namespace trireme::detail {
 
 /// The samples that a rank computes at once, as they are staged: what they are (staged_shard), targets and weights in
-/// the loss for the last stage, inputs for the first; each begins on a cache line. Inputs are bytes, or as wide as
-/// parameters: there is room for these, and what is copied is what is there.
+/// the loss for the last stage, or all where rows add to the loss, inputs for the first; each begins on a cache line.
+/// Inputs are bytes, or as wide as parameters: there is room for these, and what is copied is what is there.
 template<class Model>
 struct staged_granule {
     using T = typename Model::value_type;
@@ -39,7 +39,7 @@ struct staged_granule {
         return targets() + scored() * round_up(samples * Model::targets * sizeof(target), cache_line);
     }
     constexpr std::size_t inputs() const noexcept {
-        return weights() + scored() * round_up(samples * sizeof(T), cache_line);
+        return weights() + weighed() * round_up(samples * sizeof(T), cache_line);
     }
     constexpr std::size_t bytes() const noexcept { return inputs() + (first ? input_bytes(sizeof(T)) : 0); }
     /// Of inputs, each number so wide.
@@ -49,8 +49,12 @@ struct staged_granule {
 
     /// Kernels leave of each sample, beside the staged, its loss, and whether it was right.
     constexpr std::size_t correct() const noexcept { return round_up(samples * sizeof(T), cache_line); }
-    constexpr std::size_t loss_bytes() const noexcept {
+    /// And rows that add to the loss, one after the other, their terms.
+    constexpr std::size_t terms() const noexcept {
         return scored() * (correct() + round_up(samples * sizeof(int), cache_line));
+    }
+    constexpr std::size_t loss_bytes() const noexcept {
+        return terms() + (Model::network::loss_terms != 0 ? round_up(samples * sizeof(T), cache_line) : 0);
     }
 
     /// Writes the samples of a batch at these indices, and what they are, but for their number and kind. Fewer than
@@ -72,11 +76,13 @@ struct staged_granule {
         }
         if (last && set.targets().data != nullptr) { // predictions need none
             auto* const wanted = reinterpret_cast<target*>(to + targets());
-            auto* const weighed = reinterpret_cast<T*>(to + weights());
             for (std::size_t i = 0; i < indices.size(); ++i)
                 gather_samples<1>(set.targets(), indices.subspan(i, 1), wanted + i * Model::targets);
-            std::fill_n(weighed, indices.size(), weight);
-            std::fill_n(weighed + indices.size(), samples - indices.size(), T{0});
+        }
+        if (weighed() != 0) {
+            auto* const each = reinterpret_cast<T*>(to + weights());
+            std::fill_n(each, indices.size(), weight);
+            std::fill_n(each + indices.size(), samples - indices.size(), T{0});
         }
         return inputs() + (first ? input_bytes(about.bytes ? 1 : sizeof(T)) : 0);
     }
@@ -94,6 +100,7 @@ private:
                             places, 1);
     }
     constexpr std::size_t scored() const noexcept { return last ? 1 : 0; }
+    constexpr std::size_t weighed() const noexcept { return last || Model::network::loss_terms != 0 ? 1 : 0; }
 };
 
 } // namespace trireme::detail

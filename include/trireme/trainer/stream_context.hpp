@@ -119,7 +119,13 @@ class stream_context : public detail::row_context<Network, T, stored_t<Kernels, 
 
 public:
     using loss = Loss;
-    using losses_type = loss_operands<T, target_t<Loss, typename Network::output_extents, T>>;
+    /// The operands of the loss; and for rows that add to it, places of their terms of the samples, and of the sums of
+    /// the shard, the first row's and so far apart.
+    struct losses_type : loss_operands<T, target_t<Loss, typename Network::output_extents, T>> {
+        T* terms = nullptr;
+        sample_score* sums = nullptr;
+        std::size_t between_sums = 0;
+    };
     using event = typename Kernels::stream::event;
     using plan_type = activation_plan<Network::depth>;
     using stored_type = stored_t<Kernels, T>;
@@ -197,6 +203,14 @@ public:
         beside_.queue().record(*ready_);
         kernels_.queue().wait(*ready_);
     }
+
+    // A row's part of its samples' losses, and the factors of these losses.
+    T* losses_of_row() const noexcept { return losses_.terms; }
+    void add_term(std::size_t row) const {
+        add_scores(kernels_, static_cast<T const*>(losses_.terms), nullptr, &kernels_.shard()->count,
+                   losses_.sums + Network::row(row).first_term * losses_.between_sums);
+    }
+    T const* loss_weights() const noexcept { return losses_.weight; }
 
     template<bool Backward>
     void lose() const {

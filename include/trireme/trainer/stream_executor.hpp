@@ -116,6 +116,7 @@ public:
             r->begin_step();
             if constexpr (rank_type::narrow::exist) hand_over(r->narrowing(), [&] { r->enqueue_narrow_copy(); });
             if (r->has_last()) hand_over(r->clearing_scores(), [&] { r->clear_scores(); });
+            if constexpr (network::loss_terms != 0) hand_over(r->clearing_terms(), [&] { r->clear_terms(); });
         }
     }
     /// The gradients of a rank's k-th shard begin, at zero or, where no tree adds them, at those of the shards before;
@@ -173,12 +174,17 @@ public:
     }
     void enqueue_results(int slot) {
         int const last = layout.role_of_last_stage();
-        for_role(last, [&](rank_type& r) { order_->begin(r.sharing_scores()); });
-        transport.enqueue_scores(words_, 2 * layout.shards(), by_role_[static_cast<std::size_t>(last)]);
-        for_role(last, [&](rank_type& r) {
-            r.enqueue_results(slot);
-            order_->end(r.sharing_scores());
-        });
+        for (int role = 0; role < layout.stages; ++role) {
+            if (!rank_at(0, role).has_results()) continue;
+            for_role(role, [&](rank_type& r) { order_->begin(r.sharing_scores()); });
+            if (role == last)
+                transport.enqueue_scores(words_, 2 * rank_at(0, last).score_count(),
+                                         by_role_[static_cast<std::size_t>(last)]);
+            for_role(role, [&](rank_type& r) {
+                r.enqueue_results(slot);
+                order_->end(r.sharing_scores());
+            });
+        }
         join();
     }
 

@@ -35,6 +35,7 @@ public:
         places_.samples = take(2);
         places_.losses = take(1);
         places_.scores = take(1);
+        places_.terms = take(network::loss_terms != 0 ? 1 : 0);
         places_.task = take(1);
         places_.frames = take(own_[0].blocks.places.frames);
         places_.slots = take(own_[0].blocks.places.slots);
@@ -59,11 +60,12 @@ public:
     stream_work everything() const { return {on_compute_, {}, {{places_.all}}}; }
     stream_work narrowing() const { return {on_compute_, {}, {{places_.parameters}}}; }
     stream_work clearing_scores() const { return {on_beside_, {}, {{places_.scores}}}; }
+    stream_work clearing_terms() const { return {on_compute_, {}, {{places_.terms}}}; }
     stream_work clearing_gradients(int chunk) const { return {on_beside_, {}, {{gradients_now(own(chunk))}}}; }
     stream_work going_forward(int slot, step_task const& t) const {
         return {on_compute_,
                 {{places_.parameters, samples_place(slot)}},
-                {{frame_place(t.frame), places_.task, added_on_compute(t)}}};
+                {{frame_place(t.frame), places_.task, added_on_compute(t), places_.terms}}};
     }
     stream_work losing(int slot, step_task const& t) const {
         return {on_compute_, {{samples_place(slot)}}, {{frame_place(t.frame), places_.task, places_.losses}}};
@@ -122,7 +124,7 @@ public:
                 {{places_.parameters, samples_place(slot)}},
                 {{frame_place(t.frame), places_.task, places_.losses, places_.scores}}};
     }
-    stream_work sharing_scores() const { return {on_exchange_, {}, {{places_.scores}}}; }
+    stream_work sharing_scores() const { return {on_exchange_, {}, {{places_.scores, places_.terms}}}; }
     /// A move from other ranks' memory to a frame.
     stream_work taking(range from, std::size_t frame) const { return {on_exchange_, {{from}}, {{frame_place(frame)}}}; }
     /// The samples of a slot have been used.
@@ -163,7 +165,7 @@ private:
     /// Places that work waits for, by number. `parts` are those of the first slots of gradients, `sums` the other
     /// slots.
     struct {
-        range all, parameters, samples, losses, scores, task, frames, slots, parts, sums, squares, norm, tied;
+        range all, parameters, samples, losses, scores, terms, task, frames, slots, parts, sums, squares, norm, tied;
     } places_;
 };
 

@@ -102,7 +102,9 @@ public:
             if (Model::trains && p.is_apart() && p.owner_role == l.role_of(rank))
                 m.tied.bytes = std::max<bytes_t>(m.tied.bytes, p.elements() * sizeof(T));
         });
-        m.scores.bytes = granule.last ? round_up<bytes_t>(l.shards() * sizeof(sample_score), cache_line) : 0;
+        if (granule.last || network::loss_terms != 0)
+            m.scores.bytes =
+                round_up<bytes_t>((1 + network::loss_terms) * l.shards() * sizeof(sample_score), cache_line);
         return m;
     }
 
@@ -180,7 +182,9 @@ public:
         for (auto const& s : own_)
             narrow::copy(kernels_on(compute, 0), s.numbers.rows, s.numbers_in(weights(s), nullptr), narrow_copy(s));
     }
-    void clear_scores() { beside.zero(scores_.data(), scores_.bytes()); }
+    void clear_scores() { beside.zero(scores_.data(), all_shards_ * sizeof(sample_score)); }
+    /// The terms of rows that add to the loss lie behind the scores.
+    void clear_terms() { compute.zero(term_of(0, 0), network::loss_terms * all_shards_ * sizeof(sample_score)); }
     void clear_gradients(int chunk) { beside.zero(gradients(own(chunk)), own(chunk).numbers.elements * sizeof(T)); }
 
     /// The context of the granule in place `k` of a slot.
@@ -197,9 +201,14 @@ public:
         bool const evaluates = t.kind == task_kind::evaluate;
         if (evaluates) n.gradients = n.statistics = nullptr;
         using target = typename Model::target;
-        typename context::losses_type const of_loss{reinterpret_cast<target*>(granule + granule_.targets()),
-                                                    reinterpret_cast<T const*>(granule + granule_.weights()), losses(),
-                                                    correct()};
+        typename context::losses_type of_loss{{reinterpret_cast<target*>(granule + granule_.targets()),
+                                               reinterpret_cast<T const*>(granule + granule_.weights()), losses(),
+                                               correct()}};
+        if constexpr (network::loss_terms != 0) {
+            of_loss.terms = reinterpret_cast<T*>(static_cast<std::byte*>(losses_.data()) + granule_.terms());
+            of_loss.sums = term_of(0, shards_.begin + t.micro_batch);
+            of_loss.between_sums = all_shards_;
+        }
         return {s.blocks.plan,
                 s.blocks.memory(values(), t.frame, t.slot),
                 n,
@@ -319,11 +328,14 @@ public:
 
     void enqueue_results(int slot) { exchange.copy(results_[slot].data(), scores_.data(), scores_.bytes()); }
 
-    /// Of all shards; those of other ranks are zero unless the transport has shared them.
+    /// Of all shards, and behind them, for each row that adds to the loss, its terms; those of other ranks are zero
+    /// unless the transport has shared them.
     std::span<sample_score const> results(int slot) const noexcept {
-        return {static_cast<sample_score const*>(results_[slot].data()), all_shards_};
+        return {static_cast<sample_score const*>(results_[slot].data()), score_count()};
     }
     std::uint64_t* score_words() const noexcept { return static_cast<std::uint64_t*>(scores_.data()); }
+    std::size_t score_count() const noexcept { return (1 + network::loss_terms) * all_shards_; }
+    bool has_results() const noexcept { return has_last() || network::loss_terms != 0; }
 
     // ---- weights ----
 
@@ -424,6 +436,9 @@ private:
     }
     sample_score* score_of(std::size_t shard) const noexcept {
         return static_cast<sample_score*>(scores_.data()) + shards_.begin + shard;
+    }
+    sample_score* term_of(std::size_t term, std::size_t shard) const noexcept {
+        return static_cast<sample_score*>(scores_.data()) + (1 + term) * all_shards_ + shard;
     }
 
     T* gradients(stage const& s) const noexcept { return gradient_slot(s, slot_now(s)); }

@@ -108,6 +108,13 @@ struct token_kernels_rule {
         "do: leave out kernels<...>");
 };
 template<class... Where>
+struct added_losses_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0137: layers that add to the loss say how much for each sample of a granule, and kernels that take all "
+        "samples of a shard at once on the host, as onednn's do, have no such layers: leave out kernels<...>");
+};
+template<class... Where>
 struct narrow_tokens_rule {
     static_assert(
         rule_holds<Where...>,
@@ -260,6 +267,9 @@ constexpr auto broken_trainer_rule() {
     else if constexpr (goes_sample_by_sample<Network, Loss> &&
                        takes_all_samples<typename trainer_policies<Policies...>::kernel_policy>)
         return pack<token_kernels_rule<gets<kernels<typename trainer_policies<Policies...>::kernel_policy>>>>{};
+    else if constexpr (Network::loss_terms != 0 &&
+                       takes_all_samples<typename trainer_policies<Policies...>::kernel_policy>)
+        return pack<added_losses_rule<gets<kernels<typename trainer_policies<Policies...>::kernel_policy>>>>{};
     else if constexpr (has_wide_tokens<Network, trainer_policies<Policies...>>)
         return pack<narrow_tokens_rule<row_at_t<0, Network>, wants<at_most<65536>>, gets<precision<bf16>>>>{};
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)

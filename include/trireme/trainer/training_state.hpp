@@ -79,7 +79,7 @@ class training_state {
 
 public:
     training_state(Options const& o, parallel_layout const& l)
-        : options(o), layout(l), losses_(2 * l.shards()), correct_(l.shards()) {}
+        : options(o), layout(l), losses_(2 * losses_of_step(l)), correct_(l.shards()) {}
 
     /// Throws usage_error for samples that the network or the loss cannot take. Predictions need no targets.
     void check(sample_set const& samples, bool targets = true) const {
@@ -132,15 +132,17 @@ public:
     /// in their fixed tree, so that the figure is as reproducible as the weights.
     double mean_loss(std::uint64_t number) {
         return with_default_floats([&] {
-            return weights_[number % 2].mean(in_fixed_tree([&](std::size_t s) { return losses_of(number)[s]; }));
+            double sum = 0;
+            for (std::size_t row = 0; row <= Network::loss_terms; ++row)
+                sum += in_fixed_tree([&](std::size_t s) { return losses_of(number)[row * layout.shards() + s]; });
+            return weights_[number % 2].mean(sum);
         });
     }
 
     /// False if the loss of some shard in step `number` is no finite number; every rank may ask when it has ended.
     bool is_finite(std::uint64_t number) {
-        for (std::size_t s = 0; s < layout.shards(); ++s)
-            if (!std::isfinite(losses_of(number)[s])) return false;
-        return true;
+        return std::ranges::all_of(std::span(losses_of(number), losses_of_step(layout)),
+                                   [](double loss) { return std::isfinite(loss); });
     }
     /// Throws divergence_error if the loss of the last step was no finite number.
     void check_convergence(std::uint64_t number, bool intact) {
@@ -160,7 +162,7 @@ public:
     }
 
     /// For who finds the losses elsewhere and brings them here.
-    void set_loss(std::uint64_t number, std::size_t shard, double loss) noexcept { losses_of(number)[shard] = loss; }
+    void set_loss(std::uint64_t number, std::size_t at, double loss) noexcept { losses_of(number)[at] = loss; }
     void set_score(std::size_t shard, double loss, std::size_t correct) noexcept {
         losses_[shard] = loss;
         correct_[shard] = correct;
@@ -188,8 +190,12 @@ public:
     bool reads_inputs = true, reads_targets = true; ///< whether any rank of this process does: of a first, a last stage
 
 protected:
-    /// A place per shard. Losses of two steps are kept: a device may be one step ahead of who reads them, never two.
-    double* losses_of(std::uint64_t number) noexcept { return losses_.data() + (number % 2) * layout.shards(); }
+    /// A place per shard, and behind them one per shard for each row that adds to the loss. Losses of two steps are
+    /// kept: a device may be one step ahead of who reads them, never two.
+    static constexpr std::size_t losses_of_step(parallel_layout const& l) noexcept {
+        return (1 + Network::loss_terms) * l.shards();
+    }
+    double* losses_of(std::uint64_t number) noexcept { return losses_.data() + (number % 2) * losses_of_step(layout); }
 
     std::vector<double> losses_;
     std::vector<std::size_t> correct_;
@@ -229,6 +235,10 @@ private:
         constexpr auto wants = Loss::describe(Network::output_extents::shape);
         auto const of_loss = [] { return detail::type_name<Loss>(); };
         if (rows.data == nullptr) {
+            constexpr bool weigh_terms = Network::loss_terms != 0 && detail::weighs_samples<Loss, output, T>;
+            if (weigh_terms && !reads_targets)
+                throw usage_error("the samples have no targets, which weigh what layers add to the loss in this "
+                                  "process: give it a source whose targets() are there");
             if (!reads_targets) return;
             throw usage_error("the samples have no targets, and " + of_loss() +
                               " is in this process: give it a source whose targets() are there");

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Layers that add to the loss, over processes, as over threads.
+
+#include <trireme/processes.hpp>
+
+#include <doctest/doctest.h>
+#include <group/watchdog.hpp>
+#include <processes/forked.hpp>
+#include <support/messages.hpp>
+#include <support/penalties.hpp>
+#include <support/weighing.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+namespace processes_loss_terms_test {
+namespace {
+
+using namespace trireme;
+using namespace test_penalties;
+using processes::meeting_place;
+using test_support::refusal;
+using test_support::says;
+using namespace std::chrono_literals;
+
+template<class Loss, class Network, class... Policies>
+using any = trainer<Network, Loss, sgd, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
+                    Policies...>;
+
+std::uint64_t digest_of_training(auto& t) {
+    auto const told = train(t);
+    return digest_of(std::as_bytes(std::span(told)));
+}
+
+/// The inputs of a table, without targets.
+struct inputs_alone {
+    test_weighing::labelled_table const& all;
+    std::size_t size() const { return all.size(); }
+    sample_rows inputs() const { return all.samples().inputs(); }
+    sample_rows targets() const { return {}; }
+};
+
+} // namespace
+
+TEST_SUITE("processes/loss_terms") {
+    TEST_CASE("all processes know the terms of all stages, and have the bits of one thread") {
+        watchdog const guard("terms of the loss in processes");
+        any<mean_squared_error, net> one({.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = 6});
+        auto const wanted = digest_of_training(one);
+        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}}) {
+            int const devices = layout.first, stages = layout.second, ranks = devices * stages;
+            CAPTURE(devices);
+            CAPTURE(stages);
+            auto const place = meeting_place::create(ranks);
+            shared_value<std::array<std::uint64_t, 8>> found;
+            forked_ranks all(ranks, [&](int rank) {
+                any<mean_squared_error, net, transport<shared_windows>> t(
+                    {.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = 6},
+                    {.devices = devices, .stages = stages, .deadline = 60s, .processes = seat{place, rank}});
+                (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
+                if (t.wire(rank).bytes == 0 && ranks > 1) throw std::runtime_error("nothing has moved");
+            });
+            for (auto const& o : all.wait(100s)) {
+                CAPTURE(o.said);
+                CHECK(o.code == 0);
+            }
+            for (int r = 0; r < ranks; ++r) CHECK((*found)[static_cast<std::size_t>(r)] == wanted);
+        }
+    }
+
+    TEST_CASE("where targets weigh the terms of a first stage, it wants them, and says so") {
+        watchdog const guard("targets of a first stage");
+        using weighed = network<input<6>, linear<8>, activity_penalty<percent<10>>, linear<5>>;
+        auto const place = meeting_place::create(2);
+        forked_ranks all(2, [&](int rank) {
+            any<test_weighing::weighing, weighed, transport<shared_windows>> t(
+                {.batch = 48}, {.stages = 2, .deadline = 60s, .processes = seat{place, rank}});
+            test_weighing::labelled_table const table(48);
+            auto const said = refusal([&] { t.step(inputs_alone{table}); });
+            bool const right =
+                says(said, {"the samples have no targets", rank == 0 ? "add to the loss" : "is in this process"});
+            if (!right) throw std::runtime_error(said);
+        });
+        for (auto const& o : all.wait(60s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 0);
+        }
+    }
+}
+
+} // namespace processes_loss_terms_test
