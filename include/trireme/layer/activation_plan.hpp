@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/layer/recomputation.hpp>
@@ -107,7 +108,7 @@ enum class weight_gradients { at_once, beside, apart };
 /// frame, or in an outgoing slot. `forward_only`: of a network that is not trained; there are no gradients.
 /// `recomputed`: stretches of rows whose values are not kept, but computed again.
 template<class Network>
-constexpr activation_plan<Network::depth>
+TRIREME_COLD constexpr activation_plan<Network::depth>
 plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients when = weight_gradients::at_once,
                  way_of_samples way = way_of_samples::together, range rows = {0, Network::depth},
                  std::size_t in_task = 0, bool forward_only = false, recomputed_rows recomputed = {}) {

@@ -89,12 +89,13 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
         else
             return policy;
     }
+    // One function each serves all rows.
     template<class P>
-    auto forward_of(std::size_t row, bool again) const {
+    TRIREME_NOINLINE auto forward_of(std::size_t row, bool again) const {
         return base::forward_of(row, this->parameters_of(row), again);
     }
     template<class P>
-    auto backward_of(std::size_t row, std::size_t slot) const {
+    TRIREME_NOINLINE auto backward_of(std::size_t row, std::size_t slot) const {
         auto const& r = Network::row(row);
         return base::backward_of(row, slot, this->parameters_of(row), this->model.gradients_of(r));
     }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/layer/network.hpp>
 
@@ -32,8 +33,8 @@ struct recomputation {
 /// computed in a task of their own, later; what they read is kept from the way there on, for it would be kept anyway
 /// from the first task of the way back to the second.
 template<class Network>
-constexpr recomputation<Network::depth> rows_again(range rows, recomputed_rows stretches, bool loss_follows,
-                                                   bool weights_apart) {
+TRIREME_COLD constexpr recomputation<Network::depth> rows_again(range rows, recomputed_rows stretches,
+                                                                bool loss_follows, bool weights_apart) {
     recomputation<Network::depth> r;
     bool wanted[Network::depth + 1] = {}; // slots
     for (auto const& stretch : stretches) {

@@ -56,6 +56,8 @@ struct model_numbers {
     /// before its row, so that it is here if its first one does not lie before the first one here.
     template<class Network>
     T const* parameters_of(std::size_t row) const noexcept {
+        if constexpr (Network::tied_gradients == 0)
+            return parameters + (Network::row(row).first_parameter - first_parameter);
         auto const& owner = Network::owner_of(Network::row(row));
         bool const here = owner.first_parameter >= first_parameter;
         return parameters + place_of(here ? owner : copied_row<Network>(row, first_tied));

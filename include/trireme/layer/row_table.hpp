@@ -229,9 +229,18 @@ private:
             return d.backward.phases != 0;
         }
     }
+    /// True if a layer is evaluated as it goes forward: then one function does both.
+    static constexpr bool evaluates_forward() noexcept {
+        using io = forward_io<
+            parameter, typename Form::input, typename Form::output, Context::lanes,
+            std::remove_cvref_t<decltype(std::declval<Context const&>().template applying<typename Form::applies>(0))>>;
+        return !description.adds_to_loss && !requires(io const& f) { layer::evaluate(f); };
+    }
     template<row_call What>
     static constexpr typename row_calls<Context>::function function_of() noexcept {
-        if constexpr (does(What))
+        if constexpr (What == row_call::evaluate && trains_with<typename Context::loss> && evaluates_forward())
+            return function_of<row_call::forward>();
+        else if constexpr (does(What))
             return &run<What>;
         else
             return [](Context const&, std::size_t, int) {};

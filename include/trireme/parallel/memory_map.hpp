@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/layer/row_context.hpp>
 #include <trireme/optimizer/optimizer.hpp>
@@ -110,7 +111,7 @@ struct row_numbers {
     }
 };
 template<class Network, class T>
-constexpr row_numbers numbers_of_rows(range rows) noexcept {
+TRIREME_COLD constexpr row_numbers numbers_of_rows(range rows) noexcept {
     constexpr std::size_t line = cache_line / sizeof(T);
     auto const &begin = Network::row(rows.begin), &end = Network::row(rows.end);
     row_numbers n;
@@ -158,7 +159,7 @@ struct stage_begin {
     std::size_t state = 0;     ///< of the optimizer's numbers
 };
 template<class Model>
-constexpr stage_begin stage_lies(parallel_layout const& l, int rank, int chunk) {
+TRIREME_COLD constexpr stage_begin stage_lies(parallel_layout const& l, int rank, int chunk) {
     stage_begin at;
     for (int before = 0; before < chunk; ++before) {
         auto const n =

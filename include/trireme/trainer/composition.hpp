@@ -84,7 +84,7 @@ struct stage_activations {
     std::size_t agreed = 0;     ///< likewise: gradients that layers find while they agree, till backward_weights
 
     /// The first stage of a rank, beside its others.
-    constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
+    TRIREME_COLD constexpr stage_activations(parallel_layout const& l, std::size_t most, int rank)
         : stage_activations(l, most, l.stage_of(rank, 0), frames_of_rank(l, rank)) {
         for (int chunk = 1; chunk < l.chunks(); ++chunk) make_room_for({l, most, l.stage_of(rank, chunk), places});
     }
@@ -106,7 +106,8 @@ private:
         targets = std::max(targets, beside.targets);
     }
     /// A stage by itself.
-    constexpr stage_activations(parallel_layout const& l, std::size_t most, int stage, rank_frames const& frames)
+    TRIREME_COLD constexpr stage_activations(parallel_layout const& l, std::size_t most, int stage,
+                                             rank_frames const& frames)
         : samples(most), places(frames) {
         if constexpr (pass::whole_shard)
             plan = pass::plan(samples, l.recomputed);

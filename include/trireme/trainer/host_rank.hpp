@@ -80,7 +80,7 @@ public:
     }
     /// Takes this device's part of what the network has, where it has a copy of its own, and of the optimizer's
     /// numbers.
-    void take(numbers_to_take<T> const& from) {
+    TRIREME_COLD void take(numbers_to_take<T> const& from) {
         for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
             auto const& s = stages_[static_cast<std::size_t>(chunk)];
             if (has_weights() && !from.parameters.empty()) s.take_parameters(from.parameters, weights(s));

@@ -203,7 +203,7 @@ public:
     held_numbers<T> held(int rank, int chunk) const { return at(rank).held(chunk); }
 
     /// All numbers of a list.
-    std::vector<T> gathered(canonical_list const& list) const {
+    TRIREME_COLD std::vector<T> gathered(canonical_list const& list) const {
         auto const& l = shared_->layout;
         std::vector<T> all(list.template size<network>());
         auto const place = [&](int rank, int chunk, std::span<T const> from) {
@@ -240,7 +240,7 @@ public:
     std::uint64_t steps() const noexcept { return own().steps(); }
 
     /// Gives numbers to all devices.
-    void take(numbers_to_take<T> const& from) {
+    TRIREME_COLD void take(numbers_to_take<T> const& from) {
         auto& s = *shared_;
         s.from = from;
         if constexpr (!of_one_process) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/layer/cross_entropy.hpp>
 #include <trireme/layer/network.hpp>
@@ -196,7 +197,7 @@ public:
     /// Trains one epoch, the `epoch`-th of `epochs` of this fit. What `fit` calls. The order of samples follows from
     /// the seed and from how many epochs this trainer has trained before, so that two fits in a row are one longer fit.
     template<class Observer>
-    epoch_report train_epoch(sample_set const& samples, int epoch, int epochs, Observer& observe) {
+    TRIREME_COLD epoch_report train_epoch(sample_set const& samples, int epoch, int epochs, Observer& observe) {
         using clock = std::chrono::steady_clock;
         job const running(*this);
         auto& e = run_.state();
@@ -259,7 +260,7 @@ public:
     }
 
     /// Sets the parameters of all devices.
-    void load_parameters(std::span<value_type const> values) {
+    TRIREME_COLD void load_parameters(std::span<value_type const> values) {
         if (values.size() != network_type::parameters)
             throw usage_error("load_parameters was given " + std::to_string(values.size()) +
                               " values, the network has " + std::to_string(network_type::parameters) + " parameters");
@@ -382,7 +383,7 @@ public:
     }
 
     /// Sets the running statistics of all devices.
-    void load_buffers(std::span<value_type const> values) {
+    TRIREME_COLD void load_buffers(std::span<value_type const> values) {
         if (values.size() != network_type::buffers)
             throw usage_error("load_buffers was given " + std::to_string(values.size()) + " values, the network has " +
                               std::to_string(network_type::buffers) + " in its buffers");
