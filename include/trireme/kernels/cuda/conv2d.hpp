@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/kernels/blocks/activation.hpp>
+#include <trireme/kernels/blocks/bias.hpp>
 #include <trireme/kernels/blocks/conv2d.hpp>
 #include <trireme/kernels/cuda/cudnn.hpp>
 #include <trireme/kernels/cuda/policy.hpp>
@@ -35,7 +36,7 @@ bool convolve_forward(kernels_with_libraries<Everywhere> const& k, T const* x, T
     auto const* const plan = plan_of<G, Everywhere, T>(k, convolution_pass::forward, x, w, y);
     if (plan == nullptr) return false;
     k.libraries().cudnn().convolve(k.queue(), k.scratch(), convolution_sizes::of<G>(k.samples()), *plan, x, w, y);
-    add_bias<F, convolved<G>>(k.blocks(), b, y);
+    blocks::add_bias<F, convolved<G>>(k.blocks(), b, y);
     return true;
 }
 template<class G, bool Everywhere, class T>
@@ -54,7 +55,7 @@ bool convolve_backward_weights(kernels_with_libraries<Everywhere> const& k, T co
     if (plan == nullptr) return false;
     k.libraries().cudnn().convolve_backward_weights(k.queue(), k.scratch(), convolution_sizes::of<G>(k.samples()),
                                                     *plan, x, dy, dw, k.gradients_are_zero());
-    add_bias_gradient<convolved<G>>(k.blocks(), dy, db);
+    blocks::add_bias_gradient<convolved<G>>(k.blocks(), dy, db);
     return true;
 }
 
