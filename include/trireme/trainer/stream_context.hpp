@@ -163,6 +163,21 @@ public:
         else
             return trireme::applying<Function>(kernels_, input);
     }
+    /// The kernels of a row's way back, which begins with a function, and ends with another that gave `input`.
+    template<class Function, class Through>
+    decltype(auto) going_back(std::size_t row, stored_type const* input) const {
+        if constexpr (std::is_void_v<Function>)
+            return applying<Through>(row, input);
+        else
+            return beginning_with<std::remove_cvref_t<decltype(applying<Through>(row, input))>, Function>(
+                applying<Through>(row, input));
+    }
+    /// Kernels that add what lies there to what forward writes.
+    template<class K>
+    static K adding(K k, stored_type const* addend) noexcept {
+        k.set_addend(addend);
+        return k;
+    }
     template<class P>
     auto forward_of(std::size_t row, bool again) const {
         return placed(row, base::forward_of(row, parameters<P>(row), again));
@@ -222,8 +237,16 @@ private:
             return copy_ + narrow::first(rows_.end, rows_.begin);
     }
     template<class At>
-    static At placed(std::size_t row, At at) noexcept {
+    At placed(std::size_t row, At at) const noexcept {
         at.place.last_channels = narrow::last_channels(row);
+        at.place.bias_cancels =
+            row + 1 < Network::depth && detail::bias_cancels(Network::row(row), Network::row(row + 1));
+        if constexpr (std::is_same_v<decltype(at.place.left_out), T const*>)
+            if (row != 0 && detail::bias_cancels(Network::row(row - 1), Network::row(row))) {
+                auto const& owner = Network::row(row - 1).description;
+                at.place.left_out = this->parameters_of(row - 1);
+                for (int k = 0; k < owner.channel_bias; ++k) at.place.left_out += owner.parameters[k].shape.size();
+            }
         return at;
     }
 

@@ -4,23 +4,25 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/blocks/channels.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
 
 #include <cstddef>
+#include <type_traits>
 
 // The bias of layers whose products a library computes.
 namespace trireme::blocks {
 
-/// y = Function(y + b), for values of channels. G: a channel_geometry.
+/// y = Function(y + b), for values of channels; b may be null. G: a channel_geometry.
 template<class Function, class G, class T>
 struct bias_and_function {
     T const* b;
     T* y;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
         using number = accumulate_t<T>;
-        auto const bias = static_cast<number>(b[channel_of_value<G>(i).channel]);
+        auto const bias = b == nullptr ? number(0) : static_cast<number>(b[channel_of_value<G>(i).channel]);
         y[i] = static_cast<T>(Function::value(static_cast<number>(y[i]) + bias));
     }
 };
@@ -64,15 +66,17 @@ struct bias_gradient {
     }
 };
 
-/// y = F(y + b), each channel's. G: a channel_geometry.
+/// y = F(y + b), each channel's; without a bias b is null. G: a channel_geometry.
 template<class F, class G, class Stream, class T>
 void add_bias(block_kernels<Stream> const& k, T const* b, T* y) {
-    k.each(channel_values<G>(k), bias_and_function<F, G, T>{b, y});
+    if (b != nullptr || !std::is_same_v<F, identity_function>)
+        k.each(channel_values<G>(k), bias_and_function<F, G, T>{b, y});
 }
 
-/// db += dy, summed over samples and positions.
+/// db += dy, summed over samples and positions; nothing if db is null.
 template<class G, class Stream, class T>
 void add_bias_gradient(block_kernels<Stream> const& k, T const* dy, T* db) {
+    if (db == nullptr) return;
     if constexpr (G::channels_last) {
         add_channel_sums<G>(k, dy, db);
     } else {

@@ -4,6 +4,7 @@
 
 #include <trireme/core/bf16.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/kernel_context.hpp>
 
 #include <cstddef>
@@ -46,6 +47,8 @@ public:
     static constexpr value_layout layout = value_layout::plain;
     static constexpr bool remote = true;
     static constexpr fusion fuses = fusion::on_both_sides;
+    /// The function that backward begins with; see beginning_with.
+    using prologue = identity_function;
     template<class T>
     static constexpr bool computes = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
 
@@ -59,6 +62,10 @@ public:
     /// In the accelerator's memory; kernels of layers that count samples or draw random numbers read it.
     staged_shard const* shard() const noexcept { return shard_; }
     void set_shard(staged_shard const* shard) noexcept { shard_ = shard; }
+
+    /// A second input of forward, laid out as what it writes, which is added to that before the epilogue; or null.
+    void const* addend() const noexcept { return addend_; }
+    void set_addend(void const* addend) noexcept { addend_ = addend; }
 
     /// True if the gradients that kernels add to are zero, so that a kernel may write its own and not read them.
     bool gradients_are_zero() const noexcept { return gradients_are_zero_; }
@@ -77,6 +84,7 @@ private:
     std::size_t samples_;
     workspace scratch_;
     staged_shard const* shard_ = nullptr;
+    void const* addend_ = nullptr;
     bool gradients_are_zero_ = false;
 };
 
@@ -110,6 +118,15 @@ struct storing<Kernels, bf16> {
 template<accelerator_kernels Kernels>
 struct storing<channels_last<Kernels>, bf16> {
     using type = typename channels_last<Kernels>::adapted;
+};
+
+/// Policy adapter for the way back of a layer whose forward ended with `Function`: dy is the gradient by what the
+/// function gave, and the kernels multiply by its slope first, at the function's input computed again.
+template<accelerator_kernels Kernels, class Function>
+class beginning_with : public Kernels {
+public:
+    using prologue = Function;
+    explicit beginning_with(Kernels const& k) noexcept : Kernels(k) {}
 };
 
 /// The kernels with a function to apply, for values as they lie for `k`; see with_function.

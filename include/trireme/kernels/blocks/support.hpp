@@ -110,12 +110,14 @@ N* workspace_for(block_kernels<Stream> const& k, std::size_t count, char const* 
     return static_cast<N*>(k.scratch().data);
 }
 
-/// The last operations of forward on a sum, before the kernel writes it: adds the bias and applies the function.
+/// The last operations of forward on a sum, before the kernel writes it: adds the bias, unless it is null, and applies
+/// the function.
 template<class Function, class T>
 struct forward_end {
     T const* bias;
 
     TRIREME_HOST_DEVICE accumulate_t<T> operator()(accumulate_t<T> sum, u32 channel, std::size_t) const {
+        if (bias == nullptr) return Function::value(sum);
         return Function::value(sum + static_cast<accumulate_t<T>>(bias[channel]));
     }
 };
@@ -144,7 +146,8 @@ struct backward_end {
     }
 };
 
-/// dw += the sum of all partials' first `weights` numbers, db += that of the others, `outputs` many. A block adds 32
+/// dw += the sum of all partials' first `weights` numbers, db += that of the others, `outputs` many, unless it is null:
+/// then nobody wants them. A block adds 32
 /// numbers, Groups threads each, and the threads' sums in a fixed order. Reads every partial once.
 template<u32 Groups, class T>
 struct add_partials {
@@ -164,7 +167,7 @@ struct add_partials {
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
         u32 const column = at.thread % width, group = at.thread / width;
         u32 const i = at.block * width + column, all = weights + outputs;
-        if (i >= all) return;
+        if (i >= (db == nullptr ? weights : all)) return;
         if (k == 0) {
             sum part = 0;
             for (u32 first = group; first < count; first += 8 * Groups) {
