@@ -14,6 +14,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <utility>
 #include <vector>
@@ -38,6 +39,12 @@ using blocks = network<input<1, 28, 28>, avg_pool2d<7>, conv3<3>, Norm, relu,
 
 template<class Device, class Norm, class... Policies>
 using of_blocks = trainer<blocks<Norm>, cross_entropy, sgd, on<mesh<Device, dp<2>>>, precision<f64>, Policies...>;
+
+/// Kernels that leave no room for others beside them.
+struct in_one_line : rehearsal::kernels {
+    static constexpr std::uint64_t most_flops_beside = 0;
+    using rehearsal::kernels::kernels;
+};
 
 /// Parameters without a bias that is 0.
 std::vector<double> moved(std::vector<double> parameters) {
@@ -102,6 +109,26 @@ TEST_SUITE("rehearsed/fused") {
             for (auto i = first; i < end; ++i) CHECK(after[i] == before[i]);
         }
         CHECK(cancelled == 9);
+    }
+
+    TEST_CASE("gradients by parameters have the same bits on one stream, which takes less memory") {
+        using norm = batch_norm<per_shard>;
+        using beside = of_blocks<rehearsal, norm>;
+        using in_line = of_blocks<rehearsal, norm, kernels<in_one_line>>;
+        auto const wanted = [] {
+            on_stage const as_usual;
+            return trained<beside>();
+        }();
+        for (auto const when : {timing::late, timing::shuffled, timing::eager}) {
+            on_stage const as_told(when, 3);
+            memory_taken const taken;
+            in_line const t({.batch = 12});
+            taken.is_planned(t);
+            CHECK(trained<in_line>() == wanted);
+        }
+        auto const one = in_line::plan(batch{12}).memory(), two = beside::plan(batch{12}).memory();
+        CHECK(one.activations < two.activations);
+        CHECK(2 * one.workspace == two.workspace);
     }
 
     TEST_CASE("stages have the bits of one device, wherever a network can be cut") {

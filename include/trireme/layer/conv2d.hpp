@@ -119,7 +119,7 @@ struct conv2d {
         d.channel_bias = 1;
         d.execution.backward_reads_output = false;
         d.execution.applies = true;
-        d.execution.parameters_as_values = true;
+        d.execution.parameters_as_values = d.execution.stores_gradients = true;
         return d;
     }
 

@@ -63,6 +63,8 @@ struct layer_execution {
     bool subtracts_means = false;      ///< a number added to all values of an input's channel is subtracted again
     bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
     bool sample_by_sample = false;     ///< a sample fills registers by itself, and needs no others beside it
+    bool stores_gradients =
+        false; ///< its kernels of streams store gradients of which the policy says that they are new
     bool parameters_as_values = false; ///< where values are narrower than parameters, its kernels take these as narrow
 };
 

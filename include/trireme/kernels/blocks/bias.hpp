@@ -27,16 +27,14 @@ struct bias_and_function {
     }
 };
 
-/// db += dy, summed over samples and pixels. A block adds up one channel, or 32 whose values lie side by side; each
-/// thread a part, and then half of the threads what the other half has.
-template<std::size_t Channels, std::size_t Pixels, class T>
+/// db += dy, summed over samples of one value per channel. A block adds up 32 channels, whose values lie side by side;
+/// each thread a part, and then half of the threads what the other half has.
+template<u32 Channels, class T>
 struct bias_gradient {
     using number = accumulate_t<T>;
-    static constexpr u32 columns = Pixels == 1 ? 32 : 1, rows = Pixels == 1 ? 8 : 512;
-    static constexpr u32 threads = columns * rows;
-    static constexpr int halvings = Pixels == 1 ? 3 : 9;
+    static constexpr u32 columns = 32, rows = 8, threads = columns * rows;
+    static constexpr int halvings = 3, phase_count = 1 + halvings;
     static_assert(1u << halvings == rows);
-    static constexpr int phase_count = 1 + halvings;
     struct shared {
         number part[threads];
     };
@@ -45,24 +43,24 @@ struct bias_gradient {
     T const* dy;
     T* db;
     std::size_t samples;
+    bool is_new;
 
-    static constexpr u32 blocks() noexcept { return static_cast<u32>((Channels + columns - 1) / columns); }
+    static constexpr u32 blocks() noexcept { return divide_up(Channels, columns); }
     TRIREME_HOST_DEVICE int phases() const { return phase_count; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
-        std::size_t const channel = std::size_t{at.block} * columns + at.thread % columns;
+        u32 const channel = at.block * columns + at.thread % columns;
         u32 const row = at.thread / columns, left = rows >> k;
         if (channel >= Channels) return;
         if (k == 0) {
             number part = 0;
-            for (std::size_t i = row; i < samples * Pixels; i += rows)
-                part += static_cast<number>(dy[(i / Pixels * Channels + channel) * Pixels + i % Pixels]);
+            for (std::size_t i = row; i < samples; i += rows) part += static_cast<number>(dy[i * Channels + channel]);
             s.part[at.thread] = part;
             return;
         }
         if (row >= left) return;
         number const sum = s.part[at.thread] + s.part[at.thread + left * columns];
         s.part[at.thread] = sum;
-        if (left == 1) db[channel] = static_cast<T>(static_cast<number>(db[channel]) + sum);
+        if (left == 1) give_gradient(db[channel], sum, is_new);
     }
 };
 
@@ -77,10 +75,10 @@ void add_bias(block_kernels<Stream> const& k, T const* b, T* y) {
 template<class G, class Stream, class T>
 void add_bias_gradient(block_kernels<Stream> const& k, T const* dy, T* db) {
     if (db == nullptr) return;
-    if constexpr (G::channels_last) {
+    if constexpr (G::channels_last || G::positions > 1) { // many blocks share a channel
         add_channel_sums<G>(k, dy, db);
     } else {
-        bias_gradient<G::channels, G::positions, T> const program{dy, db, k.samples()};
+        bias_gradient<G::channels, T> const program{dy, db, k.samples(), k.gradients_are_new()};
         k.queue().launch(program, program.blocks());
     }
 }

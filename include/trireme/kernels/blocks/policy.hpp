@@ -51,6 +51,9 @@ public:
     using prologue = identity_function;
     template<class T>
     static constexpr bool computes = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
+    /// Most FLOPs, per sample, of a layer's gradients by its parameters that leave room on a device for others beside
+    /// them. An estimate: 32 samples of more fill 100 blocks.
+    static constexpr std::uint64_t most_flops_beside = 10'000'000;
 
     block_kernels(Stream& queue, std::size_t samples, workspace scratch) noexcept
         : queue_(&queue), samples_(samples), scratch_(scratch) {}
@@ -67,9 +70,10 @@ public:
     void const* addend() const noexcept { return addend_; }
     void set_addend(void const* addend) noexcept { addend_ = addend; }
 
-    /// True if the gradients that kernels add to are zero, so that a kernel may write its own and not read them.
-    bool gradients_are_zero() const noexcept { return gradients_are_zero_; }
-    void set_gradients_are_zero() noexcept { gradients_are_zero_ = true; }
+    /// True if the gradients of the layer have no value yet: its kernels store their own, and add them to nothing. For
+    /// layers whose description says that they can (stores_gradients).
+    bool gradients_are_new() const noexcept { return gradients_are_new_; }
+    void set_gradients_are_new() noexcept { gradients_are_new_ = true; }
 
     /// f(i) for all i in [0, n): of all samples, where it is about each value of each. F is a struct with a name at
     /// namespace scope.
@@ -85,7 +89,7 @@ private:
     workspace scratch_;
     staged_shard const* shard_ = nullptr;
     void const* addend_ = nullptr;
-    bool gradients_are_zero_ = false;
+    bool gradients_are_new_ = false;
 };
 
 /// Policy adapter for values that lie in memory as numbers of type A, in this layout. Kernels learn both from their

@@ -146,6 +146,12 @@ struct backward_end {
     }
 };
 
+/// Stores a gradient by a parameter, or adds it to what is there.
+template<class T>
+TRIREME_HOST_DEVICE void give_gradient(T& to, accumulate_t<T> gradient, bool is_new) {
+    to = static_cast<T>(is_new ? gradient : static_cast<accumulate_t<T>>(to) + gradient);
+}
+
 /// dw += the sum of all partials' first `weights` numbers, db += that of the others, `outputs` many, unless it is null:
 /// then nobody wants them. A block adds 32
 /// numbers, Groups threads each, and the threads' sums in a fixed order. Reads every partial once.
@@ -161,6 +167,7 @@ struct add_partials {
     sum const* partials;
     u32 count, weights, outputs;
     T *dw, *db;
+    bool are_new; ///< then = and not +=
 
     u32 blocks() const noexcept { return divide_up(weights + outputs, width); }
     TRIREME_HOST_DEVICE int phases() const { return 2; }
@@ -182,8 +189,7 @@ struct add_partials {
         } else if (group == 0) {
             sum total = 0;
             for (u32 g = 0; g < Groups; ++g) total += s.part[g][column];
-            T& to = i < weights ? dw[i] : db[i - weights];
-            to = static_cast<T>(static_cast<sum>(to) + total);
+            give_gradient(i < weights ? dw[i] : db[i - weights], total, are_new);
         }
     }
 };

@@ -71,7 +71,7 @@ void multiply_backward_input(kernels_with_libraries<Everywhere> const& k, T cons
 /// dw += dy x^T, db += dy, summed over the rows. cuBLASLt could write db, but not add to it.
 template<class G, bool Everywhere, class T>
 void multiply_backward_weights(kernels_with_libraries<Everywhere> const& k, T const* x, T const* dy, T* dw, T* db) {
-    auto const end = k.gradients_are_zero() ? matrix_end::write : matrix_end::add;
+    auto const end = k.gradients_are_new() ? matrix_end::write : matrix_end::add;
     std::size_t const rows = blocks::rows_of<G>(k);
     matrix_product const product{G::inputs, G::outputs, rows, false, true, end};
     k.libraries().cublaslt().multiply(k.queue(), k.scratch(), product, x, dy, static_cast<T const*>(nullptr), dw,

@@ -57,9 +57,12 @@ public:
     static constexpr char const* name = Everywhere ? "cuda libraries" : "cuda";
     static constexpr bool everywhere = Everywhere;
 
-    /// Of each stream with kernels, for a layer with weights of this shape.
-    static constexpr std::size_t workspace_bytes(shape const& weights) noexcept {
-        if (weights.rank == 4 && (Everywhere || weights.size() > cuda_runtime::most_weights_of_blocks))
+    /// Of each stream with kernels, for a layer with weights and an output of these shapes.
+    static constexpr std::size_t workspace_bytes(shape const& weights, shape const& output,
+                                                 std::size_t bytes_of_value) noexcept {
+        if (weights.rank == 4 &&
+            (Everywhere || cuda_runtime::convolution_for_library(weights.size(), output.extent[1] * output.extent[2],
+                                                                 bytes_of_value)))
             return cuda_runtime::workspace_of_cudnn;
         if (weights.rank == 2 && (Everywhere || weights.size() >= cuda_runtime::fewest_weights_of_cublaslt))
             return cuda_runtime::workspace_of_cublaslt;
