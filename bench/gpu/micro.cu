@@ -27,14 +27,23 @@ struct card {
     gpu::stream queue{0};
     gpu::memory scratch{0, cuda_runtime::workspace_of_cudnn, "workspace"};
     gpu::libraries libraries{0};
+    gpu::memory about{0, sizeof(staged_shard), "what the samples are"};
     bench::stopwatch watch{queue.handle()};
     std::size_t samples;
 
-    explicit card(std::size_t batch) : samples(batch) {}
+    explicit card(std::size_t batch) : samples(batch) {
+        staged_shard const all{.count = static_cast<std::uint32_t>(batch)};
+        queue.copy(about.data(), &all, sizeof all);
+        gpu::event copied(0);
+        queue.record(copied);
+        while (!copied.reached()) {}
+    }
 
     template<class Policy>
     Policy kernels() {
-        return Policy(queue, samples, {scratch.data(), scratch.bytes()}, libraries);
+        Policy k(queue, samples, {scratch.data(), scratch.bytes()}, libraries);
+        k.set_shard(static_cast<staged_shard const*>(about.data()));
+        return k;
     }
     template<class Work>
     double microseconds(Work const& work) {

@@ -146,14 +146,18 @@ using flat_from_the_first =
 } // namespace
 
 TEST_SUITE("parallel/stages") {
-    TEST_CASE("a network is cut where one value crosses, and a function stays with its layer") {
+    TEST_CASE(
+        "a network is cut where one value crosses, and a function stays with its layer, and what a bias cancels in") {
         auto const borders = [](auto const& segments) {
             return std::vector<std::size_t>(segments.begin, segments.begin + segments.count + 1);
         };
         CHECK(borders(segments_of<lenet>) == std::vector<std::size_t>{0, 2, 3, 5, 7, 9, 11, 12});
         using net = network<input<2, 4, 4>, conv3<2>, residual<sequential<conv3<2>, relu, conv3<2>>>, relu, conv3<2>,
                             flatten, linear<3>>; // conv2d, fork, conv2d, relu, conv2d, branch, sum, relu, conv2d, ...
-        CHECK(borders(segments_of<net>) == std::vector<std::size_t>{0, 1, 7, 8, 10, 11});
+        CHECK(borders(segments_of<net>) == std::vector<std::size_t>{0, 1, 8, 10, 11});
+        using normed = network<input<2, 4, 4>, conv3<2>, batch_norm<per_shard>, relu, batch_norm<per_shard>, flatten,
+                               linear<4>, batch_norm<per_shard>>; // a bias cancels behind a convolution
+        CHECK(borders(segments_of<normed>) == std::vector<std::size_t>{0, 3, 5, 6, 7});
         CHECK(segments_of<network<input<3>, relu, flatten>>.count == 1);
     }
 

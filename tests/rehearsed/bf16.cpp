@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,17 @@ using of_plain = trainer<plain, cross_entropy, sgd, on<mesh<rehearsal, dp<2>>>, 
 
 using images_last = kernels<channels_last<rehearsal::kernels>>;
 
-/// Kernels that ask for a workspace, note something, and take gradients that are zero for anything.
+/// A number that no sum gets rid of.
+template<class T>
+struct spoiled {
+    T* number;
+    void operator()(std::size_t i) const { number[i] = static_cast<T>(std::numeric_limits<float>::quiet_NaN()); }
+};
+
+/// Kernels that ask for a workspace, note something, and spoil gradients that are new before they store them.
 struct particular : rehearsal::kernels {
-    static constexpr std::size_t workspace_bytes(shape const& weights) noexcept {
-        return weights.rank == 4 ? 192 * 1024 : 64 * 1024;
+    static constexpr std::size_t workspace_bytes(shape const& weights, shape const&, std::size_t bytes) noexcept {
+        return weights.rank == 4 ? 96 * 1024 * bytes : 64 * 1024;
     }
     static inline int written = 0;
 
@@ -42,9 +50,10 @@ struct particular : rehearsal::kernels {
 };
 template<class G, std::size_t Lanes, class T>
 void conv2d_backward_weights(particular const& k, T const* x, T const* dy, T* dw, T* db) {
-    if (k.gradients_are_zero()) {
+    if (k.gradients_are_new()) {
         ++particular::written;
-        k.queue().zero(dw, G::out_channels * G::channels * G::kernel * G::kernel * sizeof(T));
+        k.each(G::out_channels * G::channels * G::kernel * G::kernel, spoiled<T>{dw});
+        if (db != nullptr) k.each(G::out_channels, spoiled<T>{db});
     }
     conv2d_backward_weights<G, Lanes>(static_cast<rehearsal::kernels const&>(k), x, dy, dw, db);
 }
@@ -87,7 +96,7 @@ TEST_SUITE("rehearsed/bf16") {
         narrow_rows_are_aligned<channels_last<rehearsal::kernels>>();
     }
 
-    TEST_CASE("kernels say how much workspace they want, what they do without a library, and overwrite zeros") {
+    TEST_CASE("kernels say how much workspace they want, what they do without a library, and store what is new") {
         of_plain<> wanted({.learning_rate = 0.03f, .batch = 12, .seed = 1});
         CHECK(wanted.notes().empty());
         rehearsed::memory_taken const taken;

@@ -32,7 +32,7 @@ void fused_lie_in_place(activation_plan<Network::depth> const& plan) {
         if (fused.applies_next[Unit]) CHECK(plan.value[row + 2] == plan.value[row + 1]);
         if (fused.applies_next[Unit] && plan.recomputed.twice[row] && plan.recomputed.twice[row + 1])
             CHECK(plan.again[row + 2] == plan.again[row + 1]);
-        if (fused.through_previous[Unit] && row > Network::first_trainable)
+        if (Unit > 0 && fused.takes_slope[Unit] && fused.open[Unit - 1] && row > Network::first_trainable)
             CHECK(plan.gradient[row - 1] == plan.gradient[row]);
     });
 }

@@ -27,6 +27,7 @@ struct batch_norm_numbers {
     T* weight_gradient = nullptr; ///< to be added to
     T* bias_gradient = nullptr;   ///< likewise
     T* statistics = nullptr;      ///< likewise: mean and unbiased variance, times the shard's share of the batch
+    T const* left_out = nullptr;  ///< null, or of each channel what x lacks and the running mean has
     double epsilon = 1e-5;
 };
 

@@ -12,6 +12,7 @@
 #include <trireme/kernels/blocks/add.hpp>
 #include <trireme/kernels/blocks/attention.hpp>
 #include <trireme/kernels/blocks/batch_norm.hpp>
+#include <trireme/kernels/blocks/bias.hpp>
 #include <trireme/kernels/blocks/channels.hpp>
 #include <trireme/kernels/blocks/clock.hpp>
 #include <trireme/kernels/blocks/conv2d.hpp>

@@ -205,6 +205,9 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
         if (d.execution.backward_reads_output) read(second(i + 1));
         read(grad(i + 1));
         if (row.is_fork()) live_to(grad(row.other), back[i]);
+        if (row.is_fork() && i == first &&
+            gets_input) // by the slope of the function before it, which another stage has
+            live_to(second(row.from), back[i]);
         bool const writes = row.is_fork() || !(d.execution.view || row.is_sum());
         if (writes && i > first_trainable) born[grad(i)] = back[i];
     }

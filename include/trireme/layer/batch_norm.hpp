@@ -54,7 +54,7 @@ struct batch_norm {
         d.kept = 4 * channels;
         d.execution.backward_reads_output = false;
         d.execution.in_place = true;
-        d.execution.applies = true;
+        d.execution.applies = d.execution.adds = d.execution.subtracts_means = true;
         if (in.size() == channels) d.least_samples = 2; // a single value less its mean is 0, whatever it was
         d.forward.phases = d.backward.phases = 1;
         if (std::is_same_v<Scope, synchronised>) {
@@ -116,6 +116,7 @@ private:
                 .weight = io.parameter(0),
                 .bias = io.parameter(1),
                 .statistics = io.place.statistics,
+                .left_out = io.place.left_out,
                 .epsilon = epsilon};
     }
     template<class Io>

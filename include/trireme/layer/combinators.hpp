@@ -71,13 +71,17 @@ struct fork {
         d.output = in;
         d.backward_input_flops = in.size();
         d.execution.view = true;
+        d.execution.applies = true; // on the way back
         d.execution.backward_reads_input = false;
         d.execution.backward_reads_output = false;
         return d;
     }
     /// `other`: the gradient that came by the second way.
     static void backward_input(auto const& io) {
-        add_values(io.policy, io.dy.data, io.place.other, io.dx.data, io.dx.size());
+        if constexpr (requires { io.policy.input(); }) // times the slope of the function before it
+            add_gradients(io.policy, io.dy.data, io.place.other, io.dx.data, io.dx.size());
+        else
+            add_values(io.policy, io.dy.data, io.place.other, io.dx.data, io.dx.size());
     }
 };
 
@@ -86,6 +90,7 @@ struct branch {
     static constexpr layer_description describe(shape in) noexcept {
         auto d = fork::describe(in);
         d.backward_input_flops = 0;
+        d.execution.applies = false;
         return d;
     }
 };
@@ -102,6 +107,7 @@ struct residual_sum {
         d.execution.backward_reads_input = false;
         d.execution.backward_reads_output = false;
         d.execution.in_place = true;
+        d.execution.applies = true; // on the way there
         return d;
     }
     /// `other`: what the second way gives.

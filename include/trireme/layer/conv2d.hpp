@@ -116,9 +116,10 @@ struct conv2d {
         d.parameters[0] = {"weight", make_shape(Channels, in.extent[0], side, side), taps, Channels * side * side,
                            initial::weights};
         d.parameters[1] = {"bias", make_shape(Channels), taps, Channels, initial::zeros};
+        d.channel_bias = 1;
         d.execution.backward_reads_output = false;
         d.execution.applies = true;
-        d.execution.parameters_as_values = true;
+        d.execution.parameters_as_values = d.execution.stores_gradients = true;
         return d;
     }
 

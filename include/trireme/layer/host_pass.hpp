@@ -89,6 +89,12 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
         else
             return policy;
     }
+    /// For the way back of a row that begins with a function; none of the host's kernels ends it with another.
+    template<class Function, class Through>
+    auto going_back(std::size_t row, stored_t<Kernels, T> const*) const {
+        static_assert(std::is_void_v<Through>);
+        return applying<Function>(row);
+    }
     // One function each serves all rows.
     template<class P>
     TRIREME_NOINLINE auto forward_of(std::size_t row, bool again) const {

@@ -59,8 +59,12 @@ struct layer_execution {
     bool backward_reads_output = true; ///< false frees its output sooner
     bool in_place = false;             ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
     bool applies = false;              ///< its kernels can apply a function to what they write, if they fuse at all
+    bool adds = false;                 ///< likewise, its forward kernel can add a second input to what it writes
+    bool subtracts_means = false;      ///< a number added to all values of an input's channel is subtracted again
     bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
     bool sample_by_sample = false;     ///< a sample fills registers by itself, and needs no others beside it
+    bool stores_gradients =
+        false; ///< its kernels of streams store gradients of which the policy says that they are new
     bool parameters_as_values = false; ///< where values are narrower than parameters, its kernels take these as narrow
 };
 
@@ -73,6 +77,7 @@ struct layer_description {
     flops_t backward_weights_flops = 0;
     int parameter_count = 0;
     parameter_tensor parameters[max_parameter_tensors] = {};
+    int channel_bias = -1; ///< that of its tensors, if it has one, which is added last, to all values of a channel
     int buffer_count = 0;
     parameter_tensor buffers[max_buffer_tensors] = {}; ///< running statistics: kept, saved and agreed on, not trained
     std::size_t kept = 0;                              ///< numbers per shard, kept from forward to backward
@@ -124,8 +129,10 @@ struct layer_place {
     granule_place granule = {};
     Stored const* other = nullptr; ///< of layers with two inputs: the second
     T* buffers = nullptr;          ///< its first buffer
-    T* statistics = nullptr; ///< what goes into its buffers after the step; to be added to, times the shard's share
-    T* kept = nullptr;       ///< the numbers that its description asks to be kept
+    T* statistics = nullptr;     ///< what goes into its buffers after the step; to be added to, times the shard's share
+    T* kept = nullptr;           ///< the numbers that its description asks to be kept
+    bool bias_cancels = false;   ///< the row behind subtracts it again: pointers to the bias and its gradient are null
+    T const* left_out = nullptr; ///< the bias that the row before has not added, because it cancels here
     /// Of a layer that adds to the loss, one for each sample: its term, to be written by forward, without a factor,
     /// null where nobody asks; and the factor of the sample's loss, for backward_input. See loss_io.
     T* loss = nullptr;

@@ -52,7 +52,7 @@ struct linear {
         if (has_bias) d.parameters[1] = {"bias", make_shape(Outputs), inputs, Outputs, initial::zeros};
         d.execution.backward_reads_output = false;
         d.execution.applies = true;
-        d.execution.parameters_as_values = true;
+        d.execution.parameters_as_values = d.execution.stores_gradients = true;
         d.execution.sample_by_sample = !flat;
         return d;
     }

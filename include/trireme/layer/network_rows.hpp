@@ -40,6 +40,13 @@ struct layer_row {
 
 namespace detail {
 
+/// True if the bias of a row is subtracted again by the row behind it, which reads nothing else, so that on the way to
+/// the loss, and back, there is nothing to do with it. What statistics say of the values has it, and evaluation adds
+/// it.
+constexpr bool bias_cancels(layer_row const& row, layer_row const& behind) noexcept {
+    return row.description.channel_bias >= 0 && behind.description.execution.subtracts_means;
+}
+
 template<class U>
 inline constexpr std::size_t repetitions = 1;
 template<std::size_t N, class... Block>

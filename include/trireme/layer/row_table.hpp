@@ -57,7 +57,7 @@ struct layer_calls {
 
     template<row_call What, class K, class At>
     static void run(K const& k, At const& at, [[maybe_unused]] int phase = 0) {
-        tensors<P const> const parameters(at.parameters);
+        tensors<P const> const parameters(at.parameters, at.place.bias_cancels);
         if constexpr (is_forward(What)) {
             forward_io<P, In, Out, Lanes, K> const io{{at.x}, {at.y}, parameters.at, k, at.place};
             if constexpr (What == row_call::forward_gather)
@@ -69,7 +69,7 @@ struct layer_calls {
             else
                 Layer::forward(io);
         } else {
-            tensors<P> const gradients(at.gradients);
+            tensors<P> const gradients(at.gradients, at.place.bias_cancels);
             backward_io<P, In, Out, Lanes, K> const io{{at.x},        {at.y},       {at.dy}, {at.dx},
                                                        parameters.at, gradients.at, k,       at.place};
             if constexpr (What == row_call::backward_gather)
@@ -87,11 +87,13 @@ private:
     template<class Q>
     struct tensors {
         Q* at[max_parameter_tensors] = {};
-        explicit tensors(Q* first) noexcept {
+        tensors(Q* first, [[maybe_unused]] bool bias_cancels) noexcept {
             for (int k = 0; k < description.parameter_count && first != nullptr; ++k) {
                 at[k] = first;
                 first += description.parameters[k].shape.size();
             }
+            if constexpr (description.channel_bias >= 0)
+                if (bias_cancels) at[description.channel_bias] = nullptr;
         }
     };
 };
@@ -101,28 +103,38 @@ private:
 // ---- forms: what the machine code of a row depends on ----
 
 /// Rows of one form share their functions, wherever they stand. `Applies`: the function that forward ends with;
-/// `Through`: that which backward ends with; void if there is none.
-template<class Layer, class In, class Out, class Applies, class Through, bool ForwardIsDone, bool InputIsDone>
+/// `Through`: that which backward ends with; void if there is none. `Sum`: not 0 where forward adds the other term of
+/// the residual sum so many rows behind, and writes what that gives. `InputIsDone`: of a repeat, the backward of its
+/// last row.
+template<class Layer, class In, class Out, class Applies, class Through, std::size_t Sum, bool ForwardIsDone,
+         bool InputIsDone>
 struct row_form {
     using layer = Layer;
     using input = In;
     using output = Out;
     using applies = Applies;
     using through = Through;
+    static constexpr std::size_t sum = Sum;
     static constexpr bool forward_is_done = ForwardIsDone;
     static constexpr bool input_is_done = InputIsDone;
 };
 
-// Fusing is safe only where the function is the sole reader of the layer's output: right behind it in the same chain.
-// Residual inputs and sums are read through fork, branch and sum rows, which are never fused, and a repeat's block is a
-// chain of its own. The plan then puts the function's output where the layer's lies, and the gradient by its input
-// where that by its output does.
+// Fusing a function is safe only where it is the sole reader of the layer's output: right behind it in the same chain.
+// The sole reader of what the body of a residual without a shortcut gives is the sum, and likewise of what a shortcut
+// gives. The plan puts a function's output where the layer's lies, and the gradient by its input where that by its
+// output does. On the way back the row behind a function multiplies by its slope, also from one round of a repeat to
+// the next; behind a layer that agrees on something, this layer does, which can compute the function again from what it
+// has kept.
 
-/// Flags of a chain's units: which of them do the work of a function beside them.
+/// Flags of a chain's units that are no repeats: which of them do the work of those beside them.
 template<class Chain>
 struct fused_units {
-    bool applies_next[Chain::units + 2] = {};     ///< forward ends with the function behind it
-    bool through_previous[Chain::units + 2] = {}; ///< backward ends with the function before it
+    bool applies_next[Chain::units + 2] = {};  ///< forward ends with the function behind it
+    bool begins_next[Chain::units + 2] = {};   ///< and backward begins with that function
+    std::size_t sum_behind[Chain::units] = {}; ///< forward adds and writes what the sum so many units behind does
+    bool summed[Chain::units + 2] = {};        ///< a sum that another unit computes
+    bool takes_slope[Chain::units + 2] = {};   ///< backward can end with the function before it
+    bool open[Chain::units + 2] = {};          ///< a function that leaves its backward to the row behind it
 
     constexpr explicit fused_units(fusion way) { find(way, typename Chain::list{}); }
 
@@ -131,19 +143,27 @@ private:
     constexpr void find(fusion way, pack<U...>) {
         bool const has_function[] = {requires { typename U::function; }..., false};
         bool const repeats[] = {is_repeat<U>..., false};
+        bool const sums[] = {is_residual_sum<U>..., false, false};
+        bool const branches[] = {std::is_same_v<U, branch>..., false};
         auto const is_function = [&](std::size_t unit) { // in place, and its slope is told by its output
             auto const& d = Chain::description_of(unit);
             return has_function[unit] && d.execution.in_place && !d.execution.backward_reads_input &&
                    d.parameter_count == 0;
         };
+        bool const both = way == fusion::on_both_sides;
         for (std::size_t i = 0; i < Chain::units && way != fusion::nothing; ++i) {
             if (repeats[i]) continue;
             auto const& d = Chain::description_of(i);
-            bool const both = way == fusion::on_both_sides;
-            if (!d.execution.applies) continue;
-            applies_next[i] = i + 1 < Chain::units && is_function(i + 1) && !d.execution.backward_reads_output &&
-                              (both || d.whole_shard());
-            through_previous[i] = both && i > 0 && is_function(i - 1);
+            applies_next[i] = d.execution.applies && !d.execution.view && i + 1 < Chain::units && is_function(i + 1) &&
+                              !d.execution.backward_reads_output && (both || d.whole_shard());
+            begins_next[i] = applies_next[i] && d.whole_shard();
+            takes_slope[i] = both && d.execution.applies && !sums[i];
+            open[i] = both && is_function(i) && !(i > 0 && begins_next[i - 1]);
+            auto const sum = i + 1 + (branches[i + 1] ? 1 : 0);
+            if (both && d.execution.adds && sums[sum]) {
+                sum_behind[i] = sum - i;
+                summed[sum] = true;
+            }
         }
     }
 };
@@ -161,16 +181,99 @@ struct function_at<true, Chain, Unit> {
     using type = typename Chain::template layer_type<Unit>::function;
 };
 
+/// True if backward of a unit's first row can end with the function before it.
+template<class Chain, fusion Way, std::size_t Unit>
+constexpr bool takes_slope() noexcept {
+    if constexpr (Way != fusion::on_both_sides || Unit >= Chain::units) {
+        return false;
+    } else {
+        using unit = typename Chain::template layer_type<Unit>;
+        if constexpr (is_empty_repeat<unit>)
+            return false;
+        else if constexpr (is_repeat<unit>)
+            return takes_slope<typename block_of<unit, typename Chain::template input_of<Unit>>::type, Way, 0>();
+        else
+            return fused_in<Chain, Way>.takes_slope[Unit];
+    }
+}
+
+/// The function of a unit's last row, if that leaves its backward to the row behind it; else void.
+template<class Chain, fusion Way, std::size_t Unit>
+struct open_function {
+    using type = typename function_at<fused_in<Chain, Way>.open[Unit], Chain, Unit>::type;
+};
+template<class Chain, fusion Way, std::size_t Unit>
+    requires(is_repeat<typename Chain::template layer_type<Unit>>)
+struct open_function<Chain, Way, Unit> {
+    using type = void;
+};
+template<class Chain, std::size_t Unit>
+    requires(is_repeat<typename Chain::template layer_type<Unit>> &&
+             !is_empty_repeat<typename Chain::template layer_type<Unit>>)
+struct open_function<Chain, fusion::on_both_sides, Unit> {
+    using block =
+        typename block_of<typename Chain::template layer_type<Unit>, typename Chain::template input_of<Unit>>::type;
+    using type = typename open_function<block, fusion::on_both_sides, block::units - 1>::type;
+};
+
+/// The function of a chain's last row; likewise.
+template<class Chain, fusion Way>
+struct open_function_of_last : open_function<Chain, Way, Chain::units - 1> {};
+template<class Chain, fusion Way>
+    requires(Chain::units == 0)
+struct open_function_of_last<Chain, Way> {
+    using type = void;
+};
+
+/// Edges of a chain: the function before its first row that this multiplies by the slope of, and
+/// whether the row behind its last one does the backward of that.
+template<class Before = void, bool LastIsDone = false>
+struct chain_edges {
+    using before = Before;
+    static constexpr bool last_is_done = LastIsDone;
+};
+
+/// The function before a unit by whose slope it multiplies.
+template<class Chain, fusion Way, std::size_t Unit, class Edges>
+struct through_at {
+    using type = typename std::conditional_t<takes_slope<Chain, Way, Unit>(), open_function<Chain, Way, Unit - 1>,
+                                             function_at<false, Chain, Unit>>::type;
+};
+template<class Chain, fusion Way, class Edges>
+struct through_at<Chain, Way, 0, Edges> {
+    using type = typename Edges::before;
+};
+
+/// True if other rows do the backward of a unit's last row.
+template<class Chain, fusion Way, std::size_t Unit, class Edges>
+constexpr bool input_is_done() noexcept {
+    constexpr auto const& fused = fused_in<Chain, Way>;
+    if constexpr (Unit != 0)
+        if (fused.begins_next[Unit - 1]) return true;
+    if constexpr (std::is_void_v<typename open_function<Chain, Way, Unit>::type>)
+        return false;
+    else if constexpr (Unit + 1 < Chain::units)
+        return takes_slope<Chain, Way, Unit + 1>();
+    else
+        return Edges::last_is_done;
+}
+
 /// The form of a unit. `Unused`: no row needs the gradient by its input.
-template<class Chain, std::size_t Unit, fusion Way, bool Unused>
-using form_of = row_form<computed_by_t<typename Chain::template layer_type<Unit>>,
-                         typename Chain::template input_of<Unit>, typename Chain::template output_of<Unit>,
-                         typename function_at<fused_in<Chain, Way>.applies_next[Unit], Chain, Unit + 1>::type,
-                         typename function_at<fused_in<Chain, Way>.through_previous[Unit], Chain, Unit - 1>::type,
-                         Unit != 0 && fused_in<Chain, Way>.applies_next[Unit - (Unit != 0)],
-                         Unused || (Way == fusion::on_both_sides
-                                        ? fused_in<Chain, Way>.through_previous[Unit + 1]
-                                        : Unit != 0 && fused_in<Chain, Way>.applies_next[Unit - (Unit != 0)])>;
+template<class Chain, std::size_t Unit, fusion Way, bool Unused, class Edges>
+struct form_at {
+    using unit = typename Chain::template layer_type<Unit>;
+    static constexpr auto const& fused = fused_in<Chain, Way>;
+    /// The unit behind which a function is applied.
+    static constexpr std::size_t end = Unit + fused.sum_behind[Unit];
+    static constexpr bool done = fused.summed[Unit] || (Unit != 0 && fused.applies_next[Unit - (Unit != 0)]);
+    using type =
+        row_form<computed_by_t<unit>, typename Chain::template input_of<Unit>, typename Chain::template output_of<Unit>,
+                 typename function_at<fused.applies_next[end], Chain, end + 1>::type,
+                 typename through_at<Chain, Way, Unit, Edges>::type, fused.sum_behind[Unit], done,
+                 (Unused && !is_repeat<unit>) || input_is_done<Chain, Way, Unit, Edges>()>;
+};
+template<class Chain, std::size_t Unit, fusion Way, bool Unused, class Edges>
+using form_of = typename form_at<Chain, Unit, Way, Unused, Edges>::type;
 
 inline namespace TRIREME_ISA {
 
@@ -210,7 +313,7 @@ private:
     /// Backward begins with the function behind the row: its dy is the gradient by that function's output. That
     /// gradient is still there, for the plan keeps it at least until the row's own.
     static constexpr bool begins_with_function =
-        Context::way == fusion::behind_agreements && !std::is_void_v<typename Form::applies>;
+        description.whole_shard() && Form::sum == 0 && !std::is_void_v<typename Form::applies>;
 
     static constexpr bool does(row_call what) noexcept {
         auto const& d = description;
@@ -229,12 +332,13 @@ private:
             return d.backward.phases != 0;
         }
     }
-    /// True if a layer is evaluated as it goes forward: then one function does both.
+    /// True if a layer is evaluated as it goes forward: then one function does both. Streams leave out more in
+    /// training.
     static constexpr bool evaluates_forward() noexcept {
-        using io = forward_io<
-            parameter, typename Form::input, typename Form::output, Context::lanes,
-            std::remove_cvref_t<decltype(std::declval<Context const&>().template applying<typename Form::applies>(0))>>;
-        return !description.adds_to_loss && !requires(io const& f) { layer::evaluate(f); };
+        using kernels =
+            std::remove_cvref_t<decltype(std::declval<Context const&>().template applying<typename Form::applies>(0))>;
+        using io = forward_io<parameter, typename Form::input, typename Form::output, Context::lanes, kernels>;
+        return !kernels::remote && !description.adds_to_loss && !requires(io const& f) { layer::evaluate(f); };
     }
     template<row_call What>
     static constexpr typename row_calls<Context>::function function_of() noexcept {
@@ -252,14 +356,21 @@ private:
             constexpr bool values = What == row_call::forward || What == row_call::evaluate;
             using function = std::conditional_t<values, typename Form::applies, void>;
             bool const again = What == row_call::forward && phase == on_the_way_back;
-            if constexpr (What == row_call::forward && description.adds_to_loss) {
-                auto at = c.template forward_of<parameter>(row, again);
+            auto at = c.template forward_of<parameter>(row, again);
+            if constexpr (What == row_call::evaluate) at.place.bias_cancels = false; // running statistics are given
+            if constexpr (What == row_call::forward && description.adds_to_loss)
                 at.place.loss = again ? nullptr : c.losses_of_row();
+            if constexpr (values && Form::sum != 0) {
+                auto const sum = c.template forward_of<parameter>(row + Form::sum, again);
+                bool const first = Context::network::row(row + Form::sum).from == row + 1;
+                at.y = sum.y;
+                calls::template run<What>(c.adding(c.template applying<function>(row), first ? sum.place.other : sum.x),
+                                          at, phase);
+            } else {
                 calls::template run<What>(c.template applying<function>(row), at, phase);
+            }
+            if constexpr (What == row_call::forward && description.adds_to_loss)
                 if (at.place.loss != nullptr) c.add_term(row);
-            } else
-                calls::template run<What>(c.template applying<function>(row),
-                                          c.template forward_of<parameter>(row, again), phase);
         } else {
             if (What == row_call::backward_input && row <= Context::network::first_trainable) return; // nobody wants it
             auto at = c.template backward_of<parameter>(row, row + (begins_with_function ? 2 : 1));
@@ -268,13 +379,12 @@ private:
                     if constexpr (description.backward.phases == 0)
                         calls::template run<What>(k, to); // else it has agreed
                 });
-            } else if constexpr (What == row_call::backward_input && !std::is_void_v<typename Form::through>) {
-                calls::template run<What>(c.template applying<typename Form::through>(row, at.x), at);
             } else {
                 using function = std::conditional_t<begins_with_function, typename Form::applies, void>;
+                using through = std::conditional_t<What == row_call::backward_input, typename Form::through, void>;
                 if constexpr (is_fork) at.place.other = c.gradient(Context::network::row(row).other);
                 if constexpr (description.adds_to_loss) at.place.loss_weight = c.loss_weights();
-                calls::template run<What>(c.template applying<function>(row), at, phase);
+                calls::template run<What>(c.template going_back<function, through>(row, at.x), at, phase);
             }
         }
     }
@@ -286,23 +396,51 @@ struct unit_calls {
     static constexpr void write(row_calls<Context>* to) { *to = row_functions<Context, Form>::all(); }
 };
 
-template<class Context, class Chain, bool Top, std::size_t... Unit>
+template<class Context, class Chain, bool Top, class Edges, std::size_t... Unit>
 constexpr void write_calls(row_calls<Context>* to, std::index_sequence<Unit...>) {
     constexpr auto unused = [](std::size_t unit) { // a layer need not have what is never called
         return Top && Chain::first_row(unit) <= Context::network::first_trainable;
     };
     void (*const write[])(row_calls<Context>*) = {
-        &unit_calls<Context, form_of<Chain, Unit, Context::way, unused(Unit)>>::write..., nullptr};
+        &unit_calls<Context, form_of<Chain, Unit, Context::way, unused(Unit), Edges>>::write..., nullptr};
     for (std::size_t i = 0; i < sizeof...(Unit); ++i) write[i](to + Chain::first_row(i));
 }
 
-template<class Context, std::size_t N, class... Block, class In, class Out, class Applies, class Through, bool Forward,
-         bool Input>
-struct unit_calls<Context, row_form<repeat<N, Block...>, In, Out, Applies, Through, Forward, Input>> {
+/// Rounds of a repeat differ at their edges: the first follows what is before the repeat, the last one precedes what is
+/// behind it, and all others follow and precede the block itself.
+template<class Context, std::size_t N, class... Block, class In, class Out, class Applies, class Through,
+         std::size_t Sum, bool Forward, bool Input>
+struct unit_calls<Context, row_form<repeat<N, Block...>, In, Out, Applies, Through, Sum, Forward, Input>> {
     using block = typename block_of<repeat<N, Block...>, In>::type;
+    static constexpr bool takes = takes_slope<block, Context::way, 0>();
+    using last_function = typename open_function_of_last<block, Context::way>::type;
+    static constexpr bool joined = N > 1 && takes && !std::is_void_v<last_function>;
+    using between = std::conditional_t<joined, last_function, void>;
+
+    template<class Before, bool LastIsDone>
+    static constexpr void write_round(row_calls<Context>* to) {
+        write_calls<Context, block, false, chain_edges<Before, LastIsDone>>(to,
+                                                                            std::make_index_sequence<block::units>{});
+    }
     static constexpr void write(row_calls<Context>* to) {
-        write_calls<Context, block, false>(to, std::make_index_sequence<block::units>{});
-        for (std::size_t i = block::depth; i < N * block::depth; ++i) to[i] = to[i - block::depth];
+        write_round<Through, N == 1 ? Input : joined>(to);
+        if constexpr (N > 1) {
+            if constexpr (std::is_same_v<Through, between> && Input == joined) {
+                copy(to, 1, N);
+            } else {
+                if constexpr (N > 2) {
+                    write_round<between, joined>(to + block::depth);
+                    copy(to, 2, N - 1);
+                }
+                write_round<between, Input>(to + (N - 1) * block::depth);
+            }
+        }
+    }
+
+private:
+    /// Rounds [begin, end) are as the one before them.
+    static constexpr void copy(row_calls<Context>* to, std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin * block::depth; i < end * block::depth; ++i) to[i] = to[i - block::depth];
     }
 };
 
@@ -313,7 +451,7 @@ struct row_table {
     using network = typename Context::network;
     row_calls<Context> of[network::depth + 1] = {};
     constexpr row_table() {
-        write_calls<Context, network, true>(of, std::make_index_sequence<network::units>{});
+        write_calls<Context, network, true, chain_edges<>>(of, std::make_index_sequence<network::units>{});
         if constexpr (!std::is_void_v<typename Context::loss> && trains_with<typename Context::loss>) {
             auto& last = of[network::depth].of;
             for (auto& call : last) call = [](Context const&, std::size_t, int) {};

@@ -14,7 +14,7 @@ namespace trireme {
 
 /// Segments of a network: the rows between two places where it can be cut into stages. There only the row's input
 /// crosses, not a residual's second way, and no kernel does its work together with that of the row before; a view goes
-/// with the row before.
+/// with the row before, and so does what its bias cancels in.
 template<class Network>
 struct network_segments {
     std::size_t count = 0;
@@ -29,7 +29,8 @@ struct network_segments {
             reads = std::min({reads, row.from, row.other});
             bool const view = d.execution.view && !row.is_fork();
             bool const fused =
-                Network::row(r - 1).description.execution.applies && d.execution.in_place && d.parameter_count == 0;
+                (Network::row(r - 1).description.execution.applies && d.execution.in_place && d.parameter_count == 0) ||
+                detail::bias_cancels(Network::row(r - 1), row);
             border[r] = reads >= r && !view && !fused;
         }
         for (std::size_t r = 0; r < Network::depth; ++r)

@@ -106,9 +106,19 @@ private:
     }
 };
 
+/// True if gradients by parameters are computed on a second stream, beside backward: where no layer's fill a device by
+/// themselves. Else they gain nothing there, and what they read would have to be kept until the end of backward.
+template<class Network, accelerator_kernels Kernels>
+inline constexpr bool gradients_beside = [] {
+    for (std::size_t row = 0; row < Network::depth; ++row)
+        if (Network::row(row).description.backward_weights_flops > Kernels::most_flops_beside) return false;
+    return true;
+}();
+
 /// The samples of one rank on an accelerator, all at once, and the kernels for them, which hand their work over to
 /// streams. A function beside a layer is applied by the layer's kernel, so that its values are not read and written
-/// once more. Gradients by parameters are computed on a second stream, beside backward; the caller joins the two.
+/// once more. Gradients by parameters may be computed on a second stream (see gradients_beside); the caller joins the
+/// two.
 ///
 /// `Loss`: the row behind the last. A team of them are the ranks of a process. Numbers of the step are not in it:
 /// kernels find them in the accelerator's memory.
@@ -137,16 +147,17 @@ public:
     static constexpr bool moves_all_places = true; ///< from stage to stage: a graph copies as much each time
     static constexpr std::size_t places_of(std::size_t samples) noexcept { return samples; }
 
+    static constexpr auto when_added =
+        gradients_beside<Network, Kernels> ? weight_gradients::beside : weight_gradients::at_once;
     static constexpr plan_type plan(std::size_t samples, recomputed_rows recomputed = {}) {
-        return plan_activations<Network>(samples, sizeof(stored_type), weight_gradients::beside,
-                                         way_of_samples::together, {0, Network::depth}, 0, !detail::trains_with<Loss>,
-                                         recomputed);
+        return plan_activations<Network>(samples, sizeof(stored_type), when_added, way_of_samples::together,
+                                         {0, Network::depth}, 0, !detail::trains_with<Loss>, recomputed);
     }
     /// The plan of a stage, where forward and backward are tasks of their own; `halves`: and each half of backward.
     static constexpr plan_type plan_stage(std::size_t samples, range rows, bool halves, recomputed_rows recomputed) {
-        return plan_activations<Network>(
-            samples, sizeof(stored_type), halves ? weight_gradients::apart : weight_gradients::beside,
-            way_of_samples::together, rows, samples, !detail::trains_with<Loss>, recomputed);
+        return plan_activations<Network>(samples, sizeof(stored_type), halves ? weight_gradients::apart : when_added,
+                                         way_of_samples::together, rows, samples, !detail::trains_with<Loss>,
+                                         recomputed);
     }
     static constexpr std::size_t task_elements(plan_type const& p) noexcept { return p.sent - p.kept; }
     static constexpr std::size_t target_elements(std::size_t) noexcept { return 0; } ///< they are staged
@@ -169,6 +180,21 @@ public:
         else
             return trireme::applying<Function>(kernels_, input);
     }
+    /// The kernels of a row's way back, which begins with a function, and ends with another that gave `input`.
+    template<class Function, class Through>
+    decltype(auto) going_back(std::size_t row, stored_type const* input) const {
+        if constexpr (std::is_void_v<Function>)
+            return applying<Through>(row, input);
+        else
+            return beginning_with<std::remove_cvref_t<decltype(applying<Through>(row, input))>, Function>(
+                applying<Through>(row, input));
+    }
+    /// Kernels that add what lies there to what forward writes.
+    template<class K>
+    static K adding(K k, stored_type const* addend) noexcept {
+        k.set_addend(addend);
+        return k;
+    }
     template<class P>
     auto forward_of(std::size_t row, bool again) const {
         return placed(row, base::forward_of(row, parameters<P>(row), again));
@@ -178,21 +204,27 @@ public:
         return placed(row, base::backward_of(row, slot, parameters<P>(row), gradients<P>(row)));
     }
 
-    /// add(kernels, at): on the second stream, when all is there that it reads. Layers that agree on something have
-    /// added their gradients on the first one; whoever follows the second follows them as well.
+    /// add(kernels, at): on the second stream, if there is one, when all is there that it reads. Layers that agree on
+    /// something have added their gradients on the first one; whoever follows the second follows them as well.
     template<class P, class At, class F>
     void add_gradients(std::size_t row, At const& at, F const& add) const {
-        kernels_.queue().record(*ready_);
-        beside_.queue().wait(*ready_);
-        going_on_ = true;
+        if (&kernels_.queue() != &beside_.queue()) {
+            kernels_.queue().record(*ready_);
+            beside_.queue().wait(*ready_);
+            going_on_ = true;
+        }
         if constexpr (std::is_same_v<P, T>) {
             add(beside_, at);
         } else {
-            auto const elements = Network::row(row).description.parameter_elements();
-            beside_.queue().zero(at.gradients, elements * sizeof(P));
-            auto on_zeros = beside_;
-            on_zeros.set_gradients_are_zero();
-            add(on_zeros, at);
+            auto const& d = Network::row(row).description;
+            auto elements = d.parameter_elements();
+            if (at.place.bias_cancels) elements -= d.parameters[d.channel_bias].shape.size(); // the last, and 0
+            auto k = beside_;
+            if (d.execution.stores_gradients && k.samples() != 0)
+                k.set_gradients_are_new();
+            else
+                k.queue().zero(at.gradients, elements * sizeof(P));
+            add(k, at);
             add_into(beside_, gradients<T>(row), static_cast<P const*>(at.gradients), elements, narrow::order(row));
         }
     }
@@ -236,8 +268,16 @@ private:
             return copy_ + narrow::first(rows_.end, rows_.begin);
     }
     template<class At>
-    static At placed(std::size_t row, At at) noexcept {
+    At placed(std::size_t row, At at) const noexcept {
         at.place.last_channels = narrow::last_channels(row);
+        at.place.bias_cancels =
+            row + 1 < Network::depth && detail::bias_cancels(Network::row(row), Network::row(row + 1));
+        if constexpr (std::is_same_v<decltype(at.place.left_out), T const*>)
+            if (row != 0 && detail::bias_cancels(Network::row(row - 1), Network::row(row))) {
+                auto const& owner = Network::row(row - 1).description;
+                at.place.left_out = this->parameters_of(row - 1);
+                for (int k = 0; k < owner.channel_bias; ++k) at.place.left_out += owner.parameters[k].shape.size();
+            }
         return at;
     }
 

@@ -5,6 +5,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/device/stream_order.hpp>
 #include <trireme/parallel/step.hpp>
+#include <trireme/trainer/stream_context.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,11 +21,14 @@ class stream_places {
     using network = typename Model::network;
 
 public:
+    /// Gradients, and losses, are added on a stream of their own; else on that of all other kernels.
+    static constexpr bool adds_beside = gradients_beside<network, typename Model::kernels>;
+
     /// Gives its streams and places numbers, the streams' from `stream` on and the places' from `place` on, and returns
     /// how many places there are. `reductions`: parts of the gradients that are added one by one.
     std::size_t give_numbers(std::size_t stream_number, std::size_t place, std::size_t reductions) {
         on_compute_ = stream_number;
-        on_beside_ = stream_number + 1;
+        on_beside_ = stream_number + (adds_beside ? 1 : 0);
         on_exchange_ = stream_number + 2;
         auto const take = [&next = place](std::size_t n) {
             auto const first = next;

@@ -37,13 +37,14 @@ namespace trireme {
 /// One rank on an accelerator: its memory, its streams, and the work that each kind of task is, with what it reads and
 /// writes. Nothing here waits, and nothing orders: see stream_executor.
 ///
-/// Four streams: `compute` for the line from samples to gradients, `beside` for the gradients by the parameters,
+/// Four streams: `compute` for the line from samples to gradients, `beside` for the gradients by the parameters, unless
+/// their kernels are large (gradients_beside),
 /// `copies` for samples on their way in, `exchange` for what goes between ranks. Samples are staged in two slots, which
 /// take turns.
 template<class Model, accelerator Device, class Options>
 class stream_rank : public detail::stream_places<Model, detail::stage_on_streams<Model>> {
     using places = detail::stream_places<Model, detail::stage_on_streams<Model>>;
-    using places::own_, places::slot_now;
+    using places::own_, places::slot_now, places::adds_beside;
 
 public:
     using T = typename Model::value_type;
@@ -67,10 +68,12 @@ public:
 
     /// Of each of the two streams with kernels: what the kernels ask for the layer that needs most, if they say.
     static constexpr std::size_t workspace_bytes() noexcept {
-        if constexpr (requires { kernels::workspace_bytes(shape{}); }) {
+        if constexpr (requires { kernels::workspace_bytes(shape{}, shape{}, sizeof(stored_type)); }) {
             std::size_t most = 0;
-            for (std::size_t row = 0; row < network::depth; ++row)
-                most = std::max(most, kernels::workspace_bytes(network::row(row).description.parameters[0].shape));
+            for (std::size_t row = 0; row < network::depth; ++row) {
+                auto const& d = network::row(row).description;
+                most = std::max(most, kernels::workspace_bytes(d.parameters[0].shape, d.output, sizeof(stored_type)));
+            }
             return most;
         } else {
             return Device::workspace_bytes;
@@ -94,7 +97,7 @@ public:
             m.narrow_parameters.bytes += narrow::bytes(rows);
             pieces += gradient_pieces<network>(rows).size();
         }
-        m.workspace = {workspace_bytes(), 2};
+        m.workspace = {workspace_bytes(), adds_beside ? 2 : 1};
         m.samples = {settings_bytes + granules(l, rank) * granule.bytes(), 2};
         m.losses.bytes = granule.loss_bytes();
         m.squares.bytes = squares_bytes(pieces);
@@ -182,10 +185,10 @@ public:
         for (auto const& s : own_)
             narrow::copy(kernels_on(compute, 0), s.numbers.rows, s.numbers_in(weights(s), nullptr), narrow_copy(s));
     }
-    void clear_scores() { beside.zero(scores_.data(), all_shards_ * sizeof(sample_score)); }
+    void clear_scores() { adding().zero(scores_.data(), all_shards_ * sizeof(sample_score)); }
     /// The terms of rows that add to the loss lie behind the scores.
     void clear_terms() { compute.zero(term_of(0, 0), network::loss_terms * all_shards_ * sizeof(sample_score)); }
-    void clear_gradients(int chunk) { beside.zero(gradients(own(chunk)), own(chunk).numbers.elements * sizeof(T)); }
+    void clear_gradients(int chunk) { adding().zero(gradients(own(chunk)), own(chunk).numbers.elements * sizeof(T)); }
 
     /// The context of the granule in place `k` of a slot.
     context context_of(int slot, std::size_t k, step_task const& t) {
@@ -197,7 +200,7 @@ public:
             n.agreed = agreed(t);
             n.first_agreed = network::row(s.numbers.rows.begin).first_agreed;
         }
-        bool const in_order = t.kind == task_kind::backward_weights; // nothing goes on beside it
+        bool const in_order = !adds_beside || t.kind == task_kind::backward_weights; // nothing goes on beside it
         bool const evaluates = t.kind == task_kind::evaluate;
         if (evaluates) n.gradients = n.statistics = nullptr;
         using target = typename Model::target;
@@ -376,7 +379,8 @@ private:
           narrow_(device, map.narrow_parameters.total(), "parameters in bf16"),
           losses_(device, map.losses.total(), "losses"), scores_(device, map.scores.total(), "losses of the shards"),
           stages_{memory(device, map.samples.bytes, "samples"), memory(device, map.samples.bytes, "samples")},
-          scratch_{memory(device, map.workspace.bytes, "workspace"), memory(device, map.workspace.bytes, "workspace")},
+          scratch_{memory(device, map.workspace.bytes, "workspace"),
+                   memory(device, map.workspace.parts == 2 ? map.workspace.bytes : 0, "workspace")},
           pinned_{pinned(map.samples.bytes), pinned(map.samples.bytes)},
           results_{pinned(map.scores.bytes), pinned(map.scores.bytes)}, ready_(device),
           squares_(device, map.squares.bytes, "squares of the gradients"),
@@ -410,6 +414,7 @@ private:
     measured_norm* measured() const noexcept { return reinterpret_cast<measured_norm*>(squares() + all_pieces); }
     gradient_run* runs() const noexcept { return reinterpret_cast<gradient_run*>(measured() + 1); }
 
+    stream& adding() noexcept { return adds_beside ? beside : compute; }
     std::byte* granule_at(void* staged_samples, std::size_t k) const noexcept {
         return static_cast<std::byte*>(staged_samples) + settings_bytes + k * granule_.bytes();
     }

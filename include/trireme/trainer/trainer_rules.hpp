@@ -75,8 +75,8 @@ struct cut_rule {
     static_assert(
         rule_holds<Where...>,
         "TRI0095: the network cannot be cut so: cut_before names one row less than there are stages, in rising "
-        "order, none inside a residual, and none of a function or a flatten right behind the layer whose values "
-        "it takes");
+        "order, none inside a residual, and none of a function, a flatten, or behind conv2d a batch_norm, right "
+        "behind the layer whose values it takes");
 };
 template<class... Where>
 struct synchronised_stages_rule {

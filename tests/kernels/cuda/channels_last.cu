@@ -135,10 +135,10 @@ void channels_are_the_same(std::size_t samples) {
     auto const last_by_means = s.left_by(x, [&](T* dx) { global_avg_pool2d_backward_input<moved, 1>(s.k, pdy, dx); });
     CHECK(last_by_means == last(by_means, samples, C, P));
 
-    auto const bias_gradient = s.left_by(std::vector<T>(C, T(1)),
-                                         [&](T* to) { cuda_runtime::add_bias_gradient<first>(s.k.blocks(), pdy, to); });
-    auto const last_bias_gradient = s.left_by(
-        std::vector<T>(C, T(1)), [&](T* to) { cuda_runtime::add_bias_gradient<moved>(s.k.blocks(), ldy, to); });
+    auto const bias_gradient =
+        s.left_by(std::vector<T>(C, T(1)), [&](T* to) { blocks::add_bias_gradient<first>(s.k.blocks(), pdy, to); });
+    auto const last_bias_gradient =
+        s.left_by(std::vector<T>(C, T(1)), [&](T* to) { blocks::add_bias_gradient<moved>(s.k.blocks(), ldy, to); });
     CHECK(distance(last_bias_gradient, widened(bias_gradient)) < allowed<T>);
 
     batch_norm_numbers<T> numbers{.weight = weight, .bias = bias};

@@ -111,8 +111,9 @@ void weighted_layer_matches(std::size_t samples, std::size_t skip) {
                                 true_db.data());
     }
 
-    on_gpu::rank r;
-    auto const k = r.policy<Policy>(samples);
+    on_gpu::staged<Policy> s(samples, {.count = static_cast<std::uint32_t>(samples)});
+    auto& r = s.r;
+    auto const& k = s.k;
     array<T> const at_x(r, x), at_dy(r, dy), at_w(r, w, skip), at_b(r, b, skip);
     auto const forward = [&](auto const& policy) {
         return left_by<T>(r, unset<T>(y.size()), 0,
@@ -138,7 +139,7 @@ void weighted_layer_matches(std::size_t samples, std::size_t skip) {
     });
     check_near<T>(new_dw, true_dw, "gradient of the weights");
     check_near<T>(at_db.read(), true_db, "gradient of the bias");
-    if constexpr (Layer::template goes_to_cudnn<Policy>) { // else the block programs would have done it all
+    if constexpr (Layer::template goes_to_cudnn<Policy, T>) { // else the block programs would have done it all
         if (skip != 0) CHECK(r.libraries.notes().size() == 3);
         if (skip == 0 && weights > cuda_runtime::most_weights_of_blocks) CHECK(r.libraries.notes().empty());
     }
@@ -151,10 +152,9 @@ struct conv2d_layer {
     static constexpr std::size_t weights = G::out_channels * G::channels * G::kernel * G::kernel;
     static constexpr std::size_t biases = G::out_channels;
 
-    template<class Policy>
-    static constexpr bool goes_to_cudnn =
-        std::is_same_v<Policy, cuda_library_kernels> ||
-        (std::is_same_v<Policy, cuda_kernels> && cuda_runtime::convolution_for_library<G>);
+    template<class Policy, class T>
+    static constexpr bool goes_to_cudnn = std::is_same_v<Policy, cuda_library_kernels> ||
+                                          (std::is_same_v<Policy, cuda_kernels> && cuda_runtime::goes_to_library<G, T>);
 
     static std::string text() { return cuda_runtime::convolution_sizes::of<G>(1).text(); }
     template<class K, class T>
@@ -440,7 +440,8 @@ using first_of_lenet = conv2d_geometry<1, 28, 28, 6, 5, 2, 1>;
 using second_of_lenet = conv2d_geometry<6, 14, 14, 16, 5, 0, 1>;
 using odd = conv2d_geometry<3, 11, 10, 13, 4, 1, 2>;
 using large = conv2d_geometry<32, 14, 14, 64, 3, 1, 1>;
-static_assert(!cuda_runtime::convolution_for_library<second_of_lenet> && cuda_runtime::convolution_for_library<large>);
+static_assert(!cuda_runtime::goes_to_library<second_of_lenet, float> && cuda_runtime::goes_to_library<large, float>);
+static_assert(cuda_runtime::goes_to_library<second_of_lenet, bf16>);
 static_assert(!cuda_runtime::matrix_for_library<linear_geometry<400, 120>> &&
               cuda_runtime::matrix_for_library<linear_geometry<512, 128>>);
 static_assert(!cuda_runtime::softmax_for_library<100> && cuda_runtime::softmax_for_library<128>);

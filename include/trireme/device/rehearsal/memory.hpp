@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace trireme::rehearsal_runtime {
 
@@ -18,6 +19,14 @@ struct memory_budget {
     int devices = most_devices;
     std::size_t total = std::size_t{1} << 40;
     std::size_t taken[most_devices] = {};
+
+    /// An area of a device's memory, and what it was taken for.
+    struct area {
+        std::byte* data;
+        std::size_t bytes;
+        char const* what;
+    };
+    std::vector<area> areas;
 };
 inline memory_budget budget;
 
@@ -34,6 +43,7 @@ public:
                               " are free; use a smaller batch, or more devices");
         memory_ = host_memory(bytes);
         taken += bytes;
+        if (bytes != 0) budget.areas.push_back({static_cast<std::byte*>(memory_.data()), bytes, what});
     }
     memory(memory&& other) noexcept : device_(other.device_), memory_(std::move(other.memory_)) {}
     memory& operator=(memory&& other) noexcept {
@@ -41,7 +51,10 @@ public:
         std::swap(memory_, other.memory_);
         return *this;
     }
-    ~memory() { budget.taken[device_] -= memory_.bytes(); }
+    ~memory() {
+        budget.taken[device_] -= memory_.bytes();
+        if (memory_.bytes() != 0) std::erase_if(budget.areas, [this](auto const& a) { return a.data == data(); });
+    }
 
     void* data() const noexcept { return memory_.data(); }
     std::size_t bytes() const noexcept { return memory_.bytes(); }

@@ -14,6 +14,7 @@
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,14 @@ namespace trireme::rehearsal_runtime {
 /// behind a wait that is forgotten, up to as many other waits as the seed says.
 enum class timing { late, eager, shuffled, rushed };
 
+/// The kind of a piece of work: a node of a graph, or `nothing`, which only joins streams.
+enum class work_kind : unsigned char { nothing, kernel, copy, zeros };
+
 /// A piece of work, and what has to be done before it.
 struct task {
     std::function<void()> work;
+    work_kind kind = work_kind::nothing;
+    char const* program = ""; ///< a kernel's, mangled
     std::vector<std::shared_ptr<task>> before;
     bool done = false;
     std::uint64_t seen = 0;       ///< by which search
@@ -38,6 +44,13 @@ struct task {
     }
 };
 using task_ptr = std::shared_ptr<task>;
+
+/// A watcher is told of each piece of work when it begins and when it ends, in the order in which it is done.
+struct watcher {
+    virtual ~watcher() = default;
+    virtual void begins(task const&) = 0;
+    virtual void ends(task const&) = 0;
+};
 
 /// All work that has been handed over and not been done. One thread uses it: accelerators are driven by one.
 class stage {
@@ -74,6 +87,9 @@ public:
     bool heeds_wait() noexcept { return waits_++ != forgotten_; }
     std::uint64_t waits() const noexcept { return waits_; }
 
+    /// Null: nobody watches.
+    void watch(watcher* w) noexcept { watcher_ = w; }
+
     /// Forgets all work, and the error; for tests that have provoked one.
     void clear() noexcept {
         waiting_.clear();
@@ -106,11 +122,13 @@ public:
 
 private:
     void perform(task& t) {
+        if (watcher_ != nullptr) watcher_->begins(t);
         try {
             if (t.work) t.work();
         } catch (...) {
             failure_ = std::current_exception();
         }
+        if (watcher_ != nullptr) watcher_->ends(t);
         t.done = true;
         t.work = nullptr;
         t.before.clear(); // or chains would be freed recursively
@@ -159,6 +177,7 @@ private:
     std::mt19937_64 random_{0};
     std::vector<task_ptr> waiting_; ///< in the order they came
     std::exception_ptr failure_;
+    watcher* watcher_ = nullptr;
 };
 
 /// A block program without its type, so that a test with hundreds of them is compiled quickly: its values, what its
@@ -168,7 +187,7 @@ public:
     template<block_program P>
     explicit any_program(P const& program)
         : values_(sizeof program), threads_(P::threads), shared_(sizeof(typename P::shared)),
-          own_(sizeof(typename P::own)), phases_(program.phases()), phase_(run_phase<P>) {
+          own_(sizeof(typename P::own)), phases_(program.phases()), phase_(run_phase<P>), name_(typeid(P).name()) {
         static_assert(P::threads <= most_threads_of_block && sizeof(typename P::shared) <= most_shared_bytes);
         static_assert(lies_anywhere<P> && lies_anywhere<typename P::shared> && lies_anywhere<typename P::own>);
         std::memcpy(values_.data(), &program, sizeof program);
@@ -199,6 +218,8 @@ public:
         }
     }
 
+    char const* name() const noexcept { return name_; }
+
 private:
     template<class T>
     static constexpr bool lies_anywhere = alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__;
@@ -218,6 +239,7 @@ private:
     std::size_t shared_, own_; ///< bytes of a block, of a thread
     int phases_;
     void (*phase_)(void const*, int, block_place, std::vector<std::uint32_t> const&, void*, void*);
+    char const* name_;
 };
 
 /// Work that streams have noted down instead of doing it.
@@ -264,12 +286,12 @@ public:
     int device() const noexcept { return device_; }
 
     void copy(void* to, void const* from, std::size_t bytes) {
-        enqueue([=] {
+        enqueue(work_kind::copy, [=] {
             if (bytes != 0) std::memcpy(to, from, bytes);
         });
     }
     void zero(void* to, std::size_t bytes) {
-        enqueue([=] {
+        enqueue(work_kind::zeros, [=] {
             if (bytes != 0) std::memset(to, 0, bytes);
         });
     }
@@ -280,7 +302,7 @@ public:
 
     void record(event& e) {
         if (e.device_ != device_) throw std::logic_error("a stream recorded an event of another device");
-        if (noting() && tail_noted_ == nullptr) enqueue({});
+        if (noting() && tail_noted_ == nullptr) enqueue_join();
         e.at_ = noting() ? tail_noted_ : tail_;
         e.in_ = recording_;
         e.waited_ = waited_;
@@ -288,7 +310,7 @@ public:
     void wait(event const& e) {
         if (e.in_ == nullptr) {
             if (noting()) throw std::logic_error("a stream in capture waited for an event from outside");
-            if (e.at_ != nullptr && !e.at_->done) enqueue({}, e.at_);
+            if (e.at_ != nullptr && !e.at_->done) enqueue_join(e.at_);
             return;
         }
         if (e.in_->closed) throw std::logic_error("a stream waited for an event of a capture that has ended");
@@ -304,7 +326,7 @@ public:
             return;
         }
         if (waited_ != task::never) ++waited_;
-        enqueue({}, e.at_);
+        enqueue_join(e.at_);
     }
 
     void begin_capture() {
@@ -335,7 +357,8 @@ public:
 
     void launch(any_program program, std::uint32_t blocks) {
         if (blocks == 0) throw std::logic_error("a program was launched with no block");
-        enqueue([program = std::move(program), blocks] { program.perform(blocks); });
+        auto const* const name = program.name();
+        enqueue(work_kind::kernel, [program = std::move(program), blocks] { program.perform(blocks); }, nullptr, name);
     }
 
     void launch(graph& g) {
@@ -345,6 +368,8 @@ public:
         for (auto const& noted : g.noted_->tasks) {
             auto t = std::make_shared<task>();
             t->work = noted->work;
+            t->kind = noted->kind;
+            t->program = noted->program;
             t->waited = noted->waited;
             for (auto const& b : noted->before) {
                 auto const at = std::find(g.noted_->tasks.begin(), g.noted_->tasks.end(), b);
@@ -379,10 +404,14 @@ private:
         return recording_ != nullptr;
     }
 
-    void enqueue(std::function<void()> work, task_ptr const& after = nullptr) {
+    void enqueue_join(task_ptr const& after = nullptr) { enqueue(work_kind::nothing, {}, after); }
+    void enqueue(work_kind kind, std::function<void()> work, task_ptr const& after = nullptr,
+                 char const* program = "") {
         stage::here().admit();
         auto t = std::make_shared<task>();
         t->work = std::move(work);
+        t->kind = kind;
+        t->program = program;
         auto& tail = noting() ? tail_noted_ : tail_;
         if (tail != nullptr && !tail->done) t->before.push_back(tail);
         if (after != nullptr) t->before.push_back(after);

@@ -10,12 +10,13 @@
 
 namespace trireme::blocks {
 
-template<class T>
+template<class End, class T>
 struct sum_of_two {
     T const *a, *b;
     T* y;
+    End end;
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        y[i] = static_cast<T>(static_cast<accumulate_t<T>>(a[i]) + static_cast<accumulate_t<T>>(b[i]));
+        y[i] = static_cast<T>(end(static_cast<accumulate_t<T>>(a[i]) + static_cast<accumulate_t<T>>(b[i]), 0, i));
     }
 };
 
@@ -23,10 +24,18 @@ struct sum_of_two {
 
 namespace trireme {
 
-/// y = a + b, n values per sample; y may be a or b.
-template<class Stream, class T>
-void add_values(block_kernels<Stream> const& k, T const* a, T const* b, T* y, std::size_t n) {
-    k.each(n * k.samples(), blocks::sum_of_two<T>{a, b, y});
+/// y = F(a + b), n values per sample; F is the epilogue of the policy. y may be a or b.
+template<accelerator_kernels K, class T>
+void add_values(K const& k, T const* a, T const* b, T* y, std::size_t n) {
+    using end = blocks::unbiased_end<typename K::epilogue, T>;
+    k.each(n * k.samples(), blocks::sum_of_two<end, T>{a, b, y, {}});
+}
+
+/// dx = (a + b) times the function's slope, n values per sample; dx may be a or b.
+template<accelerator_kernels K, class F, class T>
+void add_gradients(with_function<K, F, T> const& k, T const* a, T const* b, T* dx, std::size_t n) {
+    using end = blocks::backward_end<F, T>;
+    k.each(n * k.samples(), blocks::sum_of_two<end, T>{a, b, dx, end{k.input()}});
 }
 
 } // namespace trireme

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/batch_norm_numbers.hpp>
 #include <trireme/kernels/blocks/channels.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
@@ -17,16 +18,17 @@
 namespace trireme::blocks {
 
 /// Mean and variance (biased, over `values` numbers) of a channel are known: keeps what the layer wants of them, and
-/// adds a shard's share to what becomes running statistics.
+/// adds a shard's share to what becomes running statistics, with what was left out of all values (unless it is null).
 template<class G, class T>
 TRIREME_HOST_DEVICE void keep_statistics(T* kept, T* statistics, u32 channel, accumulate_t<T> mean,
                                          accumulate_t<T> variance, double values, double share_of_shard,
-                                         accumulate_t<T> epsilon) {
+                                         accumulate_t<T> epsilon, T const* left_out) {
     using number = accumulate_t<T>;
     auto const share = static_cast<number>(share_of_shard);
     auto const unbiased = static_cast<number>(values > 1 ? values / (values - 1) : 1.0);
     T &to_mean = statistics[channel], &to_variance = statistics[G::channels + channel];
-    to_mean = static_cast<T>(static_cast<number>(to_mean) + share * mean);
+    number const moved = left_out == nullptr ? mean : mean + static_cast<number>(left_out[channel]);
+    to_mean = static_cast<T>(static_cast<number>(to_mean) + share * moved);
     to_variance = static_cast<T>(static_cast<number>(to_variance) + share * variance * unbiased);
     kept[channel] = static_cast<T>(mean);
     kept[G::channels + channel] = static_cast<T>(number(1) / std::sqrt(variance + epsilon));
@@ -48,6 +50,7 @@ struct statistics_of_values {
     A const* x;
     T *kept, *statistics;
     number epsilon;
+    T const* left_out;
 
     TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], u32 n, u32) const {
         number value[8], sum = 0, squares = 0;
@@ -78,7 +81,7 @@ struct statistics_of_values {
             kept[G::channels + channel] = static_cast<T>(variance);
             kept[2 * G::channels + channel] = static_cast<T>(mean); // backward has no use for its place yet
         } else {
-            keep_statistics<G>(kept, statistics, channel, mean, variance, values, about.share, epsilon);
+            keep_statistics<G>(kept, statistics, channel, mean, variance, values, about.share, epsilon, left_out);
         }
     }
 };
@@ -104,16 +107,32 @@ struct statistics_of_all {
     T *kept, *statistics;
     number epsilon;
     staged_shard const* about;
+    T const* left_out;
 
     TRIREME_HOST_DEVICE void operator()(std::size_t channel) const {
         keep_statistics<G>(kept, statistics, static_cast<u32>(channel), static_cast<number>(kept[channel]),
                            static_cast<number>(kept[G::channels + channel]),
-                           static_cast<double>(about->batch * G::positions), about->share, epsilon);
+                           static_cast<double>(about->batch * G::positions), about->share, epsilon, left_out);
     }
 };
 
-/// Sums of dy and of dy times the normalised x, of each channel. `Whole`: see above.
-template<class G, class A, class T, bool Whole = false>
+/// Value i of a channel's, normalised.
+template<class A, class T>
+TRIREME_HOST_DEVICE accumulate_t<T> normalised(A x, T mean, accumulate_t<T> deviation) {
+    return (static_cast<accumulate_t<T>>(x) - static_cast<accumulate_t<T>>(mean)) * deviation;
+}
+
+/// The slope of the function behind a batch norm, at what weight and bias make of the normalised x.
+template<class F, class T>
+TRIREME_HOST_DEVICE accumulate_t<T> slope_behind(accumulate_t<T> apart, T weight, T bias) {
+    using number = accumulate_t<T>;
+    number const y = F::value(static_cast<number>(weight) * apart + static_cast<number>(bias));
+    return F::slope(y, y);
+}
+
+/// Sums of dy and of dy times the normalised x, of each channel, dy being the gradient by what F gave. `Whole`: see
+/// above.
+template<class G, class A, class T, bool Whole = false, class F = identity_function>
 struct sums_of_gradients {
     using geometry = G;
     using number = accumulate_t<T>;
@@ -125,14 +144,18 @@ struct sums_of_gradients {
     A const *x, *dy;
     T const* kept; ///< mean, 1 / deviation
     T *means, *dw, *db;
+    T const *weight, *bias; ///< where F is applied
 
     TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], u32 n, u32 channel) const {
         number value[8], gradient[8];
         auto const mean = static_cast<number>(kept[channel]);
+        auto const each = static_cast<number>(kept[G::channels + channel]);
         for (u32 i = 0; i < 8; ++i)
             if (i < n) {
                 value[i] = static_cast<number>(x[places[i]]);
                 gradient[i] = static_cast<number>(dy[places[i]]);
+                if constexpr (!std::is_same_v<F, identity_function>)
+                    gradient[i] *= slope_behind<F>((value[i] - mean) * each, weight[channel], bias[channel]);
             }
         for (u32 i = 0; i < 8; ++i)
             if (i < n) {
@@ -167,12 +190,6 @@ struct means_of_all {
     }
 };
 
-/// Value i of a channel's, normalised.
-template<class A, class T>
-TRIREME_HOST_DEVICE accumulate_t<T> normalised(A x, T mean, accumulate_t<T> deviation) {
-    return (static_cast<accumulate_t<T>>(x) - static_cast<accumulate_t<T>>(mean)) * deviation;
-}
-
 /// `Running`: `spread` is the variance of all steps; else 1 / deviation of this one.
 template<class G, class F, bool Running, class A, class T>
 struct batch_norm_value {
@@ -181,25 +198,28 @@ struct batch_norm_value {
     T const *mean, *spread, *weight, *bias;
     A* y;
     number epsilon;
+    A const* addend; ///< added before F; or null
 
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
         std::size_t const channel = channel_of_value<G>(i).channel;
         number deviation = static_cast<number>(spread[channel]);
         if constexpr (Running) deviation = number(1) / std::sqrt(deviation + epsilon);
         number const apart = normalised(x[i], mean[channel], deviation);
-        y[i] =
-            static_cast<A>(F::value(static_cast<number>(weight[channel]) * apart + static_cast<number>(bias[channel])));
+        number value = static_cast<number>(weight[channel]) * apart + static_cast<number>(bias[channel]);
+        if (addend != nullptr) value += static_cast<number>(addend[i]);
+        y[i] = static_cast<A>(F::value(value));
     }
 };
 
-template<class G, class F, class A, class T>
+/// F: the function behind, which dy is the gradient of; Before: the function before.
+template<class G, class F, class Before, class A, class T>
 struct batch_norm_gradient {
     using number = accumulate_t<T>;
     A const *x, *dy;
-    T const *mean, *deviation, *means, *weight;
+    T const *mean, *deviation, *means, *weight, *bias;
     A* dx;
     staged_shard const* about;
-    backward_end<F, A> end;
+    backward_end<Before, A> end;
 
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
         channel_of_value<G> const at(i);
@@ -207,9 +227,12 @@ struct batch_norm_gradient {
         number gradient = 0;
         if (at.sample < channel_split<G>::samples(*about)) {
             auto const each = static_cast<number>(deviation[channel]);
-            number const with_x =
-                normalised(x[i], mean[channel], each) * static_cast<number>(means[G::channels + channel]);
-            number const apart = static_cast<number>(dy[i]) - static_cast<number>(means[channel]) - with_x;
+            number const value = normalised(x[i], mean[channel], each);
+            number before = static_cast<number>(dy[i]);
+            if constexpr (!std::is_same_v<F, identity_function>)
+                before *= slope_behind<F>(value, weight[channel], bias[channel]);
+            number const with_x = value * static_cast<number>(means[G::channels + channel]);
+            number const apart = before - static_cast<number>(means[channel]) - with_x;
             gradient = end(static_cast<number>(weight[channel]) * each * apart, 0, i);
         }
         dx[i] = static_cast<A>(gradient);
@@ -226,7 +249,7 @@ namespace trireme {
 
 template<class G, std::size_t, class Stream, class A, class T>
 void batch_norm_gather(block_kernels<Stream> const& k, A const* x, batch_norm_numbers<T> const&) {
-    blocks::launch_gather(k, blocks::statistics_of_values<G, A, accumulate_t<A>>{x, nullptr, nullptr, {}});
+    blocks::launch_gather(k, blocks::statistics_of_values<G, A, accumulate_t<A>>{x, nullptr, nullptr, {}, nullptr});
 }
 
 /// mean and deviation, of every channel; adds the mean and the unbiased variance to `statistics`, times the shard's
@@ -236,23 +259,25 @@ template<class G, bool WholeBatch, class Stream, class T>
 void batch_norm_agree(block_kernels<Stream> const& k, batch_norm_numbers<T> const& n, int phase) {
     using number = accumulate_t<T>;
     if constexpr (!WholeBatch) {
-        blocks::launch_agree(
-            k, blocks::statistics_of_values<G, T, T>{nullptr, n.mean, n.statistics, static_cast<number>(n.epsilon)});
+        blocks::launch_agree(k, blocks::statistics_of_values<G, T, T>{nullptr, n.mean, n.statistics,
+                                                                      static_cast<number>(n.epsilon), n.left_out});
     } else {
         if (phase == 0)
-            blocks::launch_agree(k, blocks::statistics_of_values<G, T, T, true>{nullptr, n.mean, nullptr, {}});
+            blocks::launch_agree(k, blocks::statistics_of_values<G, T, T, true>{nullptr, n.mean, nullptr, {}, nullptr});
         if (phase == 1) k.each(G::channels, blocks::variance_around_all<G, T>{n.mean, k.shard()});
         if (phase == 2)
-            k.each(G::channels,
-                   blocks::statistics_of_all<G, T>{n.mean, n.statistics, static_cast<number>(n.epsilon), k.shard()});
+            k.each(G::channels, blocks::statistics_of_all<G, T>{n.mean, n.statistics, static_cast<number>(n.epsilon),
+                                                                k.shard(), n.left_out});
     }
 }
 
-/// y = F(weight (x - mean) deviation + bias), of every channel. F is the epilogue of the policy. y may be x.
+/// y = F(weight (x - mean) deviation + bias), of every channel. F is the epilogue of the policy, whose addend, if it
+/// has one, is added before. y may be x, or the addend.
 template<class G, std::size_t, accelerator_kernels K, class A, class T>
 void batch_norm_forward(K const& k, A const* x, batch_norm_numbers<T> const& n, A* y) {
-    k.each(blocks::channel_values<G>(k), blocks::batch_norm_value<G, typename K::epilogue, false, A, T>{
-                                             x, n.mean, n.deviation, n.weight, n.bias, y, {}});
+    k.each(blocks::channel_values<G>(k),
+           blocks::batch_norm_value<G, typename K::epilogue, false, A, T>{
+               x, n.mean, n.deviation, n.weight, n.bias, y, {}, static_cast<A const*>(k.addend())});
 }
 
 /// y by the statistics of all steps so far.
@@ -261,13 +286,15 @@ void batch_norm_evaluate(K const& k, A const* x, T const* running_mean, T const*
                          batch_norm_numbers<T> const& n, A* y) {
     k.each(blocks::channel_values<G>(k),
            blocks::batch_norm_value<G, typename K::epilogue, true, A, T>{
-               x, running_mean, running_variance, n.weight, n.bias, y, static_cast<accumulate_t<T>>(n.epsilon)});
+               x, running_mean, running_variance, n.weight, n.bias, y, static_cast<accumulate_t<T>>(n.epsilon),
+               static_cast<A const*>(k.addend())});
 }
 
-template<class G, std::size_t, class Stream, class A, class T>
-void batch_norm_backward_gather(block_kernels<Stream> const& k, A const* x, A const* dy,
-                                batch_norm_numbers<T> const& n) {
-    blocks::launch_gather(k, blocks::sums_of_gradients<G, A, T>{x, dy, n.mean, nullptr, nullptr, nullptr});
+/// With a prologue dy is the gradient by what that function gave.
+template<class G, std::size_t, accelerator_kernels K, class A, class T>
+void batch_norm_backward_gather(K const& k, A const* x, A const* dy, batch_norm_numbers<T> const& n) {
+    blocks::launch_gather(k, blocks::sums_of_gradients<G, A, T, false, typename K::prologue>{
+                                 x, dy, n.mean, nullptr, nullptr, nullptr, n.weight, n.bias});
 }
 
 /// sums = the means of dy and of dy times the normalised x, of every channel; adds the sums to the gradients by weight
@@ -276,24 +303,22 @@ template<class G, bool WholeBatch, class Stream, class T>
 void batch_norm_backward_agree(block_kernels<Stream> const& k, batch_norm_numbers<T> const& n, int phase) {
     if (phase == 0)
         blocks::launch_agree(k, blocks::sums_of_gradients<G, T, T, WholeBatch>{nullptr, nullptr, n.mean, n.sums,
-                                                                               n.weight_gradient, n.bias_gradient});
+                                                                               n.weight_gradient, n.bias_gradient,
+                                                                               nullptr, nullptr});
     else
         k.each(2 * G::channels, blocks::means_of_all<G, T>{n.sums, k.shard()});
 }
 
-/// dx = weight deviation (dy - mean of dy - normalised x times mean of dy times it); zero for samples that do not
-/// count, for those must not reach the gradients of the layers before. dx may be dy.
-template<class G, std::size_t, class Stream, class A, class T>
-void batch_norm_backward_input(block_kernels<Stream> const& k, A const* x, A const* dy, batch_norm_numbers<T> const& n,
-                               A* dx) {
-    k.each(blocks::channel_values<G>(k), blocks::batch_norm_gradient<G, identity_function, A, T>{
-                                             x, dy, n.mean, n.deviation, n.sums, n.weight, dx, k.shard(), {nullptr}});
-}
-template<class G, std::size_t, accelerator_kernels K, class F, class A, class T>
-void batch_norm_backward_input(with_function<K, F, A> const& k, A const* x, A const* dy, batch_norm_numbers<T> const& n,
-                               A* dx) {
-    k.each(blocks::channel_values<G>(k), blocks::batch_norm_gradient<G, F, A, T>{
-                                             x, dy, n.mean, n.deviation, n.sums, n.weight, dx, k.shard(), {k.input()}});
+/// dx = weight deviation (dy - mean of dy - normalised x times mean of dy times it), dy taken as above, and times the
+/// slope of the function before, if the policy has one; zero for samples that do not count, for those must not reach
+/// the gradients of the layers before. dx may be dy.
+template<class G, std::size_t, accelerator_kernels K, class A, class T>
+void batch_norm_backward_input(K const& k, A const* x, A const* dy, batch_norm_numbers<T> const& n, A* dx) {
+    blocks::backward_end<typename K::epilogue, A> end{nullptr};
+    if constexpr (!std::is_same_v<typename K::epilogue, identity_function>) end.input = k.input();
+    k.each(blocks::channel_values<G>(k),
+           blocks::batch_norm_gradient<G, typename K::prologue, typename K::epilogue, A, T>{
+               x, dy, n.mean, n.deviation, n.sums, n.weight, n.bias, dx, k.shard(), end});
 }
 
 } // namespace trireme

@@ -239,6 +239,7 @@ struct sum_of_channel {
 
     T const* x;
     T* sums;
+    bool are_new = false;
 
     TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], u32 n, u32) const {
         number value[8];
@@ -249,14 +250,14 @@ struct sum_of_channel {
     }
     TRIREME_HOST_DEVICE static void join(part& to, part const& other) { to.first += other.first; }
     TRIREME_HOST_DEVICE void finish(part const& all, u32 channel, staged_shard const&) const {
-        sums[channel] = static_cast<T>(static_cast<number>(sums[channel]) + all.first);
+        give_gradient(sums[channel], all.first, are_new);
     }
 };
 
-/// sums += each channel's values, of the samples that count.
+/// sums += each channel's values, of the samples that count; the sums are gradients.
 template<class G, class Stream, class T>
 void add_channel_sums(block_kernels<Stream> const& k, T const* x, T* sums) {
-    sum_of_channel<G, T> const what{x, sums};
+    sum_of_channel<G, T> const what{x, sums, k.gradients_are_new()};
     launch_gather(k, what);
     launch_agree(k, what);
 }

@@ -229,8 +229,9 @@ void conv2d_backward_input(with_function<K, F, T> const& k, T const* w, T const*
     blocks::launch_conv2d<blocks::conv2d_backward_pass<G>>(k, dy, w, dx, blocks::backward_end<F, T>{k.input()});
 }
 
-/// Adds the gradients with respect to w and b, summed over the samples, to dw and db. The tiles of all images are cut
-/// into as many parts as keep a device busy and the workspace has room for: their sums go through it.
+/// Adds the gradients with respect to w and b, summed over the samples, to dw and db; the latter may be null. The tiles
+/// of all images are cut into as many parts as keep a device busy and the workspace has room for: their sums go through
+/// it.
 template<class G, std::size_t Lanes, class Stream, class T>
 void conv2d_backward_weights(block_kernels<Stream> const& k, T const* x, T const* dy, T* dw, T* db) {
     using blocks::u32;
@@ -250,7 +251,8 @@ void conv2d_backward_weights(block_kernels<Stream> const& k, T const* x, T const
     u32 const items_of_part = blocks::divide_up(items, most_parts), parts = blocks::divide_up(items, items_of_part);
     auto* const partials = static_cast<accumulate_t<T>*>(k.scratch().data);
     k.queue().launch(program{x, dy, partials, items, items_of_part}, parts * program::tiles);
-    blocks::add_partials<16, T> const add{partials, parts, program::weights, G::out_channels, dw, db};
+    blocks::add_partials<16, T> const add{partials, parts, program::weights,     G::out_channels,
+                                          dw,       db,    k.gradients_are_new()};
     k.queue().launch(add, add.blocks());
 }
 

@@ -312,7 +312,7 @@ void launch_norm_weights(block_kernels<Stream> const& k, std::size_t tokens, A c
         static_cast<u32>(std::min({std::size_t{all}, enough_blocks, k.scratch().bytes / (sums * sizeof(number))}));
     u32 const groups = divide_up(all, parts), launched = divide_up(all, groups);
     k.queue().launch(program_t{{x, static_cast<accumulate_t<A>>(epsilon)}, dy, partials, rows, groups}, launched);
-    add_partials<4, T> const add{partials, launched, Norm::width, static_cast<u32>(sums) - Norm::width, dw, db};
+    add_partials<4, T> const add{partials, launched, Norm::width, static_cast<u32>(sums) - Norm::width, dw, db, false};
     k.queue().launch(add, add.blocks());
 }
 

@@ -61,9 +61,9 @@ struct store_product {
 template<u32 Inputs, class T>
 struct add_gradient {
     T *dw, *db;
+    bool are_new;
     TRIREME_HOST_DEVICE void operator()(accumulate_t<T> sum, u32 output, u32 input, u32) const {
-        T& to = input == Inputs ? db[output] : dw[std::size_t{output} * Inputs + input];
-        to = static_cast<T>(static_cast<accumulate_t<T>>(to) + sum);
+        give_gradient(input == Inputs ? db[output] : dw[std::size_t{output} * Inputs + input], sum, are_new);
     }
 };
 
@@ -292,13 +292,15 @@ void linear_backward_weights(block_kernels<Stream> const& k, T const* x, T const
     blocks::column_factor<out, T> const left{dy};
     blocks::column_or_one_factor<in, T> const right{x};
     if (splits <= 1) {
-        blocks::launch_product<number>(k, left, right, blocks::add_gradient<in, T>{dw, db}, out, columns, rows);
+        blocks::launch_product<number>(k, left, right, blocks::add_gradient<in, T>{dw, db, k.gradients_are_new()}, out,
+                                       columns, rows);
         return;
     }
     auto* const partials = static_cast<number*>(k.scratch().data);
     blocks::launch_product<number>(k, left, right, blocks::store_partial<in, out, columns, T>{partials}, out, columns,
                                    rows, static_cast<u32>(splits));
-    blocks::add_partials<4, T> const add{partials, static_cast<u32>(splits), in * out, (columns - in) * out, dw, db};
+    blocks::add_partials<4, T> const add{partials, static_cast<u32>(splits), in * out, (columns - in) * out, dw,
+                                         db,       k.gradients_are_new()};
     k.queue().launch(add, add.blocks());
 }
 

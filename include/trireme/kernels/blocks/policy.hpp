@@ -4,6 +4,7 @@
 
 #include <trireme/core/bf16.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/kernel_context.hpp>
 
 #include <cstddef>
@@ -46,8 +47,13 @@ public:
     static constexpr value_layout layout = value_layout::plain;
     static constexpr bool remote = true;
     static constexpr fusion fuses = fusion::on_both_sides;
+    /// The function that backward begins with; see beginning_with.
+    using prologue = identity_function;
     template<class T>
     static constexpr bool computes = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
+    /// Most FLOPs, per sample, of a layer's gradients by its parameters that leave room on a device for others beside
+    /// them. An estimate: 32 samples of more fill 100 blocks.
+    static constexpr std::uint64_t most_flops_beside = 10'000'000;
 
     block_kernels(Stream& queue, std::size_t samples, workspace scratch) noexcept
         : queue_(&queue), samples_(samples), scratch_(scratch) {}
@@ -60,9 +66,14 @@ public:
     staged_shard const* shard() const noexcept { return shard_; }
     void set_shard(staged_shard const* shard) noexcept { shard_ = shard; }
 
-    /// True if the gradients that kernels add to are zero, so that a kernel may write its own and not read them.
-    bool gradients_are_zero() const noexcept { return gradients_are_zero_; }
-    void set_gradients_are_zero() noexcept { gradients_are_zero_ = true; }
+    /// A second input of forward, laid out as what it writes, which is added to that before the epilogue; or null.
+    void const* addend() const noexcept { return addend_; }
+    void set_addend(void const* addend) noexcept { addend_ = addend; }
+
+    /// True if the gradients of the layer have no value yet: its kernels store their own, and add them to nothing. For
+    /// layers whose description says that they can (stores_gradients).
+    bool gradients_are_new() const noexcept { return gradients_are_new_; }
+    void set_gradients_are_new() noexcept { gradients_are_new_ = true; }
 
     /// f(i) for all i in [0, n): of all samples, where it is about each value of each. F is a struct with a name at
     /// namespace scope.
@@ -77,7 +88,8 @@ private:
     std::size_t samples_;
     workspace scratch_;
     staged_shard const* shard_ = nullptr;
-    bool gradients_are_zero_ = false;
+    void const* addend_ = nullptr;
+    bool gradients_are_new_ = false;
 };
 
 /// Policy adapter for values that lie in memory as numbers of type A, in this layout. Kernels learn both from their
@@ -110,6 +122,15 @@ struct storing<Kernels, bf16> {
 template<accelerator_kernels Kernels>
 struct storing<channels_last<Kernels>, bf16> {
     using type = typename channels_last<Kernels>::adapted;
+};
+
+/// Policy adapter for the way back of a layer whose forward ended with `Function`: dy is the gradient by what the
+/// function gave, and the kernels multiply by its slope first, at the function's input computed again.
+template<accelerator_kernels Kernels, class Function>
+class beginning_with : public Kernels {
+public:
+    using prologue = Function;
+    explicit beginning_with(Kernels const& k) noexcept : Kernels(k) {}
 };
 
 /// The kernels with a function to apply, for values as they lie for `k`; see with_function.

@@ -110,12 +110,14 @@ N* workspace_for(block_kernels<Stream> const& k, std::size_t count, char const* 
     return static_cast<N*>(k.scratch().data);
 }
 
-/// The last operations of forward on a sum, before the kernel writes it: adds the bias and applies the function.
+/// The last operations of forward on a sum, before the kernel writes it: adds the bias, unless it is null, and applies
+/// the function.
 template<class Function, class T>
 struct forward_end {
     T const* bias;
 
     TRIREME_HOST_DEVICE accumulate_t<T> operator()(accumulate_t<T> sum, u32 channel, std::size_t) const {
+        if (bias == nullptr) return Function::value(sum);
         return Function::value(sum + static_cast<accumulate_t<T>>(bias[channel]));
     }
 };
@@ -144,7 +146,14 @@ struct backward_end {
     }
 };
 
-/// dw += the sum of all partials' first `weights` numbers, db += that of the others, `outputs` many. A block adds 32
+/// Stores a gradient by a parameter, or adds it to what is there.
+template<class T>
+TRIREME_HOST_DEVICE void give_gradient(T& to, accumulate_t<T> gradient, bool is_new) {
+    to = static_cast<T>(is_new ? gradient : static_cast<accumulate_t<T>>(to) + gradient);
+}
+
+/// dw += the sum of all partials' first `weights` numbers, db += that of the others, `outputs` many, unless it is null:
+/// then nobody wants them. A block adds 32
 /// numbers, Groups threads each, and the threads' sums in a fixed order. Reads every partial once.
 template<u32 Groups, class T>
 struct add_partials {
@@ -158,13 +167,14 @@ struct add_partials {
     sum const* partials;
     u32 count, weights, outputs;
     T *dw, *db;
+    bool are_new; ///< then = and not +=
 
     u32 blocks() const noexcept { return divide_up(weights + outputs, width); }
     TRIREME_HOST_DEVICE int phases() const { return 2; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
         u32 const column = at.thread % width, group = at.thread / width;
         u32 const i = at.block * width + column, all = weights + outputs;
-        if (i >= all) return;
+        if (i >= (db == nullptr ? weights : all)) return;
         if (k == 0) {
             sum part = 0;
             for (u32 first = group; first < count; first += 8 * Groups) {
@@ -179,8 +189,7 @@ struct add_partials {
         } else if (group == 0) {
             sum total = 0;
             for (u32 g = 0; g < Groups; ++g) total += s.part[g][column];
-            T& to = i < weights ? dw[i] : db[i - weights];
-            to = static_cast<T>(static_cast<sum>(to) + total);
+            give_gradient(i < weights ? dw[i] : db[i - weights], total, are_new);
         }
     }
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/kernels/blocks/activation.hpp>
+#include <trireme/kernels/blocks/bias.hpp>
 #include <trireme/kernels/blocks/conv2d.hpp>
 #include <trireme/kernels/cuda/cudnn.hpp>
 #include <trireme/kernels/cuda/policy.hpp>
@@ -35,7 +36,7 @@ bool convolve_forward(kernels_with_libraries<Everywhere> const& k, T const* x, T
     auto const* const plan = plan_of<G, Everywhere, T>(k, convolution_pass::forward, x, w, y);
     if (plan == nullptr) return false;
     k.libraries().cudnn().convolve(k.queue(), k.scratch(), convolution_sizes::of<G>(k.samples()), *plan, x, w, y);
-    add_bias<F, convolved<G>>(k.blocks(), b, y);
+    blocks::add_bias<F, convolved<G>>(k.blocks(), b, y);
     return true;
 }
 template<class G, bool Everywhere, class T>
@@ -53,8 +54,8 @@ bool convolve_backward_weights(kernels_with_libraries<Everywhere> const& k, T co
     auto const* const plan = plan_of<G, Everywhere, T>(k, convolution_pass::backward_weights, x, dy, dw);
     if (plan == nullptr) return false;
     k.libraries().cudnn().convolve_backward_weights(k.queue(), k.scratch(), convolution_sizes::of<G>(k.samples()),
-                                                    *plan, x, dy, dw, k.gradients_are_zero());
-    add_bias_gradient<convolved<G>>(k.blocks(), dy, db);
+                                                    *plan, x, dy, dw, k.gradients_are_new());
+    blocks::add_bias_gradient<convolved<G>>(k.blocks(), dy, db);
     return true;
 }
 
@@ -66,28 +67,28 @@ namespace trireme {
 
 template<class G, std::size_t Lanes, bool Everywhere, class T>
 void conv2d_forward(kernels_with_libraries<Everywhere> const& k, T const* x, T const* w, T const* b, T* y) {
-    if constexpr (Everywhere || cuda_runtime::convolution_for_library<G>)
+    if constexpr (Everywhere || cuda_runtime::goes_to_library<G, T>)
         if (cuda_runtime::convolve_forward<identity_function, G>(k, x, w, b, y)) return;
     conv2d_forward<G, Lanes>(k.blocks(), x, w, b, y);
 }
 template<class G, std::size_t Lanes, bool Everywhere, class F, class T>
 void conv2d_forward(with_function<kernels_with_libraries<Everywhere>, F, T> const& k, T const* x, T const* w,
                     T const* b, T* y) {
-    if constexpr (Everywhere || cuda_runtime::convolution_for_library<G>)
+    if constexpr (Everywhere || cuda_runtime::goes_to_library<G, T>)
         if (cuda_runtime::convolve_forward<F, G>(k.without(), x, w, b, y)) return;
     conv2d_forward<G, Lanes>(cuda_runtime::blocks_of(k), x, w, b, y);
 }
 
 template<class G, std::size_t Lanes, bool Everywhere, class T>
 void conv2d_backward_input(kernels_with_libraries<Everywhere> const& k, T const* w, T const* dy, T* dx) {
-    if constexpr (Everywhere || cuda_runtime::convolution_for_library<G>)
+    if constexpr (Everywhere || cuda_runtime::goes_to_library<G, T>)
         if (cuda_runtime::convolve_backward_input<G>(k, w, dy, dx)) return;
     conv2d_backward_input<G, Lanes>(k.blocks(), w, dy, dx);
 }
 template<class G, std::size_t Lanes, bool Everywhere, class F, class T>
 void conv2d_backward_input(with_function<kernels_with_libraries<Everywhere>, F, T> const& k, T const* w, T const* dy,
                            T* dx) {
-    if constexpr (Everywhere || cuda_runtime::convolution_for_library<G>) {
+    if constexpr (Everywhere || cuda_runtime::goes_to_library<G, T>) {
         if (cuda_runtime::convolve_backward_input<G>(k.without(), w, dy, dx))
             return activation_backward_input<F>(k.blocks(), k.input(), k.input(), static_cast<T const*>(dx), dx,
                                                 G::channels * G::height * G::width);
@@ -97,7 +98,7 @@ void conv2d_backward_input(with_function<kernels_with_libraries<Everywhere>, F, 
 
 template<class G, std::size_t Lanes, bool Everywhere, class T>
 void conv2d_backward_weights(kernels_with_libraries<Everywhere> const& k, T const* x, T const* dy, T* dw, T* db) {
-    if constexpr (Everywhere || cuda_runtime::convolution_for_library<G>)
+    if constexpr (Everywhere || cuda_runtime::goes_to_library<G, T>)
         if (cuda_runtime::convolve_backward_weights<G>(k, x, dy, dw, db)) return;
     conv2d_backward_weights<G, Lanes>(k.blocks(), x, dy, dw, db);
 }

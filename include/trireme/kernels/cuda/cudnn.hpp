@@ -177,13 +177,13 @@ public:
               "cudnnConvolutionBackwardData", device_, sizes);
     }
 
-    /// dw += the gradient by w, or = where dw is zero and need not be read
+    /// dw += the gradient by w, or = where dw has no value yet
     template<class T>
     void convolve_backward_weights(stream& queue, workspace const& scratch, convolution_sizes const& sizes,
-                                   convolution_plan const& plan, T const* x, T const* dy, T* dw, bool dw_is_zero) {
+                                   convolution_plan const& plan, T const* x, T const* dy, T* dw, bool dw_is_new) {
         on_device const here(device_, sizes);
         attach(queue, sizes);
-        typename network_numbers<T>::scalar const one = 1, before = dw_is_zero ? 0 : 1;
+        typename network_numbers<T>::scalar const one = 1, before = dw_is_new ? 0 : 1;
         check(cudnnConvolutionBackwardFilter(handle_.get(), &one, plan.x, x, plan.y, dy, plan.how,
                                              static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), scratch.data,
                                              plan.workspace, &before, plan.w, dw),

@@ -4,6 +4,7 @@
 
 #include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/blocks/activation.hpp>
+#include <trireme/kernels/blocks/bias.hpp>
 #include <trireme/kernels/blocks/linear.hpp>
 #include <trireme/kernels/cuda/cublaslt.hpp>
 #include <trireme/kernels/cuda/policy.hpp>
@@ -52,7 +53,7 @@ void multiply_forward(kernels_with_libraries<Everywhere> const& k, T const* x, T
     k.libraries().cublaslt().multiply(k.queue(), k.scratch(), product, w, x, at_once ? b : nullptr, y,
                                       linear_text<G>{"linear_forward", rows});
     if constexpr (G::bias) {
-        if (!at_once) add_bias<F, linear_channels<G>>(k.blocks(), b, y);
+        if (!at_once) blocks::add_bias<F, linear_channels<G>>(k.blocks(), b, y);
     } else if constexpr (!std::is_same_v<F, identity_function>) {
         activation_forward<F>(k.blocks(), static_cast<T const*>(y), y, G::rows * G::outputs);
     }
@@ -70,12 +71,12 @@ void multiply_backward_input(kernels_with_libraries<Everywhere> const& k, T cons
 /// dw += dy x^T, db += dy, summed over the rows. cuBLASLt could write db, but not add to it.
 template<class G, bool Everywhere, class T>
 void multiply_backward_weights(kernels_with_libraries<Everywhere> const& k, T const* x, T const* dy, T* dw, T* db) {
-    auto const end = k.gradients_are_zero() ? matrix_end::write : matrix_end::add;
+    auto const end = k.gradients_are_new() ? matrix_end::write : matrix_end::add;
     std::size_t const rows = blocks::rows_of<G>(k);
     matrix_product const product{G::inputs, G::outputs, rows, false, true, end};
     k.libraries().cublaslt().multiply(k.queue(), k.scratch(), product, x, dy, static_cast<T const*>(nullptr), dw,
                                       linear_text<G>{"linear_backward_weights", rows});
-    if constexpr (G::bias) add_bias_gradient<linear_channels<G>>(k.blocks(), dy, db);
+    if constexpr (G::bias) blocks::add_bias_gradient<linear_channels<G>>(k.blocks(), dy, db);
 }
 
 } // namespace trireme::cuda_runtime
