@@ -17,7 +17,6 @@ mpi_job job_of(lenet_flags const& flags) {
 }
 
 using lenet_over_mpi = lenet_trainer<mesh<host, dp<dynamic>>, transport<mpi>>;
-/// For processes of one machine.
 using lenet_in_stages = lenet_trainer<mesh<host, dp<dynamic>, pp<dynamic>>, transport<mpi>>;
 /// Found by run_options_for.
 void choose_processes(auto& run_options, lenet_flags const& flags) { run_options.processes = job_of(flags); }

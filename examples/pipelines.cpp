@@ -162,7 +162,7 @@ void run(pipelines_flags const& flags) {
     pictures.open("index.md");
 
     std::string table =
-        "| schedule | stages a role | bubble | in a role's own time | peak | tasks | over messages | MB | "
+        "| schedule | stages a role | bubble | in a role's own time | peak | tasks | in one queue | MB | "
         "near, ms | far, ms |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
     std::string shown;

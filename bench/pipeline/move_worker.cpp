@@ -58,8 +58,14 @@ public:
             for (auto const& t : program.list(c.rank())) {
                 operation const what{name_of(t.kind), program.schedule, 0};
                 if (t.kind == task_kind::move)
-                    moves.run(places_, t, what,
-                              [&](stage_transfer const& m, int, std::size_t) { return take(c, m.role); });
+                    moves.run(
+                        places_, t, what,
+                        [&](stage_transfer const&) {
+                            return std::span(static_cast<std::byte*>(here(c).message.data), bytes_);
+                        },
+                        [&](stage_transfer const& m, int, std::size_t) {
+                            return c.peer<std::byte>(here(c).message, m.role);
+                        });
                 else if (c.rank() != 0 && gives_input(t.kind)) // as executors do before they compute
                     moves.wait_until_free(true, t.slot, what);
                 else if (c.rank() == 0 && goes_forward(t.kind))

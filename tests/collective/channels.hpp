@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 // Messages between the ranks of any group that shares memory.
@@ -93,14 +94,19 @@ void require_program(C& comm, trireme::schedule_choice const& schedule, int micr
         for (auto const& t : p.list(role)) {
             trireme::operation const what{name_of(t.kind), p.schedule, t.micro_batch};
             if (t.kind == trireme::task_kind::move) {
-                moves.run(places, t, what, [&](trireme::stage_transfer const& m, int sender, std::size_t place) {
-                    ++received;
-                    if (m.gradient)
-                        frames[m.place].dy = slots_of(sender)[place];
-                    else
-                        frames[m.place].x = frames_of(sender)[place].y;
-                    return 8u;
-                });
+                for (int k = 0; k < t.transfers; ++k) received += !t.moves[k].sends && t.moves[k].role != role;
+                moves.run(
+                    places, t, what,
+                    [&](trireme::stage_transfer const& m) {
+                        auto& number = m.sends      ? m.gradient ? slots[m.place] : frames[m.place].y
+                                       : m.gradient ? frames[m.place].dy
+                                                    : frames[m.place].x;
+                        return std::as_writable_bytes(std::span(&number, 1));
+                    },
+                    [&](trireme::stage_transfer const& m, int sender, std::size_t place) {
+                        auto const* const number = m.gradient ? slots_of(sender) + place : &frames_of(sender)[place].y;
+                        return reinterpret_cast<std::byte const*>(number);
+                    });
             } else if (t.computes()) {
                 auto const s = static_cast<std::size_t>(p.stage(role, t.chunk));
                 if (s > 0 && gives_input(t.kind)) moves.wait_until_free(true, t.slot, what);

@@ -73,17 +73,4 @@ void require_rank_messages(C& c, std::uint64_t seed) {
     }
 }
 
-/// The same where it depends on the launch whether ranks share memory.
-template<class C>
-void require_rank_messages_or_refusal(C& c) {
-    if (shares_memory(c)) return require_rank_messages(c, 5);
-    try {
-        trireme::rank_messages const messages(c);
-    } catch (usage_error const& e) {
-        return require(std::string(e.what()).find("several machines, or windows are off") != std::string::npos,
-                       e.what());
-    }
-    require(false, "messages between machines were not refused");
-}
-
 } // namespace test_collectives

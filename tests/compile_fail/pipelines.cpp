@@ -236,3 +236,18 @@ using program = staged<on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>;
 #endif
 auto const cost = program::plan(batch{64});
 } // namespace tri0097
+
+namespace tri0133 {
+// A transport with one queue from device to device cannot carry a schedule whose values and gradients pass one another.
+struct one_queue : thread_transport {
+    static constexpr lowering moves = by_messages;
+};
+#if defined(ONE_QUEUE)
+// ONE_QUEUE: TRI0133 | choose another schedule | zero_bubble_v | one_queue | on_rank<
+// errors <= 1
+using program = staged<on<mesh<host, pp<2>>>, pipeline<zero_bubble_v, 8>, transport<one_queue>>;
+#else
+using program = staged<on<mesh<host, pp<2>>>, pipeline<zero_bubble_h1, 8>, transport<one_queue>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0133

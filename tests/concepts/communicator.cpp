@@ -4,12 +4,14 @@
 // Communicators that model docs/concepts/communicator.md and nothing more: they run collectives, channels and trainers.
 // What they do is what ranks of threads do, of which they show no more than the page asks for.
 
+#include <trireme/collective/link_channel.hpp>
 #include <trireme/collective/message_run.hpp>
 #include <trireme/collective/rank_messages.hpp>
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <any>
 #include <atomic>
 #include <cstddef>
@@ -116,7 +118,7 @@ public:
         std::lock_guard const lock(mutex_);
         auto& way = lying_[{from, to}];
         if (way.empty()) return false;
-        if (size != 0) std::memcpy(where, way.front().data(), size);
+        if (size != 0) std::memcpy(where, way.front().data(), std::min(size, way.front().size()));
         way.pop_front();
         return true;
     }
@@ -156,6 +158,7 @@ public:
         void all_reduce(T*, std::size_t, char const*) {
             throw usage_error("this group has no all-reduce of its own");
         }
+        post& way() { return way_; }
 
     private:
         struct message {
@@ -186,6 +189,7 @@ public:
     near_communicator* machine() { return nullptr; } // of those of one machine
     int place_of(int) { return -1; }                 // there; -1 for a rank elsewhere
     message_queue& messages() { return queue_; }
+    post& way() { return queue_.way(); }
     template<class X>
     X& kept() {
         if (!kept_.has_value()) kept_ = std::make_shared<X>();
@@ -198,12 +202,55 @@ public:
 private:
     message_queue queue_;
     int rank_, size_;
-    std::deque<std::vector<std::byte>> memory_;
+    std::deque<host_memory> memory_;
     traffic moved_;
     std::any kept_;
 };
 static_assert(message_communicator<sending> && collective_communicator<sending>);
 // [/message_archetype]
+
+// [link_archetype]
+class linking : public sending { // what channels between machines ask for besides
+public:
+    using sending::sending;
+    using near_communicator = counting;
+    near_communicator* near() { return nullptr; }
+    near_communicator* machine() { return nullptr; }
+
+    class link_messages { // each link has an order of its own: it is told by its tag among those of its two ranks
+    public:
+        link_messages(post& way, int rank) : way_(way), rank_(rank) {}
+        link_messages(link_messages const&) = delete;
+        link_messages& operator=(link_messages const&) = delete;
+
+        void send(std::size_t, std::uint32_t, int to, std::size_t tag, void const* from, std::size_t bytes) {
+            auto const* const first = static_cast<std::byte const*>(from);
+            way_.put(sender(rank_, tag), to, {first, first + bytes});
+        }
+        bool has_sent(std::size_t, std::uint32_t, operation const&) { return true; } // all lies in the post
+        void receive(int from, std::size_t tag, void* to, std::size_t bytes, operation const& what) {
+            wait(from, what, [&] { return way_.take(sender(from, tag), rank_, to, bytes); });
+        }
+        template<class F>
+        void wait(int, operation const&, F&& ready) {
+            while (!ready()) std::this_thread::yield();
+        }
+
+    private:
+        static int sender(int rank, std::size_t tag) { return rank + 1000 * static_cast<int>(tag + 1); }
+        post& way_;
+        int rank_;
+    };
+    link_messages links(std::size_t, std::size_t) { return link_messages(way(), rank()); }
+
+    template<class T>
+    T* shared(arena const& a, int) const { // of this rank: no other shares its memory
+        return static_cast<T*>(a.data);
+    }
+    void check_stopped() const {}
+};
+static_assert(link_communicator<linking> && channelled_communicator<linking>);
+// [/link_archetype]
 
 // ---- each requirement is one: a member of another kind under the name takes it away ----
 
@@ -367,6 +414,42 @@ static_assert(none_sends<with_queue<queue_without_wait>, with_queue<queue_withou
 static_assert(none_sends<with_queue<queue_without_leave>, with_queue<queue_without_withdraw>>);
 static_assert(none_sends<with_queue<queue_without_all_reduce>>);
 
+struct without_link_type : linking {
+    struct link_messages;
+};
+struct without_links : linking {
+    struct links;
+};
+struct without_link_shared : linking {
+    struct shared;
+};
+struct without_link_check : linking {
+    struct check_stopped;
+};
+template<class Links>
+struct with_links : linking {
+    using link_messages = Links;
+    Links links(std::size_t, std::size_t);
+};
+struct links_without_send : linking::link_messages {
+    struct send;
+};
+struct links_without_has_sent : linking::link_messages {
+    struct has_sent;
+};
+struct links_without_receive : linking::link_messages {
+    struct receive;
+};
+struct links_without_wait : linking::link_messages {
+    struct wait;
+};
+template<class... C>
+inline constexpr bool none_links = !(link_communicator<C> || ...) && !(channelled_communicator<C> || ...);
+static_assert(link_communicator<with_links<linking::link_messages>> && !channelled_communicator<sending>);
+static_assert(none_links<without_link_type, without_links, without_link_shared, without_link_check>);
+static_assert(none_links<with_links<links_without_send>, with_links<links_without_has_sent>>);
+static_assert(none_links<with_links<links_without_receive>, with_links<links_without_wait>>);
+
 // ---- they do what their concepts are for ----
 
 /// Collectives of every form, on one rank of `comm`; says whether all gave what they should.
@@ -481,6 +564,33 @@ TEST_SUITE("concepts/communicator") {
             rank_messages messages(me);
             if (me.rank() == 2) messages.send(0, 7);
             return mine == 42 + me.rank() && (me.rank() != 0 || messages.template receive<int>(2).front() == 7);
+        }));
+    }
+
+    TEST_CASE("the archetype of links carries messages, of two links between two ranks in any order") {
+        post way;
+        CHECK(on_three([&](threads::communicator& c) {
+            linking me(way, c.rank(), 3);
+            channel_link const links[] = {{0, 1}, {0, 1}, {1, 2}};
+            rank_channels channels(me, links);
+            operation const what{"test", "", 0};
+            int got[2] = {}, mine[2] = {42, 43};
+            auto const receive = [&](std::size_t link, int& to) {
+                channels.receive(
+                    link, what, std::as_writable_bytes(std::span(&to, 1)),
+                    [](int) -> std::byte const* { throw usage_error("no memory is shared"); },
+                    [](std::byte const*) { return sizeof(int); });
+            };
+            for (std::size_t const link : {0u, 1u})
+                if (me.rank() == 0) channels.wait_taken(link, channels.send(link, mine + link, sizeof(int)), what);
+            if (me.rank() == 1) receive(1, got[1]), receive(0, got[0]), channels.send(2, got, sizeof(int));
+            if (me.rank() == 2) receive(2, got[0]);
+            rank_messages messages(me);
+            if (me.rank() == 2) messages.send(0, 7);
+            if (me.rank() == 2) messages.send(0, 8);
+            for (int const number : {7, 8})
+                if (me.rank() == 0 && messages.template receive<int>(2).front() != number) return false;
+            return (me.rank() == 0 || got[0] == 42) && (me.rank() != 1 || got[1] == 43);
         }));
     }
 

@@ -70,7 +70,7 @@ static_assert(bubble_fraction(static_step<zero_bubble_h1, 4, 8>::program) < 0.12
 static_assert(bubble_fraction(static_step<zero_bubble_v, 4, 8>::program) < 0.06);    // 3 of 51
 static_assert(static_step<zero_bubble_h1, 4, 8>::program.frames[0] == 4);            // as one_f_one_b
 static_assert(static_step<zero_bubble_v, 4, 8>::program.frames[3] == 8);             // of stages half as long
-static_assert(!verify(static_step<zero_bubble_v, 4, 8>::program, by_messages).ok()); // it wants counters
+static_assert(!verify(static_step<zero_bubble_v, 4, 8>::program, by_messages).ok()); // it wants counters, or tags
 // [/built_in_schedules]
 
 // [named_schedule]

@@ -63,7 +63,7 @@ def named(root, pattern):
 
 def check_snippets(root):
     wanted = {}
-    for source in (*named(root, 'tests/docs/*.cpp'), 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/nccl.cu',
+    for source in (*named(root, 'tests/docs/*.cpp'), 'tests/docs/gpu.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/stages.cpp', 'tests/mpi/nccl.cu',
                    'tests/processes/trainer.cpp', *named(root, 'tests/concepts/*.cpp')):
         found, faults = regions(root / source)
         yield from faults

@@ -31,6 +31,11 @@ with tempfile.TemporaryDirectory() as folder:
         told = re.findall(r'"(?:loss|test_accuracy|weights_hash)": [^,}]*', staged.read_text()) if staged.exists() else None
         expect(f'LeNet on 2 x 2 processes, in stages, by {schedule}', run,
                {'succeeds': run.code == 0, 'the same log as on threads': told == keys[0]})
+    staged = logs[1].with_name('machines')
+    run = Run(2, lenet, *common, '--transport', 'mpi', '--stages', '2', '--ranks-per-machine', '1', '--log', staged)
+    told = re.findall(r'"(?:loss|test_accuracy|weights_hash)": [^,}]*', staged.read_text()) if staged.exists() else None
+    expect('LeNet in two stages, on two machines', run,
+           {'succeeds': run.code == 0, 'the same log as on threads': told == keys[0]})
     run = Run(2, lenet, *common)
     expect('LeNet over threads, by mpirun', run,
            {'exit code 4': run.code == 4, 'says what to do': '--transport mpi' in run.output})

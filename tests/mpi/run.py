@@ -43,17 +43,6 @@ for n in (1, 2, 3, 4):
             expect(f'bits of threads: {n} ranks, windows {windows}, {per_machine or "all"} on a machine', run,
                    {'succeeds': run.code == 0, 'the same losses and weights': want in run.output})
 
-for n in (2, 4):
-    want = subprocess.run([program, 'threads_in_stages', str(n // 2)], capture_output=True, text=True, check=True).stdout
-    run = ranks(n, 'stages', 'required')
-    expect(f'bits of threads: {n // 2} replicas in two stages, one machine', run,
-           {'succeeds': run.code == 0, 'the same losses and weights': want in run.output and 'stages' in want})
-for windows, per_machine in [('off', 0), ('automatic', 2)]:
-    run = ranks(4, 'stages', windows, per_machine)
-    expect(f'stages are refused, windows {windows}, {per_machine or "all"} on a machine', run,
-           {'exit code 4': run.code == 4, 'soon': run.seconds < 10,
-            'with the reason': any('on one machine, with windows' in s and '4 processes' in s for s in run.said)})
-
 run = ranks(6, 'axes', 'automatic', 2)
 expect('sums along the axes of a mesh', run, {'succeeds': run.code == 0 and 'fine' in run.output})
 run = ranks(3, 'share')
@@ -131,13 +120,6 @@ for windows, per_machine in ways:
                {'fails': run.code not in (0, None), 'soon': run.seconds < 8,
                 'survivors say who, and where it was':
                     sum(f'rank {victim} (process' in s and 'training step 3' in s for s in run.said) >= least})
-    if per_machine == 0 and windows != 'off':
-        run = ranks(4, 'kill_stage', windows, per_machine, 1, limit=30)
-        expect(f'a stage is killed, {name}', run,
-               {'fails': run.code not in (0, None), 'soon': run.seconds < 8,
-                'survivors say who, and where it was':
-                    sum('rank 1 (process' in s and 'training step 3' in s for s in run.said) >=
-                    (0 if library == 'mpich' else 2)})
     run = ranks(4, 'stop', windows, per_machine, 2, limit=40)
     expect(f'rank 2 is stopped, {name}', run,
            {'fails': run.code not in (0, None),

@@ -78,6 +78,17 @@ TEST_SUITE("parallel/step") {
                    "1, task 16");
     }
 
+    TEST_CASE("a transport with one queue refuses what its messages could not carry, which tags and counters do") {
+        auto const l = in_stages(zero_bubble_v{});
+        for (auto const& by : {by_counters, by_tagged_messages}) CHECK_NOTHROW(prove_steps(l, by));
+        auto const text = test_support::refusal([&] { prove_steps(l, by_messages); });
+        CHECK(
+            test_support::says(text, {"schedule zero_bubble_v on 2 stages, over messages: its step sends and receives "
+                                      "different things, role ",
+                                      ">> "}));
+        CHECK_NOTHROW(prove_steps(in_stages(zero_bubble_h1{}), by_messages));
+    }
+
     TEST_CASE("so is a schedule that writes nothing") {
         is_refused(idle{}, "schedule idle on 2 stages: its step uses gradients before all of them are there, role 0, "
                            "task 0");

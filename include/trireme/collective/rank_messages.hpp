@@ -46,24 +46,6 @@ struct message_head {
 };
 static_assert(sizeof(message_head) <= cache_line && std::is_trivially_copyable_v<message_head>);
 
-/// The communicator whose ranks read one another's memory: C itself, or the one beneath it.
-template<class C>
-struct pulling {
-    using type = C;
-    static C& of(C& comm) noexcept { return comm; }
-};
-template<message_communicator C>
-struct pulling<C> {
-    using type = typename C::near_communicator;
-    static type& of(C& comm) {
-        auto* const near = comm.near();
-        if (near == nullptr)
-            throw usage_error("rank_messages: messages go through memory that ranks share, and those of this group are "
-                              "on several machines, or windows are off; use collectives between machines");
-        return *near;
-    }
-};
-
 [[noreturn]] TRIREME_COLD inline void refuse_peer(char const* what, int peer, int rank, int ranks) {
     throw usage_error(std::string(what) + ": rank " + std::to_string(peer) + " is asked for by rank " +
                       std::to_string(rank) + " of " + std::to_string(ranks) +
@@ -89,23 +71,22 @@ inline namespace TRIREME_ISA {
 /// receiver. So two ranks that both send too much before they receive wait for one another, until the group's deadline
 /// ends that with a deadline_error. Waits name the rank that is late, and end when the group stops.
 ///
-/// For threads and for processes of one machine; between machines its constructor throws usage_error.
-template<collective_communicator C>
+/// Between machines parts are messages, which may leave only while their sender calls the group again.
+template<channelled_communicator C>
 class rank_messages {
-    using way = typename detail::pulling<C>::type;
-
 public:
     /// Every rank of the group calls it, with the same size of a slot; it takes two of a rank's arenas, one of them of
     /// `slot_bytes` (at least 2 KiB) per other rank. Returns when all ranks are here. Throws usage_error if the sizes
-    /// differ, or if the ranks share no memory.
+    /// differ.
     explicit rank_messages(C& comm, std::size_t slot_bytes = 64_KiB)
-        : comm_(detail::pulling<C>::of(comm)), part_bytes_(part_of(slot_bytes)),
-          sent_(static_cast<std::size_t>(comm_.size())), received_(sent_.size()),
-          slots_(comm_.allocate((sent_.size() - 1) * parts * part_bytes_)), channels_(comm_, links(comm_.size())) {
+        : comm_(comm), part_bytes_(part_of(slot_bytes)), sent_(static_cast<std::size_t>(comm_.size())),
+          received_(sent_.size()), slots_(comm_.allocate((sent_.size() - 1) * parts * part_bytes_)),
+          rooms_(reads_all_in_place(comm) ? 0 : (sent_.size() - 1) * part_bytes_),
+          channels_(comm_, links(comm_.size()), parts * (sent_.size() - 1)) {
         for (int r = 0; r < comm_.size(); ++r) {
-            if (r == comm_.rank()) continue;
+            if (r == comm_.rank() || !is_near(r)) continue;
             // a rank that leaves early may still have sent something: what it shows is mapped now
-            comm_.template peer<std::byte>(slots_, r);
+            comm_.template shared<std::byte>(slots_, r);
             channels_.taken(link(comm_.rank(), r), 0);
         }
         for (auto const theirs : all_gather<direct>(comm_, part_bytes_))
@@ -177,6 +158,12 @@ private:
     std::size_t place(int from, int to, std::uint64_t part) const noexcept {
         return (slot(from, to) * parts + static_cast<std::size_t>(part % parts)) * part_bytes_;
     }
+    bool is_near([[maybe_unused]] int rank) {
+        if constexpr (link_communicator<C>)
+            return comm_.place_of(rank) >= 0;
+        else
+            return true;
+    }
     void require_peer(char const* what, int peer) const {
         if (peer < 0 || peer >= comm_.size() || peer == comm_.rank()) [[unlikely]]
             detail::refuse_peer(what, peer, comm_.rank(), comm_.size());
@@ -208,7 +195,7 @@ private:
             auto const bytes = std::min(part_bytes_ - before, numbers.size_bytes() - done);
             if (bytes != 0) std::memcpy(at + before, from + done, bytes);
             done += bytes;
-            channels_.send(i);
+            channels_.send(i, at, before + bytes);
             ++sent;
         }
     }
@@ -221,6 +208,12 @@ private:
         });
     }
 
+    /// The room of a rank's next part, if that is sent; none if all ranks share memory.
+    std::span<std::byte> room_of(int from) noexcept {
+        if (rooms_.empty()) return {};
+        return std::span(rooms_).subspan(slot(comm_.rank(), from) * part_bytes_, part_bytes_);
+    }
+
     /// `room(head)` says where a message's numbers go, or throws.
     template<class T, class Room>
     void receive_numbers(int from, Room&& room) {
@@ -229,30 +222,33 @@ private:
         std::byte* to = nullptr;
         std::size_t all = 0, done = 0;
         for (bool first = true; first || done < all; first = false) {
-            channels_.receive(link(from, comm_.rank()), doing("receive", received), [&](int sender) -> bytes_t {
-                auto const* const at =
-                    comm_.template peer<std::byte>(slots_, sender) + place(sender, comm_.rank(), received);
-                if (first) {
-                    detail::message_head head;
-                    std::memcpy(&head, at, sizeof head);
-                    to = reinterpret_cast<std::byte*>(room(head));
-                    all = static_cast<std::size_t>(head.elements) * sizeof(T);
-                }
-                auto const before = first ? head_bytes : 0;
-                auto const bytes = std::min(part_bytes_ - before, all - done);
-                if (bytes != 0) std::memcpy(to + done, at + before, bytes);
-                done += bytes;
-                return bytes;
-            });
+            auto const find = [&](int sender) {
+                return comm_.template shared<std::byte>(slots_, sender) + place(sender, comm_.rank(), received);
+            };
+            channels_.receive(link(from, comm_.rank()), doing("receive", received), room_of(from), find,
+                              [&](std::byte const* at) -> bytes_t {
+                                  if (first) {
+                                      detail::message_head head;
+                                      std::memcpy(&head, at, sizeof head);
+                                      to = reinterpret_cast<std::byte*>(room(head));
+                                      all = static_cast<std::size_t>(head.elements) * sizeof(T);
+                                  }
+                                  auto const before = first ? head_bytes : 0;
+                                  auto const bytes = std::min(part_bytes_ - before, all - done);
+                                  if (bytes != 0) std::memcpy(to + done, at + before, bytes);
+                                  done += bytes;
+                                  return bytes;
+                              });
             ++received;
         }
     }
 
-    way& comm_;
+    C& comm_;
     std::size_t part_bytes_;
     std::vector<std::uint64_t> sent_, received_; ///< parts, by the other rank
     arena slots_;
-    rank_channels<way> channels_;
+    std::vector<std::byte> rooms_; ///< for parts that are sent
+    rank_channels<C> channels_;
 };
 
 template<class C>

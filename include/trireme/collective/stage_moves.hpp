@@ -4,10 +4,14 @@
 
 #include <trireme/collective/channel.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/units.hpp>
+#include <trireme/group/communicator.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <vector>
 
 namespace trireme {
@@ -31,15 +35,16 @@ private:
 
 inline namespace TRIREME_ISA {
 
-/// The moves of step programs, as one rank carries them out over channels: what it sends is only announced, and what it
-/// gets it takes from the memory of the rank beside it. Ranks of a replica are neighbours: rank = replica * roles +
-/// role. Each boundary has a link for values and one for gradients.
-template<channel_communicator C>
+/// The moves of step programs, as one rank carries them out over channels: what it sends is announced, and what it gets
+/// it takes from the memory of the rank beside it; between machines sends are begun, and receives awaited. Ranks of a
+/// replica are neighbours: rank = replica * roles + role. Each boundary has a link for values and one for gradients.
+template<channelled_communicator C>
 class stage_moves {
 public:
     /// Every rank of the group calls it; it takes one arena. `p`: this rank's; the others' have as many stages.
     stage_moves(C& comm, step_program const& p, int replicas)
-        : rank_(comm.rank()), role_(comm.rank() % p.shape.roles), channels_(comm, links(p, replicas)) {
+        : rank_(comm.rank()), role_(comm.rank() % p.shape.roles),
+          channels_(comm, links(p, replicas), std::size_t{p.frames[role_]} + p.slots[role_]) {
         std::size_t of_replica = 0;
         for (int b = 0; b + 1 < p.stage_count(); ++b) {
             link_.push_back(of_replica);
@@ -55,22 +60,30 @@ public:
         return rank_channels<C>::counter_bytes(static_cast<std::size_t>(replicas * 2 * crossings));
     }
 
-    /// Carries out a task that moves. `take(transfer, rank, place)` copies from that place of a rank to that of the
-    /// transfer, and returns the bytes. What goes from a stage of this rank to another has no channel, and is not
-    /// counted: it was there before.
-    template<class Take>
-    void run(sent_places const& places, step_task const& t, operation const& what, Take&& take) {
+    /// Carries out a task that moves. `here(transfer)` is the memory of this rank that a transfer leaves or comes to;
+    /// `there(transfer, rank, place)` is where a rank has what it sends from that place. What goes from a stage of this
+    /// rank to another has no channel, and is not counted: it was there before.
+    template<class Here, class There>
+    void run(sent_places const& places, step_task const& t, operation const& what, Here&& here, There&& there) {
         for (int k = 0; k < t.transfers; ++k)
-            if (auto const& m = t.moves[k]; m.sends && !is_own(m))
-                left_[m.gradient][m.place] = {link(m), channels_.send(link(m))};
+            if (auto const& m = t.moves[k]; m.sends && !is_own(m)) {
+                std::span<std::byte> const from = here(m);
+                left_[m.gradient][m.place] = {link(m), channels_.send(link(m), from.data(), from.size())};
+            }
         for (int k = 0; k < t.transfers; ++k) {
             auto const& m = t.moves[k];
             if (m.sends) continue;
             if (!m.gradient) wait_until_free(false, m.place, what);
+            std::span<std::byte> const to = here(m);
+            auto const take = [&](std::byte const* from) -> bytes_t {
+                if (from != to.data() && !to.empty()) std::memcpy(to.data(), from, to.size());
+                return to.size();
+            };
+            auto const find = [&](int sender) -> std::byte const* { return there(m, sender, places.of(m)); };
             if (is_own(m))
-                take(m, rank_, places.of(m));
+                take(find(rank_));
             else
-                channels_.receive(link(m), what, [&](int sender) { return take(m, sender, places.of(m)); });
+                channels_.receive(link(m), what, to, find, take);
         }
     }
 

@@ -39,7 +39,8 @@ public:
 
 private:
     static std::size_t index(std::uint64_t key) noexcept {
-        return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15u) >> 32) % N;
+        return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15u) >> 48) %
+               N; // keys end in zeros: its high bits differ
     }
     std::atomic<std::uint64_t>& place(std::uint64_t key) noexcept { return kept_[index(key)]; }
     std::atomic<std::uint64_t> const& place(std::uint64_t key) const noexcept { return kept_[index(key)]; }

@@ -148,6 +148,37 @@ concept message_communicator =
         c.count(traffic{});
     };
 
+/// A communicator has links if its ranks send one another messages outside of collectives, too: each link has an order
+/// of its own. `links(between_two, under_way)` makes a `link_messages`, with so many links from one rank to another and
+/// room for so many messages. Its `send` begins a message, `has_sent` asks whether the memory of those up to a number
+/// is free, `receive` waits for the next one, and `wait` for what a function says. Neighbours that share memory have
+/// channels.
+template<class C>
+concept link_communicator =
+    message_communicator<C> && channel_communicator<typename C::near_communicator> && shared_memory_communicator<C> &&
+    requires(C& c, C const& cc, typename C::link_messages& m, operation const& o, std::size_t n, std::uint32_t number,
+             int r, void* p) {
+        { c.links(n, n) } -> std::same_as<typename C::link_messages>;
+        m.send(n, number, r, n, p, n);
+        { m.has_sent(n, number, o) } -> std::same_as<bool>;
+        m.receive(r, n, p, n, o);
+        m.wait(r, o, [] { return true; });
+        cc.check_stopped();
+    };
+
+/// A communicator whose ranks exchange messages outside of collectives, through memory or over links.
+template<class C>
+concept channelled_communicator = channel_communicator<C> || link_communicator<C>;
+
+/// True if no rank of a group sends its messages: all read one another's memory.
+template<channelled_communicator C>
+bool reads_all_in_place([[maybe_unused]] C& comm) noexcept {
+    if constexpr (link_communicator<C>)
+        return comm.near() != nullptr;
+    else
+        return true;
+}
+
 /// A communicator that collectives run on.
 template<class C>
 concept collective_communicator = pull_communicator<C> || message_communicator<C>;

@@ -73,20 +73,21 @@ public:
     rank_frames frames(parallel_layout const& l, int role) const noexcept { return frames_of(l, step_, role); }
     step_program const& evaluation() const noexcept { return evaluation_; }
 
-    /// Proves both: a schedule may be the user's own. One device with the whole network follows none. Throws
-    /// usage_error if the layout's schedule makes no training step.
-    void prove(parallel_layout const& l) const {
-        require(l, step_, verify(step_));
-        require(l, evaluation_, verify_evaluation(evaluation_));
+    /// Proves both, for a way in which moves are carried out: a schedule may be the user's own. One device with the
+    /// whole network follows none. Throws usage_error if the layout's schedule makes no training step.
+    void prove(parallel_layout const& l, lowering const& by = by_counters) const {
+        require(l, by, step_, verify(step_, by));
+        require(l, by, evaluation_, verify_evaluation(evaluation_, by));
     }
 
 private:
-    static void require(parallel_layout const& l, step_program const& p, program_verdict const& v) {
-        if (!v.ok()) refuse(l, marked_lists(p, v));
+    static void require(parallel_layout const& l, lowering const& by, step_program const& p, program_verdict const& v) {
+        if (!v.ok()) refuse(l, by, marked_lists(p, v, by));
     }
-    [[noreturn]] TRIREME_COLD static void refuse(parallel_layout const& l, std::string const& why) {
-        throw usage_error("schedule " + std::string(l.schedule.name) + " on " + std::to_string(l.stages) +
-                          " stages: its step " + why);
+    [[noreturn]] TRIREME_COLD static void refuse(parallel_layout const& l, lowering const& by, std::string const& why) {
+        throw usage_error("schedule " + std::string(l.schedule.name) + " on " + std::to_string(l.stages) + " stages" +
+                          (by.one_queue || by.rendezvous ? ", over " + std::string(by.name) : std::string()) +
+                          ": its step " + why);
     }
 
     std::vector<step_task> of_step_;
@@ -96,11 +97,11 @@ private:
 };
 
 /// Proves the programs of all replicas. Throws usage_error if the layout's schedule makes no training step.
-TRIREME_COLD inline void prove_steps(parallel_layout const& l) {
+TRIREME_COLD inline void prove_steps(parallel_layout const& l, lowering const& by = by_counters) {
     std::size_t before = 0; // replicas with as many micro-batches have one program
     for (int first = 0; first < l.devices() && l.stages > 1; first += l.stages) {
         auto const micro_batches = l.shards_of_device(first).size();
-        if (micro_batches != before) rank_programs(l, first).prove(l);
+        if (micro_batches != before) rank_programs(l, first).prove(l, by);
         before = micro_batches;
     }
 }

@@ -9,6 +9,7 @@
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/schedule/collective/direct.hpp>
+#include <trireme/schedule/pipeline/verify.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -45,6 +46,8 @@ struct transport_traits {
     static constexpr bool joins_hosts = false; ///< else accelerators
     static constexpr bool has_stages = false;  ///< whether the stages of a pipeline run over it
     static constexpr bool has_native = false;  ///< whether it has an all-reduce of its own, the strategy `native`
+    /// The way in which it carries out the moves of stages: trainers prove their programs for that.
+    static constexpr lowering moves = by_counters;
     /// Of trainers that name none. Policies that need `direct` override it.
     using default_strategy = direct;
     /// The type of the option `processes`; void: the usual one of the kind of device.

@@ -14,17 +14,17 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace trireme {
 
-/// True for groups whose ranks can be the stages of a pipeline: they read one another's memory, and can be divided.
+/// True for groups whose ranks can be the stages of a pipeline: they have channels, and can be divided.
 template<class C>
 inline constexpr bool can_have_stages =
-    channel_communicator<C> && std::constructible_from<C, C const&, int, std::vector<int>>;
+    channelled_communicator<C> && std::constructible_from<C, C const&, int, std::vector<int>>;
 
 inline namespace TRIREME_ISA {
 
@@ -43,7 +43,7 @@ public:
     stage_neighbours(Communicator& world, parallel_layout const& l, rank_programs const& programs, arena const& blocks,
                      std::size_t most_samples)
         : world_(world), blocks_(blocks), role_(l.role_of(world.rank())) {
-        detail::check_no_strategy_of_a_transport(l); // a part of a group is joined by memory alone
+        detail::check_no_strategy_of_a_transport(l); // a part of a group has none
         if (l.stages == 1) return;
         pipeline_ = std::make_unique<pipeline>(world, l, programs);
         std::vector<std::vector<activations>> by_role;
@@ -81,25 +81,32 @@ public:
     void move(step_program const& p, step_task const& t, Samples const& samples) {
         bool const trains = p.tail[role_] != p.list(role_).size();
         operation const what{"move", p.schedule, static_cast<int>(&t - p.list(role_).data())};
-        pipeline_->moves.run(trains ? pipeline_->of_step : pipeline_->of_evaluation, t, what,
-                             [&](stage_transfer const& m, int rank, std::size_t place) {
-                                 auto const& here = pipeline_->by_stage[static_cast<std::size_t>(m.to())];
-                                 auto const& theirs = pipeline_->by_stage[static_cast<std::size_t>(m.from())];
-                                 auto const count = samples(m.micro_batch).size();
-                                 auto const across = bytes_across<Model, typename activations::pass>(
-                                     m.gradient ? here.rows.end : here.rows.begin, count);
-                                 auto const bytes = m.gradient ? across.gradients : across.values;
-                                 auto const to = m.gradient ? here.output_gradient(m.place) : here.input(m.place);
-                                 auto const from = m.gradient ? theirs.outgoing(place) : theirs.output(place);
-                                 if (bytes != 0)
-                                     std::memcpy(static_cast<stored*>(blocks_.data) + to,
-                                                 world_.template peer<stored>(blocks_, rank) + from, bytes);
-                                 return bytes;
-                             });
+        pipeline_->moves.run(
+            trains ? pipeline_->of_step : pipeline_->of_evaluation, t, what,
+            [&](stage_transfer const& m) {
+                auto const& stage = stage_at(m.sends ? m.from() : m.to());
+                auto const count = samples(m.micro_batch).size();
+                bool const behind = m.sends != m.gradient; // the boundary is where the stage ends
+                auto const across =
+                    bytes_across<Model, typename activations::pass>(behind ? stage.rows.end : stage.rows.begin, count);
+                auto const lies = m.sends ? (m.gradient ? stage.outgoing(m.place) : stage.output(m.place))
+                                          : (m.gradient ? stage.output_gradient(m.place) : stage.input(m.place));
+                return std::span(reinterpret_cast<std::byte*>(static_cast<stored*>(blocks_.data) + lies),
+                                 m.gradient ? across.gradients : across.values);
+            },
+            [&](stage_transfer const& m, int rank, std::size_t place) {
+                auto const& stage = stage_at(m.from());
+                auto const lies = m.gradient ? stage.outgoing(place) : stage.output(place);
+                return reinterpret_cast<std::byte const*>(world_.template shared<stored>(blocks_, rank) + lies);
+            });
     }
 
 private:
     using stored = typename Model::stored_type;
+
+    activations const& stage_at(int stage) const noexcept {
+        return pipeline_->by_stage[static_cast<std::size_t>(stage)];
+    }
 
     struct pipeline {
         Communicator replicas;
@@ -134,7 +141,7 @@ public:
         if (l.stages != 1)
             throw usage_error("stages = " + std::to_string(l.stages) +
                               ": these devices have no pipelines; use one stage, or devices that are threads, or "
-                              "processes of one machine");
+                              "processes");
     }
     Communicator& replicas() const noexcept { return world_; }
     traffic pulled() const noexcept { return world_.pulled(); }

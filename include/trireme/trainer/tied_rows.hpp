@@ -11,31 +11,33 @@
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/ties.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// Channels of a group whose ranks read one another's memory.
+/// Channels of a group that has them.
 template<class Communicator>
 struct channels_of {
     struct type {};
 };
-template<channel_communicator Communicator>
+template<channelled_communicator Communicator>
 struct channels_of<Communicator> {
     using type = rank_channels<Communicator>;
 };
 
 /// Tied rows of a device of the host: adds their gradients to those of the rows that they are tied to, and gives those
-/// of other stages the weights that have been updated. What is on another device is read where it lies.
+/// of other stages the weights that have been updated. What is on another device is read where it lies, or is sent.
 template<class Model, class Communicator>
 class tied_rows {
     using network = typename Model::network;
     using T = typename Model::value_type;
-    static constexpr bool can_be_apart = Model::staged && Model::trains && channel_communicator<Communicator>;
+    static constexpr bool can_be_apart = Model::staged && Model::trains && channelled_communicator<Communicator>;
 
 public:
     /// Memory that it takes from the group.
@@ -60,32 +62,40 @@ public:
             link += p.is_apart() ? 2 : 0;
         });
         if constexpr (can_be_apart)
-            if (pairs_apart(l) != 0) channels_ = std::make_unique<channels>(world, links(l));
+            if (pairs_apart(l) != 0) {
+                channels_ = std::make_unique<channels>(world, links(l), 2 * pairs_apart(l));
+                if (reads_all_in_place(world)) return;
+                std::size_t most = 0;
+                for (auto const& p : pairs_) most = std::max(most, p.elements);
+                room_.resize(most);
+            }
     }
 
     /// Gradients are read where they are. Their rank begins with those of the next step when copy() has come back
     /// there, for which the owner has added all of them.
     void add() {
         for (auto const& p : pairs_)
-            exchange(p.row, p.owner, p.link, add_tied, [&](int rank) {
-                add_into<T>(at(gradients_, p.owner.gradients), of(rank, gradients_, p.row.gradients), p.elements);
-                return p.elements * sizeof(T);
-            });
+            exchange(p.row, p.owner, &place::gradients, gradients_, p.link, p.elements, add_tied, room_.data(),
+                     [&](T const* from) { add_into<T>(at(gradients_, p.owner.gradients), from, p.elements); });
+        ++added_;
     }
-    /// Returns when the others have read what they get from here.
+    /// Returns when the others have what they get from here.
     void copy() {
         for (auto const& p : pairs_)
-            if (p.copies)
-                exchange(p.owner, p.row, p.link + 1, copy_tied, [&](int rank) {
-                    std::memcpy(at(weights_, p.row.weights), of(rank, weights_, p.owner.weights),
-                                p.elements * sizeof(T));
-                    return p.elements * sizeof(T);
-                });
+            if (p.copies) {
+                auto* const to = at(weights_, p.row.weights);
+                exchange(p.owner, p.row, &place::weights, weights_, p.link + 1, p.elements, copy_tied, to,
+                         [&](T const* from) {
+                             if (from != to) std::memcpy(to, from, p.elements * sizeof(T));
+                         });
+            }
         ++copied_;
         if constexpr (can_be_apart)
-            for (auto const& p : pairs_)
-                if (p.copies && p.owner.rank == world_.rank() && p.row.rank != p.owner.rank)
-                    channels_->wait_taken(p.link + 1, copied_, copy_tied);
+            for (auto const& p : pairs_) {
+                if (p.owner.rank == p.row.rank) continue;
+                if (p.row.rank == world_.rank()) channels_->wait_taken(p.link, added_, add_tied);
+                if (p.copies && p.owner.rank == world_.rank()) channels_->wait_taken(p.link + 1, copied_, copy_tied);
+            }
     }
 
 private:
@@ -127,32 +137,38 @@ private:
         return all;
     }
 
-    /// take(rank) reads what one row's rank has, on that of the other.
+    /// Hands one row's numbers, which lie there in an arena of its rank, to take(address) on the rank of the other.
+    /// What is sent arrives in `room`.
     template<class Take>
-    void exchange(place const& from, place const& to, [[maybe_unused]] std::size_t link,
-                  [[maybe_unused]] operation const& what, Take const& take) {
+    void exchange(place const& from, place const& to, std::size_t place::* lies, arena const& a,
+                  [[maybe_unused]] std::size_t link, [[maybe_unused]] std::size_t elements,
+                  [[maybe_unused]] operation const& what, [[maybe_unused]] T* room, Take const& take) {
         if (from.rank == to.rank) {
-            take(to.rank);
+            take(at(a, from.*lies));
             return;
         }
         if constexpr (can_be_apart) {
             if (from.rank == world_.rank())
-                channels_->send(link);
+                channels_->send(link, at(a, from.*lies), elements * sizeof(T));
             else
-                channels_->receive(link, what, take);
+                channels_->receive(
+                    link, what, std::as_writable_bytes(std::span(room, room == nullptr ? 0 : elements)),
+                    [&](int rank) {
+                        return reinterpret_cast<std::byte const*>(world_.template shared<T>(a, rank) + from.*lies);
+                    },
+                    [&](std::byte const* there) -> bytes_t {
+                        take(reinterpret_cast<T const*>(there));
+                        return elements * sizeof(T);
+                    });
         }
     }
     T* at(arena const& a, std::size_t element) const noexcept { return static_cast<T*>(a.data) + element; }
-    T const* of(int rank, arena const& a, std::size_t element) const {
-        if constexpr (can_be_apart)
-            if (rank != world_.rank()) return world_.template peer<T>(a, rank) + element;
-        return at(a, element);
-    }
 
     Communicator& world_;
     arena weights_, gradients_;
     std::vector<pair> pairs_; ///< that this device has a row of
-    std::uint32_t copied_ = 0;
+    std::vector<T> room_;     ///< for gradients from other machines, until they are added
+    std::uint32_t added_ = 0, copied_ = 0;
     std::unique_ptr<channels> channels_;
 };
 

@@ -104,7 +104,7 @@ struct trainer_layouts {
         check_numbers(layout, batch);
         if constexpr (Policies::has_stages) {
             check_stages<network, Policies>(layout);
-            if constexpr (!Policies::steps_proved) prove_steps(layout);
+            if constexpr (!Policies::steps_proved) prove_steps(layout, Policies::transport::moves);
         }
         if constexpr (Model::trains) check_least_samples<network>(layout, batch, sample_count::batch);
         if constexpr (!Policies::proved)

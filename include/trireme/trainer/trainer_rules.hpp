@@ -101,6 +101,17 @@ struct pipeline_schedule_rule {
         "words name the role and the number of its task where it goes wrong");
 };
 template<class... Where>
+struct pipeline_transport_rule {
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0133: this transport carries all that one device sends to another in one order, or until it is received, "
+        "and "
+        "this schedule takes moves in another order than they are sent: choose another schedule, such as one_f_one_b, "
+        "or "
+        "a transport with a counter or a tag for each boundary between stages, as threads and mpi have. The words name "
+        "the role and the number of its task where it goes wrong");
+};
+template<class... Where>
 struct token_kernels_rule {
     static_assert(
         rule_holds<Where...>,
@@ -206,19 +217,25 @@ constexpr bool cuts_wrongly(int stages) {
     return false;
 }
 
-/// The rule that the program of a pipeline breaks if it is no training step, where the compiler knows the program.
-template<class Schedule, int Stages, int MicroBatches, int Passes>
-constexpr auto broken_pipeline_rule() {
+/// The verdict on the program of a pipeline whose moves a transport carries out.
+template<class Schedule, int Stages, int MicroBatches, int Passes, class Transport>
+constexpr program_verdict verdict_on_pipeline() {
     constexpr auto& program = static_step<Schedule, Stages, MicroBatches, 1, 1, Passes>::program;
-    constexpr auto v = [] {
-        auto const of_step = verify(program);
-        step_task room[step_capacity(Schedule{}, step_shape{Stages, 2})] = {};
-        return of_step.ok() ? verify_evaluation(build_evaluation(Schedule{}, program, room)) : of_step;
-    }();
-    if constexpr (!v.ok())
-        return pack<pipeline_schedule_rule<gets<pipeline<Schedule, MicroBatches>>, on_rank<v.role>, at_step<v.task>>>{};
-    else
+    auto const of_step = verify(program, Transport::moves);
+    step_task room[step_capacity(Schedule{}, step_shape{Stages, 2})] = {};
+    return of_step.ok() ? verify_evaluation(build_evaluation(Schedule{}, program, room), Transport::moves) : of_step;
+}
+/// The rule that the program of a pipeline breaks if it is no training step, where the compiler knows the program.
+template<class Schedule, int Stages, int MicroBatches, int Passes, class Transport>
+constexpr auto broken_pipeline_rule() {
+    constexpr auto v = verdict_on_pipeline<Schedule, Stages, MicroBatches, Passes, Transport>();
+    if constexpr (v.ok())
         return pack<no_rule>{};
+    else if constexpr (verdict_on_pipeline<Schedule, Stages, MicroBatches, Passes, transport_traits>().ok())
+        return pack<pipeline_transport_rule<gets<pipeline<Schedule, MicroBatches>>, gets<transport<Transport>>,
+                                            on_rank<v.role>, at_step<v.task>>>{};
+    else
+        return pack<pipeline_schedule_rule<gets<pipeline<Schedule, MicroBatches>>, on_rank<v.role>, at_step<v.task>>>{};
 }
 
 /// The first rule of pipelines that a network breaks.
@@ -235,7 +252,7 @@ constexpr auto broken_stages_rule() {
             synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>, gets<typename Policies::mesh>>>{};
     else if constexpr (Policies::steps_proved)
         return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches,
-                                    Policies::accumulation::parts>();
+                                    Policies::accumulation::parts, typename Policies::transport>();
     else
         return pack<no_rule>{};
 }

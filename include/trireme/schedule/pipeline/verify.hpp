@@ -45,7 +45,9 @@ struct lowering {
 
 /// Counters in shared memory: sends are posted, and values and gradients of each boundary come in orders of their own.
 inline constexpr lowering by_counters{"counters", false, false};
-/// Messages: posted, and between two ranks in one order.
+/// Messages with a tag for each boundary and direction: posted, and each way comes in an order of its own.
+inline constexpr lowering by_tagged_messages{"tagged messages", false, false};
+/// Messages without tags: posted, and between two ranks in one order.
 inline constexpr lowering by_messages{"messages", false, true};
 /// Calls that return when both sides are there.
 inline constexpr lowering by_rendezvous{"rendezvous", true, true};

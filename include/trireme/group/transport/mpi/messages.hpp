@@ -12,6 +12,7 @@
 #include <trireme/group/transport/call_words.hpp>
 #include <trireme/group/transport/mpi/errors.hpp>
 #include <trireme/group/transport/mpi/handle.hpp>
+#include <trireme/group/transport/mpi/members.hpp>
 #include <trireme/group/transport/mpi/notices.hpp>
 #include <trireme/group/transport/mpi/session.hpp>
 #include <trireme/group/transport/stop_reason.hpp>
@@ -81,6 +82,7 @@ public:
     /// Leaves its communicators to the end of the process, for not all ranks may come to free them.
     void give_up() noexcept {
         data_.give_up();
+        links_.give_up();
         notices_.give_up();
     }
 
@@ -101,27 +103,33 @@ public:
     std::function<void(stop_reason const&)> on_stop;
 
     void at_training_step(std::uint64_t step) noexcept { step_ = step; }
-    void works_on(collective_subject const& s) noexcept { subject_ = s; }
 
     // ---- a collective ----
 
-    /// Throws usage_error if the last one has not been left.
-    void enter(collective_call const& call) {
-        process_.require();
+    /// Begins a collective of some members. Throws usage_error if the last one has not been left.
+    void enter(collective_call const& call, mpi_members& among) {
+        require_usable();
         if (inside_) refuse_second_call("rank " + std::to_string(rank_), call.name, name_);
-        check_withdrawn();
-        if (stopped_) reason_.raise();
         inside_ = true;
         name_ = call.name;
         auto mine = call;
-        mine.subject = subject_;
+        mine.subject = among.subject;
         mine_ = call_words(mine);
-        ++number_;
-        tag_ = tag_of(mine_, number_);
+        among_ = &among;
+        lane_ = among.lane;
+        number_ = ++among.calls;
+        tag_ = tag_of(mine_, number_, lane_);
         neighbour_ = -1;
         asking_ = false;
     }
     void leave() noexcept { inside_ = false; }
+
+    /// Throws if the group has been stopped, or given up, or if this process was forked.
+    void require_usable() {
+        process_.require();
+        check_withdrawn();
+        if (stopped_) reason_.raise();
+    }
 
     /// Without contents if there are 0 bytes.
     void send(int to, void const* data, std::size_t bytes) {
@@ -176,6 +184,7 @@ public:
             requests_.clear();
             pending_.clear();
             asking_ = false;
+            end_wait();
             return true;
         }
         if (!asking_) begin_wait(); // the deadline runs from the first answer that is no
@@ -188,7 +197,7 @@ public:
     void wait(operation const& what, Ready&& ready) {
         if (requests_.empty() && ready()) return;
         begin_wait();
-        mpi_runtime::watchdog::guard const guard(limit_ + std::chrono::seconds(2), name_);
+        mpi_runtime::watchdog::guard const guard(limit_ + std::chrono::seconds(2), what.name);
         bool over = false; // what was begun
         for (int turn = 0; !((over = over || settled(what)) && ready()); ++turn) {
             if (turn < waiting.spins) continue;
@@ -199,7 +208,27 @@ public:
             else
                 std::this_thread::sleep_for(std::chrono::microseconds(20));
         }
+        neighbour_ = -1;
+        end_wait();
     }
+
+    // ---- messages outside of collectives ----
+
+    /// The communicator of links, made when it is first asked for: by all ranks together. Throws deadline_error.
+    MPI_Comm links() {
+        if (links_.get() == MPI_COMM_NULL) links_ = mpi_handle::duplicate(data_.get(), deadline::in(limit_));
+        return links_.get();
+    }
+    /// The first of so many tags that no links have had before; all ranks ask for as many, in the same order.
+    int first_tag(std::size_t tags) {
+        if (tags > most_tag_ - next_tag_)
+            throw usage_error("links from rank to rank want " + std::to_string(tags) + " more tags, and this MPI has " +
+                              std::to_string(most_tag_ - next_tag_) + " left: make a new group");
+        return static_cast<int>(std::exchange(next_tag_, next_tag_ + static_cast<std::uint32_t>(tags)));
+    }
+    /// The change in what has been sent over links and has not been taken: a rank that computes asks MPI more often as
+    /// long as there is some, for MPI moves nothing else while nobody asks.
+    void sends(int more) noexcept { sending_ += more; }
 
     /// Gives up what was begun, so that its buffers are free, and tells the others why first. What does not end by
     /// itself is waited for shortly, and what a rank that is gone had a part in not at all. The group is of no use
@@ -254,8 +283,33 @@ public:
         check_withdrawn();
         auto const now = deadline::clock::now();
         if (now < next_look_) return;
-        next_look_ = now + std::chrono::milliseconds(20);
+        next_look_ = now + (sending_ > 0 ? std::chrono::microseconds(200) : std::chrono::milliseconds(20));
         hear();
+    }
+
+    /// Gives some requests a short while to be over; all that a stopped group gives up has one such while.
+    TRIREME_COLD void await_shortly(std::vector<MPI_Request>& requests) noexcept {
+        auto end = deadline::in(short_withdrawal(limit_));
+        if (stopped_ || withdrawn_) {
+            if (!give_up_by_) give_up_by_ = end;
+            end = *give_up_by_;
+        }
+        for (int over = 0; over == 0;)
+            if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &over, MPI_STATUSES_IGNORE) !=
+                    MPI_SUCCESS ||
+                end.passed())
+                break;
+    }
+
+    /// Ends a wait whose request has failed: most likely the ranks sent what others did not expect.
+    [[noreturn]] TRIREME_COLD void fail(int status, operation const& what) {
+        auto const end = deadline::in(std::chrono::milliseconds(200));
+        while (!end.passed()) hear(); // another rank may know better
+        mpi_error const error(status, std::string(what.name) + " (" + what.strategy + ", schedule step " +
+                                          std::to_string(what.step) + ") failed on rank " + std::to_string(rank_) +
+                                          " of " + std::to_string(size_) + ": " + mpi_runtime::words_for(status));
+        stop(stop_reason::of(rank_, std::make_exception_ptr(error)));
+        throw error;
     }
 
     /// The most bytes that one message carries; tests make it small.
@@ -285,16 +339,6 @@ private:
         return is_gone && is_gone(rank);
     }
 
-    /// A group that gives up takes one short while for all that it still does.
-    TRIREME_COLD void await_shortly(std::vector<MPI_Request>& requests) noexcept {
-        if (!give_up_by_) give_up_by_ = deadline::in(short_withdrawal(limit_));
-        for (int over = 0; over == 0;)
-            if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &over, MPI_STATUSES_IGNORE) !=
-                    MPI_SUCCESS ||
-                give_up_by_->passed())
-                break;
-    }
-
     MPI_Request* begin(pending p) {
         pending_.push_back(p);
         return &requests_.emplace_back(MPI_REQUEST_NULL);
@@ -320,15 +364,17 @@ private:
     notice status_now() const noexcept {
         notice n;
         n.rank = rank_;
+        n.lane = lane_;
         n.number = number_;
+        n.step = step_;
         n.awaited = awaited();
         n.generation = notices_.generation;
         n.words = mine_;
         return n;
     }
 
-    int tag_of(call_words const& words, std::uint32_t number) const noexcept {
-        std::uint64_t hash = 0xcbf29ce484222325u ^ number;
+    int tag_of(call_words const& words, std::uint32_t number, int lane) const noexcept {
+        std::uint64_t hash = 0xcbf29ce484222325u ^ number ^ (static_cast<std::uint64_t>(lane) << 32);
         for (auto const w : words.words) {
             hash = (hash ^ w) * 0x9e3779b97f4a7c15u;
             hash ^= hash >> 29;
@@ -341,6 +387,11 @@ private:
         tell_at_ = look_around_at_ = deadline::clock::now() + std::chrono::milliseconds(100);
         turn_ = 0;
         asking_ = true;
+    }
+    /// Says that a wait which the others have been told of is over, for they look further from rank to rank by it.
+    void end_wait() {
+        if (!std::exchange(told_, false)) return;
+        notices_.tell(status_now());
     }
 
     /// Takes the notices that have come. Throws if one of them stops the group.
@@ -362,7 +413,8 @@ private:
         next_look_ = now + std::chrono::milliseconds(5);
         hear();
         for (auto const& h : notices_.heard())
-            if (inside_ && h.number == number_ && !(h.words == mine_)) disagree(h);
+            if (inside_ && h.number == number_ && h.lane == lane_ && among_->has(h.rank) && !(h.words == mine_))
+                disagree(h);
         if (now >= look_around_at_ && look_around) {
             look_around_at_ = now + std::chrono::milliseconds(100);
             look_around();
@@ -370,6 +422,7 @@ private:
         if (wait_until_.passed()) late(what);
         if (now < tell_at_) return;
         tell_at_ = now + std::chrono::milliseconds(300);
+        told_ = true;
         notices_.tell(status_now());
     }
 
@@ -380,55 +433,51 @@ private:
     }
 
     /// Throws the error of a wait that came too late. The waits that the ranks have told of lead to the rank to blame,
-    /// one that has not come as far.
+    /// one that waits for no other.
     [[noreturn]] TRIREME_COLD void late(operation const& what) {
         auto const& heard = notices_.heard();
         auto const first = awaited();
         int const guilty = end_of_waits(first < 0 ? rank_ : first, size_, [&](int r) {
             auto const& h = heard[static_cast<std::size_t>(r)];
-            return h.number != number_ || h.awaited == rank_ ? -1 : h.awaited;
+            return h.number == 0 || h.awaited == rank_ ? -1 : h.awaited;
         });
         auto const& theirs = heard[static_cast<std::size_t>(guilty)];
         deadline_error const error(
             guilty,
             late_text("rank " + std::to_string(guilty), "arrive", limit_,
-                      "rank " + std::to_string(rank_) + " waited in " + what.name + " (" + what.strategy +
-                          ", schedule round " + std::to_string(what.step) + ", call number " + std::to_string(number_) +
-                          ") of training step " + std::to_string(step_) +
+                      "rank " + std::to_string(rank_) + " waited" +
+                          (first < 0 ? std::string() : " for rank " + std::to_string(first)) + " in " + what.name +
+                          " (" + what.strategy + ", schedule step " + std::to_string(what.step) + ", call number " +
+                          std::to_string(number_) + ") of training step " + std::to_string(step_) +
                           (theirs.number == 0 ? "; it has said nothing"
-                                              : "; the last it has told of is its call number " +
+                                              : "; the last it has told of is training step " +
+                                                    std::to_string(theirs.step) + ", its call number " +
                                                     std::to_string(theirs.number) + ", " + theirs.words.text()) +
                           "; look at what it says"));
         stop(stop_reason::of(guilty, std::make_exception_ptr(error)));
         throw error;
     }
 
-    /// A request has failed: most likely the ranks sent what others did not expect.
-    [[noreturn]] TRIREME_COLD void fail(int status, operation const& what) {
-        auto const end = deadline::in(std::chrono::milliseconds(200));
-        while (!end.passed()) hear(); // another rank may know better
-        mpi_error const error(status, std::string(what.name) + " (" + what.strategy + ", schedule round " +
-                                          std::to_string(what.step) + ") failed on rank " + std::to_string(rank_) +
-                                          " of " + std::to_string(size_) + ": " + mpi_runtime::words_for(status));
-        stop(stop_reason::of(rank_, std::make_exception_ptr(error)));
-        throw error;
-    }
-
     std::chrono::duration<double> limit_;
     mpi_handle data_;
+    mpi_handle links_;           ///< for messages outside of collectives, whose tags are counted and not made of calls
+    std::uint32_t next_tag_ = 0; ///< there
+    int sending_ = 0;            ///< messages there that have not been taken
     mpi_notices notices_;
     int rank_ = 0;
     int size_ = 1;
     std::uint32_t most_tag_ = 32767;
-    std::uint32_t number_ = 0; ///< of collectives entered
     std::uint64_t step_ = 0;
+    mpi_members const* among_ = nullptr; ///< those of the last collective
+    int lane_ = 0;                       ///< theirs
+    std::uint32_t number_ = 0;           ///< of that collective among them
     int tag_ = 0;
     char const* name_ = "";
     call_words mine_;
-    collective_subject subject_;
     bool inside_ = false;
     bool withdrawn_ = false;
     bool asking_ = false; ///< since an answer that was no
+    bool told_ = false;   ///< the others know of this wait
     int neighbour_ = -1;
     std::vector<MPI_Request> requests_;
     std::vector<pending> pending_; ///< what each of them is

@@ -34,9 +34,11 @@ public:
     /// A notice that a rank sends to another beside the data: the call that the rank is in, and the reason if it stops.
     struct notice {
         int rank = 0;
-        int awaited = -1; ///< the rank it waits for
-        std::uint32_t number = 0;
+        int awaited = -1;         ///< the rank it waits for
+        int lane = 0;             ///< the part of the group whose call is told, 0 for all of it
+        std::uint32_t number = 0; ///< of the call
         int stops = 0;
+        std::uint64_t step = 0;       ///< of the training
         std::uint64_t generation = 0; ///< of the group
         call_words words;
         stop_reason why;
