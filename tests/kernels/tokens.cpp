@@ -254,6 +254,8 @@ void all_kernels() {
     cross_entropy_equals_reference<token_geometry<6, 10>, T>();
     cross_entropy_equals_reference<token_geometry<3, 256>, T>();
     cross_entropy_equals_reference<token_geometry<2, 65>, T>();
+    attentions_equal_reference<attention_geometry<64, 16, 2, true>, T>();
+    attentions_equal_reference<attention_geometry<41, 6, 2, true>, T>(); // the last block is less than half of one
     soft_cross_entropies_equal_reference<6, 10, T>();
     soft_cross_entropies_equal_reference<3, 256, T>();
     soft_cross_entropies_equal_reference<5, 65, T>();
