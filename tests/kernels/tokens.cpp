@@ -230,6 +230,7 @@ void all_kernels() {
     linear_equals_reference<linear_geometry<16, 48, 8>, T>();
     linear_equals_reference<linear_geometry<17, 3, 5>, T>();
     linear_equals_reference<linear_geometry<300, 130, 13>, T>(); // more terms, and outputs, than a block
+    linear_equals_reference<linear_geometry<70, 300, 271>, T>(); // more rows than pass together, and terms than a panel
     linear_equals_reference<linear_geometry<1, 1, 2>, T>();
     linear_equals_reference<linear_geometry<17, 3, 5, false>, T>();
     linear_equals_reference<linear_geometry<300, 130, 13, false>, T>();
