@@ -51,28 +51,40 @@ void edges() {
     }
 }
 
-/// one_and_exponential against the true value, and the number from which on it is infinite.
+/// Powers of two against the true value, and where nothing is left of them, or they are infinite.
 template<class T>
-void beside_one(double overflow) {
+void powers_of_two() {
     static constexpr std::size_t n = full_register<T>;
-    auto const of = [](T x) {
+    auto const in_last_lane = [](T x, auto const& f) {
         T values[n] = {};
         values[n - 1] = x;
-        one_and_exponential(lane_vector<T, n>::load(values)).store(values);
+        f(lane_vector<T, n>::load(values)).store(values);
         return values[n - 1];
     };
-    T const infinity = std::numeric_limits<T>::infinity();
-    for (T least : {T(-1.1 * overflow), std::numeric_limits<T>::lowest(), -infinity}) CHECK(of(least) == 1);
-    for (T most : {T(1.01 * overflow), std::numeric_limits<T>::max(), infinity}) CHECK(of(most) == infinity);
-    CHECK(of(T(0)) == 2);
-    CHECK(std::isnan(of(std::numeric_limits<T>::quiet_NaN())));
-    double worst = 0;
-    for (double x = -1.2 * overflow; x < 0.999 * overflow; x += overflow / 300'000) {
+    auto const power = [&](T x) { return in_last_lane(x, [](auto v) { return power_of_two_of_negative(v); }); };
+    auto const beside_one = [&](T x) { return in_last_lane(x, [](auto v) { return one_and_power_of_two(v); }); };
+    T const infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
+    constexpr int least = std::numeric_limits<T>::min_exponent - 1; // of a normal number
+    constexpr T overflow = std::numeric_limits<T>::max_exponent;
+    for (T x : {T(least - 1), T(2 * least), std::numeric_limits<T>::lowest(), -infinity}) {
+        CHECK(power(x) == 0);
+        CHECK(beside_one(x) == 1);
+    }
+    for (T x : {overflow, std::numeric_limits<T>::max(), infinity}) CHECK(beside_one(x) == infinity);
+    for (int i = 0; i >= least; --i) CHECK(power(T(i)) == std::ldexp(T(1), i));
+    CHECK(beside_one(T(0)) == 2);
+    CHECK(std::isnan(power(nan)));
+    CHECK(std::isnan(beside_one(nan)));
+    double worst = 0, worst_beside_one = 0;
+    for (double x = 1.2 * least; x < 0.99 * static_cast<double>(overflow); x += -least / 300'000.0) {
         auto const at = static_cast<T>(x);
-        worst = std::max(worst, numbers::ulps(of(at), 1 + std::exp(static_cast<long double>(at))));
+        auto const truth = std::exp2(static_cast<long double>(at));
+        worst_beside_one = std::max(worst_beside_one, numbers::ulps(beside_one(at), 1 + truth));
+        if (x <= 0 && x >= least) worst = std::max(worst, numbers::ulps(power(at), truth));
     }
     CHECK(worst <= 2);
-    MESSAGE("worst: ", worst, " ulp");
+    CHECK(worst_beside_one <= 2);
+    MESSAGE("worst: ", worst, " ulp; beside one: ", worst_beside_one, " ulp");
 }
 
 } // namespace
@@ -110,9 +122,9 @@ TEST_SUITE("device/exp") {
         MESSAGE("worst: ", worst, " ulp");
     }
 
-    TEST_CASE("beside one: at most 2 ulp, and what no number is left of") {
-        beside_one<float>(127.5 * std::log(2.0));
-        beside_one<double>(1023.5 * std::log(2.0));
+    TEST_CASE("powers of two: at most 2 ulp, exact where they are whole, and what no number is left of") {
+        powers_of_two<float>();
+        powers_of_two<double>();
     }
 
     TEST_CASE("a number's result does not depend on its lane") {

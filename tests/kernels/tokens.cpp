@@ -230,6 +230,7 @@ void all_kernels() {
     linear_equals_reference<linear_geometry<16, 48, 8>, T>();
     linear_equals_reference<linear_geometry<17, 3, 5>, T>();
     linear_equals_reference<linear_geometry<300, 130, 13>, T>(); // more terms, and outputs, than a block
+    linear_equals_reference<linear_geometry<70, 300, 271>, T>(); // more rows than pass together, and terms than a panel
     linear_equals_reference<linear_geometry<1, 1, 2>, T>();
     linear_equals_reference<linear_geometry<17, 3, 5, false>, T>();
     linear_equals_reference<linear_geometry<300, 130, 13, false>, T>();
@@ -239,16 +240,22 @@ void all_kernels() {
     layer_norm_equals_reference<token_geometry<5, 37>, T>();
     layer_norm_equals_reference<token_geometry<37, 20>, T>(); // more tokens than go together
     layer_norm_equals_reference<token_geometry<2, 3>, T>();
+    layer_norm_equals_reference<token_geometry<33, 53>, T>();
+    layer_norm_equals_reference<token_geometry<19, 1000>,
+                                T>(); // wider than two rounds have room for in the first cache
     layer_norm_equals_reference<token_geometry<2, 128>, T>(30);
     rms_norm_equals_reference<rms_norm_geometry<3, 16, true>, T>();
     rms_norm_equals_reference<rms_norm_geometry<5, 37, true>, T>();
     rms_norm_equals_reference<rms_norm_geometry<2, 3, true>, T>();
     rms_norm_equals_reference<rms_norm_geometry<4, 131, false>, T>();
+    rms_norm_equals_reference<rms_norm_geometry<33, 53, true>, T>(); // more tokens than go together
     attentions_equal_reference<attention_geometry<8, 16, 4, true>, T>();
     attentions_equal_reference<attention_geometry<37, 15, 3, true>, T>();
     attentions_equal_reference<attention_geometry<37, 15, 3, false>, T>();
     attentions_equal_reference<attention_geometry<130, 64, 2, true>, T>();
     attentions_equal_reference<attention_geometry<130, 32, 1, false>, T>();
+    attentions_equal_reference<attention_geometry<64, 16, 2, true>, T>();
+    attentions_equal_reference<attention_geometry<41, 6, 2, true>, T>(); // the last block is less than half of one
     attentions_equal_reference<attention_geometry<1, 4, 1, true>, T>();
     attentions_equal_reference<attention_geometry<20, 8, 2, true>, T>(T(6));
     cross_entropy_equals_reference<token_geometry<6, 10>, T>();
@@ -274,6 +281,44 @@ TEST_SUITE("kernels/tokens") {
                 x[at] = -2;
                 if (detail::largest_of(x.data(), n) != -2) FAIL(n << " numbers, the largest is " << at);
             }
+    }
+
+    TEST_CASE("a token's results have the same bits, whatever tokens come behind it") {
+        constexpr std::size_t few = 21, more = 70, width = 24, wide = 150; // of which the sums are cut
+        auto const x = numbers::uniform<float>(0, wide * more), w = numbers::uniform<float>(1, wide * width),
+                   b = numbers::uniform<float>(2, width), dy = numbers::uniform<float>(3, wide * more);
+        auto const same_bits = [&](auto const& of_few, auto const& of_more) {
+            std::vector<float> some(few * width), all(more * width);
+            of_few(some.data());
+            of_more(all.data());
+            all.resize(some.size());
+            CHECK(all == some);
+        };
+        auto const of_tokens = [&](auto const& f) {
+            same_bits([&](float* to) { f(token_geometry<few, width>{}, to); },
+                      [&](float* to) { f(token_geometry<more, width>{}, to); });
+        };
+        of_tokens([&]<class G>(G, float* y) {
+            linear_forward<linear_geometry<wide, width, G::tokens>, 1>(single{}, x.data(), w.data(), b.data(), y);
+        });
+        of_tokens([&]<class G>(G, float* dx) {
+            linear_backward_input<linear_geometry<width, wide, G::tokens>, 1>(single{}, w.data(), dy.data(), dx);
+        });
+        of_tokens(
+            [&]<class G>(G, float* y) { layer_norm_forward<G, 1>(single{}, x.data(), w.data(), b.data(), 1e-5, y); });
+        of_tokens([&]<class G>(G, float* dx) {
+            layer_norm_backward_input<G, 1>(single{}, x.data(), dy.data(), w.data(), 1e-5, dx);
+        });
+        of_tokens([&]<class G>(G, float* y) {
+            rms_norm_forward<rms_norm_geometry<G::tokens, width, true>, 1>(single{}, x.data(), w.data(), 1e-5, y);
+        });
+        of_tokens([&]<class G>(G, float* dx) {
+            rms_norm_backward_input<rms_norm_geometry<G::tokens, width, true>, 1>(single{}, x.data(), dy.data(),
+                                                                                  w.data(), 1e-5, dx);
+        });
+        of_tokens([&]<class G>(G, float* y) {
+            attention_forward<attention_geometry<G::tokens, width, 2, true>, 1>(single{}, x.data(), y);
+        });
     }
 
     TEST_CASE("by hand: a token looks at itself and at those before it") {

@@ -125,7 +125,9 @@ private:
     template<class T, std::size_t N>
     [[gnu::always_inline]] static lane_vector<T, N> divisor(lane_vector<T, N> x, lane_vector<T, N> square) noexcept {
         using vector = lane_vector<T, N>;
-        return one_and_exponential(x * multiply_add(vector::all(T(-cube)), square, vector::all(T(-twice))));
+        constexpr double log2_e = 1.44269504088896340736;
+        return one_and_power_of_two(
+            x * multiply_add(vector::all(T(-cube * log2_e)), square, vector::all(T(-twice * log2_e))));
     }
 };
 

@@ -41,6 +41,7 @@ template<std::size_t Rows, std::size_t Registers, std::size_t Width, product_str
     for (std::size_t i = 0; i < Rows; ++i)
 #pragma GCC unroll 32
         for (std::size_t j = 0; j < Registers; ++j) sum[i][j] = start(i, column(j));
+#pragma GCC unroll 2 // a loop of half as many turns is foreseen to its end
     for (std::size_t k = 0; k < terms; ++k) {
         vector factor[Registers];
 #pragma GCC unroll 32

@@ -43,21 +43,9 @@ namespace trireme::inline TRIREME_ISA {
 template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1 && G::rows > 1)
 TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
-    constexpr std::size_t width = full_register<T>, most_terms = 256;
-    constexpr std::size_t block = std::min(4 * width, (G::outputs + width - 1) / width * width);
-    alignas(64) T weights[block * std::min(most_terms, G::inputs)]; // [input][output]
-    for (std::size_t i = 0; i < G::inputs; i += most_terms) {
-        auto const terms = std::min(most_terms, G::inputs - i);
-        for_blocks<0, G::outputs, block>([&]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
-            detail::transposed_copy<block, G::inputs>(w + o * G::inputs + i, Outputs, terms, weights);
-            constexpr detail::product_strides strides{G::inputs, 1, block, G::outputs};
-            if (i == 0)
-                detail::product_of_rows<Outputs, strides, detail::into::overwrite>(x, weights, G::rows, terms, y + o,
-                                                                                   G::bias ? b + o : nullptr);
-            else if constexpr (G::inputs > most_terms)
-                detail::product_of_rows<Outputs, strides, detail::into::add>(x + i, weights, G::rows, terms, y + o);
-        });
-    }
+    constexpr detail::product_strides strides{G::inputs, 1, G::inputs, G::outputs};
+    detail::product_by_panels<G::rows, G::outputs, G::inputs, strides, detail::right_factor::rows_of_columns,
+                              detail::into::overwrite>(x, w, y, G::bias ? b : nullptr);
 }
 
 /// dx = dy w; overwrites dx.
@@ -65,7 +53,8 @@ template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1 && G::rows > 1)
 TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
     constexpr detail::product_strides strides{G::outputs, 1, G::inputs, G::inputs};
-    detail::product_of_rows<G::inputs, strides, detail::into::overwrite>(dy, w, G::rows, G::outputs, dx);
+    detail::product_by_panels<G::rows, G::inputs, G::outputs, strides, detail::right_factor::rows_of_terms,
+                              detail::into::overwrite>(dy, w, dx);
 }
 
 /// dw += dy^T x, and db += the rows of dy.
@@ -73,7 +62,8 @@ template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1 && G::rows > 1)
 TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
     constexpr detail::product_strides strides{1, G::outputs, G::inputs, G::inputs};
-    detail::product_of_rows<G::inputs, strides, detail::into::add>(dy, x, G::outputs, G::rows, dw);
+    detail::product_by_panels<G::outputs, G::inputs, G::rows, strides, detail::right_factor::rows_of_terms,
+                              detail::into::add>(dy, x, dw);
     if constexpr (G::bias)
         for_blocks<0, G::outputs, 8 * full_register<T>>([=]<std::size_t Outputs>(block_length<Outputs>, std::size_t o) {
             detail::add_columns<Outputs, G::outputs>(dy + o, G::rows, db + o);

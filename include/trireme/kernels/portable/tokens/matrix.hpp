@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/units.hpp>
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/kernels/portable/one_sample/matrix.hpp>
 
@@ -52,20 +53,60 @@ inline void transposed_copy(T const* from, std::size_t rows, std::size_t columns
     using vector = lane_vector<T, width>;
     static_assert(Rows % width == 0);
     for (std::size_t n = 0; n < Rows; n += width) {
-        std::size_t k = 0;
-        if (n + width <= rows)
-            for (; k + width <= columns; k += width) {
-                vector some[width];
+        auto const whole = n + width <= rows ? columns / width * width : 0;
+        for (std::size_t k = 0; k < whole; k += width) {
+            vector some[width];
 #pragma GCC unroll 16
-                for (std::size_t i = 0; i < width; ++i) some[i] = vector::load(from + (n + i) * Step + k);
-                transpose(some);
+            for (std::size_t i = 0; i < width; ++i) some[i] = vector::load(from + (n + i) * Step + k);
+            transpose(some);
 #pragma GCC unroll 16
-                for (std::size_t i = 0; i < width; ++i) some[i].store(to + (k + i) * Rows + n);
-            }
-        for (; k < columns; ++k)
+            for (std::size_t i = 0; i < width; ++i) some[i].store(to + (k + i) * Rows + n);
+        }
+        for (auto k = whole; k < columns; ++k)
             for (std::size_t i = 0; i < width; ++i)
                 to[k * Rows + n + i] = n + i < rows ? from[(n + i) * Step + k] : T(0);
     }
+}
+
+/// The layout of a product's right factor: a row for each term, or one for each column.
+enum class right_factor { rows_of_terms, rows_of_columns };
+
+/// c = a b, each row beginning with the numbers of `start` unless that is null, or c += a b. Shapes: a M x K, b K x N,
+/// or N x K where its rows are those of columns, c M x N. A sum runs over the terms in their order, 128 at a time.
+/// Cost: a copy of b by panels of columns, each of which stays in the first cache while the rows pass; none where few
+/// rows pass, and b need not be transposed.
+template<std::size_t M, std::size_t N, std::size_t K, product_strides S, right_factor B, into Into, class T>
+[[gnu::always_inline]] inline void product_by_panels(T const* a, T const* b, T* c, T const* start = nullptr) noexcept {
+    constexpr std::size_t width = full_register<T>;
+    constexpr std::size_t most_terms = std::min<std::size_t>(128, K), block = std::min(4 * width, round_up(N, width));
+    // Rows that pass together: whole tiles, and few enough for their numbers to stay in the second cache.
+    constexpr std::size_t most_rows = 264;
+    static_assert(most_rows % (accumulators / 4) == 0);
+    constexpr bool copies = M >= 64 || B == right_factor::rows_of_columns;
+    constexpr product_strides strides{S.a_row, S.a_column, copies ? block : S.b_row, S.c_row};
+    alignas(64) T panel[copies ? most_terms * block : 1]; // [term][column]
+    for (std::size_t m = 0; m < M; m += most_rows)
+        for_blocks<0, N, block>([&]<std::size_t Columns>(block_length<Columns>, std::size_t n) {
+            for (std::size_t k = 0; k < K; k += most_terms) {
+                auto const terms = std::min(most_terms, K - k), count = std::min(most_rows, M - m);
+                auto const* factor = b + k * S.b_row + n;
+                if constexpr (copies) {
+                    if constexpr (B == right_factor::rows_of_columns)
+                        transposed_copy<block, S.b_row>(b + n * S.b_row + k, Columns, terms, panel);
+                    else
+                        for (std::size_t i = 0; i < terms; ++i)
+                            copy_numbers<Columns>(factor + i * S.b_row, panel + i * block);
+                    factor = panel;
+                }
+                auto const* const from = a + m * S.a_row + k * S.a_column;
+                auto* const to = c + m * S.c_row + n;
+                if (k == 0)
+                    product_of_rows<Columns, strides, Into>(from, factor, count, terms, to,
+                                                            start == nullptr ? start : start + n);
+                else if constexpr (K > most_terms)
+                    product_of_rows<Columns, strides, into::add>(from, factor, count, terms, to);
+            }
+        });
 }
 
 } // namespace trireme::detail::inline TRIREME_ISA

@@ -5,7 +5,10 @@
 #include <trireme/device/host/lanes.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <type_traits>
+#include <utility>
 
 #if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
 #pragma nv_diagnostic push
@@ -26,6 +29,68 @@ template<std::size_t Width, class T, class F>
         ++turn;
     });
     return ((sums[0] + sums[1]) + (sums[2] + sums[3])).sum();
+}
+
+/// f(block_length<N>, place, count) for each N registers, at most 4, of a token's values: `count` numbers in each.
+template<std::size_t Width, class Vector, class F>
+[[gnu::always_inline]] inline void for_registers_of_token(F const& f) noexcept {
+    constexpr std::integral_constant<std::size_t, Vector::size> all{};
+    constexpr std::size_t full = Width / all;
+    for_blocks<0, full, 4>([&](auto registers, std::size_t r) { f(registers, r * all, all); });
+    if constexpr (Width % all != 0) f(block_length<1>{}, full * all, Width % all);
+}
+
+/// The sums of N registers: number i is that of some[i], by the additions of its sum(). Half of the shuffles of N sums,
+/// and a quarter of their additions. Uses `some` up.
+template<std::size_t D, class T, std::size_t N>
+[[gnu::always_inline]] inline lane_vector<T, N> sums_of(lane_vector<T, N> (&some)[N]) noexcept {
+    if constexpr (D == 0) {
+        return some[0];
+    } else {
+        [&]<std::size_t... Row>(std::index_sequence<Row...>) {
+            ((swap_blocks<D>(some[Row], some[Row + D]), some[Row] = some[Row] + some[Row + D]), ...);
+        }(std::make_index_sequence<D>{});
+        return sums_of<D / 2>(some);
+    }
+}
+
+/// Tokens that norms go through together: as many as a register has numbers, one for each.
+template<class T>
+inline constexpr std::size_t norm_tokens = full_register<T>;
+
+/// Some sums over the values of each of norm_tokens tokens.
+template<class T, std::size_t Sums>
+using token_sums = std::array<lane_vector<T, norm_tokens<T>>, Sums>;
+
+/// Sums over each token's values, for `count` tokens; 0 for those behind. f(token, place, n, sums so far) adds the n
+/// values from `place` on. Each sum is one of two registers by turns; additions of several tokens go on at once.
+template<std::size_t Sums, std::size_t Width, class T, class F>
+[[gnu::always_inline]] inline token_sums<T, Sums> sums_of_tokens(std::size_t count, F const& f) noexcept {
+    using vector = lane_vector<T, norm_tokens<T>>;
+    constexpr std::integral_constant<std::size_t, vector::size> all{};
+    constexpr std::size_t full = Width / all, pairs = full / 2;
+    vector of_tokens[Sums][norm_tokens<T>];
+    for (std::size_t t = 0; t < count; ++t) {
+        vector even[Sums], odd[Sums];
+#pragma GCC unroll 4
+        for (std::size_t k = 0; k < Sums; ++k) even[k] = odd[k] = vector::all(0);
+#pragma GCC unroll 4
+        for (std::size_t i = 0; i < pairs; ++i) {
+            f(t, 2 * i * all, all, even);
+            f(t, (2 * i + 1) * all, all, odd);
+        }
+        if constexpr (full % 2 != 0) f(t, (full - 1) * all, all, even);
+        if constexpr (Width % all != 0) f(t, full * all, Width % all, odd);
+#pragma GCC unroll 4
+        for (std::size_t k = 0; k < Sums; ++k) of_tokens[k][t] = even[k] + odd[k];
+    }
+    token_sums<T, Sums> sums;
+#pragma GCC unroll 4
+    for (std::size_t k = 0; k < Sums; ++k) {
+        for (auto t = count; t < norm_tokens<T>; ++t) of_tokens[k][t] = vector::all(0);
+        sums[k] = sums_of<norm_tokens<T> / 2>(of_tokens[k]);
+    }
+    return sums;
 }
 
 /// The largest of n numbers, n > 0, none of which is a NaN; else one of the others, or a NaN.
