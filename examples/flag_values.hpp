@@ -7,9 +7,14 @@
 #include <CLI/CLI.hpp>
 
 #include <trireme/core/errors.hpp>
+#include <trireme/core/exit_code.hpp>
 #include <trireme/parallel/layout.hpp>
 
+#include <fcntl.h>
+
 #include <charconv>
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <sstream>
@@ -67,8 +72,21 @@ inline CLI::Validator some_name() {
     return CLI::Validator([](std::string const& text) { return text.empty() ? "the name is empty" : ""; }, "");
 }
 
+/// Loses no output in silence: the process ends with exit code 3 if what it printed could not be written. A descriptor
+/// of 0, 1 and 2 that is closed becomes /dev/null; the file of a flag would get its number, and all that is printed.
+inline void watch_standard_output() {
+    for (int at = 0; at <= 2; ++at)
+        if (::fcntl(at, F_GETFD) == -1) static_cast<void>(::open("/dev/null", O_RDWR)); // gets the lowest free number
+    std::atexit([] {
+        if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+        std::fprintf(stderr, "standard output: writing failed; is the disk full, or the reader of the pipe gone?\n");
+        std::_Exit(trireme::exit_code::failure);
+    });
+}
+
 /// False if only --help was asked for, and has been printed. Throws usage_error, with a sentence for the user.
 inline bool parse_flags(CLI::App& app, int argc, char const* const* argv) {
+    watch_standard_output();
     try {
         app.parse(argc, argv);
     } catch (CLI::CallForHelp const&) {

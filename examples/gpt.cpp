@@ -22,6 +22,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <span>
@@ -84,6 +85,48 @@ std::string written(gpt_trainer& t, std::string text, std::size_t characters, st
         text += static_cast<char>(byte);
     }
     return text.substr(begin);
+}
+
+/// The text as a terminal takes it: a byte that is neither printable nor part of a character in UTF-8 becomes '?'.
+std::string printable(std::string_view text) {
+    std::string shown;
+    for (std::size_t at = 0; at < text.size();) {
+        std::uint32_t const first = static_cast<unsigned char>(text[at]);
+        std::size_t const bytes = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+        std::uint32_t character = bytes == 1 ? first : first & (0x7fu >> bytes);
+        bool whole = first < 0x80 || (first >= 0xc2 && first < 0xf5 && at + bytes <= text.size());
+        for (std::size_t i = 1; whole && i < bytes; ++i) {
+            std::uint32_t const next = static_cast<unsigned char>(text[at + i]);
+            whole = (next & 0xc0) == 0x80;
+            character = character << 6 | (next & 0x3f);
+        }
+        bool const control =
+            (character < 0x20 && character != '\n' && character != '\t') || (character >= 0x7f && character < 0xa0);
+        bool const longer_than_need_be = (bytes == 3 && character < 0x800) || (bytes == 4 && character < 0x10000);
+        bool const none = (character >= 0xd800 && character < 0xe000) || character > 0x10ffff;
+        if (whole && !control && !longer_than_need_be && !none) {
+            shown += text.substr(at, bytes);
+            at += bytes;
+        } else {
+            shown += '?';
+            ++at;
+        }
+    }
+    return shown;
+}
+
+/// SIGINT or SIGTERM, once one of them has come: the training is saved after the step at hand, and ends.
+std::sig_atomic_t volatile signal_to_end = 0;
+
+/// Lets a signal end the training so; a second one ends the process. A signal that is ignored remains so.
+void save_on_signals() {
+    for (int const signal : {SIGINT, SIGTERM}) {
+        auto const before = std::signal(signal, [](int came) {
+            signal_to_end = came;
+            std::signal(came, SIG_DFL);
+        });
+        if (before == SIG_IGN) std::signal(signal, SIG_IGN);
+    }
 }
 
 /// The words that a checkpoint keeps of a training, beside its numbers.
@@ -179,6 +222,7 @@ int run(gpt_flags flags) {
     std::printf("\n");
     std::fflush(stdout);
 
+    if (!flags.save.empty()) save_on_signals();
     bool all_saved = true;
     auto const notes = notes_of(flags, text);
     auto const save = [&] { // a training that cannot be saved goes on: it may be saved later
@@ -204,7 +248,7 @@ int run(gpt_flags flags) {
             mean = made == 1 ? loss : 0.95 * mean + 0.05 * loss;
             auto const now = seconds();
             auto const speed = static_cast<double>(made * flags.batch * window) / now;
-            last = flags.steps != 0 ? step == flags.steps : now >= 60 * flags.minutes;
+            last = signal_to_end != 0 || (flags.steps != 0 ? step == flags.steps : now >= 60 * flags.minutes);
             auto const rate = double(flags.learning_rate) * training.rate.value.factor(step - 1);
             char hash[48] = "";
             if (last)
@@ -229,9 +273,17 @@ int run(gpt_flags flags) {
         std::printf("\n%s%.3f bits per byte %s than by the bytes' shares alone\n", line.on_terminal() ? "\n" : "",
                     std::abs(gained), gained < 0 ? "more" : "less");
     });
+    if (int const signal = signal_to_end; signal != 0) {
+        if (!all_saved) return exit_code::failure;
+        std::printf("ended by a signal; --resume %s goes on from step %llu\n", flags.save.c_str(),
+                    static_cast<unsigned long long>(t.steps()));
+        std::fflush(stdout);
+        std::raise(signal); // by the default action: the handler has put it back
+    }
     if (flags.characters != 0)
-        std::printf("\n%s\n",
-                    written(t, text.substr(0, std::min(text.size(), window)), flags.characters, flags.seed).c_str());
+        std::printf(
+            "\n%s\n",
+            printable(written(t, text.substr(0, std::min(text.size(), window)), flags.characters, flags.seed)).c_str());
     return all_saved ? 0 : exit_code::failure;
 }
 

@@ -54,7 +54,8 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
         ->type_name("N")
         ->capture_default_str();
     add_deadline_flag(app, f);
-    auto* const save = app.add_option("--save", f.save, "save the training in this folder when the run ends")
+    auto* const save = app.add_option("--save", f.save,
+                                      "save the training in this folder when the run ends, by SIGINT or SIGTERM, too")
                            ->check(some_name())
                            ->type_name("FOLDER");
     app.add_option("--every", f.every, "save it also after every so many steps")

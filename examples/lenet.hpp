@@ -118,7 +118,7 @@ void print_plan(lenet_flags const& flags, std::vector<int> const& runs) {
             std::printf(" %14s", with_commas(value(plans[i], fullest[i])).c_str());
         std::printf("\n");
     };
-    std::printf("the plan, for batches of %zu; memory is bytes per device\n", flags.batch);
+    std::printf("the plan, for batches of %zu; memory is bytes of the fullest device\n", flags.batch);
     row("devices", [](auto& p, auto&) { return static_cast<bytes_t>(p.devices()); });
     row("parameters", [](auto& p, auto&) { return p.parameters; });
     row("memory: parameters", [](auto&, auto& m) { return m.parameters; });

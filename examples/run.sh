@@ -86,7 +86,12 @@ install_packages
 
 build=$root/build/examples$with${CXX:+-$(basename "${CXX##* }")}
 log=$build.log
-mkdir -p "$root/build"
+mkdir -p "$root/build" 2>/dev/null || :
+[ -w "$root/build" ] || stop "$root/build cannot be written, and examples are built there: use a copy of the tree that is yours"
+if command -v flock >/dev/null 2>&1; then # a second run of this script waits until the first has built
+    exec 9>"$build.lock"
+    flock 9
+fi
 
 failed() {
     echo failed >&2
@@ -111,4 +116,4 @@ if [ -n "$text" ]; then
     fi
     set -- --text "$text" "$@"
 fi
-exec "$build/examples/$name" "$@"
+exec "$build/examples/$name" "$@" 9>&-

@@ -1,16 +1,20 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """examples/gpt on a text of this tree: any number of devices and stages ends with the loss and the weights of one device,
-also if the training is saved and goes on elsewhere; its log has a line for each step, it writes as much as it is told to,
-and refuses what it cannot use.
+also if the training is saved and goes on elsewhere, by a signal, too; its log has a line for each step, it writes as much
+as it is told to, loses no output in silence, and refuses what it cannot use.
 
 gpt.py PROGRAM TEXT
 """
 import json
+import os
 import pathlib
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 
 from checked_program import CheckedProgram
 
@@ -75,6 +79,22 @@ with tempfile.TemporaryDirectory() as name:
            f'a save that fails ends the training, or is not said: {full.returncode} {full.stderr}')
     expect({file.name: file.read_bytes() for file in every.iterdir()} == before, 'a save that fails loses the old one')
 
+    for number in (signal.SIGINT, signal.SIGTERM): # the training is saved, and ends as the signal ends a process
+        ended, log = folder / f'ended{number}', folder / f'log{number}'
+        begun = subprocess.Popen([program, '--text', text, '--batch', '8', '--reproducible', '4', '--seed', '5', '--save',
+                                  ended, '--log', log], stdout=subprocess.PIPE, text=True, errors='replace')
+        while len(log.read_text().splitlines() if log.exists() else []) < 2 and begun.poll() is None:
+            time.sleep(0.01)
+        begun.send_signal(number)
+        said = begun.communicate()[0]
+        made = len(log.read_text().splitlines())
+        expect(begun.returncode == -number and f'goes on from step {made}' in said,
+               f'signal {number} ends it with {begun.returncode}: {said}')
+        there, all_at_once = made + 2, steps(made + 2, '--reproducible', 4, '--seed', 5)
+        rest = steps(there, '--resume', ended)
+        expect(rest[-1]['step'] == there and rest[-1]['weights_hash'] == all_at_once[-1]['weights_hash'],
+               f'after signal {number} it does not go on as it would have')
+
     refuses(['no checkpoint in this folder'], '--text', text, '--resume', folder / 'nowhere')
     empty = folder / 'empty'
     empty.mkdir()
@@ -103,6 +123,18 @@ with tempfile.TemporaryDirectory() as name:
     short.write_text('too short')
     writes = run('--text', text, '--steps', 1, '--batch', 1, '--characters', 7)
     expect(writes.returncode == 0 and 'bits per byte' in writes.stdout, f'gpt does not write: {writes.stderr}')
+    short_run = [program, '--text', text, '--steps', '1', '--batch', '1', '--characters', '1000', '--log', folder / 'log']
+    shown = subprocess.run(short_run, stdout=subprocess.PIPE).stdout.decode() # all of it is UTF-8
+    expect(all(c == '\n' or c == '\t' or c.isprintable() or c >= '\xa0' for c in shown), f'control bytes: {shown!r}')
+    expect(len(shown) > 1000, 'it writes less than it is told to')
+    with open('/dev/full', 'w') as full:
+        for arguments in (short_run, [program, '--help']):
+            done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True)
+            expect(done.returncode == 3 and 'standard output: writing failed' in done.stderr,
+                   f'output is lost in silence: {done.returncode} {done.stderr}')
+    closed = subprocess.run(short_run, preexec_fn=lambda: os.close(1))
+    expect(closed.returncode == 0 and [json.loads(line)['step'] for line in (folder / 'log').read_text().splitlines()] == [1],
+           'what is printed to a standard output that is closed goes into the log')
     refuses(['--text FILE is missing', 'sh examples/run.sh gpt'])
     refuses(['nowhere', 'cannot be opened'], '--text', folder / 'nowhere')
     refuses(['9 tokens', 'a window of 128'], '--text', short)

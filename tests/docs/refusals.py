@@ -58,15 +58,15 @@ with tempfile.TemporaryDirectory() as name:
     expect(2, ['line 33', 'a field too many', 'give all lines'], 'mlp', table(*flowers(), '1,1,1,1,a,1'))
     expect(2, ['table.csv', 'the file is empty', 'write a line'], 'mlp', table())
 
-    expect(2, ['nowhere', 'cannot be opened', 'check the path'], 'use_weights', folder / 'nowhere')
+    expect(2, ['nowhere: the file cannot be opened', 'check the path'], 'use_weights', folder / 'nowhere')
     expect(2, ['table.csv', 'byte 0'], 'use_weights', table('these are no weights'))
 
     expect(2, ['nowhere/epochs.jsonl', 'cannot be opened', 'check that the folder exists'], 'callbacks', folder / 'nowhere')
 
     fetch = ['fetch cifar-10-binary.tar.gz from https://', '--data DIR', 'TRIREME_CIFAR10']
-    expect(2, ['nobody has said where the files are', *fetch], 'cifar')
-    expect(2, ['nowhere', 'is not there', *fetch], 'cifar', '--data', folder / 'nowhere')
-    expect(2, ['data_batch_1.bin', 'there is no such file', *fetch], 'cifar', '--data', folder)
+    expect(2, ['CIFAR-10: nobody has said where the files are', *fetch], 'cifar')
+    expect(2, ['nowhere: the folder is not there', *fetch], 'cifar', '--data', folder / 'nowhere')
+    expect(2, ['data_batch_1.bin: there is no such file', *fetch], 'cifar', '--data', folder)
     for wrong in (['--epochs', '0'], ['--epochs', 'many'], ['--lr', 'nan'], ['--batch', '-1'], ['--data', ''], ['--nonsense'],
                   ['more']):
         expect(2, ['try --help'], 'cifar', *wrong)

@@ -11,6 +11,7 @@ snippets.py SOURCE_ROOT
   that it begins with. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
 - Relative links of the documentation lead to files that exist, and to headings that do.
+- A page that begins with a numbered table of contents names all of its chapters there, in their order.
 """
 import difflib
 import pathlib
@@ -131,8 +132,19 @@ def check_links(root):
                 yield f'{name}: the link {target} leads to no heading'
 
 
+def check_contents(root):
+    for page in sorted((root / 'docs').rglob('*.md')):
+        text = re.sub(r'^```.*?^```', '', page.read_text(encoding='utf-8'), flags=re.M | re.S)
+        before, *chapters = re.split(r'^## ', text, flags=re.M)
+        listed = re.findall(r'^\d+\. \[([^\]]+)\]\(#', before, flags=re.M)
+        there = [chapter.partition('\n')[0] for chapter in chapters]
+        if listed and listed != there:
+            yield f'{page.name}: the table of contents is not that of the chapters:\n' + '\n'.join(
+                difflib.unified_diff(listed, there, 'contents', 'chapters', lineterm='', n=1))
+
+
 if __name__ == '__main__':
     top = pathlib.Path(sys.argv[1])
-    complaints = [*check_snippets(top), *check_results(top), *check_links(top)]
+    complaints = [*check_snippets(top), *check_results(top), *check_links(top), *check_contents(top)]
     print('\n'.join([*complaints, f'{0 if complaints else 1} passed, {len(complaints)} failed']))
     sys.exit(1 if complaints else 0)

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <sstream>
 #include <vector>
 
 namespace layer_gradient_check_test {
@@ -165,6 +166,17 @@ TEST_SUITE("layer/gradient_check") {
         CHECK_FALSE(check_gradients<scaled<fault::adds_to_input_gradient>, in>().overwrites_input_gradient);
         CHECK_FALSE(check_gradients<scaled<fault::overwrites_parameter_gradient>, in>().adds_parameter_gradients);
         CHECK_FALSE(check_gradients<scaled<fault::reads_input>, in>().ok()); // it said that it does not
+    }
+
+    TEST_CASE("a report says in a line what is wrong") {
+        std::ostringstream text;
+        text << gradient_report{0.25, 1e-9, true, true, 12};
+        CHECK(text.str() == "derivatives compared: 12; largest error 0.25 by inputs, 1e-09 by parameters");
+        CHECK(to_string(gradient_report{0, 0, false, true, 1}) ==
+              "derivatives compared: 1; largest error 0 by inputs, 0 by parameters; "
+              "backward_input does not overwrite dx");
+        CHECK(to_string(check_gradients<scaled<fault::overwrites_parameter_gradient>, input<2, 3>>())
+                  .ends_with("; backward_weights does not add to the gradient"));
     }
 
     TEST_CASE_TEMPLATE("and with convolutions, averages and dropout", Kernels, portable, one_sample, reference) {

@@ -42,15 +42,15 @@ public:
         : path_(std::move(path)),
           file_(::open(checked_path(path_).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
         if (file_.number < 0) {
-            fail(0, "the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
+            fail("the file cannot be opened (" + reason(errno) + "): check the path and its permissions");
         }
         struct ::stat about = {};
-        if (::fstat(file_.number, &about) != 0) fail(0, "the file cannot be examined: " + reason(errno));
+        if (::fstat(file_.number, &about) != 0) fail("the file cannot be examined: " + reason(errno));
         if (!S_ISREG(about.st_mode)) {
-            fail(0, std::string("data is read from regular files only, and this is ") +
-                        (S_ISDIR(about.st_mode)    ? "a folder; pass the path of a file in it"
-                         : S_ISFIFO(about.st_mode) ? "a pipe; save its content to a file first"
-                                                   : "a device or socket; save its content to a file first"));
+            fail(std::string("data is read from regular files only, and this is ") +
+                 (S_ISDIR(about.st_mode)    ? "a folder; pass the path of a file in it"
+                  : S_ISFIFO(about.st_mode) ? "a pipe; save its content to a file first"
+                                            : "a device or socket; save its content to a file first"));
         }
         size_ = static_cast<std::uint64_t>(about.st_size);
     }
@@ -63,6 +63,7 @@ public:
     /// The descriptor, open as long as this.
     int number() const noexcept { return file_.number; }
 
+    [[noreturn]] void fail(std::string const& what) const { throw data_error(path_, what); }
     [[noreturn]] void fail(std::uint64_t at, std::string const& what) const { throw data_error(path_, at, what); }
 
     /// Bytes from byte `at` on, as many as the disk gives at once; 0 only where the file ends.

@@ -37,8 +37,7 @@ public:
         if (folder_file_.number < 0) fail("the folder cannot be opened", errno);
         struct ::stat about = {};
         if (::lstat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode) && !S_ISLNK(about.st_mode)) {
-            throw data_error(path, 0,
-                             "a folder, pipe or device is there, and only a file is replaced: pass another path");
+            throw data_error(path, "a folder, pipe or device is there, and only a file is replaced: pass another path");
         }
         remove_left_behind();
         open_beside(mode);

@@ -48,11 +48,11 @@ TRIREME_COLD inline std::string choose_directory(std::string directory) {
     if (directory.empty()) {
         auto const* variable = std::getenv("TRIREME_CIFAR10");
         if (variable == nullptr || *variable == '\0')
-            throw data_error("CIFAR-10", 0, std::string("nobody has said where the files are: ") + remedy);
+            throw data_error("CIFAR-10", std::string("nobody has said where the files are: ") + remedy);
         directory = variable;
     }
     if (!is_folder(checked_path(directory)))
-        throw data_error(directory, 0, std::string("the folder is not there or is no folder: ") + remedy);
+        throw data_error(directory, std::string("the folder is not there or is no folder: ") + remedy);
     auto const unpacked = directory + "/cifar-10-batches-bin"; // as the archive names it
     return is_folder(unpacked) ? unpacked : directory;
 }
@@ -64,8 +64,7 @@ TRIREME_COLD inline owned_samples read_records(std::string const& directory, std
     for (auto const& name : names) {
         auto const path = directory + "/" + name;
         struct ::stat about = {};
-        if (::stat(path.c_str(), &about) != 0)
-            throw data_error(path, 0, std::string("there is no such file: ") + remedy);
+        if (::stat(path.c_str(), &about) != 0) throw data_error(path, std::string("there is no such file: ") + remedy);
         auto const size = files.emplace_back(path).size();
         if (size == 0 || size % of_record != 0)
             files.back().fail(size / of_record * of_record, "records of CIFAR-10 have " + std::to_string(of_record) +

@@ -48,7 +48,7 @@ TRIREME_COLD inline std::string choose_directory(std::string directory) {
     }
     struct ::stat about = {};
     if (::stat(checked_path(directory).c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) {
-        throw data_error(directory, 0, std::string(from) + " is not there or is no folder: " + remedy);
+        throw data_error(directory, std::string(from) + " is not there or is no folder: " + remedy);
     }
     return directory;
 }
@@ -62,7 +62,7 @@ TRIREME_COLD inline std::string find_file(std::string const& directory, std::str
             if (exists(path)) return path;
         }
     }
-    throw data_error(directory + "/" + stem + "-" + kind + ".gz", 0,
+    throw data_error(directory + "/" + stem + "-" + kind + ".gz",
                      "there is no such file, nor one without .gz or with '." + kind + "': " + remedy);
 }
 

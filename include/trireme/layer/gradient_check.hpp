@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/core/no_label.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/device/host/device.hpp>
@@ -15,9 +16,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <iosfwd>
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -37,6 +41,23 @@ struct gradient_report {
                adds_parameter_gradients && derivatives > 0;
     }
 };
+
+/// One line: how many derivatives were compared, the two errors, and the mistakes that they do not show.
+TRIREME_COLD inline std::string to_string(gradient_report const& r) {
+    char numbers[128];
+    std::snprintf(numbers, sizeof numbers,
+                  "derivatives compared: %zu; largest error %.2g by inputs, %.2g by parameters", r.derivatives,
+                  r.input_error, r.parameter_error);
+    std::string line = numbers;
+    if (!r.overwrites_input_gradient) line += "; backward_input does not overwrite dx";
+    if (!r.adds_parameter_gradients) line += "; backward_weights does not add to the gradient";
+    return line;
+}
+
+template<class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, gradient_report const& r) {
+    return out << to_string(r).c_str();
+}
 
 namespace detail::inline TRIREME_ISA {
 

@@ -32,7 +32,7 @@ std::string type_name() {
     std::string_view const share = "(percentage)"; // as compilers write percent<50>
     for (auto at = name.find(share); at != std::string::npos; at = name.find(share)) {
         name.replace(at, share.size(), "percent<");
-        name.insert(name.find_first_not_of("0123456789", at + share.size() - 4), ">");
+        name.insert(name.find_first_not_of("0123456789", at + share.size() - 4), 1, '>'); // as text g++ 12 warns
     }
     for (auto at = name.find(" >"); at != std::string::npos; at = name.find(" >")) name.erase(at, 1);
     return name;

@@ -46,7 +46,7 @@ public:
         struct ::stat about = {};
         if (::fstat(file_.number, &about) != 0) fail("the log cannot be examined", errno);
         if (!S_ISREG(about.st_mode))
-            throw data_error(path_, 0, "a pipe or device is there, and logs are files: pass another path");
+            throw data_error(path_, "a pipe or device is there, and logs are files: pass another path");
         size_ = append ? static_cast<std::uint64_t>(about.st_size) : 0;
     }
 

@@ -173,9 +173,8 @@ private:
         file_->add(record(first_event(time).view()).view());
     }
     [[noreturn]] TRIREME_COLD void fail(char const* what, int number) const {
-        throw data_error(folder_, 0,
-                         std::string(what) + " (" + reason(number) +
-                             "): name a folder that may be written, or one whose parent may be");
+        throw data_error(folder_, std::string(what) + " (" + reason(number) +
+                                      "): name a folder that may be written, or one whose parent may be");
     }
 
     std::string folder_;
