@@ -86,7 +86,8 @@ std::string name_of(cudaGraphNode_t node) {
     std::unique_ptr<char, void (*)(void*)> const plain(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
                                                        &std::free);
     std::string name = status == 0 ? plain.get() : mangled;
-    for (std::string const word : {"void ", "trireme::", "cuda_runtime::", "blocks::", "run_blocks<", "index_program<"})
+    for (std::string const word :
+         {"void ", "trireme::", "cuda_runtime::", "blocks::", "run_blocks<", "index_program<", "elementwise_program<"})
         for (std::size_t at = 0; (at = name.find(word)) != std::string::npos;) name.erase(at, word.size());
     return name.substr(0, 60);
 }

@@ -22,8 +22,16 @@
 // Nodes of a rehearsed step, and the bytes of device memory that each of them reads and writes, observed page by page.
 namespace rehearsed {
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TRIREME_TEST_SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TRIREME_TEST_SANITIZED
+#endif
+
 /// True where a fault says whether it was a write, and no sanitizer is in between.
-#if defined(__linux__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__linux__) && defined(__x86_64__) && !defined(TRIREME_TEST_SANITIZED)
 inline constexpr bool traffic_can_be_seen = true;
 inline bool was_a_write(void const* context) {
     return (static_cast<ucontext_t const*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
@@ -142,7 +150,7 @@ private:
         std::unique_ptr<char, void (*)(void*)> const plain(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
                                                            &std::free);
         std::string name = status == 0 ? plain.get() : mangled;
-        for (std::string const word : {"trireme::", "blocks::", "index_program<", "vector_program<"})
+        for (std::string const word : {"trireme::", "blocks::", "index_program<", "elementwise_program<"})
             for (std::size_t at = 0; (at = name.find(word)) != std::string::npos;) name.erase(at, word.size());
         return name.substr(0, name.find_first_of("<>"));
     }

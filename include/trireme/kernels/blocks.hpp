@@ -19,6 +19,7 @@
 #include <trireme/kernels/blocks/conv2d_tiles.hpp>
 #include <trireme/kernels/blocks/conv2d_weight_gradients.hpp>
 #include <trireme/kernels/blocks/dropout.hpp>
+#include <trireme/kernels/blocks/elementwise.hpp>
 #include <trireme/kernels/blocks/embedding.hpp>
 #include <trireme/kernels/blocks/gradient_norm.hpp>
 #include <trireme/kernels/blocks/layer_norm.hpp>

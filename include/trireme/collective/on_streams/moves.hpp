@@ -73,8 +73,8 @@ struct alignas(Packed ? 16 : alignof(T)) number_packet {
 /// every move, so that what one round writes and the next reads is the same block's: a whole schedule is one kernel,
 /// which waits for nobody.
 ///
-/// A thread moves a packet: 16 bytes where all buffers begin on 16 bytes. Reads each source once, writes each copy
-/// once.
+/// A thread moves packets, several of one move at a time: of 16 bytes where all buffers begin on 16 bytes. Reads each
+/// source once, writes each copy once.
 template<class T, stream_op Op, bool Packed>
 struct move_program {
     static constexpr std::uint32_t threads = 512;
@@ -93,40 +93,47 @@ struct move_program {
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared&, own&) const {
         auto const begin = round_begin[first_round + static_cast<std::uint32_t>(k)];
         auto const end = round_begin[first_round + static_cast<std::uint32_t>(k) + 1];
-        std::uint64_t longest = 0; // packets of a block's share, over the moves of the round
-        for (auto m = begin; m < end; ++m) {
-            auto const mine = share(moves[m], at);
-            longest = mine.end - mine.begin > longest ? mine.end - mine.begin : longest;
-        }
-        for (std::uint64_t i = at.thread; i < longest * (end - begin); i += threads) {
-            auto const& m = moves[begin + static_cast<std::uint32_t>(i / longest)];
-            auto const mine = share(m, at);
-            if (auto const p = mine.begin + i % longest; p < mine.end) move(m, p * packet::size);
-        }
+        for (auto m = begin; m < end; ++m) perform(moves[m], at);
     }
 
 private:
-    struct packets {
-        std::uint64_t begin, end;
-    };
-    TRIREME_HOST_DEVICE static packets share(stream_move const& m, block_place at) {
-        std::uint64_t const all = (m.elements + packet::size - 1) / packet::size;
-        return {all * at.block / at.blocks, all * (at.block + 1) / at.blocks};
-    }
+    static constexpr std::uint32_t in_flight = 4; ///< packets of a thread, whose loads are on their way together
 
-    TRIREME_HOST_DEVICE void move(stream_move const& m, std::uint64_t at) const {
+    /// A block's share of a move.
+    TRIREME_HOST_DEVICE void perform(stream_move const& m, block_place at) const {
         auto* const* const table = pointers + m.first_pointer;
-        if (at + packet::size <= m.elements) {
-            reduce<packet>(m, table, at);
-        } else {
-            for (; at < m.elements; ++at) reduce<number_packet<T, false>>(m, table, at);
+        std::uint64_t const all = (m.elements + packet::size - 1) / packet::size, whole = m.elements / packet::size;
+        std::uint64_t const end = all * (at.block + 1) / at.blocks;
+        for (auto p = all * at.block / at.blocks + at.thread; p < end; p += in_flight * threads) {
+            reduce(m, table, p, end < whole ? end : whole);
+            for (std::uint32_t j = 0; j < in_flight; ++j) // the last one, which is shorter
+                if (auto const last = p + j * threads; last == whole && last < end)
+                    for (auto i = last * packet::size; i < m.elements; ++i) reduce_number(m, table, i);
         }
     }
 
-    template<class P>
-    TRIREME_HOST_DEVICE void reduce(stream_move const& m, void* const* table, std::uint64_t at) const {
-        auto const place = [at](void* p) { return reinterpret_cast<P*>(static_cast<T*>(p) + at); };
-        P x = *place(table[1]);
+    /// Whole packets p, p + threads, ... below `end`, as many as are in flight.
+    TRIREME_HOST_DEVICE void reduce(stream_move const& m, void* const* table, std::uint64_t p,
+                                    std::uint64_t end) const {
+        packet x[in_flight];
+        auto const each = [p, end](auto const& f) {
+            for (std::uint32_t j = 0; j < in_flight; ++j)
+                if (p + j * threads < end) f(j, (p + j * threads) * packet::size);
+        };
+        auto const place = [](void* of, std::uint64_t at) {
+            return reinterpret_cast<packet*>(static_cast<T*>(of) + at);
+        };
+        each([&](std::uint32_t j, std::uint64_t at) { x[j] = *place(table[1], at); });
+        for (std::uint32_t k = 0; k < m.sources; ++k)
+            each([&](std::uint32_t j, std::uint64_t at) { x[j].template combine<Op>(*place(table[2 + k], at)); });
+        each([&](std::uint32_t j, std::uint64_t at) { *place(table[0], at) = x[j]; });
+        for (std::uint32_t k = 0; k < m.copies; ++k)
+            each([&](std::uint32_t j, std::uint64_t at) { *place(table[2 + m.sources + k], at) = x[j]; });
+    }
+    TRIREME_HOST_DEVICE void reduce_number(stream_move const& m, void* const* table, std::uint64_t at) const {
+        using number = number_packet<T, false>;
+        auto const place = [at](void* of) { return reinterpret_cast<number*>(static_cast<T*>(of) + at); };
+        number x = *place(table[1]);
         for (std::uint32_t k = 0; k < m.sources; ++k) x.template combine<Op>(*place(table[2 + k]));
         *place(table[0]) = x;
         for (std::uint32_t k = 0; k < m.copies; ++k) *place(table[2 + m.sources + k]) = x;
@@ -153,15 +160,46 @@ struct tree_program {
     TRIREME_HOST_DEVICE void phase(int, block_place at, shared&, own&) const {
         for (std::uint64_t i = begin + std::uint64_t{at.block} * threads + at.thread; i < end;
              i += std::uint64_t{at.blocks} * threads) {
-            T stack[depth];
-            std::uint32_t top = 0;
-            for (std::uint32_t leaf = 0; leaf < leaf_count; ++leaf) {
-                stack[top++] = static_cast<T const*>(leaves[leaf])[i];
-                for (std::uint32_t m = merges[leaf]; m > 0; --m, --top)
-                    stack[top - 2] = scalar::store(scalar::load(stack[top - 2]) + scalar::load(stack[top - 1]));
-            }
-            for (std::uint32_t k = 0; k < copies; ++k) static_cast<T*>(leaves[leaf_count + k])[i] = stack[0];
+            T const sum = leaf_count <= few ? sum_of_few(i) : sum_of_many(i);
+            for (std::uint32_t k = 0; k < copies; ++k) static_cast<T*>(leaves[leaf_count + k])[i] = sum;
         }
+    }
+
+private:
+    static constexpr std::uint32_t few = 8;
+
+    TRIREME_HOST_DEVICE T leaf_at(std::uint32_t leaf, std::uint64_t i) const {
+        return static_cast<T const*>(leaves[leaf])[i];
+    }
+    TRIREME_HOST_DEVICE static T added(T earlier, T later) {
+        return scalar::store(scalar::load(earlier) + scalar::load(later));
+    }
+    /// All leaves are on their way at a time. The stack's top is its first number, so that every place is known to the
+    /// compiler, and a register.
+    TRIREME_HOST_DEVICE T sum_of_few(std::uint64_t i) const {
+        T x[few], stack[few] = {};
+        for (std::uint32_t leaf = 0; leaf < few; ++leaf)
+            if (leaf < leaf_count) x[leaf] = leaf_at(leaf, i);
+        for (std::uint32_t leaf = 0; leaf < few; ++leaf) {
+            if (leaf >= leaf_count) continue;
+            for (std::uint32_t j = few - 1; j > 0; --j) stack[j] = stack[j - 1];
+            stack[0] = x[leaf];
+            for (std::uint32_t m = merges[leaf]; m > 0; --m) {
+                stack[0] = added(stack[1], stack[0]);
+                for (std::uint32_t j = 1; j + 1 < few; ++j) stack[j] = stack[j + 1];
+            }
+        }
+        return stack[0];
+    }
+    TRIREME_HOST_DEVICE T sum_of_many(std::uint64_t i) const {
+        T stack[depth];
+        std::uint32_t top = 0;
+        for (std::uint32_t leaf = 0; leaf < leaf_count; ++leaf) {
+            stack[top++] = leaf_at(leaf, i);
+            for (std::uint32_t m = merges[leaf]; m > 0; --m, --top)
+                stack[top - 2] = added(stack[top - 2], stack[top - 1]);
+        }
+        return stack[0];
     }
 };
 

@@ -6,6 +6,7 @@
 #include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/batch_norm_numbers.hpp>
 #include <trireme/kernels/blocks/channels.hpp>
+#include <trireme/kernels/blocks/elementwise.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
 #include <trireme/kernels/geometry.hpp>
@@ -190,52 +191,50 @@ struct means_of_all {
     }
 };
 
-/// `Running`: `spread` is the variance of all steps; else 1 / deviation of this one.
+/// `Running`: `spread` is the variance of all steps; else 1 / deviation of this one. The second input, which may be
+/// null, is added before F.
 template<class G, class F, bool Running, class A, class T>
 struct batch_norm_value {
+    using value = A;
     using number = accumulate_t<T>;
-    A const* x;
+    using place = place_in_channels<G, A>;
+    static constexpr u32 inputs = 2;
+    A const* from[inputs]; ///< x, addend
+    A* to;
     T const *mean, *spread, *weight, *bias;
-    A* y;
     number epsilon;
-    A const* addend; ///< added before F; or null
 
-    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        std::size_t const channel = channel_of_value<G>(i).channel;
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const& at, u32 j) const {
+        std::size_t const channel = at.channel(j);
         number deviation = static_cast<number>(spread[channel]);
         if constexpr (Running) deviation = number(1) / std::sqrt(deviation + epsilon);
-        number const apart = normalised(x[i], mean[channel], deviation);
-        number value = static_cast<number>(weight[channel]) * apart + static_cast<number>(bias[channel]);
-        if (addend != nullptr) value += static_cast<number>(addend[i]);
-        y[i] = static_cast<A>(F::value(value));
+        number const apart = normalised(in[0], mean[channel], deviation);
+        return F::value(static_cast<number>(weight[channel]) * apart + static_cast<number>(bias[channel]) + in[1]);
     }
 };
 
-/// F: the function behind, which dy is the gradient of; Before: the function before.
+/// F: the function behind, which dy is the gradient of; Before: the function before, which gave the third input.
 template<class G, class F, class Before, class A, class T>
 struct batch_norm_gradient {
+    using value = A;
     using number = accumulate_t<T>;
-    A const *x, *dy;
+    using place = place_in_channels<G, A>;
+    static constexpr u32 inputs = 3;
+    A const* from[inputs]; ///< x, dy, what the function before gave
+    A* to;
     T const *mean, *deviation, *means, *weight, *bias;
-    A* dx;
     staged_shard const* about;
-    backward_end<Before, A> end;
 
-    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        channel_of_value<G> const at(i);
-        std::size_t const channel = at.channel;
-        number gradient = 0;
-        if (at.sample < channel_split<G>::samples(*about)) {
-            auto const each = static_cast<number>(deviation[channel]);
-            number const value = normalised(x[i], mean[channel], each);
-            number before = static_cast<number>(dy[i]);
-            if constexpr (!std::is_same_v<F, identity_function>)
-                before *= slope_behind<F>(value, weight[channel], bias[channel]);
-            number const with_x = value * static_cast<number>(means[G::channels + channel]);
-            number const apart = before - static_cast<number>(means[channel]) - with_x;
-            gradient = end(static_cast<number>(weight[channel]) * each * apart, 0, i);
-        }
-        dx[i] = static_cast<A>(gradient);
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const& at, u32 j) const {
+        if (at.sample(j) >= channel_split<G>::samples(*about)) return number(0);
+        std::size_t const channel = at.channel(j);
+        auto const each = static_cast<number>(deviation[channel]);
+        number const x = normalised(in[0], mean[channel], each);
+        number dy = in[1];
+        if constexpr (!std::is_same_v<F, identity_function>) dy *= slope_behind<F>(x, weight[channel], bias[channel]);
+        number const with_x = x * static_cast<number>(means[G::channels + channel]);
+        number const apart = dy - static_cast<number>(means[channel]) - with_x;
+        return static_cast<number>(weight[channel]) * each * apart * Before::slope(in[2], in[2]);
     }
 };
 
@@ -275,19 +274,19 @@ void batch_norm_agree(block_kernels<Stream> const& k, batch_norm_numbers<T> cons
 /// has one, is added before. y may be x, or the addend.
 template<class G, std::size_t, accelerator_kernels K, class A, class T>
 void batch_norm_forward(K const& k, A const* x, batch_norm_numbers<T> const& n, A* y) {
-    k.each(blocks::channel_values<G>(k),
-           blocks::batch_norm_value<G, typename K::epilogue, false, A, T>{
-               x, n.mean, n.deviation, n.weight, n.bias, y, {}, static_cast<A const*>(k.addend())});
+    blocks::batch_norm_value<G, typename K::epilogue, false, A, T> const what{
+        {x, static_cast<A const*>(k.addend())}, y, n.mean, n.deviation, n.weight, n.bias, {}};
+    blocks::each_value(k, blocks::channel_values<G>(k), what);
 }
 
 /// y by the statistics of all steps so far.
 template<class G, std::size_t, accelerator_kernels K, class A, class T>
 void batch_norm_evaluate(K const& k, A const* x, T const* running_mean, T const* running_variance,
                          batch_norm_numbers<T> const& n, A* y) {
-    k.each(blocks::channel_values<G>(k),
-           blocks::batch_norm_value<G, typename K::epilogue, true, A, T>{
-               x, running_mean, running_variance, n.weight, n.bias, y, static_cast<accumulate_t<T>>(n.epsilon),
-               static_cast<A const*>(k.addend())});
+    blocks::batch_norm_value<G, typename K::epilogue, true, A, T> const what{
+        {x, static_cast<A const*>(k.addend())}, y, running_mean, running_variance, n.weight, n.bias,
+        static_cast<accumulate_t<T>>(n.epsilon)};
+    blocks::each_value(k, blocks::channel_values<G>(k), what);
 }
 
 /// With a prologue dy is the gradient by what that function gave.
@@ -314,11 +313,11 @@ void batch_norm_backward_agree(block_kernels<Stream> const& k, batch_norm_number
 /// the gradients of the layers before. dx may be dy.
 template<class G, std::size_t, accelerator_kernels K, class A, class T>
 void batch_norm_backward_input(K const& k, A const* x, A const* dy, batch_norm_numbers<T> const& n, A* dx) {
-    blocks::backward_end<typename K::epilogue, A> end{nullptr};
-    if constexpr (!std::is_same_v<typename K::epilogue, identity_function>) end.input = k.input();
-    k.each(blocks::channel_values<G>(k),
-           blocks::batch_norm_gradient<G, typename K::prologue, typename K::epilogue, A, T>{
-               x, dy, n.mean, n.deviation, n.sums, n.weight, n.bias, dx, k.shard(), end});
+    A const* before = nullptr;
+    if constexpr (!std::is_same_v<typename K::epilogue, identity_function>) before = k.input();
+    blocks::batch_norm_gradient<G, typename K::prologue, typename K::epilogue, A, T> const what{
+        {x, dy, before}, dx, n.mean, n.deviation, n.sums, n.weight, n.bias, k.shard()};
+    blocks::each_value(k, blocks::channel_values<G>(k), what);
 }
 
 } // namespace trireme

@@ -6,6 +6,7 @@
 #include <trireme/device/accelerator.hpp>
 #include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/blocks/channels.hpp>
+#include <trireme/kernels/blocks/elementwise.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
 
@@ -18,12 +19,16 @@ namespace trireme::blocks {
 /// y = Function(y + b), for values of channels; b may be null. G: a channel_geometry.
 template<class Function, class G, class T>
 struct bias_and_function {
+    using value = T;
+    using number = accumulate_t<T>;
+    using place = place_in_channels<G, T>;
+    static constexpr u32 inputs = 1;
+    T const* from[inputs]; ///< y
+    T* to;
     T const* b;
-    T* y;
-    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        using number = accumulate_t<T>;
-        auto const bias = b == nullptr ? number(0) : static_cast<number>(b[channel_of_value<G>(i).channel]);
-        y[i] = static_cast<T>(Function::value(static_cast<number>(y[i]) + bias));
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const& at, u32 j) const {
+        auto const bias = b == nullptr ? number(0) : static_cast<number>(b[at.channel(j)]);
+        return Function::value(in[0] + bias);
     }
 };
 
@@ -68,7 +73,7 @@ struct bias_gradient {
 template<class F, class G, class Stream, class T>
 void add_bias(block_kernels<Stream> const& k, T const* b, T* y) {
     if (b != nullptr || !std::is_same_v<F, identity_function>)
-        k.each(channel_values<G>(k), bias_and_function<F, G, T>{b, y});
+        each_value(k, channel_values<G>(k), bias_and_function<F, G, T>{{y}, y, b});
 }
 
 /// db += dy, summed over samples and positions; nothing if db is null.

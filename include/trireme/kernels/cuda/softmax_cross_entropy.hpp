@@ -50,19 +50,20 @@ struct both_added {
     }
 };
 
-/// One value per sample, but for logits and dlogits: `Classes`.
-template<class T>
+/// One value per sample, but for logits and dlogits: `Classes`, as values lie in memory.
+template<class A, class T>
 struct softmax_arrays {
-    T const* logits;
+    A const* logits;
     int const* labels;
     T const* weight;
-    T *dlogits, *loss;
+    A* dlogits;
+    T* loss;
     int* correct;
 };
 
 /// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's; a block per sample.
-template<std::uint32_t Classes, bool Gradient, class T>
-__global__ void __launch_bounds__(softmax_threads<Classes>) softmax_of_samples(softmax_arrays<T> const at) {
+template<std::uint32_t Classes, bool Gradient, class A, class T>
+__global__ void __launch_bounds__(softmax_threads<Classes>) softmax_of_samples(softmax_arrays<A, T> const at) {
     using number = accumulate_t<T>;
     constexpr unsigned threads = softmax_threads<Classes>;
     using best_of_block = cub::BlockReduce<blocks::candidate<number>, threads>;
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(softmax_threads<Classes>) softmax_of_samples(s
 
     std::size_t const sample = blockIdx.x;
     unsigned const thread = threadIdx.x;
-    T const* const x = at.logits + sample * Classes;
+    A const* const x = at.logits + sample * Classes;
     std::uint32_t const own = thread < Classes ? thread : 0; // to meet a logit twice changes nothing
     blocks::candidate<number> best{static_cast<number>(x[own]), own};
     for (std::uint32_t c = thread + threads; c < Classes; c += threads) best.meet(static_cast<number>(x[c]), c);
@@ -95,10 +96,10 @@ __global__ void __launch_bounds__(softmax_threads<Classes>) softmax_of_samples(s
         __syncthreads();
         sum = whole_sum;
         auto const scale = static_cast<number>(at.weight[sample]);
-        T* const dx = at.dlogits + sample * Classes;
+        A* const dx = at.dlogits + sample * Classes;
         for (std::uint32_t c = thread; c < Classes; c += threads) {
             number const softmax = std::exp(static_cast<number>(x[c]) - largest) / sum;
-            dx[c] = static_cast<T>(scale * (softmax - (c == label ? number(1) : number(0))));
+            dx[c] = static_cast<A>(scale * (softmax - (c == label ? number(1) : number(0))));
         }
     }
 }
@@ -146,29 +147,30 @@ namespace trireme {
 // The meaning is that of the block programs; see kernels/blocks/softmax_cross_entropy.hpp and
 // kernels/blocks/samples.hpp.
 
-template<std::size_t Classes, std::size_t Lanes, bool Everywhere, class T>
-void softmax_cross_entropy(kernels_with_libraries<Everywhere> const& k, T const* logits, int const* labels,
-                           T const* weight, T* dlogits, T* loss) {
+template<std::size_t Classes, std::size_t Lanes, bool Everywhere, class A, class T>
+void softmax_cross_entropy(kernels_with_libraries<Everywhere> const& k, A const* logits, int const* labels,
+                           T const* weight, A* dlogits, T* loss) {
     if constexpr (Everywhere || cuda_runtime::softmax_for_library<Classes>) {
         if (k.samples() != 0)
-            cuda_runtime::launch_kernel(k.queue(), &cuda_runtime::softmax_of_samples<Classes, true, T>, k.samples(),
-                                        cuda_runtime::softmax_threads<Classes>,
-                                        cuda_runtime::softmax_arrays<T>{logits, labels, weight, dlogits, loss, nullptr},
-                                        "softmax_cross_entropy");
+            cuda_runtime::launch_kernel(
+                k.queue(), &cuda_runtime::softmax_of_samples<Classes, true, A, T>, k.samples(),
+                cuda_runtime::softmax_threads<Classes>,
+                cuda_runtime::softmax_arrays<A, T>{logits, labels, weight, dlogits, loss, nullptr},
+                "softmax_cross_entropy");
     } else {
         softmax_cross_entropy<Classes, Lanes>(k.blocks(), logits, labels, weight, dlogits, loss);
     }
 }
 
-template<std::size_t Classes, std::size_t Lanes, bool Everywhere, class T>
-void softmax_cross_entropy_loss(kernels_with_libraries<Everywhere> const& k, T const* logits, int const* labels,
+template<std::size_t Classes, std::size_t Lanes, bool Everywhere, class A, class T>
+void softmax_cross_entropy_loss(kernels_with_libraries<Everywhere> const& k, A const* logits, int const* labels,
                                 T* loss, int* correct) {
     if constexpr (Everywhere || cuda_runtime::softmax_for_library<Classes>) {
         if (k.samples() != 0)
             cuda_runtime::launch_kernel(
-                k.queue(), &cuda_runtime::softmax_of_samples<Classes, false, T>, k.samples(),
+                k.queue(), &cuda_runtime::softmax_of_samples<Classes, false, A, T>, k.samples(),
                 cuda_runtime::softmax_threads<Classes>,
-                cuda_runtime::softmax_arrays<T>{logits, labels, nullptr, nullptr, loss, correct},
+                cuda_runtime::softmax_arrays<A, T>{logits, labels, nullptr, nullptr, loss, correct},
                 "softmax_cross_entropy_loss");
     } else {
         softmax_cross_entropy_loss<Classes, Lanes>(k.blocks(), logits, labels, loss, correct);
