@@ -81,20 +81,29 @@ measured_epochs measure(Trainer& trainer, labelled_images const& images, repeats
     return m;
 }
 
-/// What a device needs: seconds per full granule, per single sample, and for the rest of a step (the update, mostly).
+/// What a device needs: seconds per granule that is full, half as wide and a quarter as wide, per single sample, and
+/// for the rest of a step (the update, mostly).
 struct computation {
-    double granule = 0, single = 0, rest = 0;
+    double granule = 0, half = 0, quarter = 0, single = 0, rest = 0;
     double late = 0; ///< by how much of a step its neighbour is later, on average
 
-    /// Samples are computed in granules, and the last few one by one, or as a granule that is not full.
+    template<class Network>
+    using pass = host_pass<Network, portable, float>;
+
+    /// Samples are computed in granules, the last of which may be narrow ones, or single samples.
     template<class Network>
     double seconds(std::size_t samples) const {
         constexpr auto lanes = portable::lanes<float>;
-        constexpr std::size_t few = Network::whole_shard ? 0 : portable::one_by_one<float>;
-        auto const left = samples % lanes;
-        auto t = rest + static_cast<double>(samples / lanes) * granule;
-        if (left > few) return t + granule;
-        return t + static_cast<double>(left) * single;
+        auto t = rest;
+        auto const add = [&]<std::size_t N>(lane_count<N>, range const& some) {
+            auto const taken = N == 1 ? N : pass<Network>::lanes_for(some.size());
+            t += taken == 1 ? single : taken == lanes ? granule : taken == lanes / 2 ? half : quarter;
+        };
+        if constexpr (Network::whole_shard)
+            t += static_cast<double>((samples + lanes - 1) / lanes) * granule;
+        else
+            for_granules<portable, float, pass<Network>::narrows>(range{0, samples}, add);
+        return t;
     }
 };
 
@@ -135,11 +144,20 @@ computation calibrated(int devices, labelled_images const& images, repeats times
     c.granule = (three.seconds - one.seconds) / 2;
     c.rest = std::max(0.0, one.seconds - c.granule);
     c.late = (one.late + three.late) / 2;
-    if constexpr (constexpr auto few = portable::one_by_one<float>; !Network::whole_shard && few > 1) {
-        auto const first = side_by_side<Network>(devices, images, 1, times).seconds,
-                   all = side_by_side<Network>(devices, images, few, times).seconds;
-        c.single = (all - first) / (few - 1);
+    auto const seconds_of_step = [&](std::size_t samples) {
+        return side_by_side<Network>(devices, images, samples, times).seconds;
+    };
+    constexpr bool narrows = computation::pass<Network>::narrows;
+    if constexpr (constexpr auto few = narrows ? lanes / 8 : portable::one_by_one<float>;
+                  !Network::whole_shard && few > 1) {
+        auto const first = seconds_of_step(1);
+        c.single = (seconds_of_step(few) - first) / (few - 1);
         c.rest = std::max(0.0, first - c.single);
+    }
+    if constexpr (narrows) {
+        c.half = seconds_of_step(lanes / 2) - c.rest;
+        c.quarter = seconds_of_step(lanes / 4) - c.rest;
+        if (c.single == 0) c.single = seconds_of_step(1) - c.rest;
     }
     return c;
 }

@@ -5,6 +5,7 @@
 lenet/batchB/devicesN  samples/s at the global batch B
 speedup/batchB         the same global batch on two devices and on one
 weak/batchB            batch 2 B on two devices and B on one
+lenet/samplesN/devicesD  a batch of N on D devices, beside ours of 16, a full granule, on one device
 predict/lenet/batchB/devices1  samples/s of outputs alone: our model, PyTorch in inference mode
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row. Its data and
@@ -72,6 +73,18 @@ def run(bench):
                 bench.row(f'{case}/batch{batch}', 'torch-ddp', quotient('ours', key), quotient('theirs', key), 'x',
                           mode=together)
 
+    def few_samples():
+        """Numbers of samples up to two granules, in turn, each beside one granule on one device."""
+        cases = [(samples, devices) for samples in (1, 2, 4, 8, 12, 16, 24, 32) for devices in (1, 2)
+                 if samples >= devices]
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(trireme(*case)) for case in cases]
+            table = bench.rounds(workers, count, seconds)
+        granule = [line[cases.index((16, 1))] for line in table]
+        for i, (samples, devices) in enumerate(cases):
+            bench.row(f'lenet/samples{samples}/devices{devices}', 'ours of 16', [line[i] for line in table], granule,
+                      'samples/s')
+
     def predictions(batch):
         speed = {}
         for mode in ('eager', 'channels-last', 'compile', 'channels-last-compile', 'freeze'):
@@ -87,5 +100,6 @@ def run(bench):
 
     for batch in (256, 64, 2, 1):
         group(batch)
+    few_samples()
     for batch in (256, 1):
         predictions(batch)

@@ -3,12 +3,16 @@
 #include <trireme/layer/host_pass.hpp>
 
 #include <trireme/device/host/memory.hpp>
-#include <trireme/kernels/portable/activation.hpp>
-#include <trireme/kernels/portable/dropout.hpp>
-#include <trireme/kernels/portable/policy.hpp>
+#include <trireme/kernels/portable.hpp>
 #include <trireme/kernels/reference/policy.hpp>
+#include <trireme/layer/activation.hpp>
+#include <trireme/layer/batch_norm.hpp>
+#include <trireme/layer/conv2d.hpp>
 #include <trireme/layer/dropout.hpp>
+#include <trireme/layer/flatten.hpp>
+#include <trireme/layer/linear.hpp>
 #include <trireme/layer/network.hpp>
+#include <trireme/layer/pool2d.hpp>
 
 #include "one_sample.hpp"
 
@@ -114,6 +118,41 @@ TEST_SUITE("layer/host_pass") {
         CHECK((seen[4].lanes == 1 && seen[4].begin == 20 && seen[4].end == 21));
         CHECK(granules<portable, float>({3, 3}).empty());
         CHECK(granules<reference, double>({0, 3}).size() == 3);
+    }
+
+    TEST_CASE("narrow granules are for networks all of whose layers take them") {
+        using net = network<input<1, 8, 8>, conv2d<4, kernel<3>>, relu, max_pool2d<2>, flatten, linear<10>>;
+        using pass_type = host_pass<net, portable, float>;
+        constexpr bool wide = full_register<float> >= 8;
+        static_assert(pass_type::narrows == wide);
+        static_assert(!host_pass<network<input<1, 8, 8>, conv2d<4, kernel<3>, stride<2>>>, portable, float>::narrows);
+        static_assert(!host_pass<network<input<40>, linear<32>, dropout<percent<20>>>, portable, float>::narrows);
+        static_assert(
+            !host_pass<network<input<1, 8, 8>, conv2d<4, kernel<3>>, batch_norm<per_shard>>, portable, float>::narrows);
+        static_assert(!host_pass<net, patient, float>::narrows); // it has kernels of its own, perhaps
+        static_assert(!host_pass<net, reference, float>::narrows);
+        if constexpr (portable::lanes<float> == 16) {
+            auto const cut = [](std::size_t samples) {
+                std::vector<std::size_t> lanes;
+                for_granules<portable, float, true>({0, samples}, [&]<std::size_t N>(lane_count<N>, range const& some) {
+                    lanes.push_back(N == 1 ? 1 : pass_type::lanes_for(some.size()));
+                });
+                return lanes;
+            };
+            using all = std::vector<std::size_t>;
+            CHECK(cut(2) == all{1, 1});
+            CHECK(cut(3) == all{4});
+            CHECK(cut(5) == all{4, 1});
+            CHECK(cut(6) == all{8});
+            CHECK(cut(8) == all{8});
+            CHECK(cut(9) == all{8, 1});
+            CHECK(cut(12) == all{8, 4});
+            CHECK(cut(13) == all{16});
+            CHECK(cut(40) == all{16, 16, 8});
+            CHECK(pass_type::places_of(21) == 21);
+            CHECK(pass_type::places_of(22) == 24);
+            CHECK(pass_type::places_of(19) == 20);
+        }
     }
 
     TEST_CASE("a policy that does not speak of few samples takes none one by one") {

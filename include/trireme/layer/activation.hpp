@@ -5,7 +5,21 @@
 #include <trireme/kernels/activation_functions.hpp>
 #include <trireme/layer/layer.hpp>
 
+#include <cstddef>
+
 namespace trireme {
+
+namespace detail {
+
+/// Values of a granule, for elementwise work: fewer of a narrow one.
+template<class Io>
+std::size_t all_values(Io const& io) noexcept {
+    if constexpr (requires { io.policy.narrow; })
+        if (io.policy.narrow != 0) return Io::input::size * io.policy.narrow;
+    return io.x.size();
+}
+
+} // namespace detail
 
 /// An elementwise layer made of a functor with `value(x)` and `slope(x, y)`, the derivative given x and y = value(x).
 /// Any shape; no parameters. FLOPs count one operation per value and function, the transcendental ones included.
@@ -24,9 +38,17 @@ struct activation {
         return d;
     }
 
-    static void forward(auto const& io) { activation_forward<Function>(io.policy, io.x.data, io.y.data, io.x.size()); }
+    static void forward(auto const& io) {
+        activation_forward<Function>(io.policy, io.x.data, io.y.data, detail::all_values(io));
+    }
     static void backward_input(auto const& io) {
-        activation_backward_input<Function>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data, io.x.size());
+        activation_backward_input<Function>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data,
+                                            detail::all_values(io));
+    }
+
+    template<class In, std::size_t Lanes, class T, class Kernels>
+    static constexpr bool takes_narrow() {
+        return true;
     }
 };
 

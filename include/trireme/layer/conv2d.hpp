@@ -40,6 +40,8 @@ struct conv2d_kernel_rule {
 // Needed before a kernel policy overloads it: see cross_entropy.hpp.
 template<class Geometry, std::size_t Lanes, class T>
 void conv2d_scratch_bytes() = delete;
+template<class Geometry, std::size_t Lanes, class T>
+void conv2d_takes_narrow() = delete;
 
 template<class... Where>
 struct conv2d_options_rule {
@@ -146,6 +148,12 @@ struct conv2d {
             return conv2d_scratch_bytes<g, Lanes, T>(Kernels{});
         else
             return 0;
+    }
+
+    /// True if the kernels take narrow granules.
+    template<class In, std::size_t Lanes, class T, class Kernels>
+    static constexpr bool takes_narrow() {
+        return conv2d_takes_narrow<geometry<In, Kernels>, Lanes, T>(Kernels{});
     }
 
     template<class Where, class In>

@@ -45,6 +45,55 @@ constexpr auto scratch_policy() {
 template<class Network, class Kernels, class T, std::size_t Lanes>
 using with_scratch_t = typename only<decltype(scratch_policy<Network, Kernels, T, Lanes>())>::type;
 
+/// True if granules of a network may be narrow: all its layers have kernels for them.
+template<class Network, class Kernels, class T, std::size_t Lanes>
+constexpr bool takes_narrow() {
+    if constexpr (!requires { typename Kernels::takes_narrow; } || Network::whole_shard || Lanes < 8) {
+        return false;
+    } else if constexpr (std::is_same_v<typename Kernels::takes_narrow, Kernels> &&
+                         Lanes == Kernels::template lanes<T>) {
+        bool all = true;
+        for_units<Network>(0, [&]<class Chain, std::size_t Unit>(unit<Chain, Unit>, std::size_t) {
+            using layer = computed_by_t<typename Chain::template layer_type<Unit>>;
+            using in = typename Chain::template input_of<Unit>;
+            if constexpr (requires { layer::template takes_narrow<in, Lanes, T, Kernels>(); })
+                all = all && layer::template takes_narrow<in, Lanes, T, Kernels>();
+            else
+                all = all && Chain::description_of(Unit).execution.view;
+        });
+        return all;
+    } else {
+        return false;
+    }
+}
+
+/// Lanes of the granule that a policy is for, and the policy for a full one.
+template<std::size_t Lanes, class Kernels>
+constexpr std::size_t lanes_of([[maybe_unused]] Kernels const& k) noexcept {
+    if constexpr (Lanes >= 8 && requires { k.narrow; })
+        if (k.narrow != 0) return k.narrow;
+    return Lanes;
+}
+template<class Kernels>
+constexpr Kernels of_full_granule(Kernels k) noexcept {
+    if constexpr (requires { k.narrow; }) k.narrow = 0;
+    return k;
+}
+
+/// Moves the values of a narrow granule apart, as they lie in a full one: the lanes behind its own repeat the last one;
+/// and back. `values`: of one sample.
+template<std::size_t Lanes, class T>
+void widen_granule(T* all, std::size_t values, std::size_t narrow) noexcept {
+    for (std::size_t i = values; i-- > 0;)
+        for (std::size_t lane = Lanes; lane-- > 0;)
+            all[i * Lanes + lane] = all[i * narrow + std::min(lane, narrow - 1)];
+}
+template<std::size_t Lanes, class T>
+void narrow_granule(T* all, std::size_t values, std::size_t narrow) noexcept {
+    for (std::size_t i = 0; i < values; ++i)
+        for (std::size_t lane = 0; lane < narrow; ++lane) all[i * narrow + lane] = all[i * Lanes + lane];
+}
+
 /// The loss of a stage's samples: their targets, and what it finds.
 template<class T, class Target>
 struct host_loss {
@@ -131,7 +180,7 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     template<bool Backward>
     void lose() const {
         using out = typename Network::output_extents;
-        auto const* const x = this->value(Network::depth);
+        auto* const x = this->value(Network::depth);
         auto* const dx = this->gradient(Network::depth);
         double sum = 0;
         if constexpr (takes_all_samples<Kernels>) {
@@ -143,8 +192,12 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
                 for (std::size_t k = 0; Backward && k < out::size; ++k)
                     dx[i * out::size + k] = static_cast<stored_t<Kernels, T>>(by[k]);
             }
-        } else {
-            lose_some<Backward, Lanes>(policy, x, dx, losses->targets, this->granule.count, sum);
+        } else { // losses take full granules only, and the blocks have room for them
+            auto const taken = lanes_of<Lanes>(policy);
+            if (taken != Lanes) widen_granule<Lanes>(x, out::size, taken);
+            lose_some<Backward, Lanes>(of_full_granule(policy), x, dx, losses->targets, this->granule.count, sum);
+            if (taken != Lanes && (!Backward || dx != x)) narrow_granule<Lanes>(x, out::size, taken);
+            if (taken != Lanes && Backward) narrow_granule<Lanes>(dx, out::size, taken);
         }
         if (Backward) *losses->sum += sum;
     }
@@ -179,13 +232,18 @@ template<std::size_t N>
 using lane_count = std::integral_constant<std::size_t, N>;
 
 /// Cuts samples into granules: f(lane_count<N>, range) for each, N samples at most; the few that are left over at the
-/// end one by one, if the kernels say so. The cut depends on the number of samples alone.
-template<class Kernels, class T, class F>
+/// end one by one, if the kernels say so. `Narrow`: fewer samples than fill three quarters of a granule are cut into
+/// granules of half and of a quarter of the lanes first, whose f gets the lanes of a full one: see
+/// host_pass::lanes_for. The cut depends on the number of samples alone.
+template<class Kernels, class T, bool Narrow = false, class F>
 constexpr void for_granules(range samples, F&& f) {
-    constexpr std::size_t lanes = Kernels::template lanes<T>, few = Kernels::template one_by_one<T>;
+    constexpr std::size_t lanes = Kernels::template lanes<T>;
+    constexpr std::size_t few = Narrow ? lanes / 8 : Kernels::template one_by_one<T>;
     auto at = samples.begin;
-    while (samples.end - at > few) {
-        auto const end = std::min(at + lanes, samples.end);
+    for (std::size_t left = samples.end - at; left > few; left = samples.end - at) {
+        auto most = lanes;
+        if (Narrow && left <= 3 * lanes / 4) most = left > 5 * lanes / 16 ? lanes / 2 : lanes / 4;
+        auto const end = std::min(at + most, samples.end);
         f(lane_count<lanes>{}, range{at, end});
         at = end;
     }
@@ -210,6 +268,13 @@ public:
     static constexpr bool moves_all_places = false; ///< from stage to stage, however few samples a micro-batch has
     static constexpr bool trains = detail::trains_with<Loss>;
     static constexpr bool whole_shard = (trains && Network::whole_shard) || at_once; ///< else granules go all the way
+    /// True if a granule of few samples may be a narrow one.
+    static constexpr bool narrows = detail::takes_narrow<Network, Kernels, T, Lanes>();
+    /// Lanes of the granule that has so many samples.
+    static constexpr std::size_t lanes_for(std::size_t samples) noexcept {
+        if (!narrows || samples > Lanes / 2) return Lanes;
+        return samples > Lanes / 4 ? Lanes / 2 : Lanes / 4;
+    }
     using plan_type = activation_plan<Network::depth>;
     using numbers = detail::model_numbers<T>;
     using stored_type = stored_t<Kernels, T>; ///< as what lies in the slots is kept
@@ -265,8 +330,9 @@ public:
     static constexpr std::size_t places_of(std::size_t samples) noexcept {
         if constexpr (whole_shard) return places_for(samples);
         std::size_t taken = 0;
-        for_granules<Kernels, T>(range{0, samples},
-                                 [&]<std::size_t N>(lane_count<N>, range const& some) { taken = some.begin + N; });
+        for_granules<Kernels, T, narrows>(range{0, samples}, [&]<std::size_t N>(lane_count<N>, range const& some) {
+            taken = some.begin + (N == 1 ? 1 : lanes_for(some.size()));
+        });
         return taken;
     }
 
@@ -311,6 +377,8 @@ public:
     }
 
     std::size_t size() const noexcept { return granules(shard_.count); }
+    /// Lanes of its granule, which may be a narrow one.
+    std::size_t lanes_taken() const noexcept { return detail::lanes_of<Lanes>(policy_); }
     std::array<context, 1> operator[](std::size_t granule) const noexcept {
         auto place = shard_;
         place.first += granule * Lanes;

@@ -27,6 +27,10 @@ struct linear_arguments_rule {
         "inputs are what the layer before it gives");
 };
 
+// Needed before a kernel policy overloads it: see cross_entropy.hpp.
+template<class Geometry, std::size_t Lanes, class T>
+void linear_takes_narrow() = delete;
+
 /// Option of linear: y = W x, PyTorch's bias=False. An enumerator, for compilers write its name in messages.
 enum linear_option : unsigned char { without_bias };
 
@@ -71,6 +75,12 @@ struct linear {
                                                              io.gradient(1));
     }
 
+    /// True if the kernels take narrow granules.
+    template<class In, std::size_t Lanes, class T, class Kernels>
+    static constexpr bool takes_narrow() {
+        return linear_takes_narrow<geometry_of<In>, Lanes, T>(Kernels{});
+    }
+
     template<class Where, class In>
     using refusal =
         std::conditional_t<!usable, linear_arguments_rule<Where>,
@@ -78,9 +88,11 @@ struct linear {
                                               linear_input_rule<Where, wants<rank<1>>, gets<rank<In::rank>>>>>;
 
 private:
+    template<class In>
+    using geometry_of =
+        linear_geometry<In::shape.extent[In::rank - 1], Outputs, In::rank == 2 ? In::shape.extent[0] : 1, has_bias>;
     template<class Io>
-    using geometry = linear_geometry<Io::input::shape.extent[Io::input::rank - 1], Outputs,
-                                     Io::input::rank == 2 ? Io::input::shape.extent[0] : 1, has_bias>;
+    using geometry = geometry_of<typename Io::input>;
 };
 
 } // namespace trireme

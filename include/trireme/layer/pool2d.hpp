@@ -6,6 +6,7 @@
 #include <trireme/layer/conv2d.hpp>
 #include <trireme/layer/layer.hpp>
 
+#include <cstddef>
 #include <type_traits>
 
 namespace trireme {
@@ -48,6 +49,11 @@ struct pool2d {
         d.backward_input_flops = d.forward_flops;
         d.execution.applies = true;
         return d;
+    }
+
+    template<class In, std::size_t Lanes, class T, class Kernels>
+    static constexpr bool takes_narrow() {
+        return true;
     }
 
     template<class Where, class In>

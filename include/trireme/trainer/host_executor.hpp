@@ -239,8 +239,12 @@ private:
             auto const here = batch_.indices.subspan(mine.begin + some.begin, some.size());
             place.first = some.begin;
             place.count = some.size();
-            auto const pass = s.template pass<Lanes>(arena_of_activations(), numbers, place, t, some.begin,
-                                                     kernels_.policy(), is_scored(s) ? &losses_ : nullptr);
+            auto policy = kernels_.policy();
+            using pass_type = typename Model::template pass<Lanes>;
+            if constexpr (pass_type::narrows)
+                if (auto const lanes = pass_type::lanes_for(some.size()); lanes != Lanes) policy.narrow = lanes;
+            auto const pass = s.template pass<Lanes>(arena_of_activations(), numbers, place, t, some.begin, policy,
+                                                     is_scored(s) ? &losses_ : nullptr);
             auto const granule = [&](std::size_t team) {
                 return Model::at_once ? here : here.subspan(team * Lanes, std::min(Lanes, here.size() - team * Lanes));
             };
@@ -249,7 +253,7 @@ private:
             auto const exchange = [&](std::size_t i) { add_over_devices(pass.kept(), i); };
             auto const gather = [&](std::size_t team) {
                 comm_.check_stopped();
-                if (s.first()) gather_inputs<Lanes>(granule(team), !evaluates, pass.input(team));
+                if (s.first()) gather_inputs<Lanes>(granule(team), !evaluates, pass.lanes_taken(), pass.input(team));
             };
             auto const gather_for_loss = [&](std::size_t team) {
                 if (is_scored(s))
@@ -264,8 +268,8 @@ private:
                     },
                     [&](std::size_t team) {
                         if (!scores && s.last)
-                            host_samples<Model>::template take_outputs<Lanes>(granule(team), pass.output(team),
-                                                                              batch_.outputs);
+                            host_samples<Model>::take_outputs(granule(team), pass.output(team), pass.lanes_taken(),
+                                                              batch_.outputs);
                     });
                 return;
             }
@@ -311,7 +315,7 @@ private:
     static void for_passes(task_kind kind, std::size_t samples, F const& f) {
         constexpr auto lanes = Model::template pass<>::lanes;
         if constexpr (!Model::whole_shard)
-            for_granules<typename Model::kernels, T>(range{0, samples}, f);
+            for_granules<typename Model::kernels, T, Model::template pass<>::narrows>(range{0, samples}, f);
         else if (Model::at_once || kind != task_kind::evaluate)
             f(lane_count<lanes>{}, range{0, samples});
         else
@@ -327,10 +331,11 @@ private:
         return batch_.indices.subspan(at, std::min(Lanes, mine.end - at));
     }
     template<std::size_t Lanes>
-    void gather_inputs(std::span<std::uint32_t const> samples, bool trains, stored* to) {
+    void gather_inputs(std::span<std::uint32_t const> samples, bool trains, std::size_t lanes, stored* to) {
         auto const start = clock::now();
         host_samples<Model>::template gather_inputs<Lanes>(batch_.samples->inputs(), samples,
                                                            {seed_, trains ? steps_ : 0}, to);
+        if (Lanes != lanes) detail::narrow_granule<Lanes>(to, network::input_extents::size, lanes);
         times_.data += seconds(start, clock::now());
     }
     /// True where the samples of the batch have their losses.

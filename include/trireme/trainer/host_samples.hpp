@@ -59,12 +59,11 @@ struct host_samples {
         else
             gather_samples<Lanes>(rows, samples, to);
     }
-    /// The outputs of some samples go to all[sample * size].
-    template<std::size_t Lanes>
-    static void take_outputs(std::span<std::uint32_t const> samples, stored const* from, T* all) {
+    /// The outputs of some samples, which lie in granules of `lanes`, go to all[sample * size].
+    static void take_outputs(std::span<std::uint32_t const> samples, stored const* from, std::size_t lanes, T* all) {
         using out = typename network::output_extents;
         for (std::size_t i = 0; i < samples.size(); ++i)
-            detail::copy_output<out>(from + i * (Model::at_once ? out::size : 1), Model::at_once ? 1 : Lanes,
+            detail::copy_output<out>(from + i * (Model::at_once ? out::size : 1), Model::at_once ? 1 : lanes,
                                      Model::at_once, all + samples[i] * out::size);
     }
 };

@@ -7,6 +7,7 @@
 #include <trireme/kernels/geometry.hpp>
 #include <trireme/kernels/portable/conv2d_places.hpp>
 #include <trireme/kernels/portable/many_channels/conv2d_backward_weights.hpp>
+#include <trireme/kernels/portable/narrow/conv2d.hpp>
 #include <trireme/kernels/portable/one_sample/conv2d.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/kernels/portable/winograd.hpp>
@@ -248,11 +249,24 @@ constexpr std::size_t conv2d_scratch_bytes(portable) noexcept {
         return 0;
 }
 
+/// True if these kernels take narrow granules.
+template<class G, std::size_t Lanes, class T>
+constexpr bool conv2d_takes_narrow(portable) noexcept {
+    return detail::narrow_conv2d_of<G, Lanes, T> && !detail::winograd_pays<G, Lanes, T>();
+}
+
 /// y = conv(x, w) + b with zero padding: the cross-correlation that PyTorch calls a convolution.
 /// x: C x H x W, w: O x C x K x K, b: O, y: O x OH x OW; x and y times Lanes.
 /// Cost: one multiply-add per tap inside the image; per tap a tile of R x Q sums loads R weights and Q inputs.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
+TRIREME_NOINLINE void conv2d_forward([[maybe_unused]] portable policy, T const* x, T const* w, T const* b,
+                                     T* y) noexcept {
+    if constexpr (conv2d_takes_narrow<G, Lanes, T>(portable{}))
+        if (policy.narrow != 0)
+            return detail::narrow_correlate<T>(
+                detail::narrow_forward_of<G>,
+                detail::narrow_blocks_of<T, G::out_channels, G::channels * G::kernel * G::kernel>, policy.narrow, x, w,
+                b, y);
     // [inner, inner_end): output columns all of whose taps lie inside the image
     constexpr std::size_t inner = std::min(detail::ceil_div(G::padding, 0, G::stride), G::out_width);
     constexpr std::size_t inner_end =
@@ -282,7 +296,12 @@ TRIREME_NOINLINE void conv2d_forward(portable, T const* x, T const* w, T const* 
 
 /// dx = the gradient with respect to x; overwrites dx. Gathers: every input place sums the outputs it went into.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
+TRIREME_NOINLINE void conv2d_backward_input([[maybe_unused]] portable policy, T const* w, T const* dy, T* dx) noexcept {
+    if constexpr (conv2d_takes_narrow<G, Lanes, T>(portable{}))
+        if (policy.narrow != 0)
+            return detail::narrow_correlate<T>(detail::narrow_backward_of<G>,
+                                               detail::narrow_blocks_of<T, G::channels, G::kernel * G::kernel>,
+                                               policy.narrow, dy, w + G::kernel * G::kernel - 1, nullptr, dx);
     for (std::size_t iy = 0; iy < G::height; ++iy) {
         detail::strided_place const row{(iy + G::padding) % G::stride, (iy + G::padding) / G::stride};
         auto const rows = detail::steps_inside(row, G::out_height, G::kernel, G::stride);
@@ -294,7 +313,13 @@ TRIREME_NOINLINE void conv2d_backward_input(portable, T const* w, T const* dy, T
 
 /// Adds the gradients with respect to w and b, summed over the lanes, to dw and db.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void conv2d_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
+TRIREME_NOINLINE void conv2d_backward_weights([[maybe_unused]] portable policy, T const* x, T const* dy, T* dw,
+                                              T* db) noexcept {
+    if constexpr (conv2d_takes_narrow<G, Lanes, T>(portable{}))
+        if (policy.narrow != 0)
+            return detail::narrow_backward_weights<T>(detail::narrow_forward_of<G>,
+                                                      detail::narrow_weight_blocks_of<T, G::out_channels, G::kernel>,
+                                                      policy.narrow, x, dy, dw, db);
     if constexpr (detail::many_channels<G, Lanes, T>)
         detail::many_channels_backward_weights<G, Lanes>(x, dy, dw, db);
     else

@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/host/lanes.hpp>
 #include <trireme/kernels/geometry.hpp>
+#include <trireme/kernels/portable/narrow/linear.hpp>
 #include <trireme/kernels/portable/one_sample/linear.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 #include <trireme/kernels/portable/tokens/linear.hpp>
@@ -78,10 +79,21 @@ inline void linear_backward_weights_strip(T const* x, T const* dy, T* dw, T* db,
 
 namespace trireme::inline TRIREME_ISA {
 
+/// True if these kernels take narrow granules: inputs are whole groups, and fill eight of them.
+template<class G, std::size_t Lanes, class T>
+constexpr bool linear_takes_narrow(portable) noexcept {
+    return Lanes >= 8 && Lanes == full_register<T> && G::rows == 1 && G::inputs % 4 == 0 && G::inputs >= 8 * 4;
+}
+
 /// y = w x + b. x: In, w: Out x In, b: Out, y: Out; x and y times Lanes. A block of outputs is summed at a time.
 template<class G, std::size_t Lanes, class T>
     requires(Lanes > 1 && G::rows == 1)
-TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* b, T* y) noexcept {
+TRIREME_NOINLINE void linear_forward([[maybe_unused]] portable policy, T const* x, T const* w, T const* b,
+                                     T* y) noexcept {
+    if constexpr (linear_takes_narrow<G, Lanes, T>(portable{}))
+        if (policy.narrow != 0)
+            return policy.narrow == Lanes / 2 ? detail::narrow_linear_forward<2>(x, w, b, y, G::inputs, G::outputs)
+                                              : detail::narrow_linear_forward<4>(x, w, b, y, G::inputs, G::outputs);
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
     for (std::size_t lane = 0; lane < Lanes; lane += width)
@@ -103,7 +115,12 @@ TRIREME_NOINLINE void linear_forward(portable, T const* x, T const* w, T const* 
 /// dx = w^T dy; overwrites dx. A block of inputs is summed at a time.
 template<class G, std::size_t Lanes, class T>
     requires(Lanes > 1 && G::rows == 1)
-TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T* dx) noexcept {
+TRIREME_NOINLINE void linear_backward_input([[maybe_unused]] portable policy, T const* w, T const* dy, T* dx) noexcept {
+    if constexpr (linear_takes_narrow<G, Lanes, T>(portable{}))
+        if (policy.narrow != 0)
+            return policy.narrow == Lanes / 2
+                       ? detail::narrow_linear_backward_input<2>(w, dy, dx, G::inputs, G::outputs)
+                       : detail::narrow_linear_backward_input<4>(w, dy, dx, G::inputs, G::outputs);
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
     for (std::size_t lane = 0; lane < Lanes; lane += width)
@@ -126,7 +143,11 @@ TRIREME_NOINLINE void linear_backward_input(portable, T const* w, T const* dy, T
 /// time, no weight needs a sum across a register. Cost: a transposed copy of x, a strip at a time.
 template<class G, std::size_t Lanes, class T>
     requires(Lanes > 1 && G::rows == 1)
-TRIREME_NOINLINE void linear_backward_weights(portable, T const* x, T const* dy, T* dw, T* db) noexcept {
+TRIREME_NOINLINE void linear_backward_weights([[maybe_unused]] portable policy, T const* x, T const* dy, T* dw,
+                                              T* db) noexcept {
+    if constexpr (linear_takes_narrow<G, Lanes, T>(portable{}))
+        if (policy.narrow != 0)
+            return detail::narrow_linear_backward_weights(x, dy, dw, db, G::inputs, G::outputs, policy.narrow);
     constexpr std::size_t strip = 2 * full_register<T>, rest = G::inputs % strip;
     std::size_t i = 0;
     for (; i + strip <= G::inputs; i += strip) detail::linear_backward_weights_strip<G, Lanes, strip>(x, dy, dw, db, i);

@@ -15,9 +15,16 @@ struct portable_with_scratch;
 ///
 /// One granule of `Lanes` samples is one call: value i of sample `lane` stands at [i * Lanes + lane]. Weights are in
 /// PyTorch's layout (output, input, kernel height, kernel width), without lanes. A granule is always full.
+///
+/// A narrow granule has half or a quarter of the lanes, as the policy says at run time: value i of sample `lane` stands
+/// at [i * narrow + lane], at the begin of what is a full granule's memory. They are for networks all of whose layers
+/// say that their kernels take them (`takes_narrow`).
 struct portable : kernel_context {
     static constexpr char const* name = "portable";
     using with_scratch = portable_with_scratch;
+    using takes_narrow = portable; ///< policies that derive from this one do not
+
+    std::size_t narrow = 0; ///< lanes of the granule, if it is a narrow one
 
     template<class T>
     static constexpr std::size_t lanes = vector_bytes / sizeof(T);

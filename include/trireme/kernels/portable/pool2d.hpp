@@ -23,6 +23,17 @@ template<class G, std::size_t Lanes, std::size_t Width, class F>
                       ((c * G::height + oy * G::stride) * G::width + ox * G::stride) * Lanes + lane);
 }
 
+/// Calls f(block_length<N>) with the lanes of a narrow granule.
+template<std::size_t Lanes, class F>
+void with_narrow_lanes(portable policy, F const& f) {
+    if (policy.narrow == Lanes / 2)
+        f(block_length<Lanes / 2>{});
+    else
+        f(block_length<Lanes / 4>{});
+}
+template<std::size_t Lanes, class T>
+inline constexpr bool may_be_narrow = Lanes >= 8 && Lanes == full_register<T>;
+
 /// True if an input may lie in several windows; true if every input lies in exactly one. The gradients of the first are
 /// added up; those of the second need no zeros beforehand.
 template<class G>
@@ -37,7 +48,11 @@ namespace trireme::inline TRIREME_ISA {
 /// y = the mean of each window. Rows and columns beyond the last full window do not count.
 /// x: C x H x W, y: C x OH x OW, both times Lanes.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void avg_pool2d_forward(portable, T const* x, T* y) noexcept {
+TRIREME_NOINLINE void avg_pool2d_forward([[maybe_unused]] portable policy, T const* x, T* y) noexcept {
+    if constexpr (detail::may_be_narrow<Lanes, T>)
+        if (policy.narrow != 0)
+            return detail::with_narrow_lanes<Lanes>(
+                policy, [=]<std::size_t N>(block_length<N>) { avg_pool2d_forward<G, N>(portable{}, x, y); });
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
     detail::for_lane_windows<G, Lanes, width>([&](std::size_t output, std::size_t input) {
@@ -51,7 +66,11 @@ TRIREME_NOINLINE void avg_pool2d_forward(portable, T const* x, T* y) noexcept {
 
 /// dx = the gradient with respect to x; overwrites dx, with 0 where no window looks.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void avg_pool2d_backward_input(portable, T const* dy, T* dx) noexcept {
+TRIREME_NOINLINE void avg_pool2d_backward_input([[maybe_unused]] portable policy, T const* dy, T* dx) noexcept {
+    if constexpr (detail::may_be_narrow<Lanes, T>)
+        if (policy.narrow != 0)
+            return detail::with_narrow_lanes<Lanes>(
+                policy, [=]<std::size_t N>(block_length<N>) { avg_pool2d_backward_input<G, N>(portable{}, dy, dx); });
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
     if constexpr (!detail::windows_tile<G>) std::memset(dx, 0, G::channels * G::height * G::width * Lanes * sizeof(T));
@@ -67,7 +86,11 @@ TRIREME_NOINLINE void avg_pool2d_backward_input(portable, T const* dy, T* dx) no
 
 /// y = the maximum of each window; a NaN in the window is the maximum.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void max_pool2d_forward(portable, T const* x, T* y) noexcept {
+TRIREME_NOINLINE void max_pool2d_forward([[maybe_unused]] portable policy, T const* x, T* y) noexcept {
+    if constexpr (detail::may_be_narrow<Lanes, T>)
+        if (policy.narrow != 0)
+            return detail::with_narrow_lanes<Lanes>(
+                policy, [=]<std::size_t N>(block_length<N>) { max_pool2d_forward<G, N>(portable{}, x, y); });
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
     detail::for_lane_windows<G, Lanes, width>([&](std::size_t output, std::size_t input) {
@@ -84,7 +107,13 @@ TRIREME_NOINLINE void max_pool2d_forward(portable, T const* x, T* y) noexcept {
 /// dx = the gradient with respect to x; overwrites dx. Among equal maxima the first in row-major order gets it all.
 /// Cost: two walks over each window, the first to find the place of the maximum again.
 template<class G, std::size_t Lanes, class T>
-TRIREME_NOINLINE void max_pool2d_backward_input(portable, T const* x, T const*, T const* dy, T* dx) noexcept {
+TRIREME_NOINLINE void max_pool2d_backward_input([[maybe_unused]] portable policy, T const* x, T const*, T const* dy,
+                                                T* dx) noexcept {
+    if constexpr (detail::may_be_narrow<Lanes, T>)
+        if (policy.narrow != 0)
+            return detail::with_narrow_lanes<Lanes>(policy, [=]<std::size_t N>(block_length<N>) {
+                max_pool2d_backward_input<G, N>(portable{}, x, x, dy, dx);
+            });
     constexpr std::size_t width = register_lanes<T, Lanes>;
     using vector = lane_vector<T, width>;
     static_assert(G::kernel * G::kernel < std::size_t{1} << 24); // a place in the window is counted in T
