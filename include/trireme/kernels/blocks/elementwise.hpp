@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 // Values that follow from those at the same place of other tensors, and from their channel. A thread moves 16 bytes at
 // a time, and has loads of several on their way, so that a device's memory is busy.
@@ -91,7 +92,7 @@ struct elementwise_program {
     using value = typename What::value;
     using number = accumulate_t<value>;
     using all = values_at_once<value>;
-    static constexpr u32 threads = 256, in_flight = 4, enough_blocks = 2048;
+    static constexpr u32 threads = 256, in_flight = 2, enough_blocks = 2048;
     static constexpr int phase_count = 1;
     using shared = nothing_kept;
     using own = nothing_kept;
@@ -109,33 +110,43 @@ struct elementwise_program {
         std::size_t const step = std::size_t{at.blocks} * threads * all::count;
         std::size_t begin = (std::size_t{at.block} * threads + at.thread) * all::count;
         for (; begin < n; begin += in_flight * step) {
-            all in[in_flight][What::inputs];
-            for (u32 k = 0; k < in_flight; ++k)
-                if (begin + k * step < n) load(in[k], begin + k * step);
-            for (u32 k = 0; k < in_flight; ++k)
-                if (begin + k * step < n) give(in[k], begin + k * step);
+            inputs_at_once now, next;
+            load(now, begin);
+            if (begin + step < n) load(next, begin + step);
+            give(now, begin);
+            if (begin + step < n) give(next, begin + step);
         }
     }
 
 private:
+    struct inputs_at_once {
+        all of[What::inputs];
+    };
+
     TRIREME_HOST_DEVICE u32 count_from(std::size_t first) const {
         return n - first < all::count ? static_cast<u32>(n - first) : all::count;
     }
-    TRIREME_HOST_DEVICE void load(all (&in)[What::inputs], std::size_t first) const {
+    TRIREME_HOST_DEVICE void load(inputs_at_once& in, std::size_t first) const {
         for (u32 k = 0; k < What::inputs; ++k)
-            in[k] = what.from[k] == nullptr ? all{} : load_values(what.from[k] + first, count_from(first));
+            in.of[k] = what.from[k] == nullptr ? all{} : load_values(what.from[k] + first, count_from(first));
     }
-    TRIREME_HOST_DEVICE void give(all const (&in)[What::inputs], std::size_t first) const {
+    TRIREME_HOST_DEVICE void give(inputs_at_once const& in, std::size_t first) const {
+        give(in, first, std::make_integer_sequence<u32, all::count>{});
+    }
+    /// Every value by a number that the compiler knows, or what was loaded would not stay in registers.
+    template<u32... J>
+    TRIREME_HOST_DEVICE void give(inputs_at_once const& in, std::size_t first, std::integer_sequence<u32, J...>) const {
         typename What::place const at{first};
         u32 const count = count_from(first);
         all out{};
-        for (u32 j = 0; j < all::count; ++j) {
-            if (j >= count) break; // there is no channel
-            number of[What::inputs];
-            for (u32 k = 0; k < What::inputs; ++k) of[k] = static_cast<number>(in[k].v[j]);
-            out.v[j] = static_cast<value>(what(of, at, j));
-        }
+        ((J < count ? give_one(in, at, J, out.v[J]) : void()), ...); // behind the last there is no channel
         store_values(what.to + first, out, count);
+    }
+    TRIREME_HOST_DEVICE void give_one(inputs_at_once const& in, typename What::place const& at, u32 j,
+                                      value& to) const {
+        number of[What::inputs];
+        for (u32 k = 0; k < What::inputs; ++k) of[k] = static_cast<number>(in.of[k].v[j]);
+        to = static_cast<value>(what(of, at, j));
     }
 };
 
