@@ -24,8 +24,14 @@
 #include <trireme/trainer/progress_bar.hpp>
 #include <trireme/weights.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
 
 using namespace trireme;
 
@@ -35,6 +41,15 @@ using per_shard_trainer = trainer<resnet18<batch_norm<per_shard>>, cross_entropy
                                   on<mesh<host, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>>;
 using synchronised_trainer =
     data_parallel_trainer<resnet18<batch_norm<synchronised>>, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>>;
+
+/// Throws usage_error if --save names a file that cannot be written: before the first epoch, which takes minutes.
+void check_save(std::string const& path) {
+    auto const folder = std::filesystem::path(path).parent_path();
+    bool const is_folder = std::filesystem::is_directory(path);
+    if (!is_folder && ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return;
+    throw usage_error("--save " + path + ": cannot be written (" + std::strerror(is_folder ? EISDIR : errno) +
+                      "); name a file in a folder that exists and is yours");
+}
 
 template<class Trainer>
 int train(resnet18_flags const& flags) {
@@ -50,6 +65,7 @@ int train(resnet18_flags const& flags) {
         where.schedule = flags.turns;
     }
     check_options<Trainer>(options, where, flags.schedule);
+    if (!flags.save.empty()) check_save(flags.save);
     auto const layout = Trainer::layout_of(options, where);
     result_file trace("--trace", flags.trace);
 

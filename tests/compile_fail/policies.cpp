@@ -132,7 +132,8 @@ auto const cost = program::plan(batch{64});
 } // namespace no_strategies
 
 namespace tri0027 {
-// These three have no default and a fixed order; only policies may come in any order.
+// These three have no default and a fixed order; only policies may come in any order. An optimizer or a loss of your
+// own that lacks one of its parts is refused in the same way: the concept, in a static_assert, names the part.
 using net = network<input<1, 28, 28>, flatten, linear<10>>;
 #if defined(NO_OPTIMIZER)
 // NO_OPTIMIZER: TRI0027 | gets<
@@ -142,6 +143,14 @@ using program = trainer<net, cross_entropy, on<mesh<host, dp<2>>>>;
 // NO_NETWORK: TRI0027 | gets<
 // errors <= 1
 using program = trainer<linear<10>, cross_entropy, sgd>;
+#elif defined(INCOMPLETE_OPTIMIZER)
+// INCOMPLETE_OPTIMIZER: TRI0027 | static_assert(optimizer<it>)
+// errors <= 1
+struct without_an_update {
+    static constexpr char const* name = "without an update";
+    static constexpr std::size_t state_per_parameter = 0;
+};
+using program = trainer<net, cross_entropy, without_an_update>;
 #else
 using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>>;
 #endif

@@ -141,6 +141,8 @@ def resnet18(folder):
 
 
 def resnet18_refuses():
+    refuses(['--save /no/weights: cannot be written', 'name a file in a folder'], 'resnet18', '--save', '/no/weights')
+    refuses(['--save /: cannot be written'], 'resnet18', '--save', '/')
     refuses(["there is no schedule 'none'", 'choose one of gpipe'], 'resnet18', '--stages', 2, '--schedule', 'none')
     refuses(['stages = 40', 'can be cut at', 'into at most'], 'resnet18', '--stages', 40)
     refuses(['stages = 8, each in 8 by the schedule interleaved<8>', 'into at most'],

@@ -205,7 +205,10 @@ private:
 inline void append_json(std::string& out, safetensors_tensor const& tensor, std::uint64_t begin) {
     append_json(out, tensor.name);
     out += std::string(R"(:{"dtype":")") + std::string(kind_of(tensor.dtype).name) + R"(","shape":[)";
-    for (std::size_t i = 0; i < tensor.shape.size(); ++i) out += (i == 0 ? "" : ",") + std::to_string(tensor.shape[i]);
+    for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+        if (i != 0) out += ',';
+        out += std::to_string(tensor.shape[i]);
+    }
     out += R"(],"data_offsets":[)" + std::to_string(begin) + "," + std::to_string(begin + tensor.bytes.size()) + "]}";
 }
 

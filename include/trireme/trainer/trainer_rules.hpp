@@ -29,7 +29,8 @@ template<class... Where>
 struct trainer_network_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0027: the first argument of trainer is a network<input<...>, layers...>, the "
-                  "second its loss, the third its optimizer; policies follow");
+                  "second its loss, the third its optimizer; policies follow. If they stand so, one of your own lacks "
+                  "something: static_assert(optimizer<it>), or loss<it>, says what");
 };
 
 template<class... Where>
