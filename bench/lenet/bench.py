@@ -5,7 +5,7 @@
 lenet/batchB/devicesN  samples/s at the global batch B
 speedup/batchB         the same global batch on two devices and on one
 weak/batchB            batch 2 B on two devices and B on one
-lenet/samplesN/devicesD  a batch of N on D devices, beside ours of 16, a full granule, on one device
+lenet/samplesN/devicesD  a batch of N on D devices, beside ours of 16 on one device
 predict/lenet/batchB/devices1  samples/s of outputs alone: our model, PyTorch in inference mode
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each; the mode stands in the row. Its data and

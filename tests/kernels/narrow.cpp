@@ -92,7 +92,7 @@ void check_layer(std::size_t divisor) {
 /// Layers of one kind on narrow granules of both widths, in both types.
 template<class Layer, class In>
 void check() {
-    for (std::size_t const divisor : {2, 4}) {
+    for (std::size_t divisor = 2; divisor <= 4; divisor *= 2) {
         CAPTURE(divisor);
         if constexpr (full_register<float> >= 8) check_layer<Layer, In, float>(divisor);
         if constexpr (full_register<double> >= 8) check_layer<Layer, In, double>(divisor);

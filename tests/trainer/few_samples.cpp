@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
@@ -57,7 +58,7 @@ void check(std::size_t batch) {
 
 TEST_SUITE("trainer/few_samples") {
     TEST_CASE("a step on few samples is that of the naive kernels, on one and two devices") {
-        for (std::size_t const batch : {1, 2, 3, 5, 6, 8, 9, 12, 13, 16, 24}) {
+        for (auto const batch : std::initializer_list<std::size_t>{1, 2, 3, 5, 6, 8, 9, 12, 13, 16, 24}) {
             check<1>(batch);
             if (batch > 1) check<2>(batch);
         }
@@ -78,7 +79,7 @@ TEST_SUITE("trainer/few_samples") {
     TEST_CASE("the bits of a reproducible training on few samples are those of one device") {
         auto const images = test_networks::made_up(24);
         using options = typename trainer_of<1, reproducible<fixed_tree, 4>>::options;
-        for (std::size_t const batch : {12, 20, 24}) {
+        for (auto const batch : std::initializer_list<std::size_t>{12, 20, 24}) {
             trainer_of<1, reproducible<fixed_tree, 4>> one(options{.learning_rate = 0.1f, .batch = batch});
             trainer_of<2, reproducible<fixed_tree, 4>> two({.learning_rate = 0.1f, .batch = batch});
             one.step(images.take(0, batch));

@@ -45,10 +45,15 @@ constexpr auto scratch_policy() {
 template<class Network, class Kernels, class T, std::size_t Lanes>
 using with_scratch_t = typename only<decltype(scratch_policy<Network, Kernels, T, Lanes>())>::type;
 
+/// Outputs that may be copied on the stack before a loss, as it takes them: of a full granule.
+template<class Network>
+inline constexpr bool copies_for_loss = Network::output_extents::size <= 1024;
+
 /// True if granules of a network may be narrow: all its layers have kernels for them.
 template<class Network, class Kernels, class T, std::size_t Lanes>
 constexpr bool takes_narrow() {
-    if constexpr (!requires { typename Kernels::takes_narrow; } || Network::whole_shard || Lanes < 8) {
+    if constexpr (!requires { typename Kernels::takes_narrow; } || Network::whole_shard || Lanes < 8 ||
+                  !copies_for_loss<Network>) {
         return false;
     } else if constexpr (std::is_same_v<typename Kernels::takes_narrow, Kernels> &&
                          Lanes == Kernels::template lanes<T>) {
@@ -67,31 +72,17 @@ constexpr bool takes_narrow() {
     }
 }
 
-/// Lanes of the granule that a policy is for, and the policy for a full one.
+/// Lanes of the granule that a policy is for, and the policy for a granule of so many.
 template<std::size_t Lanes, class Kernels>
 constexpr std::size_t lanes_of([[maybe_unused]] Kernels const& k) noexcept {
     if constexpr (Lanes >= 8 && requires { k.narrow; })
         if (k.narrow != 0) return k.narrow;
     return Lanes;
 }
-template<class Kernels>
-constexpr Kernels of_full_granule(Kernels k) noexcept {
-    if constexpr (requires { k.narrow; }) k.narrow = 0;
+template<std::size_t Lanes, class Kernels>
+constexpr Kernels with_lanes(Kernels k, [[maybe_unused]] std::size_t lanes) noexcept {
+    if constexpr (requires { k.narrow; }) k.narrow = lanes == Lanes ? 0 : lanes;
     return k;
-}
-
-/// Moves the values of a narrow granule apart, as they lie in a full one: the lanes behind its own repeat the last one;
-/// and back. `values`: of one sample.
-template<std::size_t Lanes, class T>
-void widen_granule(T* all, std::size_t values, std::size_t narrow) noexcept {
-    for (std::size_t i = values; i-- > 0;)
-        for (std::size_t lane = Lanes; lane-- > 0;)
-            all[i * Lanes + lane] = all[i * narrow + std::min(lane, narrow - 1)];
-}
-template<std::size_t Lanes, class T>
-void narrow_granule(T* all, std::size_t values, std::size_t narrow) noexcept {
-    for (std::size_t i = 0; i < values; ++i)
-        for (std::size_t lane = 0; lane < narrow; ++lane) all[i * narrow + lane] = all[i * Lanes + lane];
 }
 
 /// The loss of a stage's samples: their targets, and what it finds.
@@ -180,7 +171,7 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
     template<bool Backward>
     void lose() const {
         using out = typename Network::output_extents;
-        auto* const x = this->value(Network::depth);
+        auto const* const x = this->value(Network::depth);
         auto* const dx = this->gradient(Network::depth);
         double sum = 0;
         if constexpr (takes_all_samples<Kernels>) {
@@ -192,12 +183,15 @@ struct host_context : row_context<Network, T, stored_t<Kernels, T>, Lanes> {
                 for (std::size_t k = 0; Backward && k < out::size; ++k)
                     dx[i * out::size + k] = static_cast<stored_t<Kernels, T>>(by[k]);
             }
-        } else { // losses take full granules only, and the blocks have room for them
-            auto const taken = lanes_of<Lanes>(policy);
-            if (taken != Lanes) widen_granule<Lanes>(x, out::size, taken);
-            lose_some<Backward, Lanes>(of_full_granule(policy), x, dx, losses->targets, this->granule.count, sum);
-            if (taken != Lanes && (!Backward || dx != x)) narrow_granule<Lanes>(x, out::size, taken);
-            if (taken != Lanes && Backward) narrow_granule<Lanes>(dx, out::size, taken);
+        } else if (auto const taken = lanes_of<Lanes>(policy); taken == Lanes) {
+            lose_some<Backward, Lanes>(policy, x, dx, losses->targets, this->granule.count, sum);
+        } else if constexpr (copies_for_loss<Network>) { // losses take full granules: the last lane once more
+            T said[out::size * Lanes], by[out::size * Lanes];
+            for (std::size_t i = 0; i < out::size * Lanes; ++i)
+                said[i] = x[i / Lanes * taken + std::min(i % Lanes, taken - 1)];
+            lose_some<Backward, Lanes>(with_lanes<Lanes>(policy, Lanes), said, by, losses->targets, this->granule.count,
+                                       sum);
+            for (std::size_t i = 0; Backward && i < out::size * taken; ++i) dx[i] = by[i / taken * Lanes + i % taken];
         }
         if (Backward) *losses->sum += sum;
     }

@@ -239,11 +239,9 @@ private:
             auto const here = batch_.indices.subspan(mine.begin + some.begin, some.size());
             place.first = some.begin;
             place.count = some.size();
-            auto policy = kernels_.policy();
-            using pass_type = typename Model::template pass<Lanes>;
-            if constexpr (pass_type::narrows)
-                if (auto const lanes = pass_type::lanes_for(some.size()); lanes != Lanes) policy.narrow = lanes;
-            auto const pass = s.template pass<Lanes>(arena_of_activations(), numbers, place, t, some.begin, policy,
+            auto const lanes = Model::template pass<Lanes>::lanes_for(some.size());
+            auto const pass = s.template pass<Lanes>(arena_of_activations(), numbers, place, t, some.begin,
+                                                     detail::with_lanes<Lanes>(kernels_.policy(), lanes),
                                                      is_scored(s) ? &losses_ : nullptr);
             auto const granule = [&](std::size_t team) {
                 return Model::at_once ? here : here.subspan(team * Lanes, std::min(Lanes, here.size() - team * Lanes));
@@ -334,8 +332,7 @@ private:
     void gather_inputs(std::span<std::uint32_t const> samples, bool trains, std::size_t lanes, stored* to) {
         auto const start = clock::now();
         host_samples<Model>::template gather_inputs<Lanes>(batch_.samples->inputs(), samples,
-                                                           {seed_, trains ? steps_ : 0}, to);
-        if (Lanes != lanes) detail::narrow_granule<Lanes>(to, network::input_extents::size, lanes);
+                                                           {seed_, trains ? steps_ : 0}, lanes, to);
         times_.data += seconds(start, clock::now());
     }
     /// True where the samples of the batch have their losses.

@@ -9,6 +9,7 @@
 #include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/predictions.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -23,30 +24,33 @@ struct host_samples {
     using T = typename Model::value_type;
     using stored = typename Model::stored_type;
 
-    /// `drawn`: the step of a training, whose images may be changed.
+    /// `drawn`: the step of a training, whose images may be changed. `lanes`: those of the granule.
     template<std::size_t Lanes>
     static void gather_inputs(sample_rows const& rows, std::span<std::uint32_t const> samples,
-                              detail::drawn_changes const& drawn, stored* to) {
-        if (drawn.step != 0 && rows.changes.any()) return gather_changed<Lanes>(rows, samples, drawn, to);
+                              detail::drawn_changes const& drawn, std::size_t lanes, stored* to) {
+        if (drawn.step != 0 && rows.changes.any()) return gather_changed(rows, samples, drawn, lanes, to);
         if constexpr (Model::at_once) {
             constexpr auto in = network::input_extents::shape;
             for (std::size_t i = 0; i < samples.size(); ++i)
                 gather_channels_last<T>(rows, samples[i], in.rank == 3 ? in.extent[0] : 1, to + i * in.size());
-        } else {
+        } else if (lanes == Lanes) {
             gather_samples<Lanes>(rows, samples, to);
+        } else {
+            for (std::size_t lane = 0; lane < lanes; ++lane)
+                detail::scatter_numbers<T>(rows, samples[std::min(lane, samples.size() - 1)], {0, rows.size()},
+                                           to + lane, lanes);
         }
     }
-    template<std::size_t Lanes>
     TRIREME_COLD static void gather_changed(sample_rows const& rows, std::span<std::uint32_t const> samples,
-                                            detail::drawn_changes const& drawn, stored* to) {
+                                            detail::drawn_changes const& drawn, std::size_t lanes, stored* to) {
         auto const channels = rows.shape.extent[0], places = rows.size() / channels;
         auto const scale = static_cast<T>(rows.scale);
-        for (std::size_t i = 0; i < (Model::at_once ? samples.size() : Lanes); ++i) {
+        for (std::size_t i = 0; i < (Model::at_once ? samples.size() : lanes); ++i) {
             auto const sample = samples[i < samples.size() ? i : samples.size() - 1];
             if constexpr (Model::at_once)
                 detail::scatter_changed<T>(rows, sample, drawn, scale, to + i * rows.size(), 1, channels);
             else
-                detail::scatter_changed<T>(rows, sample, drawn, scale, to + i, places * Lanes, Lanes);
+                detail::scatter_changed<T>(rows, sample, drawn, scale, to + i, places * lanes, lanes);
         }
     }
     /// The targets of the samples that the loss takes next.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__NVCC__) // hands the unroll pragmas to the host compiler, which knows them, but warns
 #pragma nv_diagnostic push
@@ -27,7 +28,8 @@ template<std::size_t Group, class T>
     constexpr std::size_t width = full_register<T>, bytes = Group * sizeof(T);
     using vector = lane_vector<T, width>;
     if constexpr (bytes == sizeof(long long)) {
-        typedef long long place __attribute__((aligned(alignof(T)), may_alias));
+        using whole = std::conditional_t<sizeof(T) != 0, long long, T>; // clang: aligned as T, it depends on T
+        typedef whole place __attribute__((aligned(alignof(T)), may_alias));
         auto const all = lane_vector<long long, vector_bytes / bytes>::all(*reinterpret_cast<place const*>(from));
         vector x;
         std::memcpy(&x.value, &all.value, sizeof x.value);
