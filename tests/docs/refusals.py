@@ -61,7 +61,7 @@ with tempfile.TemporaryDirectory() as name:
     expect(2, ['nowhere: the file cannot be opened', 'check the path'], 'use_weights', folder / 'nowhere')
     expect(2, ['table.csv', 'byte 0'], 'use_weights', table('these are no weights'))
 
-    expect(2, ['nowhere/epochs.jsonl', 'cannot be opened', 'check that the folder exists'], 'callbacks', folder / 'nowhere')
+    expect(2, ['nowhere/epochs.jsonl: the log cannot be opened', 'check that the folder exists'], 'callbacks', folder / 'nowhere')
 
     fetch = ['fetch cifar-10-binary.tar.gz from https://', '--data DIR', 'TRIREME_CIFAR10']
     expect(2, ['CIFAR-10: nobody has said where the files are', *fetch], 'cifar')

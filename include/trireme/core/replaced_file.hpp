@@ -73,9 +73,9 @@ public:
 
 private:
     [[noreturn]] void fail(char const* what, int number) const {
-        throw data_error(path_, written_,
-                         std::string(what) + " (" + reason(number) +
-                             "): check that the folder exists, may be written and has room");
+        auto const text =
+            std::string(what) + " (" + reason(number) + "): check that the folder exists, may be written and has room";
+        throw written_ == 0 ? data_error(path_, text) : data_error(path_, written_, text);
     }
 
     /// The name is new and short, so it fits where the wanted one does; O_EXCL, so nobody's file or link is followed.

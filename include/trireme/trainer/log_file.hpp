@@ -78,9 +78,9 @@ private:
     }
 
     [[noreturn]] TRIREME_COLD void fail(char const* what, int number) const {
-        throw data_error(path_, size_,
-                         std::string(what) + " (" + reason(number) +
-                             "): check that the folder exists, may be written and has room");
+        auto const text =
+            std::string(what) + " (" + reason(number) + "): check that the folder exists, may be written and has room";
+        throw size_ == 0 ? data_error(path_, text) : data_error(path_, size_, text);
     }
 
     std::string path_;
