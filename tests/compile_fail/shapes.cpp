@@ -265,6 +265,30 @@ using net = network<input<1, 28, 28>, flatten, repeat<2, gain>, linear<10>>;
 auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
 } // namespace tri0075
 
+namespace tri0139 {
+// y = 2 x.
+struct twice {
+    static constexpr layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        return d;
+    }
+    static void forward(auto const& io) {
+        for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = 2 * io.x[i];
+    }
+#if defined(MISSPELT_BACKWARD)
+    // MISSPELT_BACKWARD: TRI0139 | shows which | gets< | twice
+    // errors <= 1
+    static void backward_inputs(auto const& io){
+#else
+    static void backward_input(auto const& io) {
+#endif
+        for (std::size_t i = 0; i < io.dx.size(); ++i) io.dx[i] = 2 * io.dy[i];
+}
+}; // namespace tri0139
+inline bool right() { return check_gradients<twice, input<8>>().ok(); }
+} // namespace tri0139
+
 namespace tri0078 {
 #if defined(INPUTS_AND_OUTPUTS)
 // INPUTS_AND_OUTPUTS: TRI0078 | the number of its outputs alone | at_layer<1 | linear<784, 10>

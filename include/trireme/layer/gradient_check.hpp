@@ -5,6 +5,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/no_label.hpp>
 #include <trireme/core/philox.hpp>
+#include <trireme/core/words.hpp>
 #include <trireme/device/host/device.hpp>
 #include <trireme/kernels/sample_by_sample.hpp>
 #include <trireme/layer/host_pass.hpp>
@@ -58,6 +59,14 @@ template<class Traits>
 std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, gradient_report const& r) {
     return out << to_string(r).c_str();
 }
+
+template<class... Where>
+struct incomplete_layer_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0139: this layer lacks a function that its description asks for, or has it under another name: "
+                  "forward, backward_input, with parameters backward_weights; static_assert(layer_on<it, input<...>>) "
+                  "beside the layer shows which");
+};
 
 namespace detail::inline TRIREME_ISA {
 
@@ -282,7 +291,10 @@ inline namespace TRIREME_ISA {
 /// and what only calls of single layers show is not looked at.
 template<class Layer, class Input, class Kernels = host::kernels>
 gradient_report check_gradients(std::uint64_t seed = 1) {
-    if constexpr (detail::checked_as_network<Layer, Input>())
+    if constexpr (layer<Layer> && !layer_on<Layer, Input>) {
+        static constexpr incomplete_layer_rule<gets<Layer>> refused{};
+        return (void)refused, gradient_report{};
+    } else if constexpr (detail::checked_as_network<Layer, Input>())
         return detail::check_network_gradients<Layer, Input, Kernels>(seed);
     else
         return detail::check_layer_gradients<Layer, Input, kernels_of<network<Input, Layer>, Kernels>>(seed);
