@@ -241,7 +241,7 @@ int run(gpt_flags flags) {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
     traced_into(&trace, t, [&] {
-        double mean = 0;
+        double mean = 0; // of the last steps, mostly
         for (bool last = false; !last;) {
             auto const loss = t.step(batches.at(t.steps())).loss;
             auto const step = t.steps(), made = step - before;
@@ -257,11 +257,12 @@ int run(gpt_flags flags) {
             log.write(step, loss, rate, speed, hash);
             if (last || made == 1 || line.is_due(now)) {
                 char told[200];
-                std::snprintf(told, sizeof told,
-                              "step %-6llu loss %.4f  %.3f bits per byte  rate %.2g  %.0f tokens/s  %.0f%% of the peak",
-                              static_cast<unsigned long long>(step), mean, mean / std::log(2.0), rate, speed,
-                              100 * static_cast<double>(plan.flops_per_step()) / static_cast<double>(flags.batch) /
-                                  window * speed / peak);
+                std::snprintf(
+                    told, sizeof told,
+                    "step %-6llu mean loss %.4f  %.3f bits per byte  rate %.2g  %.0f tokens/s  %.0f%% of the peak",
+                    static_cast<unsigned long long>(step), mean, mean / std::log(2.0), rate, speed,
+                    100 * static_cast<double>(plan.flops_per_step()) / static_cast<double>(flags.batch) / window *
+                        speed / peak);
                 line.show(now,
                           flags.steps != 0 ? static_cast<double>(made) / static_cast<double>(flags.steps - before)
                                            : now / (60 * flags.minutes),
