@@ -17,6 +17,10 @@
 
 namespace trireme::detail {
 
+/// Places where values may be kept, and those between them computed again.
+template<class Network>
+inline constexpr network_segments<Network, false> kept_between{};
+
 /// Stretches of a network that begin and end where it can be cut, one behind the other.
 template<class Network>
 struct stretch_list {
@@ -25,13 +29,18 @@ struct stretch_list {
 
     constexpr recomputed_rows rows() const noexcept { return {of, count}; }
 
-    /// Takes as much of these rows as lies between two places to cut. A single row keeps its input and its output.
+    /// Takes as much of these rows as lies between two places to cut, and a function or a view right behind them,
+    /// which goes with the last one. A single row keeps its input and its output.
     constexpr void add(range rows) {
-        auto const& segments = segments_of<Network>;
+        auto const& segments = kept_between<Network>;
         auto const *const first = segments.begin, *const last = segments.begin + segments.count + 1;
         auto const* const begin = std::lower_bound(first, last, rows.begin);
-        auto const* const end = std::upper_bound(first, last, rows.end);
-        if (begin != last && end != first && *begin + 1 < *(end - 1)) of[count++] = {*begin, *(end - 1)};
+        auto const* end = std::lower_bound(first, last, rows.end);
+        for (auto r = rows.end; end != first && r < *end; ++r)
+            if (auto const& d = Network::row(r).description;
+                !d.execution.view && (!d.execution.in_place || d.parameter_count != 0))
+                --end;
+        if (begin != last && *begin + 1 < *end) of[count++] = {*begin, *end};
     }
 };
 
@@ -94,7 +103,7 @@ struct stretches_in_parts : stretch_list<Network> {
     constexpr stretches_in_parts() {
         std::size_t values = 0, begin = 0, sum = 0;
         for (std::size_t i = 0; i < Network::depth; ++i) values += Network::row(i).description.output.size();
-        auto const& segments = segments_of<Network>;
+        auto const& segments = kept_between<Network>;
         for (std::size_t s = 0; s < segments.count && Parts > 1; ++s) {
             auto const end = segments.begin[s + 1];
             for (auto i = segments.begin[s]; i < end; ++i) sum += Network::row(i).description.output.size();
@@ -126,7 +135,7 @@ constexpr recomputed_rows stretches_of_least_memory() {
     recomputed_rows best = {};
     auto least = memory_in_parts<Network, When, Way, 1>;
     auto const look_at = [&]<std::size_t Parts>(std::integral_constant<std::size_t, Parts>) {
-        if constexpr (Parts <= segments_of<Network>.count && Parts * Parts <= 4 * Network::depth) {
+        if constexpr (Parts <= kept_between<Network>.count && Parts * Parts <= 4 * Network::depth) {
             if (memory_in_parts<Network, When, Way, Parts> >= least) return;
             least = memory_in_parts<Network, When, Way, Parts>;
             best = stretches<stretches_in_parts<Network, Parts>>.rows();

@@ -14,8 +14,8 @@ namespace trireme {
 
 /// Segments of a network: the rows between two places where it can be cut into stages. There only the row's input
 /// crosses, not a residual's second way, and no kernel does its work together with that of the row before; a view goes
-/// with the row before, and so does what its bias cancels in.
-template<class Network>
+/// with the row before, and so does, in stages, what its bias cancels in.
+template<class Network, bool InStages = true>
 struct network_segments {
     std::size_t count = 0;
     std::size_t begin[Network::depth + 2] = {}; ///< begin[count]: the network's end
@@ -30,7 +30,7 @@ struct network_segments {
             bool const view = d.execution.view && !row.is_fork();
             bool const fused =
                 (Network::row(r - 1).description.execution.applies && d.execution.in_place && d.parameter_count == 0) ||
-                detail::bias_cancels(Network::row(r - 1), row);
+                (InStages && detail::bias_cancels(Network::row(r - 1), row));
             border[r] = reads >= r && !view && !fused;
         }
         for (std::size_t r = 0; r < Network::depth; ++r)
