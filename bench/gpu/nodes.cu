@@ -108,8 +108,8 @@ void measure(std::size_t batch, int rounds) {
     auto& r = *e.ranks[0];
     r.set_numbers(0, o);
     r.set_samples(0, 0, images, indices, 1.0f / static_cast<float>(batch));
-    initialise_parameters<lenet, xavier_uniform>(r.mirror(), 1);
-    r.enqueue_load();
+    for (auto const& stage : r.own()) stage.initialise<xavier_uniform>(r.mirror.weights(stage), 1);
+    r.enqueue_load(false);
     r.enqueue_samples(0, 1);
     auto const step = [&] { e.enqueue_step(0); };
     step();
