@@ -35,6 +35,10 @@ void follows_one_of_two(std::string const& decays, int devices) {
     mixed some({.learning_rate = 0.1f, .weight_decay = decay, .batch = 24, .seed = 5}, {.devices = devices});
     CHECK(some.plan().memory().total() == all.plan().memory().total());
     auto const tensors = tensors_of<with_norms>();
+    auto start = some.gather_parameters();
+    for (double& number : start) // biases have something to lose, also one whose gradient cancels behind it
+        if (number == 0) number = 0.125;
+    some.load_parameters(start);
     for (std::uint64_t step = 1; step <= 3; ++step) {
         CAPTURE(step);
         auto const w = some.gather_parameters();
@@ -53,8 +57,7 @@ void follows_one_of_two(std::string const& decays, int devices) {
             };
             bool const decayed = decays.at(tensor++) == 'd';
             CHECK(here(s) == here(decayed ? a : n));
-            // the biases of the first step are zero, and have nothing to lose
-            if (step > 1 || t.name.ends_with("weight")) CHECK(here(a) != here(n));
+            CHECK(here(a) != here(n));
         }
         CHECK(tensor == decays.size());
     }
