@@ -35,7 +35,9 @@ template<std::size_t Rows, std::size_t Registers, std::size_t Width, product_str
 [[gnu::always_inline]] inline void product_tile(T const* a, T const* b, std::size_t terms, Start const& start, T* c,
                                                 std::size_t back) noexcept {
     using vector = lane_vector<T, Width>;
-    auto const column = [back](std::size_t j) { return j * Width - (j + 1 == Registers ? back : 0); };
+    auto const column = [back](std::size_t j) { // of the only register it may be negative: a neighbour is before it
+        return static_cast<std::ptrdiff_t>(j * Width) - static_cast<std::ptrdiff_t>(j + 1 == Registers ? back : 0);
+    };
     vector sum[Rows][Registers];
 #pragma GCC unroll 32
     for (std::size_t i = 0; i < Rows; ++i)
@@ -81,7 +83,7 @@ template<std::size_t M, std::size_t N, product_strides S, into Into, class T>
     constexpr std::size_t rows = even_block(M, accumulators / 3);
     constexpr std::size_t across = std::min<std::size_t>(accumulators / rows, 12);
     for_blocks<0, M, rows>([&]<std::size_t Rows>(block_length<Rows>, std::size_t m) {
-        auto const begin = [=](std::size_t i, std::size_t) {
+        auto const begin = [=](std::size_t i, std::ptrdiff_t) {
             return lane_vector<T, width>::all(start == nullptr ? T{0} : start[m + i]);
         };
         for_blocks<0, registers, across>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {

@@ -30,7 +30,7 @@ template<std::size_t N, product_strides S, into Into, class T>
     for_blocks<0, registers, 4>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {
         constexpr std::size_t most_rows = Registers == 4 ? accumulators / 4 : std::bit_floor(accumulators / Registers);
         auto const shared = r + Registers == registers ? back : 0;
-        auto const begin = [=](std::size_t, std::size_t column) {
+        auto const begin = [=](std::size_t, std::ptrdiff_t column) {
             return start == nullptr ? vector::all(0) : vector::load(start + r * width + column);
         };
         std::size_t m = 0;
