@@ -1,12 +1,16 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Losses with shares of classes, and losses of values, on GPUs against the textbook loops, in double.
+// Losses with shares of classes, losses of values, and what layers add to losses, on GPUs against the textbook loops,
+// in double.
 
 #include <trireme/device/cuda/device.hpp>
+#include <trireme/kernels/blocks/activation.hpp>
+#include <trireme/kernels/blocks/activity_penalty.hpp>
 #include <trireme/kernels/blocks/soft_cross_entropy.hpp>
 #include <trireme/kernels/blocks/value_loss.hpp>
 #include <trireme/kernels/loss_functions.hpp>
+#include <trireme/kernels/reference/activity_penalty.hpp>
 #include <trireme/kernels/reference/soft_cross_entropy.hpp>
 #include <trireme/kernels/reference/value_loss.hpp>
 
@@ -116,9 +120,40 @@ void all_values() {
     value_loss_matches<F, 100, T>();
 }
 
+template<std::size_t Size, class T>
+void penalty_matches() {
+    CAPTURE(Size);
+    CAPTURE(sizeof(T));
+    constexpr std::size_t samples = 130;
+    auto const x = numbers::uniform<T>(0, samples * Size, 4), dy = numbers::uniform<T>(1, samples * Size);
+    auto const weight = numbers::uniform<T>(2, samples);
+    auto const wide_x = widened(x), wide_dy = widened(dy), wide_weight = widened(weight);
+    std::vector<double> y(x.size()), gradient(x.size()), loss(samples);
+    for (std::size_t i = 0; i < samples; ++i) {
+        activity_penalty_forward<Size, 1>(reference{}, &wide_x[i * Size], 0.25, &y[i * Size], &loss[i]);
+        activity_penalty_backward_input<Size, 1>(reference{}, &wide_x[i * Size], &wide_dy[i * Size], &wide_weight[i],
+                                                 0.25, &gradient[i * Size]);
+    }
+
+    on_gpu::rank r;
+    auto const k = r.policy<cuda_kernels>(samples);
+    array<T> const at_x(r, x), at_dy(r, dy), at_weight(r, weight), at_y(r, dy), at_dx(r, x), at_loss(r, weight);
+    T const *from = at_x.data(), *by = at_dy.data(), *w = at_weight.data();
+    activity_penalty_forward<Size, 1>(k, from, T(0.25), at_y.data(), at_loss.data());
+    activity_penalty_backward_input<Size, 1>(k, from, by, w, T(0.25), at_dx.data());
+    CHECK(at_y.read() == x);
+    CHECK(distance(at_loss.read(), loss) < allowed<T>);
+    CHECK(distance(at_dx.read(), gradient) < allowed<T>);
+}
+
 } // namespace
 
 TEST_SUITE("cuda/losses") {
+    TEST_CASE("penalties") {
+        penalty_matches<10, float>();
+        penalty_matches<600, float>();
+        penalty_matches<600, double>();
+    }
     TEST_CASE("softmax cross-entropy with shares of classes") {
         all_targets<10, float>();
         all_targets<1000, float>();
