@@ -81,7 +81,7 @@ measured_epochs measure(Trainer& trainer, labelled_images const& images, repeats
     return m;
 }
 
-/// What a device needs: seconds per granule that is full, half as wide and a quarter as wide, per single sample, and
+/// Needs of a device: seconds per granule that is full, half as wide and a quarter as wide, per single sample, and
 /// for the rest of a step (the update, mostly).
 struct computation {
     double granule = 0, half = 0, quarter = 0, single = 0, rest = 0;

@@ -5,14 +5,11 @@
 
 #include <doctest/doctest.h>
 #include <rehearsed/trainings.hpp>
-#include <support/compare.hpp>
 #include <support/penalties.hpp>
 
 #include <trireme/rehearsal.hpp>
 
-#include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 namespace rehearsed_loss_terms_test {
@@ -20,7 +17,6 @@ using namespace trireme;
 using namespace rehearsed;
 using namespace test_penalties;
 using test_regression::made_up_table;
-using test_support::same_bits;
 
 namespace {
 
@@ -28,38 +24,13 @@ template<class Device, class Network, class... Policies>
 using any = trainer<Network, mean_squared_error, sgd, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
                     reproducible<fixed_tree, dynamic>, Policies...>;
 
-struct order {
-    timing when;
-    std::uint64_t seed;
-    bool eager;
-};
-constexpr order orders[] = {{timing::late, 0, false}, {timing::shuffled, 1, true}, {timing::eager, 0, false}};
-
 } // namespace
 
 TEST_SUITE("rehearsed/loss_terms") {
     TEST_CASE("terms of any stage train as on one device, in memory as planned") {
         using t = any<rehearsal, net_everywhere>;
         t::options const training{.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = 6};
-        auto const wanted = [&] {
-            on_stage const as_usual;
-            t one(training);
-            return train(one);
-        }();
-        for (double const x : wanted) CHECK(std::isfinite(x));
-        for (int stages = 1; stages <= 3; ++stages)
-            for (int const devices : {1, 2, 3})
-                for (auto const& how : orders) {
-                    CAPTURE(stages);
-                    CAPTURE(devices);
-                    CAPTURE(how.seed);
-                    CAPTURE(how.eager);
-                    on_stage const as_told(how.when, how.seed);
-                    memory_taken const taken;
-                    t many(training, {.devices = devices, .stages = stages, .share_devices = true, .eager = how.eager});
-                    taken.is_planned(many);
-                    CHECK(same_bits(train(many), wanted));
-                }
+        has_one_devices_bits_in_stages<t>(training, 3, [](t& one) { return train(one); });
     }
 
     TEST_CASE("losses and weights are those of the host, of steps larger than a batch, too") {

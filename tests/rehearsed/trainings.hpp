@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <support/compare.hpp>
 #include <support/networks.hpp>
 #include <support/training.hpp>
 #include <trainer/promises.hpp>
@@ -11,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -81,6 +83,42 @@ private:
 inline constexpr auto as_planned = [](auto const& make) {
     make([before = memory_taken()](auto const& t) { before.is_planned(t); });
 };
+
+/// Orders in which the work of streams may be played, with graphs or without.
+struct playing {
+    timing when;
+    std::uint64_t seed;
+    bool eager;
+};
+inline constexpr playing orders[] = {{timing::late, 0, false}, {timing::shuffled, 1, true}, {timing::eager, 0, false}};
+
+/// Trainings of up to 3 devices and so many stages have one device's bits in every order, in memory as planned. Returns
+/// what train(trainer) tells of one device.
+template<class Trainer, class Train>
+std::vector<double> has_one_devices_bits_in_stages(typename Trainer::options const& training, int most_stages,
+                                                   Train const& train) {
+    auto const wanted = [&] {
+        on_stage const as_usual;
+        Trainer one(training);
+        return train(one);
+    }();
+    for (double const x : wanted) CHECK(std::isfinite(x));
+    for (int stages = 1; stages <= most_stages; ++stages)
+        for (int const devices : {1, 2, 3})
+            for (auto const& how : orders) {
+                CAPTURE(stages);
+                CAPTURE(devices);
+                CAPTURE(how.seed);
+                CAPTURE(how.eager);
+                on_stage const as_told(how.when, how.seed);
+                memory_taken const taken;
+                Trainer many(training,
+                             {.devices = devices, .stages = stages, .share_devices = true, .eager = how.eager});
+                taken.is_planned(many);
+                CHECK(test_support::same_bits(train(many), wanted));
+            }
+    return wanted;
+}
 
 /// The losses of an epoch's steps, and all numbers of all ranks.
 template<class Trainer>

@@ -5,35 +5,24 @@
 
 #include <doctest/doctest.h>
 #include <rehearsed/trainings.hpp>
-#include <support/compare.hpp>
 #include <support/regression.hpp>
 #include <support/weighing.hpp>
 
 #include <trireme/rehearsal.hpp>
 
-#include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 namespace rehearsed_weighted_losses_test {
 using namespace trireme;
 using namespace rehearsed;
 using namespace test_weighing;
-using test_support::same_bits;
 
 namespace {
 
 template<class Device, class Network, class Loss, class... Policies>
 using any = trainer<Network, Loss, sgd, on<mesh<Device, dp<dynamic>, pp<dynamic>>>, reproducible<fixed_tree, dynamic>,
                     Policies...>;
-
-struct order {
-    timing when;
-    std::uint64_t seed;
-    bool eager;
-};
-constexpr order orders[] = {{timing::late, 0, false}, {timing::shuffled, 1, true}, {timing::eager, 0, false}};
 
 /// Losses of steps on a batch, on more than a batch, on some of which none counts; of tests; and all parameters.
 template<class Trainer>
@@ -56,26 +45,8 @@ TEST_SUITE("rehearsed/weighted_losses") {
     TEST_CASE("samples that count differently train as on one device, in stages, too") {
         using t = any<rehearsal, net, weighing>;
         t::options const training{.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6};
-        auto const wanted = [&] {
-            on_stage const as_usual;
-            t one(training);
-            return train(one);
-        }();
-        for (double const x : wanted) CHECK(std::isfinite(x));
-        CHECK(wanted[2] == 0);
-        for (int stages = 1; stages <= 2; ++stages)
-            for (int const devices : {1, 2, 3})
-                for (auto const& how : orders) {
-                    CAPTURE(stages);
-                    CAPTURE(devices);
-                    CAPTURE(how.seed);
-                    CAPTURE(how.eager);
-                    on_stage const as_told(how.when, how.seed);
-                    memory_taken const taken;
-                    t many(training, {.devices = devices, .stages = stages, .share_devices = true, .eager = how.eager});
-                    taken.is_planned(many);
-                    CHECK(same_bits(train(many), wanted));
-                }
+        auto const told = has_one_devices_bits_in_stages<t>(training, 2, [](t& one) { return train(one); });
+        CHECK(told[2] == 0);
     }
 
     TEST_CASE("steps of any size are those of the host") {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <trireme/core/percentage.hpp>
-#include <trireme/kernels/activation_functions.hpp>
 #include <trireme/layer/activation.hpp>
 #include <trireme/layer/layer.hpp>
 
@@ -33,12 +32,7 @@ void activity_penalty_backward_input() = delete;
 /// Source: Merity, McCann, Socher, "Revisiting activation regularization for language RNNs", 2017.
 template<auto Share>
 struct activity_penalty {
-    static constexpr bool usable = [] {
-        if constexpr (std::is_same_v<decltype(Share), percentage>)
-            return Share >= percent<1>;
-        else
-            return false;
-    }();
+    static constexpr bool usable = detail::is_percentage<Share>(percent<1>);
 
     static constexpr layer_description describe(shape in) noexcept {
         if (!usable) return refused(in);
@@ -61,9 +55,7 @@ struct activity_penalty {
         activity_penalty_backward_input<io_t::input::size, io_t::lanes>(io.policy, io.x.data, io.dy.data,
                                                                         io.place.loss_weight, share<io_t>, io.dx.data);
     }
-    static void evaluate(auto const& io) {
-        if (io.y.data != io.x.data) activation_forward<identity_function>(io.policy, io.x.data, io.y.data, io.x.size());
-    }
+    static void evaluate(auto const& io) { detail::pass_values(io); }
 
     template<class Where, class In>
     using refusal = activity_penalty_rule<Where>;

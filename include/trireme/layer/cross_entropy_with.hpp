@@ -40,8 +40,8 @@ struct ignored_class_rule {
 template<auto Share>
 struct label_smoothing {
     static constexpr int spread = [] {
-        if constexpr (std::is_same_v<decltype(Share), percentage>)
-            return Share >= percentage{0} && Share < percentage{100} ? static_cast<int>(Share) : -1;
+        if constexpr (detail::is_percentage<Share>(percent<0>, percent<99>))
+            return static_cast<int>(Share);
         else
             return -1;
     }();

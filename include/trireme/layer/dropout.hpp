@@ -4,6 +4,7 @@
 
 #include <trireme/core/percentage.hpp>
 #include <trireme/kernels/dropout_draw.hpp>
+#include <trireme/layer/activation.hpp>
 #include <trireme/layer/layer.hpp>
 
 #include <cstddef>
@@ -32,12 +33,7 @@ void dropout_forward() = delete;
 /// Source: Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, "Dropout", 2014.
 template<auto Share>
 struct dropout {
-    static constexpr bool usable = [] {
-        if constexpr (std::is_same_v<decltype(Share), percentage>)
-            return Share >= percent<0> && Share < percent<100>;
-        else
-            return false;
-    }();
+    static constexpr bool usable = detail::is_percentage<Share>(percent<0>, percent<99>);
 
     static constexpr layer_description describe(shape in) noexcept {
         if (!usable) return refused(in);
@@ -59,9 +55,7 @@ struct dropout {
         using io_t = std::remove_cvref_t<decltype(io)>;
         apply<typename io_t::input, io_t::lanes>(io, io.dy.data, io.dx.data);
     }
-    static void evaluate(auto const& io) {
-        if (io.y.data != io.x.data) activation_forward<identity_function>(io.policy, io.x.data, io.y.data, io.x.size());
-    }
+    static void evaluate(auto const& io) { detail::pass_values(io); }
 
     template<class Where, class In>
     using refusal = dropout_rule<Where>;

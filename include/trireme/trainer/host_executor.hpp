@@ -224,13 +224,13 @@ private:
         auto& s = stages_[t.chunk];
         auto numbers = numbers_for(s, t);
         double terms[network::loss_terms + 1] = {};
-        if (network::loss_terms != 0 && !evaluates) {
-            numbers.terms = terms;
-            numbers.loss_weight = static_cast<T>(batch_.scale);
-        }
         granule_place place{
             seed_, steps_, static_cast<std::uint32_t>(shard), 0, mine.size(), mine.size(), batch_.indices.size()};
         losses_.weight = static_cast<T>(batch_.scale);
+        if (network::loss_terms != 0 && !evaluates) {
+            numbers.terms = terms;
+            numbers.loss_weight = losses_.weight;
+        }
         bool const scores = evaluates && is_scored(s);
         double loss = scores ? batch_.losses[shard] : 0; // of a shard that comes in parts
         losses_.sum = &loss;

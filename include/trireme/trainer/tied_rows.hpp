@@ -138,7 +138,7 @@ private:
     }
 
     /// Hands one row's numbers, which lie there in an arena of its rank, to take(address) on the rank of the other.
-    /// What is sent arrives in `room`.
+    /// Numbers that are sent arrive in `room`.
     template<class Take>
     void exchange(place const& from, place const& to, std::size_t place::* lies, arena const& a,
                   [[maybe_unused]] std::size_t link, [[maybe_unused]] std::size_t elements,

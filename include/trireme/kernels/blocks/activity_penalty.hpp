@@ -4,6 +4,7 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/kernels/blocks/elementwise.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
 
@@ -50,14 +51,17 @@ struct activity_penalty_program {
 /// A value's gradient, with the slope of the penalty.
 template<u32 Size, class A, class T>
 struct penalised_gradient {
-    using number = accumulate_t<T>;
-    A const *x, *dy;
+    using value = A;
+    using number = accumulate_t<A>;
+    using place = any_place;
+    static constexpr u32 inputs = 2;
+    A const* from[inputs]; ///< x, dy
+    A* to;
     T const* weight;
     number slope;
-    A* dx;
-    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
-        number const factor = static_cast<number>(weight[i / Size]) * slope;
-        dx[i] = static_cast<A>(static_cast<number>(dy[i]) + factor * static_cast<number>(x[i]));
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const& at, u32 j) const {
+        number const factor = static_cast<number>(weight[(at.first + j) / Size]) * slope;
+        return in[1] + factor * in[0];
     }
 };
 
@@ -84,7 +88,7 @@ void activity_penalty_backward_input(block_kernels<Stream> const& k, A const* x,
                                      A* dx) {
     using each = blocks::penalised_gradient<static_cast<blocks::u32>(Size), A, T>;
     auto const slope = static_cast<typename each::number>(2 * share / T(Size));
-    k.each(Size * k.samples(), each{x, dy, weight, slope, dx});
+    blocks::each_value(k, Size * k.samples(), each{{x, dy}, dx, weight, slope});
 }
 
 } // namespace trireme

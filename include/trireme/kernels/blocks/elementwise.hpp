@@ -16,15 +16,14 @@
 // Values that follow from those at the same place of other tensors, and from their channel. A thread moves 16 bytes at
 // a time, and has loads of several on their way, so that a device's memory is busy.
 //
-// What is computed is a struct with
+// The computation is a struct with
 //
 //     using value = ...;                     // as values lie in memory
 //     static constexpr u32 inputs = ...;
 //     value const* from[inputs];             // null: an input of zeros
 //     value* to;                             // may be one of the inputs
 //     using place = ...;                     // made from the number of a thread's first value
-//     accumulate_t<value> operator()(accumulate_t<value> const (&in)[inputs], place const&, u32 j) const; // value j of
-//     it
+//     accumulate_t<value> operator()(accumulate_t<value> const (&in)[inputs], place const&, u32 j) const; // of value j
 namespace trireme::blocks {
 
 /// Values side by side that one instruction moves.
