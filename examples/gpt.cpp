@@ -53,7 +53,7 @@ double unigram_entropy(std::string_view text) {
 /// One JSON object per step, on disk as soon as the step is over.
 class step_log {
 public:
-    explicit step_log(std::string const& path) : file_("--log", path) {}
+    step_log(std::string const& path, bool append) : file_("--log", path, append) {}
     /// `more`: further members of the object.
     void write(std::uint64_t step, double loss, double rate, double tokens_per_second, char const* more) {
         if (!file_.wanted()) return;
@@ -193,7 +193,7 @@ int run(gpt_flags flags) {
     where.trace = !flags.trace.empty();
     check_options<gpt_trainer>(training, where, flags.schedule);
     result_file trace("--trace", flags.trace);
-    step_log log(flags.log);
+    step_log log(flags.log, !flags.resume.empty());
     if (!flags.save.empty()) prepare_checkpoint(flags.save);
     auto const unigram = unigram_entropy(text);
 

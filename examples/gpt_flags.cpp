@@ -65,7 +65,7 @@ std::optional<gpt_flags> gpt_flags::parse(int argc, char const* const* argv) {
     app.add_option("--resume", f.resume, "go on with the training in this folder, on any devices and stages")
         ->check(some_name())
         ->type_name("FOLDER");
-    app.add_option("--log", f.log, "write one JSON object per step to this file")
+    app.add_option("--log", f.log, "write one JSON object per step to this file; with --resume behind those in it")
         ->check(some_name())
         ->type_name("FILE");
     app.add_option("--trace", f.trace, "write the tasks of the last steps to this file, for ui.perfetto.dev")

@@ -12,12 +12,12 @@
 #include <string>
 #include <utility>
 
-/// A file that a run writes at its end, and is refused before the run if it cannot be written.
+/// A file for what a run finds, which is refused before the run if it cannot be written. `append`: behind what is there.
 class result_file {
 public:
-    result_file(char const* flag, std::string path) : flag_(flag), path_(std::move(path)) {
+    result_file(char const* flag, std::string path, bool append = false) : flag_(flag), path_(std::move(path)) {
         if (path_.empty()) return;
-        out_.open(path_);
+        out_.open(path_, append ? std::ios::app : std::ios::out);
         if (!out_)
             throw trireme::usage_error(std::string(flag) + ' ' + path_ + ": cannot be written (" +
                                        std::strerror(errno) + "); name a file in a folder that exists and is yours");

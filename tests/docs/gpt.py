@@ -48,8 +48,9 @@ with tempfile.TemporaryDirectory() as name:
     # ---- saved, and gone on with ----
     saved, every = folder / 'saved', folder / 'every'
 
-    def steps(count, *arguments, name='log'):
-        log = folder / name
+    def steps(count, *arguments, behind=()):
+        log = folder / 'log'
+        log.write_text(''.join(json.dumps(line) + '\n' for line in behind))
         done = run('--text', text, '--steps', count, '--batch', 8, '--characters', 0, '--log', log, *arguments)
         expect(done.returncode == 0, f'gpt to step {count} {arguments} ends with {done.returncode}: {done.stderr}')
         return [json.loads(line) for line in log.read_text().splitlines()]
@@ -62,6 +63,9 @@ with tempfile.TemporaryDirectory() as name:
         expect([(line['loss'], line['rate']) for line in rest] == [(line['loss'], line['rate']) for line in whole[3:]],
                f'{layout}: it does not go on as it would have')
         expect(rest[-1]['weights_hash'] == whole[-1]['weights_hash'], f'{layout}: other weights')
+    log = steps(4, '--resume', saved, '--reproducible', 4, '--seed', 5, behind=whole[:3])
+    expect(log[:3] == whole[:3] and [line['step'] for line in log[3:]] == [4], 'a log is not gone on with')
+    expect(len(steps(1, behind=whole)) == 1, 'the log of another training is kept')
     fast = steps(4, '--devices', 2)
     ring = steps(4, '--devices', 2, '--strategy', 'ring')
     expect(abs(ring[-1]['loss'] - fast[-1]['loss']) < 1e-3, 'another strategy trains otherwise')
