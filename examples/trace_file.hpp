@@ -12,7 +12,8 @@
 #include <string>
 #include <utility>
 
-/// A file for what a run finds, which is refused before the run if it cannot be written. `append`: behind what is there.
+/// A file for what a run finds, which is refused before the run if it cannot be written. `append`: behind what is
+/// there.
 class result_file {
 public:
     result_file(char const* flag, std::string path, bool append = false) : flag_(flag), path_(std::move(path)) {
