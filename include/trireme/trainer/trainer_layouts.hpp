@@ -80,7 +80,7 @@ struct trainer_layouts {
             auto const rows = l.rows_of(stage, network::depth);
             auto sum = network::flops(rows);
             if (!l.recomputed.empty())
-                sum.again = flops_again<network>(rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves);
+                sum.again = flops_again(network::rows, rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves);
             return sum;
         };
         p.numbers = [](parallel_layout const& l, int stage) {
