@@ -80,8 +80,8 @@ struct sample_contract {
     batch_weight (*weigh)(sample_rows const& targets, std::span<std::uint32_t const> indices) = nullptr;
 };
 
-/// `T`: of targets that are values. Weights are added in the order of the samples, so that every rank finds the same
-/// sum.
+/// A loss's weights of some samples, added in their order, so that every rank finds the same sum. `T`: of targets that
+/// are values.
 template<class Loss, class Output, class T>
 batch_weight weight_of_samples(sample_rows const& targets, std::span<std::uint32_t const> indices) {
     return with_default_floats([&] {
@@ -132,6 +132,23 @@ public:
     void use(sample_set const& samples, bool targets = true) {
         check(samples, targets);
         samples_ = samples;
+    }
+
+    /// Throws usage_error if a step on all samples in use has no memory for them. `whole_shard`: layers or kernels take
+    /// those of a shard all at once, as stages do with a micro-batch.
+    TRIREME_COLD void check_step(bool whole_shard) const {
+        if ((whole_shard || layout.stages > 1) && samples_.size() > most_samples_)
+            throw usage_error("a step on " + number(samples_.size()) + " samples, the option batch is " +
+                              number(most_samples_) +
+                              ": these layers or kernels take the samples of a step all at once (batch_norm, onednn), "
+                              "as stages do with a micro-batch, and have memory for a batch; give the trainer a larger "
+                              "batch");
+    }
+    /// Throws usage_error for an epoch of fewer samples than replicas.
+    TRIREME_COLD void check_epoch(std::size_t samples) const {
+        if (samples < static_cast<std::size_t>(layout.replicas))
+            throw usage_error("the data set has " + number(samples) + " samples for " +
+                              std::to_string(layout.replicas) + " devices: it needs at least one per device");
     }
 
     /// All samples in use, in their order, as one batch: what `step` of the trainer trains on. Allocates only for more
