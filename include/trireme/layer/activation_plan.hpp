@@ -15,11 +15,23 @@ namespace trireme {
 
 /// The sizes of an activation plan's arena, in elements.
 struct plan_extent {
-    std::size_t elements = 0; ///< of all three parts
+    std::size_t elements = 0; ///< of all three parts: see activation_plan
     std::size_t kept = 0;
     std::size_t sent = 0;
     bool spread = true; ///< all blocks have room for all samples; else only frames and slots have
 };
+
+namespace detail {
+
+/// The arrays of a plan, whatever the depth.
+struct plan_arrays {
+    std::size_t* value;
+    std::size_t* gradient;
+    std::size_t* again;
+    recomputation_arrays recomputed;
+};
+
+} // namespace detail
 
 /// Places of values and gradients in the activation arena, in elements; `npos` for what has none. value[i] is slot i of
 /// the network (value[depth]: its output), gradient[i] the loss's gradient by it. again[i] is where the way back finds
@@ -34,6 +46,10 @@ struct activation_plan : plan_extent {
     std::size_t gradient[Depth + 1] = {};
     std::size_t again[Depth + 1] = {};
     detail::recomputation<Depth> recomputed = {};
+
+    constexpr detail::plan_arrays arrays() noexcept {
+        return detail::plan_arrays{value, gradient, again, recomputed.arrays()};
+    }
 };
 
 enum class way_of_samples { together, one_behind_the_other };
@@ -43,14 +59,6 @@ enum class way_of_samples { together, one_behind_the_other };
 enum class weight_gradients { at_once, beside, apart };
 
 namespace detail {
-
-/// The arrays of a plan, whatever the depth.
-struct plan_arrays {
-    std::size_t* value;
-    std::size_t* gradient;
-    std::size_t* again;
-    recomputation_arrays recomputed;
-};
 
 /// First fit with a sorted list of holes. Linear in the number of blocks while there are few holes, which a chain of
 /// layers ensures.
@@ -165,9 +173,8 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
     };
 
     for (std::size_t slot = 0; slot <= depth; ++slot) {
-        auto const& shape = slot == 0 ? network.row(0).input : network.row(slot - 1).description.output;
         for (auto b = slot; b < blocks; b += depth + 1) {
-            size[b] = shape.size();
+            size[b] = network.slot(slot).size();
             shares[b] = b;
             born[b] = never;
         }
@@ -306,13 +313,13 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
 /// frame, or in an outgoing slot. `forward_only`: of a network that is not trained; there are no gradients.
 /// `recomputed`: stretches of rows whose values are not kept, but computed again.
 template<class Network>
-constexpr activation_plan<Network::depth>
+TRIREME_COLD constexpr activation_plan<Network::depth>
 plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients when = weight_gradients::at_once,
                  way_of_samples way = way_of_samples::together, range rows = {0, Network::depth},
                  std::size_t in_task = 0, bool forward_only = false, recomputed_rows recomputed = {}) {
     activation_plan<Network::depth> plan;
     detail::plan_rows(Network::rows, lanes, element_bytes, when, way, rows, in_task, forward_only, recomputed,
-                      {plan.value, plan.gradient, plan.again, plan.recomputed.arrays()}, plan);
+                      plan.arrays(), plan);
     return plan;
 }
 

@@ -38,6 +38,10 @@ struct row_list {
     std::size_t first_trainable = 0; ///< see network
 
     constexpr layer_row const& row(std::size_t i) const noexcept { return of[i]; }
+    /// The shape of one sample's values in a slot.
+    constexpr shape const& slot(std::size_t i) const noexcept {
+        return i == 0 ? of[0].input : of[i - 1].description.output;
+    }
     /// True if backward goes through a row. Without a comparison that is always true for a network whose first row has
     /// weights: compilers warn of it.
     constexpr bool is_trained(std::size_t row) const noexcept { return row + 1 > first_trainable; }
