@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/core/scratch.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/layer/recomputation.hpp>
@@ -12,6 +13,26 @@
 
 namespace trireme {
 
+/// The sizes of an activation plan's arena, in elements.
+struct plan_extent {
+    std::size_t elements = 0; ///< of all three parts: see activation_plan
+    std::size_t kept = 0;
+    std::size_t sent = 0;
+    bool spread = true; ///< all blocks have room for all samples; else only frames and slots have
+};
+
+namespace detail {
+
+/// The arrays of a plan, whatever the depth.
+struct plan_arrays {
+    std::size_t* value;
+    std::size_t* gradient;
+    std::size_t* again;
+    recomputation_arrays recomputed;
+};
+
+} // namespace detail
+
 /// Places of values and gradients in the activation arena, in elements; `npos` for what has none. value[i] is slot i of
 /// the network (value[depth]: its output), gradient[i] the loss's gradient by it. again[i] is where the way back finds
 /// the value of slot i: in its place, or, if it was computed again, in another.
@@ -20,24 +41,31 @@ namespace trireme {
 /// another, where the way there, the way back, or each half of that, are tasks of their own. Those from `sent` on lie
 /// in an outgoing slot: the gradient that goes to the stage before. The others last within one task.
 template<std::size_t Depth>
-struct activation_plan {
+struct activation_plan : plan_extent {
     std::size_t value[Depth + 1] = {};
     std::size_t gradient[Depth + 1] = {};
     std::size_t again[Depth + 1] = {};
     detail::recomputation<Depth> recomputed = {};
-    std::size_t elements = 0; ///< of all three
-    std::size_t kept = 0;
-    std::size_t sent = 0;
-    bool spread = true; ///< all blocks have room for all samples; else only frames and slots have
+
+    constexpr detail::plan_arrays arrays() noexcept {
+        return detail::plan_arrays{value, gradient, again, recomputed.arrays()};
+    }
 };
+
+enum class way_of_samples { together, one_behind_the_other };
+
+/// The time of the gradients by the parameters: row by row with those by the inputs; beside them, at any time before
+/// the end of backward, or before values are computed again; or in a task of their own, later (backward_weights).
+enum class weight_gradients { at_once, beside, apart };
 
 namespace detail {
 
 /// First fit with a sorted list of holes. Linear in the number of blocks while there are few holes, which a chain of
 /// layers ensures.
-template<std::size_t Capacity>
 class hole_list {
 public:
+    constexpr explicit hole_list(std::size_t capacity) : holes_(capacity) {}
+
     constexpr std::size_t take(std::size_t size) {
         for (std::size_t i = 0; i < count_; ++i)
             if (holes_[i].size() >= size) {
@@ -83,59 +111,37 @@ private:
         for (std::size_t k = i; k < count_; ++k) holes_[k] = holes_[k + 1];
     }
 
-    range holes_[Capacity] = {};
+    scratch<range> holes_;
     std::size_t count_ = 0;
     std::size_t top_ = 0;
 };
 
-} // namespace detail
-
-enum class way_of_samples { together, one_behind_the_other };
-
-/// The time of the gradients by the parameters: row by row with those by the inputs; beside them, at any time before
-/// the end of backward, or before values are computed again; or in a task of their own, later (backward_weights).
-enum class weight_gradients { at_once, beside, apart };
-
-/// Plans an arena by a sweep over time: forward through row i happens at time i, the loss at time depth, then backward
-/// row by row, and before the last row of a stretch that is computed again forward through its rows. A block lives from
-/// the moment it is written to its last reading. `lanes` samples are in flight; blocks begin on cache lines. What
-/// gradients by the parameters read stays until they are computed; see weight_gradients. Where granules go
-/// `one_behind_the_other` from one layer that needs the whole shard to the next, each is somewhere else in between:
-/// then such a stretch is one time.
-///
-/// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that
-/// blocks have room for which last within one task. What the stage gets from the others, and gives them, lies in the
-/// frame, or in an outgoing slot. `forward_only`: of a network that is not trained; there are no gradients.
-/// `recomputed`: stretches of rows whose values are not kept, but computed again.
-template<class Network>
-TRIREME_COLD constexpr activation_plan<Network::depth>
-plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients when = weight_gradients::at_once,
-                 way_of_samples way = way_of_samples::together, range rows = {0, Network::depth},
-                 std::size_t in_task = 0, bool forward_only = false, recomputed_rows recomputed = {}) {
-    constexpr std::size_t depth = Network::depth;
-    constexpr std::size_t most_blocks = 3 * (depth + 1); // values, gradients, values that were computed again
-    constexpr std::size_t most_times = 3 * depth + 2;
+/// The algorithm of plan_activations; see there.
+TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes, std::size_t element_bytes,
+                                      weight_gradients when, way_of_samples way, range rows, std::size_t in_task,
+                                      bool forward_only, recomputed_rows recomputed, plan_arrays const& slots,
+                                      plan_extent& plan) {
+    auto const depth = network.depth;
+    auto const most_blocks = 3 * (depth + 1); // values, gradients, values that were computed again
+    auto const most_times = 3 * depth + 2;
     std::size_t const blocks = recomputed.empty() ? 2 * (depth + 1) : most_blocks;
-    std::size_t size[most_blocks] = {};
-    std::size_t born[most_blocks] = {};
-    std::size_t dies[most_blocks] = {};
-    bool stays[most_blocks] = {};         // from one half of backward to the other
-    std::size_t shares[most_blocks] = {}; // the block that it lies in: its own, or that of what it is a view of
+    scratch<std::size_t> size(most_blocks), born(most_blocks), dies(most_blocks);
+    scratch<bool> stays(most_blocks);         // from one half of backward to the other
+    scratch<std::size_t> shares(most_blocks); // the block that it lies in: its own, or that of what it is a view of
 
     auto const unit = cache_line / element_bytes;
-    std::size_t const first_trainable = Network::first_trainable;
+    auto const first_trainable = network.first_trainable;
     auto const first = rows.begin, last = rows.end;
     bool const apart = in_task != 0, gets_input = apart && first > 0;
-    auto const again = forward_only
-                           ? detail::recomputation<depth>{}
-                           : detail::rows_again<Network>(rows, recomputed, !apart, when == weight_gradients::apart);
-    auto const grad = [](std::size_t slot) { return depth + 1 + slot; };
+    auto const& again = slots.recomputed;
+    if (!forward_only) find_rows_again(network, rows, recomputed, !apart, when == weight_gradients::apart, again);
+    auto const grad = [&](std::size_t slot) { return depth + 1 + slot; };
     auto const second = [&](std::size_t slot) { return again.dropped[slot] ? 2 * (depth + 1) + slot : slot; };
 
     // when rows go back, and forward again; `waits`: at these times all samples wait for one another
-    std::size_t back[depth + 1] = {}, twice[depth + 1] = {};
-    bool waits[most_times] = {};
-    std::size_t weights_by[depth + 1] = {}; // when gradients by a row's parameters are there that go on beside
+    scratch<std::size_t> back(depth + 1), twice(depth + 1);
+    scratch<bool> waits(most_times);
+    scratch<std::size_t> weights_by(depth + 1); // when gradients by a row's parameters are there that go on beside
     auto now = depth, unfinished = depth;
     auto const finish = [&](std::size_t rows_from) {
         while (unfinished > rows_from) weights_by[--unfinished] = now;
@@ -145,8 +151,8 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
         if (again.from[i] != npos) finish(i + 1);
         for (auto k = again.from[i]; k < i; ++k) twice[k] = ++now;
         back[i] = ++now;
-        waits[i] = Network::row(i).description.forward.phases != 0;
-        waits[now] = Network::row(i).description.backward.phases != 0;
+        waits[i] = network.row(i).description.forward.phases != 0;
+        waits[now] = network.row(i).description.backward.phases != 0;
     }
     finish(0);
     auto const never = now + 1;
@@ -167,9 +173,8 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     };
 
     for (std::size_t slot = 0; slot <= depth; ++slot) {
-        auto const& shape = slot == 0 ? Network::row(0).input : Network::row(slot - 1).description.output;
         for (auto b = slot; b < blocks; b += depth + 1) {
-            size[b] = shape.size();
+            size[b] = network.slot(slot).size();
             shares[b] = b;
             born[b] = never;
         }
@@ -185,7 +190,7 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
 
     // who reads what, and when
     for (std::size_t i = first; i < last; ++i) {
-        auto const& row = Network::row(i);
+        auto const& row = network.row(i);
         auto const& d = row.description;
         live_to(row.from, i);
         if (row.is_sum()) live_to(row.other, i);
@@ -195,7 +200,7 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
             live_to(second(row.from), twice[i]);
             if (row.is_sum()) live_to(second(row.other), twice[i]);
         }
-        if (!Network::is_trained(i) || forward_only) continue;
+        if (!network.is_trained(i) || forward_only) continue;
         bool const later = when != weight_gradients::at_once && d.weights_wait();
         auto const read = [&](std::size_t b) {
             live_to(b, later ? weights_by[i] : back[i]);
@@ -213,26 +218,26 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     }
     // A view is what it views. A sum's gradient is that of both its terms.
     for (std::size_t i = first; i < last; ++i)
-        if (Network::row(i).description.execution.view) {
-            share(i + 1, Network::row(i).from);
-            if (again.twice[i]) share(second(i + 1), second(Network::row(i).from));
+        if (network.row(i).description.execution.view) {
+            share(i + 1, network.row(i).from);
+            if (again.twice[i]) share(second(i + 1), second(network.row(i).from));
         }
     for (std::size_t i = last; i-- > std::max(first, first_trainable);) {
-        auto const& row = Network::row(i);
+        auto const& row = network.row(i);
         bool const plain_view = row.description.execution.view && !row.is_fork() && row.from == i;
         if ((plain_view || row.is_sum()) && row.from > first_trainable) share(grad(row.from), grad(i + 1));
         if (row.is_sum() && row.other > first_trainable) share(grad(row.other), grad(i + 1));
     }
     // What works in place may overwrite what nobody reads later, unless it is the caller's.
     for (std::size_t i = first; i < last; ++i) {
-        auto const& row = Network::row(i);
+        auto const& row = network.row(i);
         if (!row.description.execution.in_place || row.description.execution.view) continue;
         if (row.from > first && dies[block_of(row.from)] <= i) share(i + 1, row.from);
         if (again.twice[i] && again.dropped[row.from] && dies[block_of(second(row.from))] <= twice[i])
             share(second(i + 1), second(row.from));
     }
     for (std::size_t i = last; i-- > first + (gets_input ? 1 : 0);) {
-        auto const& row = Network::row(i);
+        auto const& row = network.row(i);
         bool const later = when != weight_gradients::at_once && row.description.weights_wait(); // they read it still
         if (row.description.execution.in_place && !later && born[grad(i)] != never &&
             dies[block_of(grad(i + 1))] <= back[i])
@@ -241,7 +246,7 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
 
     auto gap = depth; // between the way there and the way back
     if (way == way_of_samples::one_behind_the_other) {
-        std::size_t stretch[most_times] = {};
+        scratch<std::size_t> stretch(most_times);
         for (std::size_t t = 1; t < never; ++t) stretch[t] = stretch[t - 1] + (waits[t] ? 1 : 0);
         for (std::size_t b = 0; b < blocks; ++b) {
             if (born[b] == never) continue;
@@ -251,11 +256,9 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
         gap = stretch[depth];
     }
 
-    activation_plan<depth> plan;
-    plan.recomputed = again;
     plan.spread = in_task == 0 || in_task == lanes;
-    std::size_t at[most_blocks] = {};
-    bool in_frame[most_blocks] = {};
+    scratch<std::size_t> at(most_blocks);
+    scratch<bool> in_frame(most_blocks);
     auto const sent = gets_input && first > first_trainable && !forward_only ? grad(first) : npos;
     for (std::size_t b = 0; b < blocks; ++b) {
         in_frame[b] = apart && born[b] != never && b != sent &&
@@ -268,9 +271,8 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     }
 
     // what is born and what dies at each time: chains through `next_born`, `next_dead`
-    std::size_t first_born[most_times + 1] = {}, next_born[most_blocks] = {};
-    std::size_t first_dead[most_times + 1] = {}, next_dead[most_blocks] = {};
-    for (std::size_t t = 0; t <= never; ++t) first_born[t] = first_dead[t] = npos;
+    scratch<std::size_t> first_born(most_times + 1, npos), next_born(most_blocks);
+    scratch<std::size_t> first_dead(most_times + 1, npos), next_dead(most_blocks);
     for (std::size_t b = 0; b < blocks; ++b) {
         if (born[b] == never || in_frame[b] || b == sent) continue;
         next_born[b] = first_born[born[b]];
@@ -278,7 +280,7 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
         next_dead[b] = first_dead[dies[b]];
         first_dead[dies[b]] = b;
     }
-    detail::hole_list<most_blocks + 1> holes;
+    hole_list holes(most_blocks + 1);
     for (std::size_t t = 0; t < never; ++t) {
         for (auto b = first_born[t]; b != npos; b = next_born[b]) at[b] = plan.kept + holes.take(size[b]);
         for (auto b = first_dead[t]; b != npos; b = next_dead[b])
@@ -290,11 +292,34 @@ plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients 
     if (sent != npos) at[sent] = plan.sent;
     for (std::size_t i = 0; i <= depth; ++i) {
         bool const here = i >= first && i <= last;
-        plan.value[i] = here ? at[block_of(i)] : npos;
+        slots.value[i] = here ? at[block_of(i)] : npos;
         bool const unread = again.dropped[i] && !again.twice[i - (i > 0)]; // but kernels may load what they do not use
-        plan.again[i] = here ? at[block_of(unread ? i : second(i))] : npos;
-        plan.gradient[i] = here && !forward_only && (i > first_trainable || i == last) ? at[block_of(grad(i))] : npos;
+        slots.again[i] = here ? at[block_of(unread ? i : second(i))] : npos;
+        slots.gradient[i] = here && !forward_only && (i > first_trainable || i == last) ? at[block_of(grad(i))] : npos;
     }
+}
+
+} // namespace detail
+
+/// Plans an arena by a sweep over time: forward through row i happens at time i, the loss at time depth, then backward
+/// row by row, and before the last row of a stretch that is computed again forward through its rows. A block lives from
+/// the moment it is written to its last reading. `lanes` samples are in flight; blocks begin on cache lines. What
+/// gradients by the parameters read stays until they are computed; see weight_gradients. Where granules go
+/// `one_behind_the_other` from one layer that needs the whole shard to the next, each is somewhere else in between:
+/// then such a stretch is one time.
+///
+/// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that
+/// blocks have room for which last within one task. What the stage gets from the others, and gives them, lies in the
+/// frame, or in an outgoing slot. `forward_only`: of a network that is not trained; there are no gradients.
+/// `recomputed`: stretches of rows whose values are not kept, but computed again.
+template<class Network>
+TRIREME_COLD constexpr activation_plan<Network::depth>
+plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients when = weight_gradients::at_once,
+                 way_of_samples way = way_of_samples::together, range rows = {0, Network::depth},
+                 std::size_t in_task = 0, bool forward_only = false, recomputed_rows recomputed = {}) {
+    activation_plan<Network::depth> plan;
+    detail::plan_rows(Network::rows, lanes, element_bytes, when, way, rows, in_task, forward_only, recomputed,
+                      plan.arrays(), plan);
     return plan;
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/layer/network.hpp>
 
 #include <cstddef>
@@ -23,10 +24,11 @@ struct named_tensor {
 namespace detail {
 
 /// Walks layers as they are written, naming each by its way there: numbers as nn.Sequential counts its modules, and
-/// given names. `at` is the row that comes next.
-template<class Network>
+/// given names.
 class tensor_names {
 public:
+    explicit tensor_names(row_list const& rows) noexcept : rows_(rows) {}
+
     template<class... Layers>
     void add_all(std::string const& path) {
         std::size_t number = 0;
@@ -106,8 +108,8 @@ private:
         add(layer, path, number);
     }
 
-    void add_tensors(std::string const& path) {
-        auto const& row = Network::row(row_++);
+    TRIREME_COLD void add_tensors(std::string const& path) {
+        auto const& row = rows_.row(row_++);
         auto at = row.first_parameter;
         for (int k = 0; k < row.own_tensors(); ++k) {
             auto const& p = row.description.parameters[k];
@@ -122,7 +124,8 @@ private:
         }
     }
 
-    std::size_t row_ = 0;
+    row_list rows_;
+    std::size_t row_ = 0; ///< the one that comes next
 };
 
 template<class Network>
@@ -130,7 +133,7 @@ struct names_of;
 template<class Input, class... Layers>
 struct names_of<network<Input, Layers...>> {
     static std::vector<named_tensor> tensors() {
-        tensor_names<network<Input, Layers...>> names;
+        tensor_names names(network<Input, Layers...>::rows);
         names.template add_all<Layers...>("");
         return std::move(names.tensors);
     }

@@ -31,16 +31,32 @@ struct pass_flops {
 
 namespace detail {
 
-constexpr pass_flops flops_of_rows(layer_row const* rows, std::size_t first_trainable, range some) noexcept {
-    pass_flops sum;
-    for (auto i = some.begin; i < some.end; ++i) {
-        auto const& d = rows[i].description;
-        sum.forward += d.forward_flops;
-        if (i >= first_trainable) sum.backward_weights += d.backward_weights_flops;
-        if (i > first_trainable) sum.backward_input += d.backward_input_flops;
+/// A network's rows as a value, for code that does not depend on their types.
+struct row_list {
+    layer_row const* of = nullptr; ///< `depth` rows, and one for the end
+    std::size_t depth = 0;
+    std::size_t first_trainable = 0; ///< see network
+
+    constexpr layer_row const& row(std::size_t i) const noexcept { return of[i]; }
+    /// The shape of one sample's values in a slot.
+    constexpr shape const& slot(std::size_t i) const noexcept {
+        return i == 0 ? of[0].input : of[i - 1].description.output;
     }
-    return sum;
-}
+    /// True if backward goes through a row. Without a comparison that is always true for a network whose first row has
+    /// weights: compilers warn of it.
+    constexpr bool is_trained(std::size_t row) const noexcept { return row + 1 > first_trainable; }
+    /// FLOPs of one sample in rows [begin, end).
+    constexpr pass_flops flops(range some) const noexcept {
+        pass_flops sum;
+        for (auto i = some.begin; i < some.end; ++i) {
+            auto const& d = of[i].description;
+            sum.forward += d.forward_flops;
+            if (i >= first_trainable) sum.backward_weights += d.backward_weights_flops;
+            if (i > first_trainable) sum.backward_input += d.backward_input_flops;
+        }
+        return sum;
+    }
+};
 
 template<class Chain>
 struct exchange_list {
@@ -104,17 +120,15 @@ public:
             if (table.rows[i].description.parameter_count > 0) return i;
         return depth;
     }();
-    /// True if backward goes through a row. Without a comparison that is always true for a network whose first row has
-    /// weights: compilers warn of it.
-    static constexpr bool is_trained(std::size_t row) noexcept { return row + 1 > first_trainable; }
+    static constexpr detail::row_list rows{table.rows, depth, first_trainable};
+    /// True if backward goes through a row.
+    static constexpr bool is_trained(std::size_t row) noexcept { return rows.is_trained(row); }
 
     /// FLOPs of one sample in rows [begin, end).
-    static constexpr pass_flops flops(range rows) noexcept {
-        return detail::flops_of_rows(table.rows, first_trainable, rows);
-    }
+    static constexpr pass_flops flops(range some) noexcept { return rows.flops(some); }
     /// FLOPs of one sample's forward pass, and of forward and backward together.
-    static constexpr flops_t forward_flops = detail::flops_of_rows(table.rows, first_trainable, {0, depth}).forward;
-    static constexpr flops_t training_flops = detail::flops_of_rows(table.rows, first_trainable, {0, depth}).total();
+    static constexpr flops_t forward_flops = rows.flops({0, depth}).forward;
+    static constexpr flops_t training_flops = rows.flops({0, depth}).total();
 
     /// True if some layer needs all samples of a shard, or of the batch, at once.
     static constexpr bool whole_shard = some_row([](layer_description const& d) { return d.whole_shard(); });

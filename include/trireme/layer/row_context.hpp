@@ -23,12 +23,11 @@ constexpr std::size_t place_of_numbers(layer_row const& r, std::size_t first_par
 
 /// The first of the rows that are tied to the same one as `row`, in rows whose tied gradients begin with `first_tied`:
 /// where they have a copy of the weights, it has the place of this one's numbers.
-template<class Network>
-constexpr layer_row const& copied_row(std::size_t row, std::size_t first_tied) noexcept {
-    auto const owner = Network::row(row).tied_to;
+constexpr layer_row const& copied_row(row_list const& network, std::size_t row, std::size_t first_tied) noexcept {
+    auto const owner = network.row(row).tied_to;
     auto first = owner + 1;
-    while (Network::row(first).tied_to != owner || Network::row(first).first_tied < first_tied) ++first;
-    return Network::row(first);
+    while (network.row(first).tied_to != owner || network.row(first).first_tied < first_tied) ++first;
+    return network.row(first);
 }
 
 /// The model's numbers in a pass: parameters and buffers to compute with, gradients and statistics to add to. The first
@@ -60,7 +59,7 @@ struct model_numbers {
             return parameters + (Network::row(row).first_parameter - first_parameter);
         auto const& owner = Network::owner_of(Network::row(row));
         bool const here = owner.first_parameter >= first_parameter;
-        return parameters + place_of(here ? owner : copied_row<Network>(row, first_tied));
+        return parameters + place_of(here ? owner : copied_row(Network::rows, row, first_tied));
     }
     T* gradients_of(layer_row const& r) const noexcept {
         if (agreed != nullptr) return agreed + (r.first_agreed - first_agreed);
@@ -103,8 +102,7 @@ template<class Network>
 struct slot_sizes {
     std::size_t of[Network::depth + 1] = {};
     constexpr slot_sizes() noexcept {
-        of[0] = Network::row(0).input.size();
-        for (std::size_t i = 0; i < Network::depth; ++i) of[i + 1] = Network::row(i).description.output.size();
+        for (std::size_t i = 0; i <= Network::depth; ++i) of[i] = Network::rows.slot(i).size();
     }
 };
 template<class Network>

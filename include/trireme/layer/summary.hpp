@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/macros.hpp>
 #include <trireme/layer/for_units.hpp>
 #include <trireme/layer/network.hpp>
 
@@ -15,10 +16,9 @@ namespace trireme {
 
 namespace detail {
 
-/// The name of a type as it is written in a program: from the compiler's own text, without our namespace.
-template<class T>
-std::string type_name() {
-    std::string_view text = __PRETTY_FUNCTION__;
+/// The name of a type as it is written in a program, without our namespace: from the compiler's own text for a function
+/// template with the parameter T.
+TRIREME_COLD inline std::string written_name(std::string_view text) {
     auto const from = text.find("T = ");
     text = text.substr(from + 4);
     text = text.substr(0, std::min(text.find(';'), text.rfind(']')));
@@ -36,6 +36,10 @@ std::string type_name() {
     }
     for (auto at = name.find(" >"); at != std::string::npos; at = name.find(" >")) name.erase(at, 1);
     return name;
+}
+template<class T>
+std::string type_name() {
+    return written_name(__PRETTY_FUNCTION__);
 }
 
 inline std::string to_string(shape const& s) {

@@ -116,7 +116,7 @@ class timed_network {
     using stored = typename pass_type::stored_type;
     using plan_type = typename pass_type::plan_type;
     static constexpr auto lanes = pass_type::lanes;
-    static constexpr row_numbers all_rows = numbers_of_rows<Network, T>({0, Network::depth});
+    static constexpr row_numbers all_rows = numbers_of_rows(Network::rows, sizeof(T), {0, Network::depth});
 
 public:
     explicit timed_network(std::size_t samples)

@@ -103,17 +103,17 @@ struct row_numbers {
 
     constexpr arena_extent extent() const noexcept { return {elements, first_parameter, parameters}; }
     /// f(owner, at) for the rows elsewhere whose weights have a copy here, from that element on.
-    template<class Network, class F>
-    constexpr void for_each_copy(F const& f) const {
+    template<class F>
+    constexpr void for_each_copy(detail::row_list const& network, F const& f) const {
         for (auto i = rows.begin; i < rows.end; ++i)
-            if (auto const& row = Network::row(i); row.is_tied() && row.tied_to < rows.begin)
-                if (&detail::copied_row<Network>(i, first_tied) == &row) f(row.tied_to, place_of(row));
+            if (auto const& row = network.row(i); row.is_tied() && row.tied_to < rows.begin)
+                if (&detail::copied_row(network, i, first_tied) == &row) f(row.tied_to, place_of(row));
     }
 };
-template<class Network, class T>
-TRIREME_COLD constexpr row_numbers numbers_of_rows(range rows) noexcept {
-    constexpr std::size_t line = cache_line / sizeof(T);
-    auto const &begin = Network::row(rows.begin), &end = Network::row(rows.end);
+TRIREME_COLD constexpr row_numbers numbers_of_rows(detail::row_list const& network, std::size_t element_bytes,
+                                                   range rows) noexcept {
+    auto const line = cache_line / element_bytes;
+    auto const &begin = network.row(rows.begin), &end = network.row(rows.end);
     row_numbers n;
     n.rows = rows;
     n.first_parameter = begin.first_parameter;
@@ -126,8 +126,8 @@ TRIREME_COLD constexpr row_numbers numbers_of_rows(range rows) noexcept {
     n.tied_lie = n.buffers_lie + round_up(n.buffers, line);
     n.elements = n.tied_lie + round_up(end.first_tied - begin.first_tied, line);
     n.weights = n.own();
-    n.template for_each_copy<Network>([&](std::size_t owner, std::size_t at) {
-        n.weights = round_up(at + Network::row(owner).description.parameter_elements(), line);
+    n.for_each_copy(network, [&](std::size_t owner, std::size_t at) {
+        n.weights = round_up(at + network.row(owner).description.parameter_elements(), line);
     });
     return n;
 }
@@ -135,7 +135,7 @@ TRIREME_COLD constexpr row_numbers numbers_of_rows(range rows) noexcept {
 /// The numbers of a stage of the network.
 template<class Network, class T>
 constexpr row_numbers numbers_of_stage(parallel_layout const& l, int stage) {
-    return numbers_of_rows<Network, T>(l.rows_of(stage, Network::depth));
+    return numbers_of_rows(Network::rows, sizeof(T), l.rows_of(stage, Network::depth));
 }
 
 /// The part of a list that a rank has for one of its stages: of the optimizer's, that for parameters which it updates.

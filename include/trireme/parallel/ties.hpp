@@ -26,21 +26,23 @@ struct tied_pair {
 
 /// f(tied_pair) in the order of the rows, in which gradients are added.
 template<class Network, class F>
-constexpr void for_each_tied(parallel_layout const& l, F&& f) {
-    auto const stage_of_row = [&](std::size_t row) {
-        int stage = 0;
-        while (l.rows_of(stage, Network::depth).end <= row) ++stage;
-        return stage;
-    };
-    for (std::size_t i = 0; i < Network::depth; ++i) {
-        auto const& row = Network::row(i);
-        if (!row.is_tied()) continue;
-        tied_pair p{&Network::row(row.tied_to), &row, stage_of_row(row.tied_to), stage_of_row(i)};
-        p.owner_role = l.place_of(p.owner_stage).role;
-        p.role = l.place_of(p.stage).role;
-        auto const& begin = Network::row(l.rows_of(p.stage, Network::depth).begin);
-        p.copies = p.stage != p.owner_stage && &copied_row<Network>(i, begin.first_tied) == &row;
-        f(p);
+constexpr void for_each_tied([[maybe_unused]] parallel_layout const& l, [[maybe_unused]] F&& f) {
+    if constexpr (Network::tied_gradients != 0) {
+        auto const stage_of_row = [&](std::size_t row) {
+            int stage = 0;
+            while (l.rows_of(stage, Network::depth).end <= row) ++stage;
+            return stage;
+        };
+        for (std::size_t i = 0; i < Network::depth; ++i) {
+            auto const& row = Network::row(i);
+            if (!row.is_tied()) continue;
+            tied_pair p{&Network::row(row.tied_to), &row, stage_of_row(row.tied_to), stage_of_row(i)};
+            p.owner_role = l.place_of(p.owner_stage).role;
+            p.role = l.place_of(p.stage).role;
+            auto const& begin = Network::row(l.rows_of(p.stage, Network::depth).begin);
+            p.copies = p.stage != p.owner_stage && &copied_row(Network::rows, i, begin.first_tied) == &row;
+            f(p);
+        }
     }
 }
 

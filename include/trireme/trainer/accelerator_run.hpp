@@ -39,7 +39,7 @@ class accelerator_run : public detail::stream_waits<stream_executor<Model, Devic
 
 public:
     using T = typename Model::value_type;
-    using state_type = training_state<typename Model::network, typename Model::loss, Options, T>;
+    using state_type = state_with_options<Model, Options>;
 
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         return executor::memory(l, batch, rank);

@@ -88,13 +88,27 @@ std::string array_name(std::size_t k) {
         return "array_" + std::to_string(k);
 }
 
-/// f(name, tensor, array) for each tensor of an optimizer's file.
-template<class Trainer, class F>
-void for_each_optimizer_tensor(F const& f) {
+/// The tensors that a trainer saves, whatever its type: those of its network, and beside each parameter one of each
+/// array that its optimizer keeps.
+struct saved_tensors {
+    std::string optimizer; ///< its name
+    std::vector<named_tensor> of_network;
+    std::vector<std::string> arrays; ///< their names in files
+
+    /// f(name, tensor, array) for each tensor of the optimizer's file.
+    template<class F>
+    void for_each_of_optimizer(F const& f) const {
+        for (auto const& tensor : of_network)
+            for (std::size_t k = 0; k < arrays.size() && !tensor.is_buffer; ++k)
+                f(tensor.name + "." + arrays[k], tensor, k);
+    }
+};
+template<class Trainer>
+saved_tensors tensors_saved_by() {
     using optimizer = typename Trainer::optimizer_type;
-    for (auto const& tensor : tensors_of<typename Trainer::network_type>())
-        for (std::size_t k = 0; k < optimizer::state_per_parameter && !tensor.is_buffer; ++k)
-            f(tensor.name + "." + array_name<optimizer>(k), tensor, k);
+    saved_tensors all{optimizer::name, tensors_of<typename Trainer::network_type>(), {}};
+    for (std::size_t k = 0; k < optimizer::state_per_parameter; ++k) all.arrays.push_back(array_name<optimizer>(k));
+    return all;
 }
 
 template<class T>
@@ -109,8 +123,9 @@ std::string digest_of_checkpoint(checkpoint_manifest const& m, training_snapshot
 }
 
 /// Writes a checkpoint beside the one that is there, and then puts it in its place.
-template<class Trainer, class T>
-void write_checkpoint(training_snapshot<T> const& s, std::string const& folder, checkpoint_notes const& notes) {
+template<class T>
+TRIREME_COLD void write_checkpoint(training_snapshot<T> const& s, saved_tensors const& saved, std::string const& folder,
+                                   checkpoint_notes const& notes) {
     checkpoint_folder const here(folder);
     auto const slot_of_old = [&]() -> std::string {
         try {
@@ -120,7 +135,7 @@ void write_checkpoint(training_snapshot<T> const& s, std::string const& folder, 
         }
     }();
     constexpr auto dtype = file_dtype<T>;
-    checkpoint_manifest m{Trainer::optimizer_type::name,
+    checkpoint_manifest m{saved.optimizer,
                           std::string(safetensors::kind_of(dtype).name),
                           slot_of_old == "a" ? "b" : "a",
                           s.updates,
@@ -132,10 +147,10 @@ void write_checkpoint(training_snapshot<T> const& s, std::string const& folder, 
     m.digest = digest_of_checkpoint(m, s);
     auto const updates = static_cast<std::int64_t>(s.steps);
     write_safetensors(weights_path(folder, m.slot),
-                      weights_as_tensors<typename Trainer::network_type, T>(s.parameters, s.buffers, updates));
+                      weights_as_tensors<T>(saved.of_network, s.parameters, s.buffers, updates));
     if (!s.optimizer.empty()) {
         std::vector<safetensors_tensor> tensors;
-        for_each_optimizer_tensor<Trainer>([&](std::string const& name, auto const& tensor, std::size_t k) {
+        saved.for_each_of_optimizer([&](std::string const& name, named_tensor const& tensor, std::size_t k) {
             auto const values = std::span(s.optimizer[k]).subspan(tensor.first, tensor.shape.size());
             tensors.push_back({name, dtype, file_shape(tensor.shape), std::as_bytes(values)});
         });
@@ -147,6 +162,38 @@ void write_checkpoint(training_snapshot<T> const& s, std::string const& folder, 
     file.put_in_place();
     ::unlink(weights_path(folder, slot_of_old).c_str());
     ::unlink(optimizer_path(folder, slot_of_old).c_str());
+}
+
+/// Reads the checkpoint in a folder into the lists of a snapshot, and returns its manifest.
+template<class T>
+TRIREME_COLD checkpoint_manifest read_snapshot(training_snapshot<T>& s, saved_tensors const& saved,
+                                               std::string const& folder) {
+    auto m = read_checkpoint(folder);
+    auto const fail = [&](std::string const& what) { throw data_error(manifest_path(folder), what); };
+    auto const other = [&](char const* kind, std::string const& theirs, std::string_view own) {
+        if (theirs != own)
+            fail(std::string("the checkpoint has the ") + kind + " " + theirs + ", and this trainer " +
+                 std::string(own) + ": go on with a trainer of that " + kind +
+                 ", or load only the weights, by load_weights");
+    };
+    other("optimizer", m.optimizer, saved.optimizer);
+    other("dtype", m.dtype, safetensors::kind_of(file_dtype<T>).name);
+    read_weights(weights_path(folder, m.slot), saved.of_network, std::span(s.parameters), std::span(s.buffers));
+    if (!saved.arrays.empty()) {
+        safetensors_file const file(optimizer_path(folder, m.slot));
+        saved.for_each_of_optimizer([&](std::string const& name, named_tensor const& tensor, std::size_t k) {
+            file.read(name, file_shape(tensor.shape),
+                      std::span(s.optimizer[k]).subspan(tensor.first, tensor.shape.size()));
+        });
+    }
+    if (digest_of_checkpoint(m, s) != m.digest)
+        fail("the numbers of the checkpoint are not those that were saved: it is damaged; take an older copy");
+    s.updates = m.updates;
+    s.steps = m.steps;
+    s.epochs = static_cast<std::uint32_t>(m.epochs);
+    s.seed = m.seed;
+    s.learning_rate = m.learning_rate;
+    return m;
 }
 
 } // namespace detail
@@ -172,7 +219,7 @@ template<class Trainer>
 void save_checkpoint(Trainer const& t, std::string const& folder, checkpoint_notes const& notes = {}) {
     auto const s = t.snapshot();
     t.all_or_none([&] {
-        if (t.rank() == 0) detail::write_checkpoint<Trainer>(s, folder, notes);
+        if (t.rank() == 0) detail::write_checkpoint(s, detail::tensors_saved_by<Trainer>(), folder, notes);
     });
 }
 
@@ -184,36 +231,9 @@ void save_checkpoint(Trainer const& t, std::string const& folder, checkpoint_not
 /// another seed; over processes of the host also those of trainer::restore. The trainer is as it was then.
 template<class Trainer>
 checkpoint_manifest load_checkpoint(Trainer& t, std::string const& folder) {
-    using T = typename Trainer::value_type;
-    using optimizer = typename Trainer::optimizer_type;
     checkpoint_manifest m;
-    t.restore([&](training_snapshot<T>& s) {
-        m = read_checkpoint(folder);
-        auto const fail = [&](std::string const& what) { throw data_error(detail::manifest_path(folder), what); };
-        auto const other = [&](char const* kind, std::string const& saved, std::string_view own) {
-            if (saved != own)
-                fail(std::string("the checkpoint has the ") + kind + " " + saved + ", and this trainer " +
-                     std::string(own) + ": go on with a trainer of that " + kind +
-                     ", or load only the weights, by load_weights");
-        };
-        other("optimizer", m.optimizer, optimizer::name);
-        other("dtype", m.dtype, detail::safetensors::kind_of(detail::file_dtype<T>).name);
-        detail::read_weights<typename Trainer::network_type>(detail::weights_path(folder, m.slot),
-                                                             std::span(s.parameters), std::span(s.buffers));
-        if (optimizer::state_per_parameter != 0) {
-            safetensors_file const file(detail::optimizer_path(folder, m.slot));
-            detail::for_each_optimizer_tensor<Trainer>([&](std::string const& name, auto const& tensor, std::size_t k) {
-                file.read(name, detail::file_shape(tensor.shape),
-                          std::span(s.optimizer[k]).subspan(tensor.first, tensor.shape.size()));
-            });
-        }
-        if (detail::digest_of_checkpoint(m, s) != m.digest)
-            fail("the numbers of the checkpoint are not those that were saved: it is damaged; take an older copy");
-        s.updates = m.updates;
-        s.steps = m.steps;
-        s.epochs = static_cast<std::uint32_t>(m.epochs);
-        s.seed = m.seed;
-        s.learning_rate = m.learning_rate;
+    t.restore([&](training_snapshot<typename Trainer::value_type>& s) {
+        m = detail::read_snapshot(s, detail::tensors_saved_by<Trainer>(), folder);
     });
     return m;
 }

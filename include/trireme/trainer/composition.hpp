@@ -18,7 +18,67 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <vector>
+
+namespace trireme::detail {
+
+/// The values of a model, and of its passes on a kind of device, that its traffic depends on.
+struct traffic_values {
+    row_list network;
+    std::span<layer_exchange const> exchanges;
+    std::size_t element_bytes = 0, stored_bytes = 0; ///< of a number of the model, and of an activation
+    bool trains = false;
+    bool moves_all_places = false; ///< see the pass
+    std::size_t (*places_of)(std::size_t samples) = nullptr;
+
+    /// See bytes_across.
+    constexpr crossing_bytes bytes_across(std::size_t row, std::size_t samples) const noexcept {
+        auto const bytes = places_of(samples) * network.slot(row).size() * stored_bytes;
+        return {bytes, row <= network.first_trainable ? 0 : bytes}; // nobody wants that gradient
+    }
+    /// See traffic_of_step; without what tied rows exchange.
+    TRIREME_COLD constexpr void add_step(parallel_layout const& l, std::size_t batch, int rank,
+                                         traffic_by_peer& sum) const {
+        auto const numbers_of = [&](int stage) {
+            return numbers_of_rows(network, element_bytes, l.rows_of(stage, network.depth));
+        };
+        for (int chunk = 0; trains && chunk < l.chunks(); ++chunk)
+            l.traffic_of_rank(
+                rank, numbers_of(l.stage_of(rank, chunk)).extent(), element_bytes,
+                [&](rank_list const& replicas, traffic const& each) { sum.add_replicas(replicas, each); });
+        for (auto const& e : exchanges)
+            if (trains && l.replicas > 1) sum.add_sum_over_replicas(e.elements, element_bytes);
+        if (l.stages == 1) return;
+        auto const shards = l.shards_of_device(rank);
+        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
+            int const stage = l.stage_of(rank, chunk);
+            auto const rows = l.rows_of(stage, network.depth);
+            auto const role_of = [&](int other) { // its own, too, where there is no such stage
+                return other >= 0 && other < l.stage_count() ? l.place_of(other).role : l.role_of(rank);
+            };
+            int const before = role_of(stage - 1), behind = role_of(stage + 1);
+            for (auto s = shards.begin; s < shards.end; ++s) {
+                auto const samples = moves_all_places ? l.most_shard_samples(batch) : part(batch, s, l.shards()).size();
+                if (before != l.role_of(rank))
+                    sum.add_roles(one_rank(before), traffic{1, bytes_across(rows.begin, samples).values});
+                if (trains && behind != l.role_of(rank))
+                    sum.add_roles(one_rank(behind), traffic{1, bytes_across(rows.end, samples).gradients});
+            }
+        }
+    }
+};
+template<class Model, class Pass>
+inline constexpr traffic_values traffic_of{
+    Model::network::rows,
+    std::span(Model::network::exchanges.begin(), Model::network::exchanges.count),
+    sizeof(typename Model::value_type),
+    sizeof(typename Model::stored_type),
+    Model::trains,
+    Pass::moves_all_places,
+    &Pass::places_of};
+
+} // namespace trireme::detail
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -48,7 +108,7 @@ struct composition {
     static constexpr bool whole_shard = (trains && Network::whole_shard) || at_once;
 
     /// The arena of a device with the whole network: see row_numbers.
-    static constexpr row_numbers numbers = numbers_of_rows<Network, T>({0, Network::depth});
+    static constexpr row_numbers numbers = numbers_of_rows(Network::rows, sizeof(T), {0, Network::depth});
     static constexpr std::size_t first_buffer = numbers.buffers_lie;
     static constexpr std::size_t arena_elements = numbers.elements;
 
@@ -112,7 +172,7 @@ private:
         if constexpr (pass::whole_shard)
             plan = pass::plan(samples, l.recomputed);
         else
-            plan = one<pass>(l);
+            plan = pass::plan_one(l.recomputed);
         if constexpr (Model::staged)
             if (l.stages > 1) {
                 rows = l.rows_of(stage, network::depth);
@@ -131,16 +191,12 @@ private:
         task = pass::task_elements(plan);
         if constexpr (Model::kernels::template one_by_one<typename Model::value_type> != 0 && !pass::whole_shard) {
             using pass_of_one = typename Model::template pass<1>;
-            alone = is_stage() ? plan : one<pass_of_one>(l);
+            alone = is_stage() ? plan : pass_of_one::plan_one(l.recomputed);
             task = std::max(task, pass_of_one::task_elements(alone));
         }
         slot = plan.elements - plan.sent;
         if (rows.end == network::depth) targets = pass::target_elements(samples);
         if (l.stages == 1) places.frames = 1;
-    }
-    template<class P>
-    static constexpr typename pass::plan_type one(parallel_layout const& l) {
-        return l.recomputed.empty() ? P::one : P::plan_one(l.recomputed);
     }
 
 public:
@@ -171,10 +227,7 @@ public:
 /// The bytes that cross the boundary before a row with a micro-batch of so many samples.
 template<class Model, class Pass>
 constexpr crossing_bytes bytes_across(std::size_t row, std::size_t samples) noexcept {
-    using network = typename Model::network;
-    auto const bytes =
-        Pass::places_of(samples) * detail::sizes_of_slots<network>.of[row] * sizeof(typename Model::stored_type);
-    return {bytes, row <= network::first_trainable ? 0 : bytes}; // nobody wants that gradient
+    return detail::traffic_of<Model, Pass>.bytes_across(row, samples);
 }
 
 /// The traffic of a rank that takes the squares of all other stages' gradients from them: add(role, traffic).
@@ -191,33 +244,9 @@ constexpr void traffic_of_squares(parallel_layout const& l, int rank, Add const&
 /// Adds the traffic that a rank reads from others in a step on a full batch; without training, in a prediction.
 template<class Model, class Pass>
 constexpr void traffic_of_step(parallel_layout const& l, std::size_t batch, int rank, detail::traffic_by_peer& sum) {
-    using network = typename Model::network;
-    using T = typename Model::value_type;
-    for (int chunk = 0; Model::trains && chunk < l.chunks(); ++chunk)
-        l.traffic_of_rank(rank, numbers_of_stage<network, T>(l, l.stage_of(rank, chunk)).extent(), sizeof(T),
-                          [&](rank_list const& replicas, traffic const& each) { sum.add_replicas(replicas, each); });
-    for (auto const& e : network::exchanges)
-        if (Model::trains && l.replicas > 1) sum.add_sum_over_replicas(e.elements, sizeof(T));
-    if (l.stages == 1) return;
-    if (Model::trains)
+    detail::traffic_of<Model, Pass>.add_step(l, batch, rank, sum);
+    if (l.stages > 1 && Model::trains)
         detail::traffic_of_ties<Model>(l, rank, [&](int role, traffic const& t) { sum.add_roles(one_rank(role), t); });
-    auto const shards = l.shards_of_device(rank);
-    for (int chunk = 0; chunk < l.chunks(); ++chunk) {
-        int const stage = l.stage_of(rank, chunk);
-        auto const rows = l.rows_of(stage, network::depth);
-        auto const role_of = [&](int other) { // its own, too, where there is no such stage
-            return other >= 0 && other < l.stage_count() ? l.place_of(other).role : l.role_of(rank);
-        };
-        int const before = role_of(stage - 1), behind = role_of(stage + 1);
-        for (auto s = shards.begin; s < shards.end; ++s) {
-            auto const samples =
-                Pass::moves_all_places ? l.most_shard_samples(batch) : part(batch, s, l.shards()).size();
-            if (before != l.role_of(rank))
-                sum.add_roles(one_rank(before), traffic{1, bytes_across<Model, Pass>(rows.begin, samples).values});
-            if (Model::trains && behind != l.role_of(rank))
-                sum.add_roles(one_rank(behind), traffic{1, bytes_across<Model, Pass>(rows.end, samples).gradients});
-        }
-    }
 }
 
 } // namespace trireme::inline TRIREME_ISA

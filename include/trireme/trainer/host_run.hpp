@@ -102,7 +102,7 @@ class host_run {
 
 public:
     using T = typename Model::value_type;
-    using state_type = training_state<network, typename Model::loss, Options, T>;
+    using state_type = state_with_options<Model, Options>;
 
     /// The map of a rank's memory.
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
@@ -333,7 +333,7 @@ private:
             auto weight = this->weigh(indices);
             e.template step<Faults>({&samples(), indices, this->losses_of(number), nullptr, weight.scale()}, options);
             if constexpr (!of_one_process)
-                share(c, std::span(this->losses_of(number), this->losses_of_step(layout)), {}, weight);
+                share(c, std::span(this->losses_of(number), this->losses_of_step()), {}, weight);
             if (!of_one_process || c.rank() == 0) this->set_weight(number, weight);
             return number;
         }

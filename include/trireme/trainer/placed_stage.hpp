@@ -73,14 +73,14 @@ struct placed_stage {
     void initialise(T* weights, std::uint64_t seed) const {
         initialise_parameters<network, Initialiser>(weights, seed, numbers.rows);
         initialise_buffers<network>(weights + numbers.buffers_lie, numbers.rows);
-        numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
+        numbers.for_each_copy(network::rows, [&](std::size_t owner, std::size_t at) {
             initialise_parameters<network, Initialiser>(weights + at, seed, {owner, owner + 1});
         });
     }
     /// The stage's part of all of a network's parameters, copies included, or of its buffers.
     void take_parameters(std::span<T const> all, T* weights) const {
         std::ranges::copy(all.subspan(numbers.first_parameter, numbers.parameters), weights);
-        numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
+        numbers.for_each_copy(network::rows, [&](std::size_t owner, std::size_t at) {
             auto const& row = network::row(owner);
             std::ranges::copy(all.subspan(row.first_parameter, row.description.parameter_elements()), weights + at);
         });

@@ -2,7 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/errors.hpp>
+#include <trireme/core/macros.hpp>
+
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace trireme {
@@ -20,4 +25,22 @@ struct training_snapshot {
     float learning_rate = 0; ///< before the schedule of the option `rate`
 };
 
+namespace detail {
+
+/// Throws usage_error if lists have other sizes than these, or the training was begun with another seed.
+template<class T>
+TRIREME_COLD void check_snapshot(training_snapshot<T> const& s, std::size_t parameters, std::size_t buffers,
+                                 std::size_t arrays, std::uint64_t seed) {
+    bool fits = s.parameters.size() == parameters && s.buffers.size() == buffers && s.optimizer.size() == arrays;
+    for (auto const& array : s.optimizer) fits = fits && array.size() == parameters;
+    if (!fits)
+        throw usage_error("restore was given lists of other sizes than it has made: fill in those that are there, "
+                          "parameters, buffers, and the arrays of the optimizer");
+    if (s.seed != seed)
+        throw usage_error("the training was begun with seed " + std::to_string(s.seed) +
+                          ", and this trainer has seed " + std::to_string(seed) +
+                          ": its samples would come in another order; give the trainer that seed");
+}
+
+} // namespace detail
 } // namespace trireme

@@ -112,12 +112,7 @@ public:
         job const running(*this);
         auto& e = run_.state();
         e.use(samples);
-        if ((model_type::whole_shard || e.layout.stages > 1) && samples.size() > e.options.batch.samples)
-            throw usage_error("a step on " + std::to_string(samples.size()) + " samples, the option batch is " +
-                              std::to_string(e.options.batch.samples) +
-                              ": these layers or kernels take the samples of a step all at once (batch_norm, onednn), "
-                              "as stages do with a micro-batch, and have memory for a batch; give the trainer a larger "
-                              "batch");
+        e.check_step(model_type::whole_shard);
         detail::check_least_samples<network_type>(e.layout, samples.size(), detail::sample_count::step);
         return run_.step();
     }
@@ -201,9 +196,7 @@ public:
         using clock = std::chrono::steady_clock;
         job const running(*this);
         auto& e = run_.state();
-        if (samples.size() < static_cast<std::size_t>(e.layout.replicas))
-            throw usage_error("the data set has " + std::to_string(samples.size()) + " samples for " +
-                              std::to_string(e.layout.replicas) + " devices: it needs at least one per device");
+        e.check_epoch(samples.size());
         auto const batch = e.options.batch.samples;
         if (auto const rest = samples.size() % batch; rest != 0)
             detail::check_least_samples<network_type>(e.layout, rest, detail::sample_count::rest, samples.size());
@@ -261,9 +254,7 @@ public:
 
     /// Sets the parameters of all devices.
     TRIREME_COLD void load_parameters(std::span<value_type const> values) {
-        if (values.size() != network_type::parameters)
-            throw usage_error("load_parameters was given " + std::to_string(values.size()) +
-                              " values, the network has " + std::to_string(network_type::parameters) + " parameters");
+        detail::check_count("load_parameters", values.size(), network_type::parameters, " parameters");
         check_ready();
         run_.take({.parameters = values});
     }
@@ -316,7 +307,8 @@ public:
         std::array<std::uint64_t, 3> counts{};
         together([&](auto const& same) {
             read(s);
-            check_snapshot(s);
+            detail::check_snapshot(s, network_type::parameters, network_type::buffers,
+                                   optimizer_type::state_per_parameter, run_.state().options.seed);
             same(s.parameters);
             same(s.buffers);
             for (auto const& array : s.optimizer) same(array);
@@ -384,9 +376,7 @@ public:
 
     /// Sets the running statistics of all devices.
     TRIREME_COLD void load_buffers(std::span<value_type const> values) {
-        if (values.size() != network_type::buffers)
-            throw usage_error("load_buffers was given " + std::to_string(values.size()) + " values, the network has " +
-                              std::to_string(network_type::buffers) + " in its buffers");
+        detail::check_count("load_buffers", values.size(), network_type::buffers, " in its buffers");
         check_ready();
         run_.take({.buffers = values});
     }
@@ -417,18 +407,6 @@ private:
         }
         if constexpr (requires { run_.agree(failed, lists); }) run_.agree(failed, lists);
         if (failed != nullptr) std::rethrow_exception(failed);
-    }
-    void check_snapshot(training_snapshot<value_type> const& s) const {
-        bool fits = s.parameters.size() == network_type::parameters && s.buffers.size() == network_type::buffers &&
-                    s.optimizer.size() == optimizer_type::state_per_parameter;
-        for (auto const& array : s.optimizer) fits = fits && array.size() == network_type::parameters;
-        if (!fits)
-            throw usage_error("restore was given lists of other sizes than it has made: fill in those that are there, "
-                              "parameters, buffers, and the arrays of the optimizer");
-        if (auto const seed = run_.state().options.seed; s.seed != seed)
-            throw usage_error("the training was begun with seed " + std::to_string(s.seed) +
-                              ", and this trainer has seed " + std::to_string(seed) +
-                              ": its samples would come in another order; give the trainer that seed");
     }
 
     trainer(options const& o, run_options const& r, parallel_layout const& layout)

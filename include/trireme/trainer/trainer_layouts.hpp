@@ -80,7 +80,7 @@ struct trainer_layouts {
             auto const rows = l.rows_of(stage, network::depth);
             auto sum = network::flops(rows);
             if (!l.recomputed.empty())
-                sum.again = flops_again<network>(rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves);
+                sum.again = flops_again(network::rows, rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves);
             return sum;
         };
         p.numbers = [](parallel_layout const& l, int stage) {
@@ -103,7 +103,8 @@ struct trainer_layouts {
     static void check(parallel_layout const& layout, std::size_t batch) {
         check_numbers(layout, batch);
         if constexpr (Policies::has_stages) {
-            check_stages<network, Policies>(layout);
+            using cut = typename Policies::cut;
+            check_stages(layout, {segments_of<network>.count, cut::stages, &cuts_wrongly<network, cut>});
             if constexpr (!Policies::steps_proved) prove_steps(layout, Policies::transport::moves);
         }
         if constexpr (Model::trains) check_least_samples<network>(layout, batch, sample_count::batch);

@@ -314,9 +314,22 @@ constexpr auto broken_trainer_rule() {
         return pack<no_rule>{};
 }
 
+/// Throws usage_error if a call was given another number of values than the network has.
+TRIREME_COLD inline void check_count(char const* call, std::size_t given, std::size_t of_network, char const* kind) {
+    if (given != of_network)
+        throw usage_error(std::string(call) + " was given " + std::to_string(given) + " values, the network has " +
+                          std::to_string(of_network) + kind);
+}
+
+/// The stages that a network can be cut into, whatever its type.
+struct stage_limits {
+    std::size_t most = 0;
+    std::size_t of_cut = 0; ///< those that a policy's cut makes; 0 for any number
+    bool (*cuts_wrongly)(int stages) = nullptr;
+};
+
 /// The rules of pipelines, for layouts that the compiler does not know. Throws usage_error.
-template<class Network, class Policies>
-TRIREME_COLD void check_stages(parallel_layout const& l) {
+TRIREME_COLD inline void check_stages(parallel_layout const& l, stage_limits const& limits) {
     auto const number = [](auto n) { return std::to_string(n); };
     if (l.reproducible() && l.micro_batches != 0 &&
         l.micro_batches * static_cast<std::size_t>(l.replicas) != l.logical_shards) {
@@ -344,17 +357,15 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
                 (parts == 1 ? "" : ", and runs " + number(parts) + " times") + "; " +
                 (l.reproducible() ? "set logical_shards to " + number(of * parts * static_cast<std::size_t>(l.replicas))
                                   : "set it to " + number(of * parts)));
-    auto const& segments = segments_of<Network>;
     std::string const wanted =
         "stages = " + number(l.stages) +
         (l.chunks() == 1 ? std::string() : ", each in " + number(l.chunks()) + " by the schedule " + l.schedule.name);
-    if (static_cast<std::size_t>(l.stage_count()) > segments.count)
-        throw usage_error(wanted + ": this network can be cut at " + number(segments.count - 1) +
-                          " places, into at most " + number(segments.count) +
+    if (static_cast<std::size_t>(l.stage_count()) > limits.most)
+        throw usage_error(wanted + ": this network can be cut at " + number(limits.most - 1) +
+                          " places, into at most " + number(limits.most) +
                           " stages (not inside a residual, and a function stays with the layer before it)");
-    using cut = typename Policies::cut;
-    if (cuts_wrongly<Network, cut>(l.stage_count()))
-        throw usage_error(wanted + ": cut_before makes " + number(cut::stages) +
+    if (limits.cuts_wrongly(l.stage_count()))
+        throw usage_error(wanted + ": cut_before makes " + number(limits.of_cut) +
                           " stages, of rows that a stage can begin with");
 }
 

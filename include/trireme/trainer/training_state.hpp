@@ -69,17 +69,57 @@ TRIREME_COLD inline void check_tokens(sample_rows const& rows, std::size_t sampl
     });
 }
 
+/// A contract says what a network and its loss take of samples, and what these weigh.
+struct sample_contract {
+    shape input, output;
+    std::size_t vocabulary = 0; ///< of tokens, if the inputs are tokens
+    std::size_t loss_terms = 0; ///< rows that add to the loss
+    loss_description loss = {};
+    std::string (*loss_name)() = nullptr;
+    /// The weight of some samples, which their targets say; null where all samples weigh alike.
+    batch_weight (*weigh)(sample_rows const& targets, std::span<std::uint32_t const> indices) = nullptr;
+};
+
+/// A loss's weights of some samples, added in their order, so that every rank finds the same sum. `T`: of targets that
+/// are values.
+template<class Loss, class Output, class T>
+batch_weight weight_of_samples(sample_rows const& targets, std::span<std::uint32_t const> indices) {
+    return with_default_floats([&] {
+        batch_weight w;
+        for (std::size_t i = 0; i < indices.size(); ++i) {
+            target_t<Loss, Output, T> of_sample[target_extents<Loss, Output>::size];
+            gather_samples<1>(targets, indices.subspan(i, 1), of_sample);
+            add_weight<Loss, Output>(of_sample, w);
+        }
+        return w;
+    });
+}
+
+template<class Network, class Loss, class T>
+constexpr sample_contract make_contract() noexcept {
+    using output = typename Network::output_extents;
+    sample_contract c = {.input = Network::input_extents::shape,
+                         .output = output::shape,
+                         .vocabulary = Network::row(0).description.vocabulary,
+                         .loss_terms = Network::loss_terms,
+                         .loss = Loss::describe(output::shape),
+                         .loss_name = &type_name<Loss>};
+    if constexpr (weighs_samples<Loss, output, T>) c.weigh = &weight_of_samples<Loss, output, T>;
+    return c;
+}
+template<class Network, class Loss, class T>
+inline constexpr sample_contract contract_of = make_contract<Network, Loss, T>();
+
 } // namespace detail
 
-/// The state of a trainer, whatever its devices: options, layout, the samples in use and their order, the losses and
-/// right answers of every shard. `T`: of targets that are values.
-template<class Network, class Loss, class Options, class T>
+/// The state of a trainer, whatever its devices and its network: layout, the samples in use and their order, the losses
+/// and right answers of every shard.
 class training_state {
-    using output = typename Network::output_extents;
-
 public:
-    training_state(Options const& o, parallel_layout const& l)
-        : options(o), layout(l), losses_(2 * losses_of_step(l)), correct_(l.shards()) {}
+    /// `most_samples`: of a batch of the options.
+    training_state(detail::sample_contract const& contract, parallel_layout const& l, std::size_t most_samples)
+        : layout(l), contract_(contract), most_samples_(most_samples), losses_(2 * losses_of_step()),
+          correct_(l.shards()) {}
 
     /// Throws usage_error for samples that the network or the loss cannot take. Predictions need no targets.
     void check(sample_set const& samples, bool targets = true) const {
@@ -94,34 +134,39 @@ public:
         samples_ = samples;
     }
 
+    /// Throws usage_error if a step on all samples in use has no memory for them. `whole_shard`: layers or kernels take
+    /// those of a shard all at once, as stages do with a micro-batch.
+    TRIREME_COLD void check_step(bool whole_shard) const {
+        if ((whole_shard || layout.stages > 1) && samples_.size() > most_samples_)
+            throw usage_error("a step on " + number(samples_.size()) + " samples, the option batch is " +
+                              number(most_samples_) +
+                              ": these layers or kernels take the samples of a step all at once (batch_norm, onednn), "
+                              "as stages do with a micro-batch, and have memory for a batch; give the trainer a larger "
+                              "batch");
+    }
+    /// Throws usage_error for an epoch of fewer samples than replicas.
+    TRIREME_COLD void check_epoch(std::size_t samples) const {
+        if (samples < static_cast<std::size_t>(layout.replicas))
+            throw usage_error("the data set has " + number(samples) + " samples for " +
+                              std::to_string(layout.replicas) + " devices: it needs at least one per device");
+    }
+
     /// All samples in use, in their order, as one batch: what `step` of the trainer trains on. Allocates only for more
     /// samples than ever before, and then for a batch of the options, too.
     void number_all() {
-        if (all_.capacity() < samples_.size()) all_.reserve(std::max(samples_.size(), options.batch.samples));
+        if (all_.capacity() < samples_.size()) all_.reserve(std::max(samples_.size(), most_samples_));
         while (all_.size() < samples_.size()) all_.push_back(static_cast<std::uint32_t>(all_.size()));
     }
     std::span<std::uint32_t const> all() const noexcept { return std::span(all_).first(samples_.size()); }
 
     sample_set const& samples() const noexcept { return samples_; }
 
-    /// Weight of the batch of these samples in use, 0 where this process has no targets. Weights are added in the order
-    /// of the samples, so that every rank finds the same sum.
+    /// Weight of the batch of these samples in use, 0 where this process has no targets that weigh them.
     batch_weight weigh(std::span<std::uint32_t const> indices) const {
+        if (contract_.weigh == nullptr)
+            return {static_cast<double>(indices.size()), indices.size() * contract_.loss.targets.size()};
         auto const& targets = samples_.targets();
-        if constexpr (detail::weighs_samples<Loss, output, T>) {
-            batch_weight w;
-            if (targets.data == nullptr) return w;
-            with_default_floats([&] {
-                for (std::size_t i = 0; i < indices.size(); ++i) {
-                    target_t<Loss, output, T> of_sample[target_extents<Loss, output>::size];
-                    gather_samples<1>(targets, indices.subspan(i, 1), of_sample);
-                    detail::add_weight<Loss, output>(of_sample, w);
-                }
-            });
-            return w;
-        } else {
-            return {static_cast<double>(indices.size()), indices.size() * target_extents<Loss, output>::size};
-        }
+        return targets.data == nullptr ? batch_weight{} : contract_.weigh(targets, indices);
     }
     /// Keeps the weight of the batch of step `number`, or of the samples of an evaluation.
     void set_weight(std::uint64_t number, batch_weight const& w) noexcept { weights_[number % 2] = w; }
@@ -133,7 +178,7 @@ public:
     double mean_loss(std::uint64_t number) {
         return with_default_floats([&] {
             double sum = 0;
-            for (std::size_t row = 0; row <= Network::loss_terms; ++row)
+            for (std::size_t row = 0; row <= contract_.loss_terms; ++row)
                 sum += in_fixed_tree([&](std::size_t s) { return losses_of(number)[row * layout.shards() + s]; });
             return weights_[number % 2].mean(sum);
         });
@@ -141,7 +186,7 @@ public:
 
     /// False if the loss of some shard in step `number` is no finite number; every rank may ask when it has ended.
     bool is_finite(std::uint64_t number) {
-        return std::ranges::all_of(std::span(losses_of(number), losses_of_step(layout)),
+        return std::ranges::all_of(std::span(losses_of(number), losses_of_step()),
                                    [](double loss) { return std::isfinite(loss); });
     }
     /// Throws divergence_error if the loss of the last step was no finite number.
@@ -181,7 +226,6 @@ public:
         if (observed && observer != nullptr) observer(observer_state, b, loss);
     }
 
-    Options options;
     parallel_layout const layout;
     epoch_order order{0, 0};
     std::uint32_t epochs = 0; ///< begun since construction
@@ -192,11 +236,11 @@ public:
 protected:
     /// A place per shard, and behind them one per shard for each row that adds to the loss. Losses of two steps are
     /// kept: a device may be one step ahead of who reads them, never two.
-    static constexpr std::size_t losses_of_step(parallel_layout const& l) noexcept {
-        return (1 + Network::loss_terms) * l.shards();
-    }
-    double* losses_of(std::uint64_t number) noexcept { return losses_.data() + (number % 2) * losses_of_step(layout); }
+    std::size_t losses_of_step() const noexcept { return (1 + contract_.loss_terms) * layout.shards(); }
+    double* losses_of(std::uint64_t number) noexcept { return losses_.data() + (number % 2) * losses_of_step(); }
 
+    detail::sample_contract const contract_;
+    std::size_t const most_samples_; ///< of a batch
     std::vector<double> losses_;
     std::vector<std::size_t> correct_;
     batch_weight weights_[3];              ///< of two steps, and of an evaluation
@@ -205,16 +249,15 @@ protected:
 private:
     static std::string number(std::size_t n) { return std::to_string(n); }
 
-    TRIREME_COLD void check_inputs(sample_rows const& rows, [[maybe_unused]] std::size_t samples) const {
-        constexpr auto in = Network::input_extents::shape;
+    TRIREME_COLD void check_inputs(sample_rows const& rows, std::size_t samples) const {
+        auto const& in = contract_.input;
         if (rows.data == nullptr) {
             if (!reads_inputs) return;
             throw usage_error("the samples have no inputs, and the network's first layers are in this process: give "
                               "it a source whose inputs() are there");
         }
         if (in.rank == 3 ? in == rows.shape : in.size() == rows.size()) {
-            constexpr auto vocabulary = Network::row(0).description.vocabulary;
-            if constexpr (vocabulary != 0) detail::check_tokens(rows, samples, vocabulary);
+            if (contract_.vocabulary != 0) detail::check_tokens(rows, samples, contract_.vocabulary);
             return;
         }
         auto const samples_are = "the samples are " + detail::to_string(rows.shape);
@@ -232,10 +275,10 @@ private:
                           number(in.size()) + ": the input<...> of the network must be the shape of the samples");
     }
     TRIREME_COLD void check_targets(sample_rows const& rows, std::size_t samples) const {
-        constexpr auto wants = Loss::describe(Network::output_extents::shape);
-        auto const of_loss = [] { return detail::type_name<Loss>(); };
+        auto const& wants = contract_.loss;
+        auto const of_loss = contract_.loss_name;
         if (rows.data == nullptr) {
-            constexpr bool weigh_terms = Network::loss_terms != 0 && detail::weighs_samples<Loss, output, T>;
+            bool const weigh_terms = contract_.loss_terms != 0 && contract_.weigh != nullptr;
             if (weigh_terms && !reads_targets)
                 throw usage_error("the samples have no targets, which weigh what layers add to the loss in this "
                                   "process: give it a source whose targets() are there");
@@ -261,7 +304,7 @@ private:
         if (rows.size() != wants.targets.size())
             throw usage_error("each sample has " + number(rows.size()) + " targets, and " + of_loss() + " wants " +
                               number(wants.targets.size()) + " for a network whose output is " +
-                              detail::to_string(Network::output_extents::shape));
+                              detail::to_string(contract_.output));
         if (rows.classes != 0) detail::check_labels(rows, samples, wants.ignored);
     }
 
@@ -280,6 +323,17 @@ private:
 
     std::vector<std::uint32_t> all_; ///< 0, 1, 2, ...
     sample_set samples_;
+};
+
+/// The state of a trainer of this composition, with its options.
+template<class Model, class Options>
+struct state_with_options : training_state {
+    Options options;
+
+    state_with_options(Options const& o, parallel_layout const& l)
+        : training_state(detail::contract_of<typename Model::network, typename Model::loss, typename Model::value_type>,
+                         l, o.batch.samples),
+          options(o) {}
 };
 
 } // namespace trireme

@@ -39,11 +39,12 @@ inline bool is_count(std::string_view name) {
 }
 
 /// The parameters and buffers of a network as tensors of a file.
-template<class Network, class T>
-std::vector<safetensors_tensor> weights_as_tensors(std::span<T const> parameters, std::span<T const> buffers,
+template<class T>
+std::vector<safetensors_tensor> weights_as_tensors(std::vector<named_tensor> const& of_network,
+                                                   std::span<T const> parameters, std::span<T const> buffers,
                                                    std::int64_t const& num_batches_tracked) {
     std::vector<safetensors_tensor> tensors;
-    for (auto const& tensor : tensors_of<Network>()) {
+    for (auto const& tensor : of_network) {
         auto const values = (tensor.is_buffer ? buffers : parameters).subspan(tensor.first, tensor.shape.size());
         tensors.push_back({tensor.name, file_dtype<T>, file_shape(tensor.shape), std::as_bytes(values)});
         constexpr std::string_view last = "running_var";
@@ -72,19 +73,21 @@ void read_tensor(safetensors_file const& file, named_tensor const& tensor, file_
 }
 
 /// Reads the parameters and buffers of a network from the tensors of a file that find(tensor) names.
-template<class Network, class T, class Find>
-void read_weights(safetensors_file const& file, std::span<T> parameters, std::span<T> buffers, Find const& find) {
-    for (auto const& tensor : tensors_of<Network>())
+template<class T, class Find>
+void read_weights(safetensors_file const& file, std::vector<named_tensor> const& of_network, std::span<T> parameters,
+                  std::span<T> buffers, Find const& find) {
+    for (auto const& tensor : of_network)
         read_tensor(file, tensor, find(tensor),
                     (tensor.is_buffer ? buffers : parameters).subspan(tensor.first, tensor.shape.size()));
 }
 
 /// Reads them from a file that has just these, under their names.
-template<class Network, class T>
-void read_weights(std::string const& path, std::span<T> parameters, std::span<T> buffers) {
+template<class T>
+void read_weights(std::string const& path, std::vector<named_tensor> const& of_network, std::span<T> parameters,
+                  std::span<T> buffers) {
     safetensors_file const file(path);
     std::map<std::string, bool, std::less<>> known;
-    read_weights<Network>(file, parameters, buffers, [&](named_tensor const& tensor) -> file_tensor {
+    read_weights(file, of_network, parameters, buffers, [&](named_tensor const& tensor) -> file_tensor {
         known[tensor.name] = true;
         return {tensor.name};
     });
@@ -111,9 +114,10 @@ void save_weights(Trainer const& t, std::string const& path, safetensors_metadat
     auto const parameters = t.gather_parameters(), buffers = t.gather_buffers();
     if (t.rank() != 0) return;
     using T = typename Trainer::value_type;
-    write_safetensors(
-        path, detail::weights_as_tensors<typename Trainer::network_type, T>(parameters, buffers, num_batches_tracked),
-        metadata);
+    write_safetensors(path,
+                      detail::weights_as_tensors<T>(tensors_of<typename Trainer::network_type>(), parameters, buffers,
+                                                    num_batches_tracked),
+                      metadata);
 }
 
 /// Sets a trainer's parameters and running statistics from a safetensors file, on all devices; what the optimizer keeps
@@ -127,7 +131,7 @@ template<class Trainer>
 void load_weights(Trainer& t, std::string const& path) {
     using T = typename Trainer::value_type;
     t.load([&](std::span<T> parameters, std::span<T> buffers) {
-        detail::read_weights<typename Trainer::network_type>(path, parameters, buffers);
+        detail::read_weights(path, tensors_of<typename Trainer::network_type>(), parameters, buffers);
     });
 }
 
@@ -139,7 +143,7 @@ void load_weights(Trainer& t, std::string const& path, Find const& find) {
     using T = typename Trainer::value_type;
     t.load([&](std::span<T> parameters, std::span<T> buffers) {
         safetensors_file const file(path);
-        detail::read_weights<typename Trainer::network_type>(file, parameters, buffers, find);
+        detail::read_weights(file, tensors_of<typename Trainer::network_type>(), parameters, buffers, find);
     });
 }
 
