@@ -164,6 +164,7 @@ public:
     void clear_terms() { compute.zero(term_of(0, 0), facts_.loss_terms * all_shards_ * sizeof(sample_score)); }
     void clear_gradients(int chunk) { adding().zero(gradients(own(chunk)), own(chunk).numbers.elements * sizeof(T)); }
 
+    /// Takes memory of the host for the outputs of so many granules, once.
     void make_room_for_outputs(std::size_t granules) {
         if (outputs_.data() == nullptr) outputs_ = pinned(granules * output_bytes());
     }
