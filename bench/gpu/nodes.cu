@@ -33,8 +33,7 @@ using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoi
                       sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
 using lenet_trainer = data_parallel_trainer<lenet, cross_entropy, sgd, on<mesh<gpu, dp<1>>>>;
 using options = lenet_trainer::options;
-using executor = stream_executor<composition<lenet, cross_entropy, sgd, cuda_kernels, float>, gpu, options,
-                                 peer_transport<gpu, float>>;
+using model_type = composition<lenet, cross_entropy, sgd, cuda_kernels, float>;
 
 constexpr int chain_length = 100;
 
@@ -103,12 +102,13 @@ void measure(std::size_t batch, int rounds) {
 
     // one rank, as accelerator_run drives it
     options const o{.learning_rate = 0.1f, .batch = batch};
-    executor e(lenet_trainer::layout_of(o), o, lenet_trainer::run_options{});
+    stream_executor<float, gpu, peer_transport<gpu, float>> e(
+        lenet_trainer::layout_of(o), stream_model_of<model_type, gpu, options>, batch, lenet_trainer::run_options{});
     e.prepare();
     auto& r = *e.ranks[0];
-    r.set_numbers(0, o);
+    stream_rank_of<model_type, gpu, options>::write_settings(o, r.settings(0));
     r.set_samples(0, 0, images, indices, 1.0f / static_cast<float>(batch));
-    for (auto const& stage : r.own()) stage.initialise<xavier_uniform>(r.mirror.weights(stage), 1);
+    for (auto const& stage : r.own()) stage.initialise<lenet, xavier_uniform>(r.mirror.weights(stage), 1);
     r.enqueue_load(false);
     r.enqueue_samples(0, 1);
     auto const step = [&] { e.enqueue_step(0); };

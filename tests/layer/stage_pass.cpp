@@ -190,7 +190,7 @@ result by_ranks(start<Network> const& s, std::size_t ranks) {
             for (auto const& c : team) c.kept()[k] = sum;
         }
     };
-    ranks_of_process<context> const all{team};
+    ranks_of_process<std::span<context const>> const all{team};
     stage_pass const pass(all);
     pass.forward(nothing_beside{}, nothing_beside{}, exchange);
     for (std::size_t rank = 0; rank < ranks; ++rank) {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -21,13 +20,14 @@ struct nothing_beside {
     void operator()(At const&...) const noexcept {}
 };
 
-/// Team of the ranks of a process, which go through a network together: the only team of a stage_pass.
-template<class Context>
+/// Team of the ranks of a process, which go through a network together: the only team of a stage_pass. `Contexts`: a
+/// range of theirs.
+template<class Contexts>
 struct ranks_of_process {
-    std::span<Context const> all;
+    Contexts all;
 
     static constexpr std::size_t size() noexcept { return 1; }
-    std::span<Context const> operator[](std::size_t) const noexcept { return all; }
+    Contexts const& operator[](std::size_t) const noexcept { return all; }
 };
 
 inline namespace TRIREME_ISA {

@@ -20,13 +20,10 @@ struct update_run {
 
 namespace detail {
 
-/// The count of an optimizer's updates, in the last cache line of its memory; null for one that does not want to know.
-template<optimizer O>
-std::uint64_t* count_of_updates([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
-    if constexpr (counts_updates<O>)
-        return reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(memory) + bytes - cache_line);
-    else
-        return nullptr;
+/// The count of an optimizer's updates, in the last cache line of its memory; null unless it `counts` them.
+inline std::uint64_t* count_of_updates(bool counts, void* memory, std::size_t bytes) noexcept {
+    if (!counts) return nullptr;
+    return reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(memory) + bytes - cache_line);
 }
 
 /// Updates some of the network's parameters, run by run; without runs all of them are one. `w`, `gradient` and `state`

@@ -60,7 +60,7 @@ public:
     template<class Initialiser>
     void begin(std::uint64_t seed) {
         if (has_weights())
-            for (auto const& s : stages_) s.template initialise<Initialiser>(weights(s), seed);
+            for (auto const& s : stages_) s.template initialise<network, Initialiser>(weights(s), seed);
         if (layout_.reproducible() && !floats_are_default())
             throw usage_error("reproducible needs floats that are rounded to the nearest and keep denormal values, and "
                               "this device's are not: build for a target that has them, or leave out reproducible");
@@ -124,7 +124,7 @@ protected:
     }
     T* optimizer_state_of(stage_type const& s) const noexcept { return static_cast<T*>(state_.data) + s.lies.state; }
     std::uint64_t* updates_made() const noexcept {
-        return count_of_updates<typename Model::optimizer>(state_.data, state_.bytes);
+        return count_of_updates(counts_updates<typename Model::optimizer>, state_.data, state_.bytes);
     }
     stored* arena_of_activations() const noexcept { return static_cast<stored*>(activations_.data); }
     /// False if another device has the only copy.

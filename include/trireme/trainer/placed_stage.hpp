@@ -15,38 +15,54 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// One of the stages that a device has, or the whole network: where its samples lie in the device's activations, and
-/// its numbers in the device's arenas, behind those of the stages before it. `Pass`: the way of samples through rows.
-template<class Model, class Pass>
-struct placed_stage {
-    using network = typename Model::network;
-    using T = typename Model::value_type;
+/// One of the stages that a device has, or the whole network: its numbers, in the device's arenas behind those of the
+/// stages before it.
+template<class T>
+struct stage_numbers {
+    /// A copy of another stage's parameters, with which a tied row computes.
+    struct copied_parameters {
+        std::size_t row; ///< that has them
+        range of;        ///< the network's parameters
+        std::size_t at;  ///< element of the stage's weights
+    };
 
-    stage_activations<Model, Pass> blocks;
     row_numbers numbers;
     stage_begin lies;
+    range terms;                 ///< of the loss: those that its rows add
     int number = 0;              ///< of the stage in the network
     bool last = false;           ///< the network ends with it
     fixed_tree::stack tree = {}; ///< of the shards whose gradients it has in this step
+    std::vector<copied_parameters> copies = {};
 
-    TRIREME_COLD placed_stage(parallel_layout const& l, int rank, int chunk,
-                              stage_activations<Model, Pass> const& activations)
-        : blocks(activations), numbers(numbers_of_stage<network, T>(l, l.stage_of(rank, chunk))),
-          lies(stage_lies<Model>(l, rank, chunk)), number(l.stage_of(rank, chunk)),
-          last(number + 1 == l.stage_count()) {}
+    template<class Model>
+    TRIREME_COLD static stage_numbers of(parallel_layout const& l, int rank, int chunk) {
+        using network = typename Model::network;
+        int const number = l.stage_of(rank, chunk);
+        auto const numbers = numbers_of_stage<network, T>(l, number);
+        stage_numbers s{numbers,
+                        stage_lies<Model>(l, rank, chunk),
+                        {network::row(numbers.rows.begin).first_term, network::row(numbers.rows.end).first_term},
+                        number,
+                        number + 1 == l.stage_count()};
+        if constexpr (network::tied_gradients != 0)
+            numbers.for_each_copy(network::rows, [&](std::size_t owner, std::size_t at) {
+                auto const& row = network::row(owner);
+                auto const begin = row.first_parameter;
+                s.copies.push_back({owner, {begin, begin + row.description.parameter_elements()}, at});
+            });
+        return s;
+    }
 
     bool first() const noexcept { return number == 0; }
 
     /// f(term) for the rows that add to the loss.
     template<class F>
-    void for_terms([[maybe_unused]] F const& f) const {
-        if constexpr (network::loss_terms != 0)
-            for (auto i = network::row(numbers.rows.begin).first_term; i < network::row(numbers.rows.end).first_term;
-                 ++i)
-                f(i);
+    void for_terms(F const& f) const {
+        for (auto i = terms.begin; i < terms.end; ++i) f(i);
     }
 
     /// Weights and gradients of the stage, each in a part of an arena that begins with them.
@@ -69,25 +85,33 @@ struct placed_stage {
         return {numbers.rows, {weights, numbers.parameters}, {weights + numbers.buffers_lie, numbers.buffers}};
     }
     /// First values, copies included.
-    template<class Initialiser>
+    template<class Network, class Initialiser>
     void initialise(T* weights, std::uint64_t seed) const {
-        initialise_parameters<network, Initialiser>(weights, seed, numbers.rows);
-        initialise_buffers<network>(weights + numbers.buffers_lie, numbers.rows);
-        numbers.for_each_copy(network::rows, [&](std::size_t owner, std::size_t at) {
-            initialise_parameters<network, Initialiser>(weights + at, seed, {owner, owner + 1});
-        });
+        initialise_parameters<Network, Initialiser>(weights, seed, numbers.rows);
+        initialise_buffers<Network>(weights + numbers.buffers_lie, numbers.rows);
+        for (auto const& c : copies)
+            initialise_parameters<Network, Initialiser>(weights + c.at, seed, {c.row, c.row + 1});
     }
     /// The stage's part of all of a network's parameters, copies included, or of its buffers.
     void take_parameters(std::span<T const> all, T* weights) const {
         std::ranges::copy(all.subspan(numbers.first_parameter, numbers.parameters), weights);
-        numbers.for_each_copy(network::rows, [&](std::size_t owner, std::size_t at) {
-            auto const& row = network::row(owner);
-            std::ranges::copy(all.subspan(row.first_parameter, row.description.parameter_elements()), weights + at);
-        });
+        for (auto const& c : copies) std::ranges::copy(all.subspan(c.of.begin, c.of.size()), weights + c.at);
     }
     void take_buffers(std::span<T const> all, T* weights) const {
         std::ranges::copy(all.subspan(numbers.first_buffer, numbers.buffers), weights + numbers.buffers_lie);
     }
+};
+
+/// A stage, and the place of its samples in the device's activations. `Pass`: the way of samples through rows.
+template<class Model, class Pass>
+struct placed_stage : stage_numbers<typename Model::value_type> {
+    stage_activations<Model, Pass> blocks;
+
+    TRIREME_COLD placed_stage(parallel_layout const& l, int rank, int chunk,
+                              stage_activations<Model, Pass> const& activations)
+        : stage_numbers<typename Model::value_type>(
+              stage_numbers<typename Model::value_type>::template of<Model>(l, rank, chunk)),
+          blocks(activations) {}
 };
 
 } // namespace trireme::detail::inline TRIREME_ISA

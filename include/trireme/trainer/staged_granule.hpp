@@ -9,6 +9,7 @@
 #include <trireme/data/sample_source.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/trainer/model_facts.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -21,22 +22,22 @@ namespace trireme::detail {
 /// The samples that a rank computes at once, as they are staged: what they are (staged_shard), targets and weights in
 /// the loss for the last stage, or all where rows add to the loss, inputs for the first; each begins on a cache line.
 /// Inputs are bytes, or as wide as parameters: there is room for these, and what is copied is what is there.
-template<class Model>
+template<class T>
 struct staged_granule {
-    using T = typename Model::value_type;
-    using target = typename Model::target;
-    static constexpr std::size_t values = Model::network::input_extents::size;
-
     std::size_t samples;
-    bool first = true, last = true;
+    std::size_t values;          ///< of a sample's input
+    std::size_t wanted;          ///< targets of a sample
+    bool classes, terms_of_loss; ///< these are classes; rows add to the loss
+    bool first, last;
 
-    constexpr staged_granule(parallel_layout const& l, std::size_t most, int rank)
-        : samples(most), first(l.role_of(rank) == l.place_of(0).role), last(l.role_of(rank) == l.role_of_last_stage()) {
-    }
+    constexpr staged_granule(model_facts const& facts, parallel_layout const& l, std::size_t most, int rank)
+        : samples(most), values(facts.inputs), wanted(facts.targets), classes(facts.classes),
+          terms_of_loss(facts.loss_terms != 0), first(l.role_of(rank) == l.place_of(0).role),
+          last(l.role_of(rank) == l.role_of_last_stage()) {}
 
     constexpr std::size_t targets() const noexcept { return cache_line; }
     constexpr std::size_t weights() const noexcept {
-        return targets() + scored() * round_up(samples * Model::targets * sizeof(target), cache_line);
+        return targets() + scored() * round_up(samples * wanted * (classes ? sizeof(int) : sizeof(T)), cache_line);
     }
     constexpr std::size_t inputs() const noexcept {
         return weights() + weighed() * round_up(samples * sizeof(T), cache_line);
@@ -54,7 +55,7 @@ struct staged_granule {
         return scored() * (correct() + round_up(samples * sizeof(int), cache_line));
     }
     constexpr std::size_t loss_bytes() const noexcept {
-        return terms() + (Model::network::loss_terms != 0 ? round_up(samples * sizeof(T), cache_line) : 0);
+        return terms() + (terms_of_loss ? round_up(samples * sizeof(T), cache_line) : 0);
     }
 
     /// Writes the samples of a batch at these indices, and what they are, but for their number and kind. Fewer than
@@ -75,9 +76,10 @@ struct staged_granule {
                 gather_samples<1>(rows, indices.subspan(i, 1), reinterpret_cast<T*>(to + inputs()) + i * values);
         }
         if (last && set.targets().data != nullptr) { // predictions need none
-            auto* const wanted = reinterpret_cast<target*>(to + targets());
-            for (std::size_t i = 0; i < indices.size(); ++i)
-                gather_samples<1>(set.targets(), indices.subspan(i, 1), wanted + i * Model::targets);
+            if (classes)
+                fill_targets(reinterpret_cast<int*>(to + targets()), set.targets(), indices);
+            else
+                fill_targets(reinterpret_cast<T*>(to + targets()), set.targets(), indices);
         }
         if (weighed() != 0) {
             auto* const each = reinterpret_cast<T*>(to + weights());
@@ -88,8 +90,13 @@ struct staged_granule {
     }
 
 private:
-    TRIREME_COLD static void fill_changed(std::byte* to, sample_rows const& rows, std::uint32_t sample,
-                                          staged_shard const& about, std::size_t i) {
+    template<class Target>
+    void fill_targets(Target* to, sample_rows const& rows, std::span<std::uint32_t const> indices) const {
+        for (std::size_t i = 0; i < indices.size(); ++i)
+            gather_samples<1>(rows, indices.subspan(i, 1), to + i * wanted);
+    }
+    TRIREME_COLD void fill_changed(std::byte* to, sample_rows const& rows, std::uint32_t sample,
+                                   staged_shard const& about, std::size_t i) const {
         drawn_changes const drawn{about.seed, about.step};
         auto const places = rows.shape.extent[1] * rows.shape.extent[2];
         if (about.bytes)
@@ -100,7 +107,7 @@ private:
                             places, 1);
     }
     constexpr std::size_t scored() const noexcept { return last ? 1 : 0; }
-    constexpr std::size_t weighed() const noexcept { return last || Model::network::loss_terms != 0 ? 1 : 0; }
+    constexpr std::size_t weighed() const noexcept { return last || terms_of_loss ? 1 : 0; }
 };
 
 } // namespace trireme::detail

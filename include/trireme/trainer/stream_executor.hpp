@@ -6,9 +6,9 @@
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/stream_order.hpp>
-#include <trireme/layer/stage_pass.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/step.hpp>
+#include <trireme/parallel/ties.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/trainer/stream_meetings.hpp>
 #include <trireme/trainer/stream_ranks.hpp>
@@ -26,37 +26,23 @@ namespace trireme {
 /// The ranks of a process on accelerators, and their step programs, handed over to streams in an order in which they
 /// can be done. Waits between streams follow from what tasks read and write. All of it may be noted as a graph. What a
 /// device that does not answer may still be using is here; nothing here waits.
-template<class Model, accelerator Device, class Options, class Transport>
-class stream_executor : public detail::stream_ranks<Model, Device, Options, Transport> {
-    using base = detail::stream_ranks<Model, Device, Options, Transport>;
+template<class Value, accelerator Device, class Transport>
+class stream_executor : public detail::stream_ranks<Value, Device, Transport> {
+    using base = detail::stream_ranks<Value, Device, Transport>;
     using base::at, base::bytes_of, base::list_of, base::tail_of, base::takes, base::replicas_;
-    using typename base::context, typename base::task_of_role, typename base::network;
+    using typename base::task_of_role;
 
 public:
     using typename base::T, typename base::rank_type;
     using stream = typename Device::stream;
     using event = typename Device::event;
     using base::rank_at, base::last_rank, base::program;
-    using base::transport, base::layout, base::ranks, base::at_rank;
+    using base::transport, base::layout, base::model, base::ranks, base::at_rank;
 
-    stream_executor(parallel_layout const& l, Options const& o, auto const& where) : base(l, o, where) {
-        std::vector<stream*> streams;
-        for (auto& r : ranks) {
-            fork_.emplace_back(r->compute.device());
-            for (auto* const s : r->streams()) streams.push_back(s);
-        }
-        std::size_t places = 0;
-        for (std::size_t i = 0; i < ranks.size(); ++i)
-            places += ranks[i]->give_numbers(rank_type::ordered * i, places, l.reductions());
-        auto const reductions = static_cast<std::size_t>(l.chunks()) * l.reductions();
-        order_ = std::make_unique<stream_order<stream>>(streams, places, reductions + 8);
-        for (auto const& r : ranks) compute_.push_back(&r->compute);
-        by_role_.resize(static_cast<std::size_t>(l.stages));
-        for (std::size_t i = 0; i < ranks.size(); ++i) by_role_[i % by_role_.size()].push_back(&ranks[i]->exchange);
-        for (auto const& r : ranks)
-            if (r->has_last()) words_.push_back(r->score_words());
-        team_.reserve(ranks.size());
-        tasks_.reserve(ranks.size());
+    /// `batch`: the most samples of a step that is staged at once. `where`: options of the run.
+    stream_executor(parallel_layout const& l, stream_model<T, Device> const& m, std::size_t batch, auto const& where)
+        : base(l, m, batch, where), ties_(m.ties(l)) {
+        make_order();
     }
 
     /// Collectives learn where what they add lies. `traced`: whether the times of tasks are noted.
@@ -64,11 +50,11 @@ public:
         for (auto& r : ranks)
             if (traced) r->trace(std::max(list_of(*r).size(), list_of(*r, true).size()));
         std::vector<layer_sum<T>> sums;
-        for (auto const& e : network::exchanges) {
+        for (auto const& e : model.exchanges) {
             sums.push_back({{}, e.elements});
             for (auto const& r : ranks) sums.back().numbers.push_back(r->kept() + e.first);
         }
-        for (std::size_t role = 0; role < by_role_.size() && Model::trains; ++role)
+        for (std::size_t role = 0; role < by_role_.size() && model.trains; ++role)
             for (int chunk = 0; chunk < layout.chunks(); ++chunk) {
                 std::vector<T*> gradients;
                 for (auto i = role; i < ranks.size(); i += by_role_.size())
@@ -114,9 +100,9 @@ public:
             at(*r);
             order_->restart(r->everything().stream, r->all_places());
             r->begin_step();
-            if constexpr (rank_type::narrow::exist) hand_over(r->narrowing(), [&] { r->enqueue_narrow_copy(); });
+            if (model.narrow) hand_over(r->narrowing(), [&] { r->enqueue_narrow_copy(); });
             if (r->has_last()) hand_over(r->clearing_scores(), [&] { r->clear_scores(); });
-            if constexpr (network::loss_terms != 0) hand_over(r->clearing_terms(), [&] { r->clear_terms(); });
+            if (model.loss_terms != 0) hand_over(r->clearing_terms(), [&] { r->clear_terms(); });
         }
     }
     /// The gradients of a rank's k-th shard begin, at zero or, where no tree adds them, at those of the shards before;
@@ -169,7 +155,7 @@ public:
                     reduce(role, i, slot);
         }
         stamping_ = false;
-        if constexpr (Model::clips) hand_over(ranks[0]->telling_norm(), [&] { ranks[0]->enqueue_norm_result(slot); });
+        if (model.clips) hand_over(ranks[0]->telling_norm(), [&] { ranks[0]->enqueue_norm_result(slot); });
         enqueue_results(slot);
     }
     void enqueue_results(int slot) {
@@ -195,13 +181,26 @@ public:
     }
 
 private:
-    /// A task of a rank, and where its samples are staged.
-    struct placed_task {
-        rank_type* rank;
-        step_task const* task;
-        int slot;
-        std::size_t granule;
-    };
+    using placed_task = typename rank_type::placed_task;
+
+    void make_order() {
+        std::vector<stream*> streams;
+        for (auto& r : ranks) {
+            fork_.emplace_back(r->compute.device());
+            for (auto* const s : r->streams()) streams.push_back(s);
+        }
+        std::size_t places = 0;
+        for (std::size_t i = 0; i < ranks.size(); ++i)
+            places += ranks[i]->give_numbers(rank_type::ordered * i, places, layout.reductions());
+        auto const reductions = static_cast<std::size_t>(layout.chunks()) * layout.reductions();
+        order_ = std::make_unique<stream_order<stream>>(streams, places, reductions + 8);
+        for (auto const& r : ranks) compute_.push_back(&r->compute);
+        by_role_.resize(static_cast<std::size_t>(layout.stages));
+        for (std::size_t i = 0; i < ranks.size(); ++i) by_role_[i % by_role_.size()].push_back(&ranks[i]->exchange);
+        for (auto const& r : ranks)
+            if (r->has_last()) words_.push_back(r->score_words());
+        tasks_.reserve(ranks.size());
+    }
 
     /// Streams of all ranks go on where the first rank's is, and the other way round.
     void spread() {
@@ -252,7 +251,7 @@ private:
                     continue;
                 }
                 tasks_.push_back({&r, &t, slot, t.micro_batch});
-                if (!network::whole_batch) train(), tasks_.clear();
+                if (!model.whole_batch) train(), tasks_.clear();
             }
             if (!tasks_.empty()) train();
         }
@@ -277,10 +276,9 @@ private:
     }
 
     void begin_team() {
-        team_.clear();
         for (auto const& t : tasks_) {
             at(*t.rank);
-            team_.push_back(t.rank->context_of(t.slot, t.granule, *t.task));
+            t.rank->begin_task(t);
         }
     }
     auto exchanging() {
@@ -292,14 +290,13 @@ private:
 
     void go_forward() {
         begin_team();
-        for (std::size_t i = 0; i < tasks_.size(); ++i) {
-            auto const& t = tasks_[i];
+        for (auto const& t : tasks_) {
             order_->begin(t.rank->going_forward(t.slot, *t.task));
             stamp(*t.rank, *t.task, t.slot, false, t.rank->compute);
-            t.rank->enqueue_input(team_[i], t.slot, t.granule, *t.task);
+            t.rank->clear_waiting(*t.task);
+            t.rank->enqueue_input(t);
         }
-        ranks_of_process<context> const team{team_};
-        stage_pass(team, rows()).forward(nothing_beside{}, nothing_beside{}, exchanging());
+        tasks_[0].rank->forward(tasks_, rows(), exchanging());
         for (auto const& t : tasks_) {
             if (!gives_weights(t.task->kind)) stamp(*t.rank, *t.task, t.slot, true, t.rank->compute);
             order_->end(t.rank->going_forward(t.slot, *t.task));
@@ -311,8 +308,7 @@ private:
     void go_back() {
         bool const adds = gives_weights(tasks_[0].task->kind);
         begin_team();
-        for (std::size_t i = 0; i < tasks_.size(); ++i) {
-            auto const& t = tasks_[i];
+        for (auto const& t : tasks_) {
             auto& r = *t.rank;
             if (!goes_forward(t.task->kind)) {
                 order_->begin(r.going_back(t.slot, *t.task));
@@ -323,20 +319,15 @@ private:
             else if (adds)
                 order_->begin(r.clearing_gradients(t.task->chunk));
             order_->begin(r.going_back(t.slot, *t.task));
-            r.enqueue_waiting(team_[i], *t.task);
+            r.enqueue_waiting(*t.task);
         }
-        ranks_of_process<context> const team{team_};
-        stage_pass const pass(team, rows_and_loss());
         auto const between = [this, adds](std::size_t row) {
-            if (row == network::depth)
+            if (row == model.depth)
                 score(adds);
             else
                 gradients_of(row);
         };
-        if (adds)
-            pass.backward(nothing_beside{}, between, exchanging());
-        else
-            pass.backward_input(nothing_beside{}, between, exchanging());
+        tasks_[0].rank->backward(tasks_, rows_and_loss(), adds, between, exchanging());
         for (auto const& t : tasks_) {
             if (adds && !overlaps()) order_->end(t.rank->adding_gradients(t.slot, *t.task));
             stamp(*t.rank, *t.task, t.slot, true, t.rank->compute);
@@ -347,14 +338,12 @@ private:
     /// The second half of backward.
     void add_later() {
         begin_team();
-        for (std::size_t i = 0; i < tasks_.size(); ++i) {
-            auto const& t = tasks_[i];
+        for (auto const& t : tasks_) {
             order_->begin(t.rank->adding_later(t.slot, *t.task));
             stamp(*t.rank, *t.task, t.slot, false, t.rank->compute);
-            t.rank->enqueue_waiting(team_[i], *t.task);
+            t.rank->enqueue_waiting(*t.task);
         }
-        ranks_of_process<context> const team{team_};
-        stage_pass(team, rows()).backward_weights();
+        tasks_[0].rank->backward_weights(tasks_, rows());
         for (auto const& t : tasks_) {
             stamp(*t.rank, *t.task, t.slot, true, t.rank->compute);
             order_->end(t.rank->adding_later(t.slot, *t.task));
@@ -363,11 +352,9 @@ private:
 
     /// The losses of the tasks' samples are there. `adds`: gradients follow.
     void score(bool adds) {
-        for (std::size_t i = 0; i < tasks_.size(); ++i) {
-            auto const& t = tasks_[i];
+        for (auto const& t : tasks_) {
             order_->end(t.rank->losing(t.slot, *t.task));
-            hand_over(t.rank->scoring(t.slot),
-                      [&] { t.rank->enqueue_score(team_[i].beside(), t.task->micro_batch, true); });
+            hand_over(t.rank->scoring(t.slot), [&] { t.rank->enqueue_score(t.task->micro_batch, true); });
             if (adds) order_->begin(t.rank->clearing_gradients(t.task->chunk));
         }
     }
@@ -376,16 +363,16 @@ private:
     /// elsewhere than its row's turn tells, as those of tied rows. Where layers add numbers over all devices as well,
     /// reductions come after them: ranks need one order of their collectives.
     bool overlaps() const noexcept {
-        return layout.replicas > 1 && !layout.reproducible() && network::parameters != 0 && !network::whole_batch &&
-               layout.stages == 1 && network::tied_gradients == 0;
+        return layout.replicas > 1 && !layout.reproducible() && model.parameters != 0 && !model.whole_batch &&
+               layout.stages == 1 && model.tied_gradients == 0;
     }
     /// A row of the tasks' ranks has its gradients: so have all reductions that begin with one of its parameters.
     void gradients_of(std::size_t row) {
         if (!overlaps()) return;
-        auto const begin = network::row(row).first_parameter;
-        auto const end = begin + network::row(row).description.parameter_elements();
+        auto const& r = model.row(row);
+        auto const begin = r.first_parameter, end = begin + r.description.parameter_elements();
         for (std::size_t k = 0; k < layout.reductions(); ++k) {
-            auto const first = layout.reduced_by(k, Model::arena_elements).begin;
+            auto const first = layout.reduced_by(k, model.arena_elements).begin;
             if (first < begin || first >= end) continue;
             for (auto const& t : tasks_) order_->end(t.rank->adding_gradients(t.slot, *t.task, k));
         }
@@ -419,8 +406,8 @@ private:
         for (std::size_t k = 0; k < replicas_.size(); ++k) {
             auto const rank_of = [&](int role) -> rank_type& { return rank_at(k, role); };
             if (auto const kind = tail_of(rank_of(0))[i].kind; kind != task_kind::measure)
-                detail::tie_rows<Model>(layout, kind, rank_of, handed);
-            else if constexpr (Model::clips)
+                detail::tie_rows(ties_, kind, rank_of, handed);
+            else
                 detail::measure_norm(layout, slot, rank_of, handed);
         }
         for (auto& r : ranks) handed(*r, r->having_met(), [&] { stamp(*r, tail_of(*r)[i], slot, true, r->compute); });
@@ -469,12 +456,11 @@ private:
             stamp(r, t, slot, false, r.compute);
             alone({&r, &t, slot, t.micro_batch});
             begin_team();
-            r.enqueue_input(team_[0], slot, t.micro_batch, t);
-            ranks_of_process<context> const team{team_};
-            stage_pass(team, shard == npos ? rows() : rows_and_loss()).evaluate();
+            r.enqueue_input(tasks_[0]);
+            r.evaluate(tasks_, shard == npos ? rows() : rows_and_loss());
             bool const last = r.own(t.chunk).last;
-            if (last && shard == npos) r.enqueue_outputs(team_[0], t.micro_batch);
-            if (last && shard != npos) r.enqueue_score(team_[0].kernels(), shard, false);
+            if (last && shard == npos) r.enqueue_outputs(t.micro_batch);
+            if (last && shard != npos) r.enqueue_score(shard, false);
             stamp(r, t, slot, true, r.compute);
         });
     }
@@ -484,6 +470,7 @@ private:
         r.compute.record(r.used[slot]);
     }
 
+    std::vector<detail::tied_pair> ties_;
     std::unique_ptr<stream_order<stream>> order_;
     std::vector<stream*> compute_;
     std::vector<std::vector<stream*>> by_role_; ///< exchange
@@ -491,8 +478,7 @@ private:
     std::vector<event> fork_;
     std::vector<placed_task> tasks_;
     bool stamping_ = false, evaluating_ = false; ///< the times of tasks are noted; they are those of an evaluation
-    std::vector<context> team_;
-    typename Device::graph graphs_[2]; ///< gone before all that they use
+    typename Device::graph graphs_[2];           ///< gone before all that they use
 };
 
 } // namespace trireme

@@ -8,34 +8,37 @@
 #include <trireme/parallel/ties.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 
+#include <span>
+#include <type_traits>
+
 namespace trireme::detail {
 
 /// Hands over the exchange of tied rows in a replica: their gradients are added to those of the rows that they are tied
 /// to, one behind the other, or rows of other stages get the weights that have been updated. `rank_of(role)` is a
 /// stream_rank; `hand_over(rank, work, f)` calls f() when streams wait for what the work reads and writes.
-template<class Model, class RankOf, class HandOver>
-void tie_rows(parallel_layout const& l, task_kind kind, RankOf const& rank_of, HandOver const& hand_over) {
-    for_each_tied<typename Model::network>(l, [&](tied_pair const& p) {
+template<class RankOf, class HandOver>
+void tie_rows(std::span<tied_pair const> ties, task_kind kind, RankOf const& rank_of, HandOver const& hand_over) {
+    for (auto const& p : ties) {
         auto &owner = rank_of(p.owner_role), &row = rank_of(p.role);
         auto const &to = owner.own_stage(p.owner_stage), &from = row.own_stage(p.stage);
-        auto const bytes = p.bytes(sizeof(typename Model::value_type));
+        using T = typename std::remove_cvref_t<decltype(owner)>::T;
+        auto const bytes = p.bytes(sizeof(T));
         auto const own = to.numbers.place_of(*p.owner), tied = from.numbers.place_of(*p.row);
         if (kind == task_kind::copy_tied) {
             if (p.copies)
                 hand_over(row, row.taking_weights(owner.parameters_place()),
                           [&] { row.exchange.copy(row.weights(from) + tied, owner.weights(to) + own, bytes); });
-            return;
+            continue;
         }
-        typename Model::value_type const* term = row.gradient_slot(from, 0) + tied;
+        T const* term = row.gradient_slot(from, 0) + tied;
         if (p.is_apart()) {
             hand_over(owner, owner.taking_tied(row.parts_place()),
                       [&] { owner.exchange.copy(owner.tied(), term, bytes); });
             term = owner.tied();
         }
-        hand_over(owner, owner.adding_tied(), [&] {
-            add_into(owner.kernels_on(owner.compute, 0), owner.gradient_slot(to, 0) + own, term, p.elements());
-        });
-    });
+        hand_over(owner, owner.adding_tied(),
+                  [&] { add_into(owner.plain_kernels(), owner.gradient_slot(to, 0) + own, term, p.elements()); });
+    }
 }
 
 /// Hands over the measuring of a replica's norm: each of its ranks has the squares of its own gradients, and takes

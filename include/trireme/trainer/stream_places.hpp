@@ -5,7 +5,8 @@
 #include <trireme/core/units.hpp>
 #include <trireme/device/stream_order.hpp>
 #include <trireme/parallel/step.hpp>
-#include <trireme/trainer/stream_context.hpp>
+#include <trireme/trainer/model_facts.hpp>
+#include <trireme/trainer/stream_stage.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,21 +15,26 @@
 
 namespace trireme::detail {
 
+/// The values of a model on accelerators.
+struct stream_facts : model_facts {
+    bool adds_beside;           ///< gradients, and losses, on a stream of their own; else on that of all other kernels
+    bool narrow;                ///< layers take a narrow copy of the parameters
+    std::size_t settings_bytes; ///< of a step, before its samples
+    std::size_t pieces;         ///< of the gradient, where it is measured
+};
+
 /// The stages of an accelerator, and what its streams work on: memory in places, by number, and the work that reads and
 /// writes them. Whoever hands over work waits for what it says here, and for nothing else.
-template<class Model, class Stage>
+template<class T>
 class stream_places {
-    using network = typename Model::network;
+    using stage = stream_stage<T>;
 
 public:
-    /// Gradients, and losses, are added on a stream of their own; else on that of all other kernels.
-    static constexpr bool adds_beside = gradients_beside<network, typename Model::kernels>;
-
     /// Gives its streams and places numbers, the streams' from `stream` on and the places' from `place` on, and returns
     /// how many places there are. `reductions`: parts of the gradients that are added one by one.
     std::size_t give_numbers(std::size_t stream_number, std::size_t place, std::size_t reductions) {
         on_compute_ = stream_number;
-        on_beside_ = stream_number + (adds_beside ? 1 : 0);
+        on_beside_ = stream_number + (facts_.adds_beside ? 1 : 0);
         on_exchange_ = stream_number + 2;
         auto const take = [&next = place](std::size_t n) {
             auto const first = next;
@@ -39,18 +45,18 @@ public:
         places_.samples = take(2);
         places_.losses = take(1);
         places_.scores = take(1);
-        places_.terms = take(network::loss_terms != 0 ? 1 : 0);
+        places_.terms = take(facts_.loss_terms != 0 ? 1 : 0);
         places_.task = take(1);
-        places_.frames = take(own_[0].blocks.places.frames);
-        places_.slots = take(own_[0].blocks.places.slots);
+        places_.frames = take(own_[0].blocks.frames);
+        places_.slots = take(own_[0].blocks.slots);
         places_.parts.begin = place;
         for (auto& s : own_) s.parts = take(reductions);
         places_.parts.end = places_.sums.begin = place;
         for (auto& s : own_) s.sums = take(slots_ - 1);
         places_.sums.end = place;
-        places_.squares = take(Model::clips ? 1 : 0);
-        places_.norm = take(Model::clips ? 1 : 0);
-        places_.tied = take(network::tied_gradients != 0 ? 1 : 0);
+        places_.squares = take(facts_.clips ? 1 : 0);
+        places_.norm = take(facts_.clips ? 1 : 0);
+        places_.tied = take(facts_.tied_gradients != 0 ? 1 : 0);
         places_.all.end = place;
         return places_.all.size();
     }
@@ -119,7 +125,7 @@ public:
     stream_work having_met() const { return {on_compute_, {{places_.parts, places_.parameters, places_.norm}}, {}}; }
     stream_work telling_norm() const { return {on_exchange_, {{places_.norm}}, {}}; }
     stream_work updating(int slot) const {
-        if (Model::clips)
+        if (facts_.clips)
             return {on_compute_, {{samples_place(slot), places_.norm}}, {{places_.parts, places_.parameters}}};
         return {on_compute_, {{places_.parts, samples_place(slot)}}, {{places_.parameters}}};
     }
@@ -134,31 +140,32 @@ public:
     /// The samples of a slot have been used.
     stream_work leaving(int slot) const { return {on_compute_, {}, {{samples_place(slot)}}}; }
 
-    std::vector<Stage> const& own() const noexcept { return own_; }
-    Stage const& own(int chunk) const noexcept { return own_[static_cast<std::size_t>(chunk)]; }
+    std::vector<stage> const& own() const noexcept { return own_; }
+    stage const& own(int chunk) const noexcept { return own_[static_cast<std::size_t>(chunk)]; }
     /// The stage of that number, which it has.
-    Stage const& own_stage(int in_network) const noexcept {
-        return *std::ranges::find(own_, in_network, &Stage::number);
+    stage const& own_stage(int in_network) const noexcept {
+        return *std::ranges::find(own_, in_network, &stage::number);
     }
 
 protected:
     /// `slots`: of gradients; `in_tree`: a tree adds them.
-    stream_places(std::vector<Stage> stages, std::size_t slots, bool in_tree)
-        : own_(std::move(stages)), slots_(slots), in_tree_(in_tree) {}
+    stream_places(stream_facts const& facts, std::vector<stage> stages, std::size_t slots, bool in_tree)
+        : facts_(facts), own_(std::move(stages)), slots_(slots), in_tree_(in_tree) {}
 
     // The gradients that are being added to: all micro-batches' in one slot, or, where a tree adds them, one of their
     // own.
-    std::size_t slot_now(Stage const& s) const noexcept { return in_tree_ ? s.tree.depth() : 0; }
-    range gradients_now(Stage const& s) const noexcept {
+    std::size_t slot_now(stage const& s) const noexcept { return in_tree_ ? s.tree.depth() : 0; }
+    range gradients_now(stage const& s) const noexcept {
         return slot_now(s) == 0 ? s.parts : one(s.sums, slot_now(s) - 1);
     }
     /// Layers that agree on something add their gradients on `compute`, and their statistics.
     range added_on_compute(step_task const& t) const noexcept {
-        bool const adds = (network::whole_shard || network::buffers != 0) && gives_weights(t.kind);
+        bool const adds = (facts_.whole_shard || facts_.buffers != 0) && gives_weights(t.kind);
         return adds ? gradients_now(own(t.chunk)) : range{};
     }
 
-    std::vector<Stage> own_; ///< stages
+    stream_facts const& facts_;
+    std::vector<stage> own_; ///< stages
 
 private:
     static range one(range const& of, std::size_t i) noexcept { return {of.begin + i, of.begin + i + 1}; }

@@ -6,12 +6,10 @@
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/parallel/layout.hpp>
-#include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/parallel/ties.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
-#include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/stream_rank.hpp>
 
 #include <cstddef>
@@ -22,25 +20,11 @@
 namespace trireme::detail {
 
 /// The ranks of a process on accelerators, replica by replica, and the programs that each replica has.
-template<class Model, accelerator Device, class Options, class Transport>
+template<class Value, accelerator Device, class Transport>
 class stream_ranks {
 public:
-    using T = typename Model::value_type;
-    using network = typename Model::network;
-    using rank_type = stream_rank<Model, Device, Options>;
-
-    /// The map of a rank's memory.
-    static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
-        auto m = rank_type::memory_of(l, batch, rank);
-        if (!Model::trains) return m;
-        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
-            auto const numbers = numbers_of_stage<network, T>(l, l.stage_of(rank, chunk));
-            m.tables.bytes += Transport::table_bytes(l, rank, numbers.extent(), sizeof(T));
-        }
-        for (auto const& e : network::exchanges)
-            m.tables.bytes += Transport::sum_bytes(l.replicas, rank, e.elements, sizeof(T));
-        return m;
-    }
+    using T = Value;
+    using rank_type = stream_rank<T, Device>;
 
     /// Granules of a replica that are evaluated together.
     std::size_t evaluated_together() const noexcept {
@@ -68,10 +52,7 @@ public:
             for (int k = 0; k < t.transfers; ++k)
                 if (auto const& m = t.moves[k]; !m.sends && m.role != layout.role_of(local))
                     sum += traffic{1, bytes_of(r, m)};
-        auto const add = [&](int, traffic const& t) { sum += t; };
-        traffic_of_squares<Model>(layout, local, add);
-        detail::traffic_of_ties<Model>(layout, local, add);
-        return sum;
+        return sum += model.met_for(layout, local);
     }
     std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process
     rank_type& rank_at(std::size_t k, int role) noexcept {
@@ -82,12 +63,11 @@ public:
 
     Transport transport;
     parallel_layout layout;
+    stream_model<T, Device> const& model;
     std::vector<std::unique_ptr<rank_type>> ranks; ///< of this process
     int at_rank = 0;                               ///< whose work is being handed over, for messages
 
 protected:
-    using context = typename rank_type::context;
-
     struct task_of_role {
         int role;
         step_task const* task;
@@ -112,12 +92,16 @@ protected:
         }
     };
 
-    stream_ranks(parallel_layout const& l, Options const& o, auto const& where) : transport(l, where), layout(l) {
+    stream_ranks(parallel_layout const& l, stream_model<T, Device> const& m, std::size_t batch, auto const& where)
+        : transport(l, where), layout(l), model(m) {
+        make_ranks(batch);
+    }
+    void make_ranks(std::size_t batch) {
         Device::use(transport.device_of(0));
         for (int i = 0; i < transport.local_ranks(); ++i) {
             int const rank = transport.first_rank() + i;
-            ranks.push_back(std::make_unique<rank_type>(transport.device_of(i), l, rank, o.batch.samples));
-            if (l.role_of(rank) == 0) replicas_.push_back(std::make_unique<replica>(l, rank));
+            ranks.push_back(model.make_rank(transport.device_of(i), layout, rank, batch));
+            if (layout.role_of(rank) == 0) replicas_.push_back(std::make_unique<replica>(layout, rank));
         }
     }
 
@@ -132,12 +116,12 @@ protected:
         return list_of(r).subspan(program(r.number - transport.first_rank()).tail[layout.role_of(r.number)]);
     }
     /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
-    static bytes_t bytes_of(rank_type const& r, stage_transfer const& m) noexcept {
+    bytes_t bytes_of(rank_type const& r, stage_transfer const& m) const noexcept {
         auto const rows = r.own_stage(m.to()).numbers.rows;
-        auto const bytes = bytes_across<Model, context>(m.gradient ? rows.end : rows.begin, r.samples());
+        auto const bytes = model.across(m.gradient ? rows.end : rows.begin, r.samples());
         return m.gradient ? bytes.gradients : bytes.values;
     }
-    static bool takes(rank_type const& r, stage_transfer const& m) noexcept { return !m.sends && bytes_of(r, m) != 0; }
+    bool takes(rank_type const& r, stage_transfer const& m) const noexcept { return !m.sends && bytes_of(r, m) != 0; }
 
     std::vector<std::unique_ptr<replica>> replicas_;
 };

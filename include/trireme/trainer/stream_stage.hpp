@@ -5,6 +5,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/placed_stage.hpp>
 #include <trireme/trainer/stream_context.hpp>
 
@@ -13,25 +14,64 @@
 
 namespace trireme::detail {
 
+/// The places of a stage's samples in the activations of an accelerator, in bytes: see stage_activations.
+struct stage_blocks {
+    std::size_t frames, slots;       ///< their number
+    bytes_t frame, slot, first_slot; ///< the size of each, and where slots begin
+    bytes_t in, out, out_gradient;   ///< of a frame: what comes in, what goes out, and the gradient by that
+    bytes_t statistics, agreed;      ///< likewise
+    bytes_t kept;                    ///< the numbers that layers keep and add over all devices
+
+    template<class Activations>
+    static stage_blocks of(Activations const& a, bytes_t each) {
+        auto const &value = a.plan.value, &gradient = a.plan.gradient;
+        return {a.places.frames,          a.places.slots,
+                a.frame * each,           a.slot * each,
+                a.outgoing(0) * each,     value[a.rows.begin] * each,
+                value[a.rows.end] * each, gradient[a.rows.end] * each,
+                a.statistics * each,      a.agreed * each,
+                a.plan.kept * each};
+    }
+
+    bytes_t input(std::size_t frame_index) const noexcept { return frame_index * frame + in; }
+    bytes_t output(std::size_t frame_index) const noexcept { return frame_index * frame + out; }
+    bytes_t output_gradient(std::size_t frame_index) const noexcept { return frame_index * frame + out_gradient; }
+    bytes_t outgoing(std::size_t slot_index) const noexcept { return first_slot + slot_index * slot; }
+};
+
 /// A stage of an accelerator.
-template<class Model, class Context>
-struct stream_stage : placed_stage<Model, Context> {
-    using placed_stage<Model, Context>::placed_stage;
-    using narrow = narrow_parameters<typename Model::network, typename Model::kernels, typename Model::value_type>;
+template<class T>
+struct stream_stage : stage_numbers<T> {
+    /// Gradients of a layer that agrees on something on the way back: where they wait, and where they belong.
+    struct agreed_gradients {
+        std::size_t from, to, count;
+    };
 
+    stage_blocks blocks;
+    std::vector<agreed_gradients> agreed;
     bytes_t narrow_lies = 0;  ///< its narrow parameters in the rank's
-    range pieces;             ///< of its gradients, where they are measured
+    range pieces = {};        ///< of its gradients, where they are measured
     std::size_t runs_lie = 0; ///< the first of their runs among the rank's
-    range parts, sums;        ///< places of its first slot of gradients, reduction by reduction, and of the others
+    range parts = {};         ///< places of its first slot of gradients, reduction by reduction
+    range sums = {};          ///< and of the other slots
 
-    /// All stages of a rank. `most`: the most samples of a micro-batch.
-    static std::vector<stream_stage> of_rank(parallel_layout const& l, std::size_t most, int rank) {
-        auto const blocks = stage_activations<Model, Context>::of_rank(l, most, rank, frames_of_rank(l, rank));
+    /// All stages of a rank, with their activations.
+    template<class Model, class Context>
+    static std::vector<stream_stage> of_rank(parallel_layout const& l, int rank,
+                                             std::vector<stage_activations<Model, Context>> const& activations) {
+        using network = typename Model::network;
+        using narrow = narrow_parameters<network, typename Model::kernels, typename Model::value_type>;
         std::vector<stream_stage> all;
-        for (int chunk = 0; chunk < l.chunks(); ++chunk) {
-            stream_stage s(l, rank, chunk, blocks[static_cast<std::size_t>(chunk)]);
-            if (Model::clips) s.pieces = gradient_pieces<typename Model::network>(s.numbers.rows);
-            if (chunk != 0) {
+        for (auto const& a : activations) {
+            stream_stage s{stream_stage::template of<Model>(l, rank, static_cast<int>(all.size())),
+                           stage_blocks::of(a, sizeof(typename Model::stored_type)),
+                           {}};
+            if constexpr (network::whole_shard)
+                for_each_agreed<network>(s.numbers.rows, [&](std::size_t from, std::size_t to, std::size_t count) {
+                    s.agreed.push_back({from, to, count});
+                });
+            if constexpr (Model::clips) s.pieces = gradient_pieces<network>(s.numbers.rows);
+            if (!all.empty()) {
                 s.narrow_lies = all.back().narrow_lies + narrow::bytes(all.back().numbers.rows);
                 s.runs_lie = all.back().runs_lie + all.back().pieces.size();
             }
@@ -40,10 +80,5 @@ struct stream_stage : placed_stage<Model, Context> {
         return all;
     }
 };
-
-/// The stages of a model on accelerators.
-template<class Model>
-using stage_on_streams = stream_stage<Model, stream_context<typename Model::network, typename Model::kernels,
-                                                            typename Model::value_type, typename Model::loss>>;
 
 } // namespace trireme::detail
