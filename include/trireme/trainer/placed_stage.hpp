@@ -15,38 +15,35 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// One of the stages that a device has, or the whole network: where its samples lie in the device's activations, and
-/// its numbers in the device's arenas, behind those of the stages before it. `Pass`: the way of samples through rows.
-template<class Model, class Pass>
-struct placed_stage {
-    using network = typename Model::network;
-    using T = typename Model::value_type;
+/// One of the stages that a device has, or the whole network: its numbers, in the device's arenas behind those of the
+/// stages before it.
+template<class T>
+struct stage_numbers {
+    /// Weights of another stage, which a tied row of this one computes with.
+    struct copied_weights {
+        range of_network;
+        std::size_t lies; ///< in the stage's weights
+    };
 
-    stage_activations<Model, Pass> blocks;
     row_numbers numbers;
+    std::vector<copied_weights> copies = {};
     stage_begin lies;
+    range slice;                 ///< of its numbers: those that the device updates
+    range terms;                 ///< of the loss: those that its rows add
     int number = 0;              ///< of the stage in the network
     bool last = false;           ///< the network ends with it
     fixed_tree::stack tree = {}; ///< of the shards whose gradients it has in this step
-
-    TRIREME_COLD placed_stage(parallel_layout const& l, int rank, int chunk,
-                              stage_activations<Model, Pass> const& activations)
-        : blocks(activations), numbers(numbers_of_stage<network, T>(l, l.stage_of(rank, chunk))),
-          lies(stage_lies<Model>(l, rank, chunk)), number(l.stage_of(rank, chunk)),
-          last(number + 1 == l.stage_count()) {}
 
     bool first() const noexcept { return number == 0; }
 
     /// f(term) for the rows that add to the loss.
     template<class F>
-    void for_terms([[maybe_unused]] F const& f) const {
-        if constexpr (network::loss_terms != 0)
-            for (auto i = network::row(numbers.rows.begin).first_term; i < network::row(numbers.rows.end).first_term;
-                 ++i)
-                f(i);
+    void for_terms(F const& f) const {
+        for (auto i = terms.begin; i < terms.end; ++i) f(i);
     }
 
     /// Weights and gradients of the stage, each in a part of an arena that begins with them.
@@ -62,12 +59,48 @@ struct placed_stage {
                 numbers.first_tied,
                 numbers.tied_lie};
     }
-
-    // ---- its weights, in a part of an arena that begins with them ----
-
     held_numbers<T> held(T const* weights) const noexcept {
         return {numbers.rows, {weights, numbers.parameters}, {weights + numbers.buffers_lie, numbers.buffers}};
     }
+    /// The stage's part of all of a network's parameters, copies included, or of its buffers.
+    void take_parameters(std::span<T const> all, T* weights) const {
+        std::ranges::copy(all.subspan(numbers.first_parameter, numbers.parameters), weights);
+        for (auto const& c : copies)
+            std::ranges::copy(all.subspan(c.of_network.begin, c.of_network.size()), weights + c.lies);
+    }
+    void take_buffers(std::span<T const> all, T* weights) const {
+        std::ranges::copy(all.subspan(numbers.first_buffer, numbers.buffers), weights + numbers.buffers_lie);
+    }
+};
+
+/// A stage, and where its samples lie in the device's activations. `Pass`: the way of samples through rows.
+template<class Model, class Pass>
+struct placed_stage : stage_numbers<typename Model::value_type> {
+    using network = typename Model::network;
+    using T = typename Model::value_type;
+    using stage_numbers<T>::numbers;
+
+    stage_activations<Model, Pass> blocks;
+
+    TRIREME_COLD placed_stage(parallel_layout const& l, int rank, int chunk,
+                              stage_activations<Model, Pass> const& activations)
+        : blocks(activations) {
+        this->number = l.stage_of(rank, chunk);
+        this->last = this->number + 1 == l.stage_count();
+        numbers = numbers_of_stage<network, T>(l, this->number);
+        this->lies = stage_lies<Model>(l, rank, chunk);
+        this->slice = l.slice_of_device(rank, numbers.own(), sizeof(T));
+        this->terms = {network::row(numbers.rows.begin).first_term, network::row(numbers.rows.end).first_term};
+        if constexpr (network::tied_gradients != 0)
+            numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
+                auto const& row = network::row(owner);
+                auto const first = row.first_parameter;
+                this->copies.push_back({{first, first + row.description.parameter_elements()}, at});
+            });
+    }
+
+    // ---- its weights, in a part of an arena that begins with them ----
+
     /// First values, copies included.
     template<class Initialiser>
     void initialise(T* weights, std::uint64_t seed) const {
@@ -76,17 +109,6 @@ struct placed_stage {
         numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
             initialise_parameters<network, Initialiser>(weights + at, seed, {owner, owner + 1});
         });
-    }
-    /// The stage's part of all of a network's parameters, copies included, or of its buffers.
-    void take_parameters(std::span<T const> all, T* weights) const {
-        std::ranges::copy(all.subspan(numbers.first_parameter, numbers.parameters), weights);
-        numbers.template for_each_copy<network>([&](std::size_t owner, std::size_t at) {
-            auto const& row = network::row(owner);
-            std::ranges::copy(all.subspan(row.first_parameter, row.description.parameter_elements()), weights + at);
-        });
-    }
-    void take_buffers(std::span<T const> all, T* weights) const {
-        std::ranges::copy(all.subspan(numbers.first_buffer, numbers.buffers), weights + numbers.buffers_lie);
     }
 };
 

@@ -113,11 +113,7 @@ public:
         auto& e = run_.state();
         e.use(samples);
         if ((model_type::whole_shard || e.layout.stages > 1) && samples.size() > e.options.batch.samples)
-            throw usage_error("a step on " + std::to_string(samples.size()) + " samples, the option batch is " +
-                              std::to_string(e.options.batch.samples) +
-                              ": these layers or kernels take the samples of a step all at once (batch_norm, onednn), "
-                              "as stages do with a micro-batch, and have memory for a batch; give the trainer a larger "
-                              "batch");
+            detail::refuse_step(samples.size(), e.options.batch.samples);
         detail::check_least_samples<network_type>(e.layout, samples.size(), detail::sample_count::step);
         return run_.step();
     }
@@ -202,8 +198,7 @@ public:
         job const running(*this);
         auto& e = run_.state();
         if (samples.size() < static_cast<std::size_t>(e.layout.replicas))
-            throw usage_error("the data set has " + std::to_string(samples.size()) + " samples for " +
-                              std::to_string(e.layout.replicas) + " devices: it needs at least one per device");
+            detail::refuse_epoch(samples.size(), e.layout.replicas);
         auto const batch = e.options.batch.samples;
         if (auto const rest = samples.size() % batch; rest != 0)
             detail::check_least_samples<network_type>(e.layout, rest, detail::sample_count::rest, samples.size());
@@ -262,8 +257,7 @@ public:
     /// Sets the parameters of all devices.
     TRIREME_COLD void load_parameters(std::span<value_type const> values) {
         if (values.size() != network_type::parameters)
-            throw usage_error("load_parameters was given " + std::to_string(values.size()) +
-                              " values, the network has " + std::to_string(network_type::parameters) + " parameters");
+            detail::refuse_values("load_parameters", values.size(), network_type::parameters, " parameters");
         check_ready();
         run_.take({.parameters = values});
     }
@@ -316,7 +310,8 @@ public:
         std::array<std::uint64_t, 3> counts{};
         together([&](auto const& same) {
             read(s);
-            check_snapshot(s);
+            detail::check_snapshot(s, network_type::parameters, network_type::buffers,
+                                   optimizer_type::state_per_parameter, run_.state().options.seed);
             same(s.parameters);
             same(s.buffers);
             for (auto const& array : s.optimizer) same(array);
@@ -362,7 +357,7 @@ public:
     /// or fails is the task that it was in. Accelerators note the times by their own clocks, from the first task on.
     /// trace_json writes them for ui.perfetto.dev, step_svg draws them.
     std::vector<timed_task> traced() const {
-        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) refuse_second_use();
+        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) detail::refuse_second_use();
         return run_.traced();
     }
 
@@ -385,8 +380,7 @@ public:
     /// Sets the running statistics of all devices.
     TRIREME_COLD void load_buffers(std::span<value_type const> values) {
         if (values.size() != network_type::buffers)
-            throw usage_error("load_buffers was given " + std::to_string(values.size()) + " values, the network has " +
-                              std::to_string(network_type::buffers) + " in its buffers");
+            detail::refuse_values("load_buffers", values.size(), network_type::buffers, " in its buffers");
         check_ready();
         run_.take({.buffers = values});
     }
@@ -418,43 +412,23 @@ private:
         if constexpr (requires { run_.agree(failed, lists); }) run_.agree(failed, lists);
         if (failed != nullptr) std::rethrow_exception(failed);
     }
-    void check_snapshot(training_snapshot<value_type> const& s) const {
-        bool fits = s.parameters.size() == network_type::parameters && s.buffers.size() == network_type::buffers &&
-                    s.optimizer.size() == optimizer_type::state_per_parameter;
-        for (auto const& array : s.optimizer) fits = fits && array.size() == network_type::parameters;
-        if (!fits)
-            throw usage_error("restore was given lists of other sizes than it has made: fill in those that are there, "
-                              "parameters, buffers, and the arrays of the optimizer");
-        if (auto const seed = run_.state().options.seed; s.seed != seed)
-            throw usage_error("the training was begun with seed " + std::to_string(s.seed) +
-                              ", and this trainer has seed " + std::to_string(seed) +
-                              ": its samples would come in another order; give the trainer that seed");
-    }
 
     trainer(options const& o, run_options const& r, parallel_layout const& layout)
         : run_((check(o, r), o), r, layout) {}
 
     int checked_rank(int rank) const {
         if (rank >= 0 && rank < devices()) return rank;
-        throw usage_error("device " + std::to_string(rank) + " was asked for, this trainer has " +
-                          std::to_string(devices()));
+        detail::refuse_rank(rank, devices());
     }
 
     /// Throws usage_error unless nobody is using the devices: none has failed (one that is stuck may still be reading),
     /// and no job is running (an observer is called while the other devices are in the next step).
     void check_ready() const {
-        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) refuse_second_use();
+        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) detail::refuse_second_use();
         check_going();
     }
     void check_going() const {
-        if (run_.stopped())
-            throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
-    }
-    [[noreturn]] TRIREME_COLD static void refuse_second_use() {
-        throw usage_error(
-            "this trainer is in use by another of its calls: an observer may look at the report it is "
-            "given, and evaluate, step and the rest wait for the end of the epoch; another thread needs a "
-            "trainer of its own, or a lock");
+        if (run_.stopped()) detail::refuse_stopped();
     }
     auto& ready() {
         check_ready();
@@ -466,7 +440,7 @@ private:
     public:
         explicit job(trainer& t) : running_(t.running_) {
             t.check_going();
-            if (running_.exchange(true)) refuse_second_use();
+            if (running_.exchange(true)) detail::refuse_second_use();
         }
         job(job const&) = delete;
         job& operator=(job const&) = delete;

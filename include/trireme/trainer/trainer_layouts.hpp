@@ -103,7 +103,9 @@ struct trainer_layouts {
     static void check(parallel_layout const& layout, std::size_t batch) {
         check_numbers(layout, batch);
         if constexpr (Policies::has_stages) {
-            check_stages<network, Policies>(layout);
+            using cut = typename Policies::cut;
+            check_stages(layout, segments_of<network>.count, cut::stages,
+                         cuts_wrongly<network, cut>(layout.stage_count()));
             if constexpr (!Policies::steps_proved) prove_steps(layout, Policies::transport::moves);
         }
         if constexpr (Model::trains) check_least_samples<network>(layout, batch, sample_count::batch);

@@ -15,9 +15,11 @@
 #include <trireme/parallel/stages.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 #include <trireme/trainer/options.hpp>
+#include <trireme/trainer/snapshot.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -314,9 +316,10 @@ constexpr auto broken_trainer_rule() {
         return pack<no_rule>{};
 }
 
-/// The rules of pipelines, for layouts that the compiler does not know. Throws usage_error.
-template<class Network, class Policies>
-TRIREME_COLD void check_stages(parallel_layout const& l) {
+/// The rules of pipelines, for layouts that the compiler does not know. `most_stages`: of the network; `of_cut`: the
+/// stages that cut_before makes, if it cuts wrongly. Throws usage_error.
+TRIREME_COLD inline void check_stages(parallel_layout const& l, std::size_t most_stages, std::size_t of_cut,
+                                      bool cuts_wrongly) {
     auto const number = [](auto n) { return std::to_string(n); };
     if (l.reproducible() && l.micro_batches != 0 &&
         l.micro_batches * static_cast<std::size_t>(l.replicas) != l.logical_shards) {
@@ -344,18 +347,63 @@ TRIREME_COLD void check_stages(parallel_layout const& l) {
                 (parts == 1 ? "" : ", and runs " + number(parts) + " times") + "; " +
                 (l.reproducible() ? "set logical_shards to " + number(of * parts * static_cast<std::size_t>(l.replicas))
                                   : "set it to " + number(of * parts)));
-    auto const& segments = segments_of<Network>;
     std::string const wanted =
         "stages = " + number(l.stages) +
         (l.chunks() == 1 ? std::string() : ", each in " + number(l.chunks()) + " by the schedule " + l.schedule.name);
-    if (static_cast<std::size_t>(l.stage_count()) > segments.count)
-        throw usage_error(wanted + ": this network can be cut at " + number(segments.count - 1) +
-                          " places, into at most " + number(segments.count) +
+    if (static_cast<std::size_t>(l.stage_count()) > most_stages)
+        throw usage_error(wanted + ": this network can be cut at " + number(most_stages - 1) +
+                          " places, into at most " + number(most_stages) +
                           " stages (not inside a residual, and a function stays with the layer before it)");
-    using cut = typename Policies::cut;
-    if (cuts_wrongly<Network, cut>(l.stage_count()))
-        throw usage_error(wanted + ": cut_before makes " + number(cut::stages) +
+    if (cuts_wrongly)
+        throw usage_error(wanted + ": cut_before makes " + number(of_cut) +
                           " stages, of rows that a stage can begin with");
+}
+
+// ---- errors of a trainer's calls, as usage_error ----
+
+/// A step on more samples than a trainer has memory for.
+[[noreturn]] TRIREME_COLD inline void refuse_step(std::size_t samples, std::size_t batch) {
+    throw usage_error("a step on " + std::to_string(samples) + " samples, the option batch is " +
+                      std::to_string(batch) +
+                      ": these layers or kernels take the samples of a step all at once (batch_norm, onednn), "
+                      "as stages do with a micro-batch, and have memory for a batch; give the trainer a larger "
+                      "batch");
+}
+[[noreturn]] TRIREME_COLD inline void refuse_epoch(std::size_t samples, int devices) {
+    throw usage_error("the data set has " + std::to_string(samples) + " samples for " + std::to_string(devices) +
+                      " devices: it needs at least one per device");
+}
+/// A call that was given other values than the network has.
+[[noreturn]] TRIREME_COLD inline void refuse_values(char const* call, std::size_t given, std::size_t wanted,
+                                                    char const* of_what) {
+    throw usage_error(call + (" was given " + std::to_string(given)) + " values, the network has " +
+                      std::to_string(wanted) + of_what);
+}
+[[noreturn]] TRIREME_COLD inline void refuse_rank(int rank, int devices) {
+    throw usage_error("device " + std::to_string(rank) + " was asked for, this trainer has " + std::to_string(devices));
+}
+[[noreturn]] TRIREME_COLD inline void refuse_second_use() {
+    throw usage_error("this trainer is in use by another of its calls: an observer may look at the report it is "
+                      "given, and evaluate, step and the rest wait for the end of the epoch; another thread needs a "
+                      "trainer of its own, or a lock");
+}
+[[noreturn]] TRIREME_COLD inline void refuse_stopped() {
+    throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
+}
+/// Throws for a snapshot of another network, with so many parameters and buffers, of another optimizer, with so many
+/// arrays, or of a training with another seed.
+template<class T>
+TRIREME_COLD void check_snapshot(training_snapshot<T> const& s, std::size_t parameters, std::size_t buffers,
+                                 std::size_t arrays, std::uint64_t seed) {
+    bool fits = s.parameters.size() == parameters && s.buffers.size() == buffers && s.optimizer.size() == arrays;
+    for (auto const& array : s.optimizer) fits = fits && array.size() == parameters;
+    if (!fits)
+        throw usage_error("restore was given lists of other sizes than it has made: fill in those that are there, "
+                          "parameters, buffers, and the arrays of the optimizer");
+    if (s.seed != seed)
+        throw usage_error("the training was begun with seed " + std::to_string(s.seed) +
+                          ", and this trainer has seed " + std::to_string(seed) +
+                          ": its samples would come in another order; give the trainer that seed");
 }
 
 } // namespace detail
