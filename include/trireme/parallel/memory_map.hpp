@@ -138,12 +138,12 @@ constexpr row_numbers numbers_of_stage(parallel_layout const& l, int stage) {
     return numbers_of_rows(Network::rows, sizeof(T), l.rows_of(stage, Network::depth));
 }
 
-/// The part of a list that a rank has for one of its stages: of the optimizer's, that for parameters which it updates.
-template<class Network, class T>
-constexpr range list_at(canonical_list const& list, parallel_layout const& l, int rank, int chunk) {
-    auto const n = numbers_of_stage<Network, T>(l, l.stage_of(rank, chunk));
+/// The part of a list that a rank has for one of its stages, whose numbers are `n`: of the optimizer's, that for
+/// parameters which it updates.
+constexpr range list_at(row_numbers const& n, canonical_list const& list, parallel_layout const& l, int rank,
+                        std::size_t element_bytes) {
     if (list.of != canonical_list::optimizer) return n.of(list);
-    auto const mine = l.slice_of_device(rank, n.own(), sizeof(T));
+    auto const mine = l.slice_of_device(rank, n.own(), element_bytes);
     auto const end = std::min(mine.end, n.parameters);
     return {n.first_parameter + std::min(mine.begin, end), n.first_parameter + end};
 }

@@ -24,6 +24,23 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
+/// Numbers that a step takes from the options. `Numbers`: those of the optimizer.
+template<class Numbers>
+struct step_numbers {
+    Numbers decaying, other; ///< for weights that decay, and for those that do not
+    double max_norm;         ///< the largest norm of a gradient that is not clipped
+};
+template<class Model, class Options>
+auto step_numbers_of(Options const& o) {
+    using optimizer = typename Model::optimizer;
+    using T = typename Model::value_type;
+    using numbers = decltype(optimizer::template numbers<T>(o));
+    double max_norm = 0;
+    if constexpr (Model::clips) max_norm = static_cast<double>(o.max_norm.value);
+    return step_numbers<numbers>{optimizer::template numbers<T>(o),
+                                 optimizer::template numbers<T>(without_weight_decay(o)), max_norm};
+}
+
 /// A stage of a device of the host.
 template<class Model>
 struct host_stage : placed_stage<Model, typename Model::template pass<>> {
@@ -31,14 +48,10 @@ struct host_stage : placed_stage<Model, typename Model::template pass<>> {
     using network = typename Model::network;
     using T = typename Model::value_type;
     using stored = typename Model::stored_type;
+    using base::base;
     using base::blocks;
     using base::numbers;
     using base::numbers_in;
-
-    range slice; ///< of its numbers: those that the device updates
-
-    TRIREME_COLD host_stage(parallel_layout const& l, int rank, int chunk, stage_activations<Model> const& activations)
-        : base(l, rank, chunk, activations), slice(l.slice_of_device(rank, numbers.own(), sizeof(T))) {}
 
     /// The numbers that a task works with. Gradients are added to `gradients`, which begin at zero if they are `fresh`;
     /// statistics that were found on the way there, and gradients that were found before the others, wait in the frame.
@@ -78,20 +91,20 @@ struct host_stage : placed_stage<Model, typename Model::template pass<>> {
                          blocks.is_stage() ? before : 0, losses);
     }
 
-    /// Updates some of these numbers, weights `w` by gradients `g`, which are scaled first. `state`: the optimizer's.
-    template<class Options>
+    /// Updates some of these numbers, weights `w` by gradients `g`, which are scaled first. `state`: the optimizer's;
+    /// `now`: what it takes of the options of the step.
+    template<class Numbers>
     void update(range some, T* w, T* g, T* state, T scale, std::span<update_run const> runs,
-                std::uint64_t* updates_made, Options const& options) const {
+                std::uint64_t* updates_made, step_numbers<Numbers> const& now) const {
         auto const trained = std::min(some.end, numbers.parameters);
         if (some.begin < trained) {
             if constexpr (Model::clips)
                 if (!(scale == T{1}))
                     scale_values(typename Model::sample_kernels{}, g + some.begin, scale, trained - some.begin);
-            using optimizer = typename Model::optimizer;
             range const all{numbers.first_parameter + some.begin, numbers.first_parameter + trained};
-            update_runs<optimizer>(typename Model::sample_kernels{}, runs, all, w + some.begin, g + some.begin, state,
-                                   trained - some.begin, optimizer::template numbers<T>(options),
-                                   optimizer::template numbers<T>(without_weight_decay(options)), updates_made);
+            update_runs<typename Model::optimizer>(typename Model::sample_kernels{}, runs, all, w + some.begin,
+                                                   g + some.begin, state, trained - some.begin, now.decaying, now.other,
+                                                   updates_made);
         }
         auto const buffered = std::min(some.end, numbers.buffers_lie + numbers.buffers);
         for (auto i = std::max(some.begin, numbers.buffers_lie); i < buffered; ++i)

@@ -32,6 +32,7 @@ struct stage_numbers {
 
     row_numbers numbers;
     stage_begin lies;
+    range slice;                 ///< of its numbers: those that the device updates
     range terms;                 ///< of the loss: those that its rows add
     int number = 0;              ///< of the stage in the network
     bool last = false;           ///< the network ends with it
@@ -45,6 +46,7 @@ struct stage_numbers {
         auto const numbers = numbers_of_stage<network, T>(l, number);
         stage_numbers s{numbers,
                         stage_lies<Model>(l, rank, chunk),
+                        l.slice_of_device(rank, numbers.own(), sizeof(T)),
                         {network::row(numbers.rows.begin).first_term, network::row(numbers.rows.end).first_term},
                         number,
                         number + 1 == l.stage_count()};

@@ -10,7 +10,7 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
-#include <trireme/trainer/composition.hpp>
+#include <trireme/trainer/host_facts.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -30,10 +30,9 @@ inline namespace TRIREME_ISA {
 
 /// Neighbours of a device in a mesh: its replicas, which have the same rows, and the stages of its own replica. A
 /// device that has the whole network has replicas only.
-template<class Model, class Communicator>
+/// `Staged`: the composition's; else there is no code for what goes between stages.
+template<class Communicator, bool Staged>
 class stage_neighbours {
-    using activations = stage_activations<Model>;
-
 public:
     /// Memory that the moves between stages take from the group.
     static constexpr bytes_t channel_bytes(parallel_layout const& l) noexcept {
@@ -41,14 +40,14 @@ public:
     }
 
     stage_neighbours(Communicator& world, parallel_layout const& l, rank_programs const& programs, arena const& blocks,
-                     std::size_t most_samples)
-        : world_(world), blocks_(blocks), role_(l.role_of(world.rank())) {
+                     std::size_t most_samples, detail::host_facts const& model)
+        : world_(world), blocks_(blocks), role_(l.role_of(world.rank())), across_(model.across) {
         detail::check_no_strategy_of_a_transport(l); // a part of a group has none
         if (l.stages == 1) return;
         pipeline_ = std::make_unique<pipeline>(world, l, programs);
-        std::vector<std::vector<activations>> by_role;
+        std::vector<std::vector<detail::boundary_bytes>> by_role;
         for (int role = 0; role < l.stages; ++role)
-            by_role.push_back(activations::of_rank(l, most_samples, role, programs.frames(l, role)));
+            by_role.push_back(model.boundaries(l, most_samples, role, programs.frames(l, role)));
         for (int stage = 0; stage < l.stage_count(); ++stage) {
             auto const [role, chunk] = l.place_of(stage);
             pipeline_->by_stage.push_back(by_role[static_cast<std::size_t>(role)][static_cast<std::size_t>(chunk)]);
@@ -87,24 +86,24 @@ public:
                 auto const& stage = stage_at(m.sends ? m.from() : m.to());
                 auto const count = samples(m.micro_batch).size();
                 bool const behind = m.sends != m.gradient; // the boundary is where the stage ends
-                auto const across =
-                    bytes_across<Model, typename activations::pass>(behind ? stage.rows.end : stage.rows.begin, count);
-                auto const lies = m.sends ? (m.gradient ? stage.outgoing(m.place) : stage.output(m.place))
-                                          : (m.gradient ? stage.output_gradient(m.place) : stage.input(m.place));
-                return std::span(reinterpret_cast<std::byte*>(static_cast<stored*>(blocks_.data) + lies),
+                auto const across = across_(behind ? stage.rows.end : stage.rows.begin, count);
+                auto const lies = m.sends      ? sent_from(stage, m.gradient, m.place)
+                                  : m.gradient ? stage.output_gradient + m.place * stage.frame
+                                               : stage.input + m.place * stage.frame;
+                return std::span(static_cast<std::byte*>(blocks_.data) + lies,
                                  m.gradient ? across.gradients : across.values);
             },
             [&](stage_transfer const& m, int rank, std::size_t place) {
-                auto const& stage = stage_at(m.from());
-                auto const lies = m.gradient ? stage.outgoing(place) : stage.output(place);
-                return reinterpret_cast<std::byte const*>(world_.template shared<stored>(blocks_, rank) + lies);
+                return world_.template shared<std::byte>(blocks_, rank) +
+                       sent_from(stage_at(m.from()), m.gradient, place);
             });
     }
 
 private:
-    using stored = typename Model::stored_type;
-
-    activations const& stage_at(int stage) const noexcept {
+    static bytes_t sent_from(detail::boundary_bytes const& stage, bool gradient, std::size_t place) noexcept {
+        return gradient ? stage.outgoing + place * stage.slot : stage.output + place * stage.frame;
+    }
+    detail::boundary_bytes const& stage_at(int stage) const noexcept {
         return pipeline_->by_stage[static_cast<std::size_t>(stage)];
     }
 
@@ -113,7 +112,7 @@ private:
         Communicator roles; ///< which measure their gradients together, and tell one another of losses
         stage_moves<Communicator> moves;
         sent_places of_step, of_evaluation;
-        std::vector<activations> by_stage;
+        std::vector<detail::boundary_bytes> by_stage;
 
         pipeline(Communicator& world, parallel_layout const& l, rank_programs const& p)
             : replicas(world, 1, along(l, "dp", world.rank())), roles(world, 2, along(l, "pp", world.rank())),
@@ -126,17 +125,19 @@ private:
     Communicator& world_;
     arena blocks_; ///< of activations
     int role_;
+    decltype(detail::host_facts::across) across_;
     std::unique_ptr<pipeline> pipeline_; ///< none where one device has the whole network
 };
 
 /// Devices that have no stages: their group cannot, or their mesh does not.
-template<class Model, class Communicator>
-    requires(!can_have_stages<Communicator> || !Model::staged)
-class stage_neighbours<Model, Communicator> {
+template<class Communicator, bool Staged>
+    requires(!can_have_stages<Communicator> || !Staged)
+class stage_neighbours<Communicator, Staged> {
 public:
     static constexpr bytes_t channel_bytes(parallel_layout const&) noexcept { return 0; }
 
-    stage_neighbours(Communicator& world, parallel_layout const& l, rank_programs const&, arena const&, std::size_t)
+    stage_neighbours(Communicator& world, parallel_layout const& l, rank_programs const&, arena const&, std::size_t,
+                     detail::host_facts const&)
         : world_(world) {
         if (l.stages != 1)
             throw usage_error("stages = " + std::to_string(l.stages) +

@@ -354,7 +354,7 @@ public:
     /// or fails is the task that it was in. Accelerators note the times by their own clocks, from the first task on.
     /// trace_json writes them for ui.perfetto.dev, step_svg draws them.
     std::vector<timed_task> traced() const {
-        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) refuse_second_use();
+        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) detail::refuse_second_use();
         return run_.traced();
     }
 
@@ -414,25 +414,17 @@ private:
 
     int checked_rank(int rank) const {
         if (rank >= 0 && rank < devices()) return rank;
-        throw usage_error("device " + std::to_string(rank) + " was asked for, this trainer has " +
-                          std::to_string(devices()));
+        detail::refuse_rank(rank, devices());
     }
 
     /// Throws usage_error unless nobody is using the devices: none has failed (one that is stuck may still be reading),
     /// and no job is running (an observer is called while the other devices are in the next step).
     void check_ready() const {
-        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) refuse_second_use();
+        if (std::atomic_ref(running_).load(std::memory_order_relaxed)) detail::refuse_second_use();
         check_going();
     }
     void check_going() const {
-        if (run_.stopped())
-            throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
-    }
-    [[noreturn]] TRIREME_COLD static void refuse_second_use() {
-        throw usage_error(
-            "this trainer is in use by another of its calls: an observer may look at the report it is "
-            "given, and evaluate, step and the rest wait for the end of the epoch; another thread needs a "
-            "trainer of its own, or a lock");
+        if (run_.stopped()) detail::refuse_stopped();
     }
     auto& ready() {
         check_ready();
@@ -444,7 +436,7 @@ private:
     public:
         explicit job(trainer& t) : running_(t.running_) {
             t.check_going();
-            if (running_.exchange(true)) refuse_second_use();
+            if (running_.exchange(true)) detail::refuse_second_use();
         }
         job(job const&) = delete;
         job& operator=(job const&) = delete;

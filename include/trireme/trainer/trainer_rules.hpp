@@ -369,6 +369,20 @@ TRIREME_COLD inline void check_stages(parallel_layout const& l, stage_limits con
                           " stages, of rows that a stage can begin with");
 }
 
+// ---- errors of a trainer's calls, as usage_error ----
+
+[[noreturn]] TRIREME_COLD inline void refuse_rank(int rank, int devices) {
+    throw usage_error("device " + std::to_string(rank) + " was asked for, this trainer has " + std::to_string(devices));
+}
+[[noreturn]] TRIREME_COLD inline void refuse_second_use() {
+    throw usage_error("this trainer is in use by another of its calls: an observer may look at the report it is "
+                      "given, and evaluate, step and the rest wait for the end of the epoch; another thread needs a "
+                      "trainer of its own, or a lock");
+}
+[[noreturn]] TRIREME_COLD inline void refuse_stopped() {
+    throw usage_error("this trainer was stopped by an earlier error on a device: construct a new one");
+}
+
 } // namespace detail
 
 } // namespace trireme
