@@ -50,8 +50,8 @@ private:
 } // namespace detail
 
 /// One rank on an accelerator: its memory, its streams, and the work that each kind of task is, with what it reads and
-/// writes. Nothing here waits, and nothing orders: see stream_executor. stream_rank_of adds the work that depends on the
-/// types of a model, in virtual functions: they are called when work is handed over, not while a graph of it runs.
+/// writes. Nothing here waits, and nothing orders: see stream_executor. stream_rank_of adds the work that depends on
+/// the types of a model, in virtual functions: they are called when work is handed over, not while a graph of it runs.
 ///
 /// Four streams: `compute` for the line from samples to gradients, `beside` for the gradients by the parameters, unless
 /// their kernels are large (gradients_beside), `copies` for samples on their way in, `exchange` for what goes between
