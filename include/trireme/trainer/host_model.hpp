@@ -16,9 +16,9 @@
 #include <trireme/parallel/step.hpp>
 #include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/host_executor.hpp>
+#include <trireme/trainer/host_facts.hpp>
 #include <trireme/trainer/host_samples.hpp>
 #include <trireme/trainer/host_stage.hpp>
-#include <trireme/trainer/host_facts.hpp>
 #include <trireme/trainer/sample_batch.hpp>
 #include <trireme/trainer/tied_rows.hpp>
 
