@@ -8,6 +8,7 @@
 #include <trireme/device/accelerator.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
+#include <trireme/trainer/sample_batch.hpp>
 #include <trireme/trainer/stream_executor.hpp>
 #include <trireme/trainer/stream_log.hpp>
 #include <trireme/trainer/stream_waits.hpp>
