@@ -28,11 +28,6 @@ struct canonical_list {
     enum kind : unsigned char { parameters, buffers, optimizer };
     kind of = parameters;
     std::size_t array = 0; ///< of the optimizer's
-
-    template<class Network>
-    constexpr std::size_t size() const noexcept {
-        return of == buffers ? Network::buffers : Network::parameters;
-    }
 };
 
 /// Numbers that devices are to take; of an empty list they keep those that they have.

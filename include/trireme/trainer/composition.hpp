@@ -23,6 +23,31 @@
 
 namespace trireme::detail {
 
+/// The places of a stage's samples in the activations of its device, in bytes: see stage_activations.
+struct stage_blocks {
+    std::size_t frames, slots;       ///< their number
+    bytes_t frame, slot, first_slot; ///< the size of each, and where slots begin
+    bytes_t in, out, out_gradient;   ///< of a frame: what comes in, what goes out, and the gradient by that
+    bytes_t statistics, agreed;      ///< likewise
+    bytes_t kept;                    ///< the numbers that layers keep and add over all devices
+
+    template<class Activations>
+    static stage_blocks of(Activations const& a, bytes_t each) {
+        auto const &value = a.plan.value, &gradient = a.plan.gradient;
+        return {a.places.frames,          a.places.slots,
+                a.frame * each,           a.slot * each,
+                a.first_slot() * each,    value[a.rows.begin] * each,
+                value[a.rows.end] * each, gradient[a.rows.end] * each,
+                a.statistics * each,      a.agreed * each,
+                a.plan.kept * each};
+    }
+
+    bytes_t input(std::size_t frame_index) const noexcept { return frame_index * frame + in; }
+    bytes_t output(std::size_t frame_index) const noexcept { return frame_index * frame + out; }
+    bytes_t output_gradient(std::size_t frame_index) const noexcept { return frame_index * frame + out_gradient; }
+    bytes_t outgoing(std::size_t slot_index) const noexcept { return first_slot + slot_index * slot; }
+};
+
 /// The values of a model, and of its passes on a kind of device, that its traffic depends on.
 struct traffic_values {
     row_list network;
@@ -204,24 +229,13 @@ public:
     constexpr bool is_stage() const noexcept { return Model::staged && rows.size() != network::depth; }
 
     constexpr std::size_t elements() const noexcept { return first_target() + targets; }
-    constexpr std::size_t first_target() const noexcept { return places.frames * frame + task + places.slots * slot; }
+    constexpr std::size_t first_target() const noexcept { return first_slot() + places.slots * slot; }
     detail::activation_memory<stored_type> memory(stored_type* arena, std::size_t frame_index,
                                                   std::size_t slot_index) const noexcept {
         auto* const tasks = arena + places.frames * frame;
         return {arena + frame_index * frame, tasks, tasks + task + slot_index * slot};
     }
-    constexpr std::size_t input(std::size_t frame_index) const noexcept {
-        return frame_index * frame + plan.value[rows.begin];
-    }
-    constexpr std::size_t output(std::size_t frame_index) const noexcept {
-        return frame_index * frame + plan.value[rows.end];
-    }
-    constexpr std::size_t output_gradient(std::size_t frame_index) const noexcept {
-        return frame_index * frame + plan.gradient[rows.end];
-    }
-    constexpr std::size_t outgoing(std::size_t slot_index) const noexcept {
-        return places.frames * frame + task + slot_index * slot;
-    }
+    constexpr std::size_t first_slot() const noexcept { return places.frames * frame + task; }
 };
 
 /// The bytes that cross the boundary before a row with a micro-batch of so many samples.

@@ -59,7 +59,7 @@ public:
     /// All numbers of a list.
     TRIREME_COLD std::vector<T> gathered(canonical_list const& list) const {
         auto const& l = devices_->layout;
-        std::vector<T> all(list.of == canonical_list::buffers ? devices_->model.buffers : devices_->model.parameters);
+        std::vector<T> all(devices_->model.size(list));
         auto const place = [&](int rank, int chunk, std::span<T const> from) {
             auto const at = part_of(list, rank, chunk);
             std::ranges::copy(from.first(at.size()), all.begin() + static_cast<std::ptrdiff_t>(at.begin));
@@ -253,7 +253,9 @@ protected:
 private:
     range part_of(canonical_list const& list, int rank, int chunk) const {
         auto const& l = devices_->layout;
-        return list_at(devices_->model.numbers(l, l.stage_of(rank, chunk)), list, l, rank, sizeof(T));
+        auto const& network = devices_->model.network;
+        auto const rows = l.rows_of(l.stage_of(rank, chunk), network.depth);
+        return list_at(numbers_of_rows(network, sizeof(T), rows), list, l, rank, sizeof(T));
     }
     /// Gathers the numbers of each rank on all ranks.
     void gather(std::vector<T> const& mine, std::vector<T>& everybody) const {

@@ -5,6 +5,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/optimizer/optimizer.hpp>
+#include <trireme/parallel/gradient_norm.hpp>
 #include <trireme/parallel/pieces.hpp>
 
 #include <cstddef>
@@ -15,18 +16,17 @@ namespace trireme::detail {
 
 /// The values of a model that code for all models reads when it runs, so that it is compiled once.
 struct model_facts {
-    layer_row const* rows; ///< `depth` of them, and one behind the last
-    std::size_t depth;
+    row_list network;
     std::size_t parameters, buffers, arena_elements, tied_gradients, loss_terms;
     std::size_t inputs, outputs, targets; ///< values of a sample
     std::size_t stored_bytes;             ///< of a value between two layers
+    std::size_t pieces;                   ///< of a gradient that is measured; 0 where none is
     std::span<layer_exchange const> exchanges;
     bool classes; ///< targets are classes
     bool trains, clips;
     bool whole_shard, whole_batch; ///< some layer needs all samples of these
     bool counts_updates;           ///< the optimizer wants their number
 
-    constexpr layer_row const& row(std::size_t i) const noexcept { return rows[i]; }
     /// All numbers of a list.
     constexpr std::size_t size(canonical_list const& list) const noexcept {
         return list.of == canonical_list::buffers ? buffers : parameters;
@@ -34,8 +34,7 @@ struct model_facts {
 };
 
 template<class Model, class Network = typename Model::network>
-inline constexpr model_facts facts_of_model{.rows = Network::table.rows,
-                                            .depth = Network::depth,
+inline constexpr model_facts facts_of_model{.network = Network::rows,
                                             .parameters = Network::parameters,
                                             .buffers = Network::buffers,
                                             .arena_elements = Model::arena_elements,
@@ -45,6 +44,8 @@ inline constexpr model_facts facts_of_model{.rows = Network::table.rows,
                                             .outputs = Network::output_extents::size,
                                             .targets = Model::targets,
                                             .stored_bytes = sizeof(typename Model::stored_type),
+                                            .pieces =
+                                                Model::clips ? gradient_pieces<Network>({0, Network::depth}).end : 0,
                                             .exchanges = {Network::exchanges.begin(), Network::exchanges.end()},
                                             .classes = std::is_same_v<typename Model::target, int>,
                                             .trains = Model::trains,

@@ -41,16 +41,17 @@ public:
 
     stage_neighbours(Communicator& world, parallel_layout const& l, rank_programs const& programs, arena const& blocks,
                      std::size_t most_samples, detail::host_facts const& model)
-        : world_(world), blocks_(blocks), role_(l.role_of(world.rank())), across_(model.across) {
+        : world_(world), blocks_(blocks), role_(l.role_of(world.rank())), moved_(model.moved) {
         detail::check_no_strategy_of_a_transport(l); // a part of a group has none
         if (l.stages == 1) return;
         pipeline_ = std::make_unique<pipeline>(world, l, programs);
-        std::vector<std::vector<detail::boundary_bytes>> by_role;
+        std::vector<std::vector<detail::stage_blocks>> by_role;
         for (int role = 0; role < l.stages; ++role)
-            by_role.push_back(model.boundaries(l, most_samples, role, programs.frames(l, role)));
+            by_role.push_back(model.stages(l, most_samples, role, programs.frames(l, role)));
         for (int stage = 0; stage < l.stage_count(); ++stage) {
             auto const [role, chunk] = l.place_of(stage);
             pipeline_->by_stage.push_back(by_role[static_cast<std::size_t>(role)][static_cast<std::size_t>(chunk)]);
+            pipeline_->rows_end.push_back(l.rows_of(stage, model.network.depth).end);
         }
     }
 
@@ -85,11 +86,10 @@ public:
             [&](stage_transfer const& m) {
                 auto const& stage = stage_at(m.sends ? m.from() : m.to());
                 auto const count = samples(m.micro_batch).size();
-                bool const behind = m.sends != m.gradient; // the boundary is where the stage ends
-                auto const across = across_(behind ? stage.rows.end : stage.rows.begin, count);
+                auto const across = moved_.bytes_across(pipeline_->rows_end[m.boundary], count);
                 auto const lies = m.sends      ? sent_from(stage, m.gradient, m.place)
-                                  : m.gradient ? stage.output_gradient + m.place * stage.frame
-                                               : stage.input + m.place * stage.frame;
+                                  : m.gradient ? stage.output_gradient(m.place)
+                                               : stage.input(m.place);
                 return std::span(static_cast<std::byte*>(blocks_.data) + lies,
                                  m.gradient ? across.gradients : across.values);
             },
@@ -100,10 +100,10 @@ public:
     }
 
 private:
-    static bytes_t sent_from(detail::boundary_bytes const& stage, bool gradient, std::size_t place) noexcept {
-        return gradient ? stage.outgoing + place * stage.slot : stage.output + place * stage.frame;
+    static bytes_t sent_from(detail::stage_blocks const& stage, bool gradient, std::size_t place) noexcept {
+        return gradient ? stage.outgoing(place) : stage.output(place);
     }
-    detail::boundary_bytes const& stage_at(int stage) const noexcept {
+    detail::stage_blocks const& stage_at(int stage) const noexcept {
         return pipeline_->by_stage[static_cast<std::size_t>(stage)];
     }
 
@@ -112,7 +112,8 @@ private:
         Communicator roles; ///< which measure their gradients together, and tell one another of losses
         stage_moves<Communicator> moves;
         sent_places of_step, of_evaluation;
-        std::vector<detail::boundary_bytes> by_stage;
+        std::vector<detail::stage_blocks> by_stage;
+        std::vector<std::size_t> rows_end; ///< of each stage
 
         pipeline(Communicator& world, parallel_layout const& l, rank_programs const& p)
             : replicas(world, 1, along(l, "dp", world.rank())), roles(world, 2, along(l, "pp", world.rank())),
@@ -125,7 +126,7 @@ private:
     Communicator& world_;
     arena blocks_; ///< of activations
     int role_;
-    decltype(detail::host_facts::across) across_;
+    detail::traffic_values const& moved_;
     std::unique_ptr<pipeline> pipeline_; ///< none where one device has the whole network
 };
 

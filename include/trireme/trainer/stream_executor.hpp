@@ -322,7 +322,7 @@ private:
             r.enqueue_waiting(*t.task);
         }
         auto const between = [this, adds](std::size_t row) {
-            if (row == model.depth)
+            if (row == model.network.depth)
                 score(adds);
             else
                 gradients_of(row);
@@ -369,7 +369,7 @@ private:
     /// A row of the tasks' ranks has its gradients: so have all reductions that begin with one of its parameters.
     void gradients_of(std::size_t row) {
         if (!overlaps()) return;
-        auto const& r = model.row(row);
+        auto const& r = model.network.row(row);
         auto const begin = r.first_parameter, end = begin + r.description.parameter_elements();
         for (std::size_t k = 0; k < layout.reductions(); ++k) {
             auto const first = layout.reduced_by(k, model.arena_elements).begin;

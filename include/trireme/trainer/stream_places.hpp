@@ -20,7 +20,6 @@ struct stream_facts : model_facts {
     bool adds_beside;           ///< gradients, and losses, on a stream of their own; else on that of all other kernels
     bool narrow;                ///< layers take a narrow copy of the parameters
     std::size_t settings_bytes; ///< of a step, before its samples
-    std::size_t pieces;         ///< of the gradient, where it is measured
 };
 
 /// The stages of an accelerator, and what its streams work on: memory in places, by number, and the work that reads and

@@ -50,8 +50,7 @@ public:
 
     static constexpr detail::stream_facts facts{
         detail::facts_of_model<Model>, gradients_beside<network, kernels>, narrow::exist,
-        round_up<std::size_t>(2 * sizeof(numbers) + (Model::clips ? sizeof(double) : 0), cache_line),
-        gradient_pieces<network>({0, network::depth}).end};
+        round_up<std::size_t>(2 * sizeof(numbers) + (Model::clips ? sizeof(double) : 0), cache_line)};
 
     /// Of each of the two streams with kernels: what the kernels ask for the layer that needs most, if they say.
     static constexpr std::size_t workspace_bytes() noexcept {

@@ -14,31 +14,6 @@
 
 namespace trireme::detail {
 
-/// The places of a stage's samples in the activations of an accelerator, in bytes: see stage_activations.
-struct stage_blocks {
-    std::size_t frames, slots;       ///< their number
-    bytes_t frame, slot, first_slot; ///< the size of each, and where slots begin
-    bytes_t in, out, out_gradient;   ///< of a frame: what comes in, what goes out, and the gradient by that
-    bytes_t statistics, agreed;      ///< likewise
-    bytes_t kept;                    ///< the numbers that layers keep and add over all devices
-
-    template<class Activations>
-    static stage_blocks of(Activations const& a, bytes_t each) {
-        auto const &value = a.plan.value, &gradient = a.plan.gradient;
-        return {a.places.frames,          a.places.slots,
-                a.frame * each,           a.slot * each,
-                a.outgoing(0) * each,     value[a.rows.begin] * each,
-                value[a.rows.end] * each, gradient[a.rows.end] * each,
-                a.statistics * each,      a.agreed * each,
-                a.plan.kept * each};
-    }
-
-    bytes_t input(std::size_t frame_index) const noexcept { return frame_index * frame + in; }
-    bytes_t output(std::size_t frame_index) const noexcept { return frame_index * frame + out; }
-    bytes_t output_gradient(std::size_t frame_index) const noexcept { return frame_index * frame + out_gradient; }
-    bytes_t outgoing(std::size_t slot_index) const noexcept { return first_slot + slot_index * slot; }
-};
-
 /// A stage of an accelerator.
 template<class T>
 struct stream_stage : stage_numbers<T> {
