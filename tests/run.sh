@@ -247,8 +247,9 @@ if [ "$mode" != nightly ]; then
     some=-Dtest_folders=core,data,device,kernels,blocks,layer,onednn,optimizer,schedule,group,collective,parallel,trainer,processes,concepts
     # checking every sum of an address and an index takes half of the compiler's time, and finds little that is used;
     # asking every address whether it is null, or of an object that is large enough, takes a fifth of the rest, and
-    # address checks find both; lines take a fifth, and messages name functions without them
-    some="$some $strict -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow,null,object-size"
+    # address checks find both; asking for alignment and for an object's type takes another; lines take a fifth, and
+    # messages name functions without them
+    some="$some $strict -Dexamples=disabled -Dcpp_args=-fno-sanitize=pointer-overflow,null,object-size,alignment,vptr"
 fi
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}" # else it is only printed
 # shellcheck disable=SC2086

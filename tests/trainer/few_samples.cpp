@@ -4,6 +4,7 @@
 // Steps on batches that end in narrow granules and in single samples, against the naive kernels.
 
 #include <support/networks.hpp>
+#include <support/sanitizers.hpp>
 
 #include <trireme/reference.hpp>
 #include <trireme/trireme.hpp>
@@ -59,6 +60,7 @@ void check(std::size_t batch) {
 TEST_SUITE("trainer/few_samples") {
     TEST_CASE("a step on few samples is that of the naive kernels, on one and two devices") {
         for (auto const batch : std::initializer_list<std::size_t>{1, 2, 3, 5, 6, 8, 9, 12, 13, 16, 24}) {
+            if (sanitized && batch != 3 && batch != 6 && batch != 13) continue; // every width of a granule
             check<1>(batch);
             if (batch > 1) check<2>(batch);
         }

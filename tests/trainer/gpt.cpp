@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 #include <support/compare.hpp>
+#include <support/sanitizers.hpp>
 #include <support/strategies.hpp>
 #include <support/traces.hpp>
 #include <support/wires.hpp>
@@ -131,14 +132,16 @@ void trains_alike_by(std::vector<int> const& devices) {
 
 TEST_SUITE("trainer/gpt") {
     TEST_CASE("it has one device's bits in replicas and stages, its trace is the program, its bytes are the plan's") {
-        has_the_bits_of_one_device<>({1, 2, 3, 4});
+        has_the_bits_of_one_device<>(sanitized ? std::vector{3} : std::vector{1, 2, 3, 4});
     }
 
     TEST_CASE("so it has with batches in parts, and with values that are computed twice") {
-        has_the_bits_of_one_device<accumulate<2>, recompute<all>>({1, 2, 4});
+        has_the_bits_of_one_device<accumulate<2>, recompute<all>>(sanitized ? std::vector{2} : std::vector{1, 2, 4});
     }
 
-    TEST_CASE("every strategy trains it alike") { trains_alike_by<EVERY_STRATEGY>({2, 3, 4}); }
+    TEST_CASE("every strategy trains it alike" * doctest::skip(sanitized)) {
+        trains_alike_by<EVERY_STRATEGY>({2, 3, 4});
+    }
 }
 
 } // namespace trainer_gpt_test

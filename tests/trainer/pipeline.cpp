@@ -12,6 +12,7 @@
 #include <support/arenas.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <support/sanitizers.hpp>
 #include <support/traces.hpp>
 #include <trainer/pipelines.hpp>
 #include <trainer/planned_faults.hpp>
@@ -59,8 +60,8 @@ struct slow {
 TEST_SUITE("trainer/pipeline") {
     TEST_CASE("stages have the bits of one device, whatever the schedule") {
         watchdog const guard("pipelines");
-        as_on_one_device<host, dense>(6, {1, 2});
-        as_on_one_device<host, lenet>(3, {1, 2});
+        as_on_one_device<host, dense>(sanitized ? 4 : 6, {1, 2});
+        as_on_one_device<host, lenet>(sanitized ? 2 : 3, {1, 2});
     }
 
     TEST_CASE("so have layers that need a whole micro-batch, that draw, and that keep statistics") {
