@@ -3,6 +3,7 @@
 #pragma once
 
 #include <support/networks.hpp>
+#include <support/sanitizers.hpp>
 #include <trainer/pipelines.hpp>
 
 #include <trireme/schedules.hpp>
@@ -44,7 +45,7 @@ void has_the_bits_of_none(std::vector<schedule_choice> const& schedules, std::ve
                           std::vector<int> const& stages, Look const& look) {
     using kept_t = any_pipeline<Device, Network, Policies...>;
     using again_t = any_pipeline<Device, Network, Recompute, Policies...>;
-    for (std::size_t const shards : {8u, 0u})
+    for (std::size_t const shards : sanitized ? std::vector{8u} : std::vector{8u, 0u})
         for (int const n : devices)
             for (int const p : stages)
                 for (auto const& schedule : schedules) {

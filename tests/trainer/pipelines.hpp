@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 #include <support/networks.hpp>
+#include <support/sanitizers.hpp>
 
 #include <cmath>
 #include <string>
@@ -24,21 +25,24 @@ template<class Device, class Network, class... Policies>
 using any_pipeline = trainer<Network, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
                              reproducible<fixed_tree, dynamic>, Policies...>;
 
-/// What is left of a short training with full, short and very short batches, tests, and an epoch.
+/// What is left of a short training with full, short and very short batches, tests, and an epoch; with sanitizers less
+/// of each.
 struct result {
     std::vector<double> told;
     std::vector<double> numbers;
     bool operator==(result const&) const = default;
 };
+constexpr int steps_of_train = sanitized ? 4 : 7;
 template<class Trainer>
 result train(Trainer& t) {
     result r;
-    for (std::size_t const n : {50u, 37u, 5u, 50u}) r.told.push_back(t.step(made_up(n, n)).loss);
-    for (std::size_t const n : {1u, 16u, 333u}) {
+    using sizes = std::vector<std::size_t>;
+    for (auto const n : sanitized ? sizes{50, 5} : sizes{50, 37, 5, 50}) r.told.push_back(t.step(made_up(n, n)).loss);
+    for (auto const n : sanitized ? sizes{1, 61} : sizes{1, 16, 333}) {
         auto const e = t.evaluate(made_up(n, 9));
         r.told.insert(r.told.end(), {e.loss, e.accuracy});
     }
-    for (auto const& epoch : t.fit({made_up(130), made_up(53, 9)}, {.epochs = 1}))
+    for (auto const& epoch : t.fit({made_up(sanitized ? 67 : 130), made_up(sanitized ? 9 : 53, 9)}, {.epochs = 1}))
         r.told.insert(r.told.end(), {epoch.loss, epoch.test.loss, epoch.test.accuracy});
     for (auto const& some : {t.gather_parameters(), t.gather_buffers()})
         r.numbers.insert(r.numbers.end(), some.begin(), some.end());

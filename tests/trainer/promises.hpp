@@ -221,7 +221,7 @@ TEST_CASE_TEMPLATE_DEFINE("any strategy on any number of ranks computes what one
          {strategy_choice(direct{}), strategy_choice(ring{}), strategy_choice(bidirectional_ring{}),
           strategy_choice(recursive_halving_doubling{}), strategy_choice(double_binary_tree{}),
           strategy_choice(chain{}), strategy_choice(hierarchical<direct, ring>{})})
-        for (int const devices : {2, 3, 8}) {
+        for (int const devices : sanitized ? std::vector{3} : std::vector{2, 3, 8}) {
             CAPTURE(strategy.name);
             CAPTURE(devices);
             auto const of = [&](auto const& order) {

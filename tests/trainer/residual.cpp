@@ -60,7 +60,7 @@ TEST_SUITE("trainer/residual") {
     TEST_CASE("losses, running statistics and evaluation equal PyTorch's") {
         precise t({.learning_rate = golden_rate(), .batch = 64});
         auto const torch = golden.numbers("loss_f64");
-        auto const told = losses(t, sanitized ? 3 : torch.size());
+        auto const told = losses(t, sanitized ? 1 : torch.size());
         for (std::size_t k = 0; k < told.size(); ++k) {
             CAPTURE(k);
             CHECK(told[k] == doctest::Approx(torch[k]).epsilon(1e-7));
@@ -76,9 +76,9 @@ TEST_SUITE("trainer/residual") {
 
     TEST_CASE("synchronised batch norm: losses equal PyTorch's on any number of devices, some with fewer samples") {
         auto const torch = golden.numbers("loss_f64");
-        constexpr std::size_t some = 5; // the last one is smaller
+        constexpr std::size_t some = sanitized ? 1 : 5; // the last one is smaller
         REQUIRE(torch.size() >= some);
-        for (int const devices : {1, 3, 4}) {
+        for (int const devices : sanitized ? std::vector{3} : std::vector{1, 3, 4}) {
             CAPTURE(devices);
             synchronised_trainer t({.learning_rate = golden_rate(), .batch = 64}, {.devices = devices});
             auto const told = losses(t, some);

@@ -13,6 +13,7 @@
 #include <support/compare.hpp>
 #include <support/messages.hpp>
 #include <support/networks.hpp>
+#include <support/sanitizers.hpp>
 #include <support/weighing.hpp>
 
 #include <algorithm>
@@ -218,26 +219,28 @@ void train_all(char const* what, Data const& data, expected_refusal const& rule,
 TEST_SUITE("trainer/schedules") {
     TEST_CASE("every schedule trains ten layers as one device does, or is refused") {
         watchdog const guard("schedules of ten layers");
-        train_all<of_ten>("ten layers", table, {.segments = 10}, 1);
+        train_all<of_ten>("ten layers", table, {.segments = 10}, sanitized ? 9 : 1);
     }
 
     TEST_CASE("so it does where it runs twice in a step") {
         watchdog const guard("schedules that run twice");
-        train_all<of_ten_in_parts>("ten layers, accumulate<2>", table, {.segments = 10, .passes = 2}, 1);
+        train_all<of_ten_in_parts>("ten layers, accumulate<2>", table, {.segments = 10, .passes = 2},
+                                   sanitized ? 9 : 1);
     }
 
     TEST_CASE("and where what is between the ends of stages is computed again") {
         watchdog const guard("schedules that recompute");
-        train_all<of_ten_again>("ten layers, recompute<all>", table, {.segments = 10}, 5);
+        train_all<of_ten_again>("ten layers, recompute<all>", table, {.segments = 10}, sanitized ? 9 : 5);
         train_all<of_ten_again_in_parts>("ten layers, accumulate<2>, recompute<all>", table,
-                                         {.segments = 10, .passes = 2}, 5);
+                                         {.segments = 10, .passes = 2}, sanitized ? 9 : 5);
         train_all<of_every_layer_again>("every layer, recompute<all>", images,
-                                        {.segments = segments_of<every_layer>.count}, 7);
+                                        {.segments = segments_of<every_layer>.count}, sanitized ? 13 : 7);
     }
 
     TEST_CASE("and layers of every kind, which need a whole micro-batch, draw, or keep statistics") {
         watchdog const guard("schedules of every layer");
-        train_all<of_every_layer>("every layer", images, {.segments = segments_of<every_layer>.count}, 5);
+        train_all<of_every_layer>("every layer", images, {.segments = segments_of<every_layer>.count},
+                                  sanitized ? 11 : 5);
     }
 
     TEST_CASE("what makes no step is refused before anything is made") {
