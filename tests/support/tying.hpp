@@ -49,7 +49,7 @@ void has_the_bits_of_one_device(std::vector<schedule_choice> const& schedules, s
                     trainer_t t(o, {.devices = n, .stages = p, .schedule = schedule, .trace = true});
                     taken(t);
                     CHECK(train(t) == wanted);
-                    CHECK_NOTHROW(test_traces::trace_is_program(t, n * p, test_pipelines::steps_of_train));
+                    CHECK_NOTHROW(test_traces::trace_is_program(t, n * p, test_pipelines::steps_of_training));
                     CHECK(test_wires::reads_as_planned(t, made_up(50), 0, n * p));
                     CHECK(test_wires::add_up(t.plan()));
                 });

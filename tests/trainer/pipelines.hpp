@@ -32,7 +32,7 @@ struct result {
     std::vector<double> numbers;
     bool operator==(result const&) const = default;
 };
-constexpr int steps_of_train = sanitized ? 4 : 7;
+constexpr int steps_of_training = sanitized ? 4 : 7; ///< those of its epoch, too
 template<class Trainer>
 result train(Trainer& t) {
     result r;
