@@ -36,7 +36,9 @@ class host_executor : public detail::host_rank<T, Communicator, Staged> {
     using base = detail::host_rank<T, Communicator, Staged>;
 
 public:
-    virtual ~host_executor() = default;
+    // A defaulted destructor may be constexpr, for which clang would compile a model's step where only its plan is
+    // asked.
+    virtual ~host_executor() {}
 
     /// Takes this device's part of what the network has, and goes on with the steps of another trainer.
     void take(numbers_to_take<T> const& from) {

@@ -83,7 +83,7 @@ public:
 
     stream_rank(stream_rank const&) = delete;
     stream_rank& operator=(stream_rank const&) = delete;
-    virtual ~stream_rank() = default;
+    virtual ~stream_rank() {} // not defaulted: see host_executor
 
     // ---- the work that depends on the model's types; the order is the caller's ----
 
