@@ -177,6 +177,8 @@ struct chain;
 struct dissemination;
 template<class Inner, class Outer>
 struct hierarchical;
+template<class Wire, class Strategy>
+struct compressed;
 
 // ---- training and predictions ----
 

@@ -78,6 +78,7 @@
 #include <trireme/schedule/collective/bidirectional_ring.hpp>
 #include <trireme/schedule/collective/binomial_tree.hpp>
 #include <trireme/schedule/collective/chain.hpp>
+#include <trireme/schedule/collective/compressed.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/dissemination.hpp>
 #include <trireme/schedule/collective/double_binary_tree.hpp>

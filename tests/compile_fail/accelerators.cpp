@@ -127,3 +127,18 @@ my_trainer<on<mesh<host, dp<2>>>, reduce_by<telepathy>> t;
 my_trainer<on<mesh<rehearsal, dp<2>>>, reduce_by<ring>> t;
 #endif
 } // namespace tri0059
+
+namespace tri0128 {
+// A compressing strategy is two passes of the host around a collective. Accelerators have no such passes.
+#if defined(COMPRESSED_ON_ACCELERATORS)
+// COMPRESSED_ON_ACCELERATORS: TRI0128 | reduce_by<trireme::compressed<trireme::bf16, trireme::ring> | rehearsal
+// errors <= 1
+my_trainer<on<mesh<rehearsal, dp<2>>>, reduce_by<compressed<bf16, ring>>> t;
+#elif defined(TENSORS_COMPRESSED_ON_ACCELERATORS)
+// TENSORS_COMPRESSED_ON_ACCELERATORS: TRI0128 | compressed<trireme::bf16, trireme::ring> | rehearsal
+// errors <= 1
+my_trainer<on<mesh<rehearsal, dp<2>>>, reduce_by<direct, for_tensors<biases, compressed<bf16, ring>>>> t;
+#else
+my_trainer<on<mesh<host, dp<2>>>, reduce_by<compressed<bf16, ring>>> t;
+#endif
+} // namespace tri0128

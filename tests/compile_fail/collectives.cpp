@@ -18,6 +18,49 @@ using in_groups = hierarchical<direct, ring>;
 auto const cost = devices_by<in_groups>::plan(batch{64});
 } // namespace tri0046
 
+namespace tri0127 {
+// Numbers that are rounded have to be widened again, and added by schedules whose bytes a plan knows. In f32 there is
+// nothing to compress, a transport's own all-reduce sends what it likes, and what is compressed once is so.
+struct telepathy {
+    static constexpr char const* name = "telepathy";
+    static constexpr bool of_a_transport = true;
+    static constexpr schedule all_reduce(int ranks) { return ring::all_reduce(ranks); }
+};
+#if defined(COMPRESSED_TO_F32)
+// COMPRESSED_TO_F32: TRI0127: compressed<Wire, Strategy> sends gradients as bf16 | f32 | strategy<trireme::ring>
+// errors <= 1
+using narrow = compressed<f32, ring>;
+#elif defined(COMPRESSED_BY_A_TRANSPORT)
+// COMPRESSED_BY_A_TRANSPORT: TRI0127 | bf16 | telepathy>
+// errors <= 1
+using narrow = compressed<bf16, telepathy>;
+#elif defined(COMPRESSED_TWICE)
+// COMPRESSED_TWICE: TRI0127 | strategy<trireme::compressed<trireme::bf16, trireme::ring>
+// errors <= 1
+using narrow = compressed<bf16, compressed<bf16, ring>>;
+#elif defined(COMPRESSED_BY_NO_STRATEGY)
+// COMPRESSED_BY_NO_STRATEGY: TRI0127 | strategy<trireme::bf16>
+// errors <= 1
+using narrow = compressed<bf16, bf16>;
+#else
+using narrow = compressed<bf16, ring>;
+#endif
+auto const cost = devices_by<narrow>::plan(batch{64});
+} // namespace tri0127
+
+namespace compressions {
+#if defined(COMPRESSED_AND_REPRODUCIBLE)
+// COMPRESSED_AND_REPRODUCIBLE: TRI0023 | compressed<
+// errors <= 1
+auto const fixed = my_trainer<reduce_by<compressed<bf16, ring>>, reproducible<fixed_tree, 8>>::plan(batch{64});
+#elif defined(COMPRESSED_WITHOUT_A_TRAINER)
+// COMPRESSED_WITHOUT_A_TRAINER: TRI0052 | strategy<trireme::compressed<
+void use(threads::communicator& me, std::span<float> numbers) { all_reduce<compressed<bf16, ring>>(me, numbers); }
+#else
+auto const cost = my_trainer<reduce_by<compressed<bf16, direct>>>::plan(batch{64});
+#endif
+} // namespace compressions
+
 namespace depths {
 #if defined(NO_INNER)
 // NO_INNER: TRI0046: hierarchical<Inner, Outer> needs an inner strategy with | strategy<trireme::dissemination>

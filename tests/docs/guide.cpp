@@ -131,6 +131,11 @@ constexpr auto mixed = by_tensor::plan(batch{256});
 static_assert(mixed.layout.reductions() == 3); // collectives per step: tensors side by side travel together
 // [/by_tensor]
 
+// [compressed]
+constexpr auto half = eight<compressed<bf16, ring>>::plan(batch{256});
+static_assert(half.wire_bytes_per_step() == 668'416 / 2 && half.memory(3).strategy_state == 71'616);
+// [/compressed]
+
 // [held_once]
 using two_sharing = data_parallel_trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>, hold_weights<once>>;
 using two_apart = data_parallel_trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>>>>;

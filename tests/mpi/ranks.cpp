@@ -91,8 +91,9 @@ void train(std::size_t shards, typename Trainer::run_options const& r, char cons
                     static_cast<unsigned long long>(digest_of(std::as_bytes(std::span(parameters)))));
 }
 
-template<class Trainer>
-void train_all(typename Trainer::run_options r) {
+template<class... P>
+void train_all(typename small_trainer<P...>::run_options r) {
+    using Trainer = small_trainer<P...>;
     auto const by = [&r](strategy_choice const& s) {
         r.strategy = s;
         return r;
@@ -100,6 +101,11 @@ void train_all(typename Trainer::run_options r) {
     train<Trainer>(8, by(direct{}), "fixed_tree 8");
     train<Trainer>(0, by(ring{}), "ring");
     train<Trainer>(0, by(double_binary_tree{}), "double_binary_tree");
+    using narrow = trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
+                           reduce_by<compressed<bf16, ring>>, reproducible<fixed_tree, dynamic>, P...>;
+    typename narrow::run_options n{.devices = r.devices};
+    n.processes = r.processes;
+    train<narrow>(0, n, "compressed ring");
 }
 
 // ---- the cases ----
@@ -282,7 +288,7 @@ void bits() {
         size = g.size();
         if (g.rank() == 0) std::printf("%s\n", g.describe().c_str());
     }
-    train_all<mpi_trainer>({.devices = size, .processes = job});
+    train_all<transport<mpi>>({.devices = size, .processes = job});
     load_together(size);
 }
 
@@ -517,7 +523,7 @@ extern "C" int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
 int main(int argc, char** argv) {
     std::string_view const name = argc > 1 ? argv[1] : "";
     if (name == "threads") {
-        train_all<small_trainer<>>({.devices = std::atoi(argv[2])});
+        train_all<>({.devices = std::atoi(argv[2])});
         return 0;
     }
     std::string_view const windows = argc > 2 ? argv[2] : "automatic";

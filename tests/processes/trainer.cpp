@@ -193,7 +193,8 @@ TEST_SUITE("processes/trainer") {
                                      described<a>(0.1f, 65),
                                      described<a>(0.1f, 64, 1),
                                      described<a>(0.1f, 64, 0, 8),
-                                     described<a>(0.1f, 64, 0, 0, ring{})};
+                                     described<a>(0.1f, 64, 0, 0, ring{}),
+                                     described<a>(0.1f, 64, 0, 0, compressed<bf16, ring>{})};
         for (auto const& one : texts)
             for (auto const& other : texts) CHECK((one == other) == (&one == &other));
         // a layer of one's own may have one name and two meanings

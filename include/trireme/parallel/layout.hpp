@@ -9,6 +9,7 @@
 #include <trireme/group/mesh.hpp>
 #include <trireme/layer/recomputation.hpp>
 #include <trireme/parallel/update_runs.hpp>
+#include <trireme/schedule/collective/compressed.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
@@ -32,7 +33,9 @@ struct strategy_choice {
     schedule (*all_reduce)(int ranks, levels const& groups,
                            bytes_t bytes) = &made_by<direct>; ///< `bytes` of the buffer
 
-    bool of_a_transport = false; ///< a transport's own: others cannot run it
+    bool of_a_transport = false;       ///< a transport's own: others cannot run it
+    bytes_t wire_bytes = 0;            ///< of a gradient's element on its way; 0: those that it has
+    std::size_t state_per_element = 0; ///< numbers that it keeps of an element from step to step
 
     constexpr strategy_choice() = default;
     template<reduction_strategy S>
@@ -40,7 +43,16 @@ struct strategy_choice {
         : name(S::name), all_reduce(&made_by<S>), of_a_transport(requires { S::of_a_transport; }), type_(text_of<S>()) {
     }
 
-    template<reduction_strategy S>
+    template<compressing_strategy S>
+    constexpr strategy_choice(S) noexcept : strategy_choice(typename S::strategy{}) {
+        name = S::name;
+        wire_bytes = sizeof(typename S::wire);
+        state_per_element = S::state_per_element;
+        type_ = text_of<S>();
+    }
+
+    constexpr bool compresses() const noexcept { return wire_bytes != 0; }
+    template<class S>
     constexpr bool is() const noexcept {
         return type_ == text_of<S>();
     }
@@ -167,9 +179,23 @@ struct parallel_layout {
         return shared_weights ? collective::reduce_scatter : collective::all_reduce;
     }
     constexpr trireme::schedule reduction(std::size_t i, arena_extent const& arena, std::size_t element_bytes) const {
-        return shared_weights
-                   ? direct::reduce_scatter(replicas)
-                   : strategy_of(i).all_reduce(replicas, groups, reduced_by(i, arena).size() * element_bytes);
+        return shared_weights ? direct::reduce_scatter(replicas)
+                              : strategy_of(i).all_reduce(replicas, groups,
+                                                          reduced_by(i, arena).size() * wire_bytes(i, element_bytes));
+    }
+    /// The cut of what a collective adds, in the form in which it travels.
+    constexpr buffer_cut cut_of(std::size_t i, trireme::schedule const& s, arena_extent const& arena,
+                                std::size_t element_bytes) const noexcept {
+        return {reduced_by(i, arena).size(), wire_bytes(i, element_bytes), s.chunks};
+    }
+    constexpr bytes_t wire_bytes(std::size_t i, std::size_t element_bytes) const noexcept {
+        return strategy_of(i).compresses() ? strategy_of(i).wire_bytes : element_bytes;
+    }
+    /// Elements that a compressing strategy has of the gradients that a collective adds, in memory of its own: whole
+    /// cache lines of what is sent. 0 of a collective that does not compress.
+    constexpr std::size_t compressed_by(std::size_t i, arena_extent const& arena) const noexcept {
+        if (replicas == 1 || !strategy_of(i).compresses()) return 0;
+        return round_up(reduced_by(i, arena).size(), cache_line / strategy_of(i).wire_bytes);
     }
 
     /// The part of an arena of `elements` that a device updates.
@@ -202,7 +228,7 @@ struct parallel_layout {
         for (std::size_t i = 0; i < reductions(); ++i) {
             auto const s = reduction(i, arena, element_bytes);
             trireme::detail::for_messages(
-                s, replica, buffer_cut{reduced_by(i, arena).size(), element_bytes, s.chunks},
+                s, replica, cut_of(i, s, arena, element_bytes),
                 [&](rank_list const& peers, bytes_t bytes) { add(peers, traffic{1, bytes}); });
         }
         if (!reproducible() || replicas == 1) return;
@@ -275,6 +301,17 @@ TRIREME_COLD inline void check_reductions(parallel_layout const& l, arena_extent
         throw usage_error("strategy " + std::string(s.name) + " on " + std::to_string(l.replicas) + " devices " +
                           describe(v));
     }
+}
+
+/// For trainers without code that compresses. Throws usage_error.
+TRIREME_COLD inline void check_no_compressing_strategy(parallel_layout const& l) {
+    for (std::size_t i = 0; i < l.reductions(); ++i)
+        if (l.strategy_of(i).compresses())
+            throw usage_error(
+                std::string("strategy ") + l.strategy_of(i).name +
+                " is chosen when the program runs, and a trainer has the code that compresses only by its "
+                "type: write reduce_by<" +
+                l.strategy_of(i).name + ">, or choose another strategy");
 }
 
 /// For devices whose transport has no strategy of its own. Throws usage_error.

@@ -77,8 +77,8 @@ constexpr priced_step seconds_of(training_plan const& plan, machine const& m, do
             auto const extent = plan.numbers(l, l.stage_of(role, chunk));
             for (std::size_t i = 0; i < l.reductions(); ++i) {
                 auto const s = l.reduction(i, extent, plan.element_bytes);
-                buffer_cut const cut{l.reduced_by(i, extent).size(), plan.element_bytes, s.chunks};
-                adding += seconds_of(s, cut, m, [&](int replica) { return replica * l.stages + role; });
+                adding += seconds_of(s, l.cut_of(i, s, extent, plan.element_bytes), m,
+                                     [&](int replica) { return replica * l.stages + role; });
             }
         }
         for (int other = 0; other < l.stages && l.ties; ++other) {

@@ -80,6 +80,8 @@ template<class S>
 inline constexpr bool is_all_reduce = false;
 template<reduction_strategy S>
 inline constexpr bool is_all_reduce<S> = makes<S, collective::all_reduce>;
+template<compressing_strategy S>
+inline constexpr bool is_all_reduce<S> = true;
 
 /// The first of some rules that is broken; their number if all hold.
 template<class... Rules>
@@ -106,6 +108,8 @@ template<int Devices, class... S>
 struct all_reduce_rules_of<Devices, pack<S...>> {
     using type = first_rule<typename all_reduce_rule<Devices, S>::type...>;
 };
+template<int Devices, compressing_strategy S>
+struct all_reduce_rule<Devices, S> : all_reduce_rule<Devices, typename S::strategy> {};
 template<int Devices, choosing_strategy S>
 struct all_reduce_rule<Devices, S> : all_reduce_rules_of<Devices, typename S::candidates> {};
 
@@ -232,6 +236,8 @@ struct tensor_rule_list {
     /// The first that is none, npos if all are.
     static constexpr std::size_t bad = first_false({is_tensor_rule<R>...});
     using bad_rule = type_at<bad == npos ? 0 : bad, R..., void>;
+
+    static constexpr bool compresses = (compressing_strategy<typename strategy_in<R>::type> || ...);
 
     template<int Devices>
     using all_reduce_rules = first_rule<typename all_reduce_rule<Devices, typename strategy_in<R>::type>::type...>;

@@ -109,10 +109,12 @@ namespace trireme::inline TRIREME_ISA {
 
 /// The types that machine code of a training program is instantiated by; the layout is not among them. `Staged`: its
 /// network may be cut into stages; without it there is no code for what goes between them. `Clips`: gradients are
-/// measured and scaled before they are used. A composition whose loss is no_loss is not trained: it has no gradients.
-template<class Network, class Loss, class Optimizer, class Kernels, class T, bool Staged = false, bool Clips = false>
+/// measured and scaled before they are used. `Compresses`: some gradients travel as bf16. A composition whose loss is
+/// no_loss is not trained: it has no gradients.
+template<class Network, class Loss, class Optimizer, class Kernels, class T, bool Staged = false, bool Clips = false,
+         bool Compresses = false>
 struct composition {
-    static constexpr bool staged = Staged, clips = Clips, trains = detail::trains_with<Loss>;
+    static constexpr bool staged = Staged, clips = Clips, compresses = Compresses, trains = detail::trains_with<Loss>;
     using network = Network;
     using loss = Loss;
     using optimizer = Optimizer;

@@ -43,6 +43,7 @@ public:
     /// Takes this device's part of what the network has, and goes on with the steps of another trainer.
     void take(numbers_to_take<T> const& from) {
         base::take(from);
+        forget_errors();
         if (from.goes_on) steps_ = from.steps;
     }
 
@@ -103,6 +104,10 @@ protected:
     virtual void update(stage_type const& s, range slice) = 0;
     /// The squares of the gradient's pieces in its stages, each at its number.
     virtual void measure_pieces(std::span<double> sums) const = 0;
+    /// Adds the gradients of the `i`-th collective, which compresses, over all replicas; forgets what rounding has
+    /// left.
+    virtual void add_compressed(std::size_t i) = 0;
+    virtual void forget_errors() = 0;
     /// Tied rows: see tied_rows.
     virtual void add_tied() = 0;
     virtual void copy_tied() = 0;
@@ -137,7 +142,7 @@ protected:
             std::find_if(tail, list.end(), [](auto const& t) { return t.kind != task_kind::collective; });
         for (auto t = tail; t != list.end(); ++t) {
             auto const done = traced(*t, steps_);
-            if (t == added) lost = is_lost();
+            if (t == added && (lost = is_lost())) forget_errors();
             if (t->kind == task_kind::update) {
                 for (auto const* s : stages_)
                     if (!lost) update_slice(*s, s->slice);
@@ -184,6 +189,11 @@ protected:
         evaluated_ += beside_.pulled() - before;
     }
 
+    /// The gradients that a collective adds.
+    std::span<T> reduced_by(std::size_t i) const noexcept {
+        auto const& part = reductions_[i].elements;
+        return {gradient_slot(*stages_[i / layout_.reductions()], 0) + part.begin, part.size()};
+    }
     /// Adds numbers that layers keep over all devices.
     void add_over_devices(std::span<T> numbers) {
         if (layout_.replicas == 1) return;
@@ -253,10 +263,12 @@ private:
     void add_gradients(step_task const& t, AddOf const& add_of, Update const& update) {
         for (std::size_t i = t.first; i < t.end; ++i) {
             auto const& s = *stages_[i / layout_.reductions()];
-            auto const& [elements, steps] = reductions_[i];
-            run_schedule<T>(beside_.replicas(), layout_.goal(), steps,
-                            std::span<T>(gradient_slot(s, 0) + elements.begin, elements.size()),
-                            add_then_update<decltype(add_of(s)), Update>{add_of(s), update, s, t.updates});
+            auto const& r = reductions_[i];
+            if (r.compresses)
+                add_compressed(i);
+            else
+                run_schedule<T>(beside_.replicas(), layout_.goal(), r.steps, reduced_by(i),
+                                add_then_update<decltype(add_of(s)), Update>{add_of(s), update, s, t.updates});
         }
     }
 

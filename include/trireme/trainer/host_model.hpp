@@ -15,6 +15,7 @@
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/trainer/composition.hpp>
+#include <trireme/trainer/compressed_gradients.hpp>
 #include <trireme/trainer/host_executor.hpp>
 #include <trireme/trainer/host_facts.hpp>
 #include <trireme/trainer/host_samples.hpp>
@@ -104,13 +105,14 @@ private:
                             memory_map const& map)
         : base(comm, layout, batch, map, facts_on_host<Model>), seed_(seed),
           kernels_(comm, map.workspace, layout.most_shard_samples(batch)),
-          ties_(comm, layout, this->parameters_, this->gradients_) {
+          ties_(comm, layout, this->parameters_, this->gradients_), compressed_(comm, map) {
         auto const activations = stage_activations<Model>::of_rank(
             layout, layout.most_shard_samples(batch), comm.rank(), this->programs_.frames(layout, this->role()));
         placed_.reserve(activations.size());
         for (int chunk = 0; chunk < layout.chunks(); ++chunk)
             this->add_stage(
                 placed_.emplace_back(layout, comm.rank(), chunk, activations[static_cast<std::size_t>(chunk)]));
+        for (auto const& s : placed_) compressed_.add_stage(layout, s.numbers.extent());
         losses_.targets =
             reinterpret_cast<typename Model::target*>(arena_of_activations() + placed_[0].blocks.first_target());
         if constexpr (Model::at_once) prepare(batch);
@@ -155,6 +157,10 @@ private:
                                                      gradient_slot(s, 0) + (first - s.numbers.first_parameter), n);
                     });
     }
+    void add_compressed(std::size_t i) override {
+        compressed_.add(this->beside_.replicas(), this->reductions_[i].steps, i, this->reduced_by(i));
+    }
+    void forget_errors() override { compressed_.forget(); }
     void add_tied() override { ties_.add(); }
     void copy_tied() override { ties_.copy(); }
 
@@ -287,6 +293,7 @@ private:
     losses_type losses_;             ///< of the last stage
     [[no_unique_address]] kernels_of_device<Model, Communicator> kernels_;
     [[no_unique_address]] ties ties_;
+    [[no_unique_address]] compressed_gradients<T, Communicator, Model::compresses> compressed_;
 };
 
 } // namespace trireme::detail::inline TRIREME_ISA

@@ -52,6 +52,7 @@ protected:
     struct reduction {
         range elements;
         schedule steps;
+        bool compresses;
     };
 
     /// `batch`: the most samples of a step. Its stages follow by `add_stage`.
@@ -77,7 +78,8 @@ protected:
         stages_.push_back(&s);
         auto const extent = s.numbers.extent();
         for (std::size_t i = 0; i < layout_.reductions(); ++i)
-            reductions_.push_back({layout_.reduced_by(i, extent), layout_.reduction(i, extent, sizeof(T))});
+            reductions_.push_back({layout_.reduced_by(i, extent), layout_.reduction(i, extent, sizeof(T)),
+                                   layout_.compressed_by(i, extent) != 0});
     }
     /// Throws usage_error where floats would break a promise of the layout.
     TRIREME_COLD void check_floats() const {

@@ -214,7 +214,8 @@ struct chosen_at_run_time {};
 /// Policy `reduce_by` sets how devices add their gradients: `reduce_by<ring>`, `reduce_by<double_binary_tree>`,
 /// a strategy of your own, `reduce_by<chosen_at_run_time>`, or `reduce_by<best_of<direct, ring>>`. Default:
 /// `reduce_by<direct>`, over MPI `reduce_by<hierarchical<direct, ring>>`. Tensors may have strategies of their own,
-/// and large gradients be cut: `reduce_by<direct, for_tensors<of_at_least<64_KiB>, ring>, bucket<25_MiB>>`.
+/// and large gradients be cut: `reduce_by<direct, for_tensors<of_at_least<64_KiB>, ring>, bucket<25_MiB>>`. Gradients
+/// travel in half the bytes by `reduce_by<compressed<bf16, ring>>`.
 template<class Strategy, class... ForTensors>
 struct reduce_by {
     using kind = struct reduction_policy;

@@ -102,6 +102,7 @@ struct trainer_layouts {
     /// Throws usage_error for a layout that cannot work, as far as the compiler has not proved that it does.
     static void check(parallel_layout const& layout, std::size_t batch) {
         check_numbers(layout, batch);
+        if constexpr (!Model::compresses) check_no_compressing_strategy(layout);
         if constexpr (Policies::has_stages) {
             using cut = typename Policies::cut;
             check_stages(layout, {segments_of<network>.count, cut::stages, &cuts_wrongly<network, cut>});

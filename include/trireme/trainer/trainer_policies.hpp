@@ -97,6 +97,12 @@ struct transport_strategy_rule {
                   "transport<nccl> or transport<mpi>, or choose another strategy");
 };
 template<class... Where>
+struct compressed_device_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0128: gradients are compressed on devices of the host; accelerators send them as they are: leave "
+                  "out compressed, or compute on host");
+};
+template<class... Where>
 struct pipeline_device_rule {
     static_assert(rule_holds<Where...>,
                   "TRI0091: the stages of a pipeline read one another's memory: threads do, processes of one "
@@ -214,6 +220,7 @@ struct trainer_policies {
     using tensor_rules = typename reduction::tensor_rules;
     using named_strategy = typename reduction::strategy;
     static constexpr bool strategy_is_chosen = reduction::is_chosen;
+    static constexpr bool compresses = compressing_strategy<named_strategy> || tensor_rules::compresses;
     /// The named strategy; a stand-in if it is chosen.
     using strategy = std::conditional_t<strategy_is_chosen, direct, named_strategy>;
 
@@ -226,8 +233,9 @@ struct trainer_policies {
     /// The compiler proves a strategy for these devices.
     static constexpr bool provable = replicas != dynamic && replicas <= proved_by_compiler && !strategy_is_chosen;
     /// True if the compiler has proved all schedules that can run.
-    static constexpr bool proved =
-        provable && is_static && !choosing_strategy<named_strategy> && tensor_rules::size == 0;
+    static constexpr bool proved = provable && is_static &&
+                                   !choosing_strategy<typename detail::scheduling<named_strategy>::type> &&
+                                   tensor_rules::size == 0;
 };
 
 namespace detail {
@@ -261,6 +269,8 @@ constexpr auto broken_common_rule() {
     else if constexpr (!runs_with<named, typename answers::transport>() ||
                        (answers::has_stages && requires { named::of_a_transport; }))
         return pack<transport_strategy_rule<gets<named>, gets<typename answers::device>>>{};
+    else if constexpr (answers::compresses && !answers::on_host)
+        return pack<compressed_device_rule<gets<typename answers::reduction>, gets<typename answers::device>>>{};
     else if constexpr (!answers::kernels_run)
         return pack<
             kernels_device_rule<gets<kernels<typename answers::named_kernels>>, gets<typename answers::device>>>{};

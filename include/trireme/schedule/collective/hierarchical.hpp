@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/words.hpp>
+#include <trireme/schedule/collective/joined_name.hpp>
 #include <trireme/schedule/collective/schedule.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 
@@ -45,31 +46,9 @@ inline constexpr bool reduces_by_reading = [] {
 template<class S>
 inline constexpr int depth_of = 1;
 
-/// "hierarchical<direct, ring>": ranks that nest differently must not take each other's schedule for their own.
-template<std::size_t N>
-struct name_letters {
-    char letters[N + 1] = {};
+struct hierarchical_word {
+    static constexpr char const* name = "hierarchical";
 };
-constexpr std::size_t length_of(char const* text) noexcept {
-    std::size_t n = 0;
-    while (text[n] != 0) ++n;
-    return n;
-}
-template<class Inner, class Outer>
-constexpr auto join_names() noexcept {
-    if constexpr (requires { length_of(Inner::name) + length_of(Outer::name); }) {
-        constexpr char const* parts[] = {"hierarchical<", Inner::name, ", ", Outer::name, ">"};
-        name_letters<17 + length_of(Inner::name) + length_of(Outer::name)> joined;
-        std::size_t at = 0;
-        for (auto const* part : parts)
-            for (; *part != 0; ++part) joined.letters[at++] = *part;
-        return joined;
-    } else {
-        return name_letters<12>{"hierarchical"};
-    }
-}
-template<class Inner, class Outer>
-inline constexpr auto hierarchical_name = join_names<Inner, Outer>();
 
 template<class Inner, class Outer, bool Fits>
 struct hierarchical_check {
@@ -98,7 +77,7 @@ struct hierarchical_check<Inner, Outer, false> {
 /// - Source: the three-phase form is that of Horovod and of NVIDIA's "2D" all-reduce; Jia et al., 2018.
 template<class Inner, class Outer>
 struct hierarchical {
-    static constexpr char const* name = detail::hierarchical_name<Inner, Outer>.letters;
+    static constexpr char const* name = detail::joined_name<detail::hierarchical_word, Inner, Outer>.letters;
     static constexpr bool scatters = detail::scatters_and_gathers<Inner>;
     using rule = typename detail::hierarchical_check<Inner, Outer,
                                                      (scatters || detail::reduces_and_broadcasts<Inner>) &&

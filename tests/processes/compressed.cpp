@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Gradients that travel as bf16 between processes: the bits of threads.
+
+#include <trireme/processes.hpp>
+
+#include <doctest/doctest.h>
+#include <group/watchdog.hpp>
+#include <processes/forked.hpp>
+#include <support/networks.hpp>
+#include <support/training.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace processes_compressed_test {
+namespace {
+using namespace trireme;
+using namespace test_networks;
+using processes::meeting_place;
+using namespace std::chrono_literals;
+
+template<class... Policies>
+using narrow =
+    trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<3>>>, reduce_by<compressed<bf16, ring>>, Policies...>;
+std::vector<std::size_t> const sizes = {24, 13, 5};
+std::uint64_t digest_of(outcome<float> const& o) {
+    return trireme::digest_of(std::as_bytes(std::span(o.numbers)),
+                              trireme::digest_of(std::as_bytes(std::span(o.told))));
+}
+} // namespace
+
+TEST_SUITE("processes/compressed") {
+    TEST_CASE("processes that compress gradients have the bits of threads, and send what the plan says") {
+        watchdog const guard("compressed gradients in processes");
+        auto const wanted = digest_of(trained<narrow<>>({{.batch = 24}, {}}, sizes));
+        auto const place = meeting_place::create(3);
+        shared_value<std::array<std::uint64_t, 3>> found;
+        forked_ranks all(3, [&](int rank) {
+            (*found)[static_cast<std::size_t>(rank)] = digest_of(trained<narrow<transport<shared_windows>>>(
+                {{.batch = 24}, {.deadline = 60s, .processes = seat{place, rank}}}, sizes));
+        });
+        for (auto const& o : all.wait(100s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 0);
+        }
+        for (auto const digest : *found) CHECK(digest == wanted);
+    }
+}
+} // namespace processes_compressed_test
