@@ -49,6 +49,10 @@ if [ ! -e "$file" ] || is_part "$name"; then
     names >&2
     exit 2
 fi
+if [ $# -gt 0 ] && grep -q '^int main()' "$file"; then
+    echo "$name takes no arguments, and was given: $*; what it does is in examples/$name.cpp" >&2
+    exit 2
+fi
 
 # Optimised as a user would, for this machine's instruction set. MPI and CUDA are looked for where they are asked for, and
 # what has a part for them has a build of its own then.
