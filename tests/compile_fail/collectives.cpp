@@ -48,6 +48,19 @@ using narrow = compressed<bf16, ring>;
 auto const cost = devices_by<narrow>::plan(batch{64});
 } // namespace tri0127
 
+namespace tri0129 {
+// The candidates of best_of are compared by the time of the same bytes, and run where nothing is kept. What is chosen
+// may be compressed as a whole.
+#if defined(COMPRESSED_CANDIDATE)
+// COMPRESSED_CANDIDATE: TRI0129: best_of chooses among strategies | strategy<trireme::compressed<trireme::bf16,
+// trireme::ring> errors <= 1
+using chosen = best_of<direct, compressed<bf16, ring>>;
+#else
+using chosen = compressed<bf16, best_of<direct, ring>>;
+#endif
+auto const cost = devices_by<chosen>::plan(batch{64});
+} // namespace tri0129
+
 namespace compressions {
 #if defined(COMPRESSED_AND_REPRODUCIBLE)
 // COMPRESSED_AND_REPRODUCIBLE: TRI0023 | compressed<

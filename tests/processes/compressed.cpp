@@ -9,6 +9,7 @@
 #include <group/watchdog.hpp>
 #include <processes/forked.hpp>
 #include <support/networks.hpp>
+#include <support/tied_networks.hpp>
 #include <support/training.hpp>
 
 #include <array>
@@ -28,6 +29,9 @@ using namespace std::chrono_literals;
 template<class... Policies>
 using narrow =
     trainer<small, cross_entropy, sgd_momentum, on<mesh<host, dp<3>>>, reduce_by<compressed<bf16, ring>>, Policies...>;
+template<class... Policies>
+using staged = trainer<test_tying::first_and_last, cross_entropy, sgd_momentum, on<mesh<host, dp<2>, pp<2>>>,
+                       pipeline<one_f_one_b, 4>, clip_norm, reduce_by<compressed<bf16, ring>>, Policies...>;
 std::vector<std::size_t> const sizes = {24, 13, 5};
 std::uint64_t digest_of(outcome<float> const& o) {
     return trireme::digest_of(std::as_bytes(std::span(o.numbers)),
@@ -44,6 +48,29 @@ TEST_SUITE("processes/compressed") {
         forked_ranks all(3, [&](int rank) {
             (*found)[static_cast<std::size_t>(rank)] = digest_of(trained<narrow<transport<shared_windows>>>(
                 {{.batch = 24}, {.deadline = 60s, .processes = seat{place, rank}}}, sizes));
+        });
+        for (auto const& o : all.wait(100s)) {
+            CAPTURE(o.said);
+            CHECK(o.code == 0);
+        }
+        for (auto const digest : *found) CHECK(digest == wanted);
+    }
+
+    TEST_CASE("stages that are processes compress their gradients as threads do") {
+        watchdog const guard("compressed gradients of stages in processes");
+        auto const digest_of_training = [](auto& t) {
+            for (int i = 0; i < 3; ++i) t.step(made_up(24));
+            auto const weights = t.gather_parameters();
+            return trireme::digest_of(std::as_bytes(std::span(weights)));
+        };
+        staged<> threads({.learning_rate = 0.05f, .batch = 24, .seed = 3});
+        auto const wanted = digest_of_training(threads);
+        auto const place = meeting_place::create(4);
+        shared_value<std::array<std::uint64_t, 4>> found;
+        forked_ranks all(4, [&](int rank) {
+            staged<transport<shared_windows>> t({.learning_rate = 0.05f, .batch = 24, .seed = 3},
+                                                {.deadline = 60s, .processes = seat{place, rank}});
+            (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
         });
         for (auto const& o : all.wait(100s)) {
             CAPTURE(o.said);

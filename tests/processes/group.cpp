@@ -150,7 +150,7 @@ TEST_SUITE("processes/group") {
             } catch (usage_error const&) {
                 return;
             }
-            throw std::runtime_error("a ninth arena");
+            throw std::runtime_error("an arena too many");
         });
     }
 

@@ -13,9 +13,11 @@
 #include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <support/regression.hpp>
+#include <support/tied_networks.hpp>
 #include <support/training.hpp>
 #include <support/wires.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -85,11 +87,14 @@ TEST_SUITE("trainer/compressed") {
                 CHECK(test_support::apart(is.numbers, wanted.numbers) < 2e-2);
                 CHECK((is == wanted) == (devices == 1));
                 CHECK(trained<narrow>({{.batch = 24}, {.devices = devices}}, sizes) == is);
-                auto const plan = narrow::plan(batch{24}, narrow::layout_of({}, {.devices = devices}));
-                auto const bytes =
-                    wide::plan(batch{24}, wide::layout_of({}, {.devices = devices})).wire_bytes_per_step();
-                CHECK(plan.wire_bytes_per_step() == bytes * 2 / sizeof(typename Dtype::value_type));
-                CHECK(test_wires::add_up(plan));
+                CHECK(test_wires::add_up(narrow::plan(batch{24}, narrow::layout_of({}, {.devices = devices}))));
+                auto const bytes = [devices]<class S>(S) {
+                    using without_buffers = by<small, S, precision<Dtype>>;
+                    auto const l = without_buffers::layout_of({}, {.devices = devices});
+                    return without_buffers::plan(batch{24}, l).wire_bytes_per_step();
+                };
+                CHECK(bytes(compressed<bf16, Strategy>{}) ==
+                      bytes(Strategy{}) * 2 / sizeof(typename Dtype::value_type));
             }
         };
         follows(direct{}, f32{});
@@ -108,9 +113,23 @@ TEST_SUITE("trainer/compressed") {
         CHECK(trained<parts>(s, {24, 13}) == trained<whole>({{.batch = 24}, {.devices = 2}}, {24, 13}));
     }
 
+    TEST_CASE("running statistics are not rounded") {
+        watchdog const guard("statistics beside compressed gradients");
+        using net = network<input<6>, batch_norm<per_shard>, linear<3>>;
+        auto const statistics = []<class Strategy>(Strategy) {
+            test_regression::made_up_table<float> table(24);
+            for (float& x : table.inputs) x += 50'000; // 500, as it is scaled
+            trainer<net, mean_squared_error, sgd, on<mesh<host, dp<2>>>, reduce_by<Strategy>> t(
+                {.learning_rate = 0.1f, .batch = 24, .seed = 3});
+            for (int i = 0; i < 20; ++i) t.step(table.samples());
+            return t.gather_buffers();
+        };
+        CHECK(same_bits(statistics(compressed<bf16, direct>{}), statistics(direct{})));
+    }
+
     TEST_CASE("a plan has the memory, to the byte, of the tensors that are compressed alone") {
         watchdog const guard("memory of compressed gradients");
-        using all = by<every_layer, compressed<bf16, ring>>;
+        using all = by<small, compressed<bf16, ring>>;
         using some = trainer<every_layer, cross_entropy, sgd_momentum, on<mesh<host, dp<dynamic>>>,
                              reduce_by<direct, for_tensors<of_at_least<512>, compressed<bf16, ring>>>>;
         auto const state = [](auto const& t) { return t.plan().memory(0).strategy_state; };
@@ -118,16 +137,14 @@ TEST_SUITE("trainer/compressed") {
             test_support::as_planned([&](auto const& taken) {
                 all t({.batch = 24}, {.devices = devices});
                 taken(t);
-                auto const elements = t.plan().arena_elements;
-                CHECK(state(t) ==
-                      (devices == 1 ? 0
-                                    : round_up(elements, cache_line / sizeof(bf16)) * (sizeof(float) + sizeof(bf16))));
+                auto const elements = round_up(t.plan().arena_elements, cache_line / sizeof(bf16));
+                CHECK(state(t) == (devices == 1 ? 0 : elements * (sizeof(float) + sizeof(bf16))));
             });
         test_support::as_planned([&](auto const& taken) {
             some t({.batch = 24}, {.devices = 2});
             taken(t);
             CHECK(state(t) > 0);
-            CHECK(state(t) < all({.batch = 24}, {.devices = 2}).plan().memory(0).strategy_state);
+            CHECK(state(t) < t.plan().arena_elements * sizeof(float));
         });
         trained<some>({{.batch = 24}, {.devices = 3}}, {24, 7});
     }
@@ -149,6 +166,65 @@ TEST_SUITE("trainer/compressed") {
         CHECK(test_support::apart(t.gather_parameters(), wide.gather_parameters()) < 1e-2);
         CHECK(t.plan().wire_along("pp").bytes == wide.plan().wire_along("pp").bytes);
         CHECK(t.plan().wire_along("dp").bytes * 2 == wide.plan().wire_along("dp").bytes);
+    }
+
+    TEST_CASE("tied rows on different stages are compressed with their own") {
+        watchdog const guard("compressed gradients of tied rows");
+        using net = test_tying::first_and_last;
+        using staged = trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>, pp<2>>>, pipeline<one_f_one_b, 4>,
+                               clip_norm, reduce_by<compressed<bf16, direct>>>;
+        using plain = trainer<net, cross_entropy, sgd_momentum, on<mesh<host, dp<2>, pp<2>>>, pipeline<one_f_one_b, 4>,
+                              clip_norm>;
+        staged t({.learning_rate = 0.05f, .max_norm = 1, .batch = 24, .seed = 3});
+        plain wide({.learning_rate = 0.05f, .max_norm = 1, .batch = 24, .seed = 3});
+        CHECK(test_wires::reads_as_planned(t, made_up(24), 0, 4));
+        wide.step(made_up(24));
+        CHECK(test_support::apart(t.gather_parameters(), wide.gather_parameters()) < 1e-2);
+        for (int const rank : {1, 2, 3}) CHECK(t.plan().memory(rank).strategy_state > 0);
+    }
+
+    TEST_CASE("errors of a gradient that was clipped are clipped, too") {
+        watchdog const guard("errors of a spike");
+        auto const norms = []<class Strategy>(Strategy) {
+            using net = network<input<6>, linear<3>>;
+            trainer<net, mean_squared_error, sgd, on<mesh<host, dp<2>>>, reduce_by<Strategy>, clip_norm> t(
+                {.learning_rate = 0.01f, .max_norm = 0.5f, .batch = 24, .seed = 3});
+            test_regression::made_up_table<float> usual(24), spike(24);
+            for (float& y : spike.targets) y *= 1e6f;
+            std::vector<double> all;
+            for (int i = 0; i < 6; ++i) all.push_back(t.step((i == 1 ? spike : usual).samples()).gradient_norm);
+            return all;
+        };
+        CHECK(test_support::apart(norms(compressed<bf16, direct>{}), norms(direct{})) < 1e-2);
+    }
+
+    TEST_CASE("a gradient that is not finite leaves no error") {
+        watchdog const guard("infinite gradients");
+        parallel_layout l{.replicas = 2, .strategy = compressed<bf16, direct>{}};
+        constexpr std::size_t n = 37; // whole registers, and some numbers behind them
+        threads::group(2).run([&](threads::communicator& c) {
+            memory_map m;
+            m.strategy_state.bytes = l.compressed_by(0, n) * (sizeof(float) + sizeof(bf16));
+            detail::compressed_gradients<float, threads::communicator, true> g(c, m);
+            g.add_stage(l, n);
+            auto const s = l.reduction(0, n, sizeof(float));
+            std::vector<float> x(n);
+            for (std::size_t i = 0; i < n; ++i) // infinite, no number, infinite as bf16
+                x[i] = i % 3 == 0   ? std::numeric_limits<float>::infinity()
+                       : i % 3 == 1 ? std::numeric_limits<float>::quiet_NaN()
+                                    : 3.4e38f;
+            g.add(c, s, 0, x);
+            for (float const each : x) CHECK_FALSE(std::isfinite(each));
+            std::ranges::fill(x, 1.5f);
+            g.add(c, s, 0, x);
+            for (float const each : x) CHECK(each == 3);
+            std::ranges::fill(x, 1 + 0x1p-10f); // rounded to 1; half of what that takes off is kept
+            g.add(c, s, 0, x);
+            g.scale_errors(0.5f);
+            std::ranges::fill(x, 0.0f);
+            g.add(c, s, 0, x);
+            for (float const each : x) CHECK(each == 0x1p-10f);
+        });
     }
 
     TEST_CASE("a lost step, and weights from elsewhere, leave no errors behind") {
@@ -175,8 +251,9 @@ TEST_SUITE("trainer/compressed") {
     TEST_CASE("a strategy that compresses is not chosen when the program runs") {
         using any = any_layout<small, sgd_momentum>;
         CHECK(test_support::refusal([] { any({}, {.devices = 2, .strategy = compressed<bf16, ring>{}}); }) ==
-              "strategy compressed<bf16, ring> is chosen when the program runs, and a trainer has the code that "
-              "compresses only by its type: write reduce_by<compressed<bf16, ring>>, or choose another strategy");
+              "strategy compressed<bf16, ring> is chosen when the program runs, and a trainer has code that compresses "
+              "gradients only by its type: write reduce_by<compressed<bf16, ring>> on devices of the host, or choose "
+              "another strategy");
     }
 }
 } // namespace trainer_compressed_test

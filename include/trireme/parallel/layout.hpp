@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/bf16.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/levels.hpp>
 #include <trireme/core/macros.hpp>
@@ -33,9 +34,8 @@ struct strategy_choice {
     schedule (*all_reduce)(int ranks, levels const& groups,
                            bytes_t bytes) = &made_by<direct>; ///< `bytes` of the buffer
 
-    bool of_a_transport = false;       ///< a transport's own: others cannot run it
-    bytes_t wire_bytes = 0;            ///< of a gradient's element on its way; 0: those that it has
-    std::size_t state_per_element = 0; ///< numbers that it keeps of an element from step to step
+    bool of_a_transport = false; ///< a transport's own: others cannot run it
+    bool compresses = false;     ///< gradients travel as bf16, and their errors are kept
 
     constexpr strategy_choice() = default;
     template<reduction_strategy S>
@@ -43,15 +43,14 @@ struct strategy_choice {
         : name(S::name), all_reduce(&made_by<S>), of_a_transport(requires { S::of_a_transport; }), type_(text_of<S>()) {
     }
 
-    template<compressing_strategy S>
-    constexpr strategy_choice(S) noexcept : strategy_choice(typename S::strategy{}) {
-        name = S::name;
-        wire_bytes = sizeof(typename S::wire);
-        state_per_element = S::state_per_element;
-        type_ = text_of<S>();
+    template<class Wire, class S>
+    constexpr strategy_choice(compressed<Wire, S>) noexcept
+        : strategy_choice(typename compressed<Wire, S>::strategy{}) {
+        name = compressed<Wire, S>::name;
+        compresses = true;
+        type_ = text_of<compressed<Wire, S>>();
     }
 
-    constexpr bool compresses() const noexcept { return wire_bytes != 0; }
     template<class S>
     constexpr bool is() const noexcept {
         return type_ == text_of<S>();
@@ -189,13 +188,12 @@ struct parallel_layout {
         return {reduced_by(i, arena).size(), wire_bytes(i, element_bytes), s.chunks};
     }
     constexpr bytes_t wire_bytes(std::size_t i, std::size_t element_bytes) const noexcept {
-        return strategy_of(i).compresses() ? strategy_of(i).wire_bytes : element_bytes;
+        return strategy_of(i).compresses ? sizeof(bf16) : element_bytes;
     }
-    /// Elements that a compressing strategy has of the gradients that a collective adds, in memory of its own: whole
-    /// cache lines of what is sent. 0 of a collective that does not compress.
+    /// Elements of a collective whose gradients are compressed, in whole cache lines of bf16; 0 of another.
     constexpr std::size_t compressed_by(std::size_t i, arena_extent const& arena) const noexcept {
-        if (replicas == 1 || !strategy_of(i).compresses()) return 0;
-        return round_up(reduced_by(i, arena).size(), cache_line / strategy_of(i).wire_bytes);
+        if (replicas == 1 || !strategy_of(i).compresses) return 0;
+        return round_up(reduced_by(i, arena).size(), cache_line / sizeof(bf16));
     }
 
     /// The part of an arena of `elements` that a device updates.
@@ -303,15 +301,13 @@ TRIREME_COLD inline void check_reductions(parallel_layout const& l, arena_extent
     }
 }
 
-/// For trainers without code that compresses. Throws usage_error.
-TRIREME_COLD inline void check_no_compressing_strategy(parallel_layout const& l) {
-    for (std::size_t i = 0; i < l.reductions(); ++i)
-        if (l.strategy_of(i).compresses())
-            throw usage_error(
-                std::string("strategy ") + l.strategy_of(i).name +
-                " is chosen when the program runs, and a trainer has the code that compresses only by its "
-                "type: write reduce_by<" +
-                l.strategy_of(i).name + ">, or choose another strategy");
+/// Of a strategy that is chosen when the program runs. Throws usage_error.
+TRIREME_COLD inline void check_no_compressing_strategy(strategy_choice const& s) {
+    if (s.compresses)
+        throw usage_error(std::string("strategy ") + s.name +
+                          " is chosen when the program runs, and a trainer has code that compresses gradients only by "
+                          "its type: write reduce_by<" +
+                          s.name + "> on devices of the host, or choose another strategy");
 }
 
 /// For devices whose transport has no strategy of its own. Throws usage_error.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/core/bf16.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/layer/row_context.hpp>
@@ -20,7 +21,7 @@ struct owned_bytes {
     bytes_t parameters = 0;
     bytes_t gradients = 0;
     bytes_t optimizer_state = 0;
-    bytes_t strategy_state = 0; ///< of compressing strategies: what they keep of gradients, and send
+    bytes_t strategy_state = 0; ///< of strategies that compress: errors of gradients, and what is sent
     bytes_t activations = 0;    ///< values and gradients of what is computed at once: on the host one granule, however
                                 ///< large the batch, unless a layer needs a whole shard (batch_norm)
     bytes_t control = 0;        ///< counters by which devices wait for one another; of accelerators, tables and losses
@@ -47,8 +48,7 @@ struct memory_map {
     memory_area gradients;         ///< one part per slot, of the form of `parameters`
     memory_area optimizer_state;   ///< one part per number that the optimizer keeps of a parameter
     memory_area updates;           ///< their count, for optimizers that want it
-    memory_area strategy_state;    ///< numbers that compressing strategies keep of gradients
-    memory_area compressed;        ///< gradients as these send them
+    memory_area strategy_state;    ///< errors of compressed gradients, and behind them what a collective sends
     memory_area activations;       ///< frames, what lasts within a task, outgoing slots: see activation_plan
     memory_area narrow_parameters; ///< where values are narrower than parameters: their copy, and a layer's gradients
     memory_area workspace;         ///< one part per stream with kernels
@@ -66,7 +66,7 @@ struct memory_map {
         sum.parameters = parameters.total() + narrow_parameters.total();
         sum.gradients = gradients.total() + tied.total();
         sum.optimizer_state = optimizer_state.total() + updates.total();
-        sum.strategy_state = strategy_state.total() + compressed.total();
+        sum.strategy_state = strategy_state.total();
         sum.activations = activations.total();
         sum.control =
             losses.total() + scores.total() + tables.total() + counters.total() + channels.total() + squares.total();
@@ -182,7 +182,7 @@ template<class Model>
 constexpr memory_map memory_of_model(parallel_layout const& l, int rank) {
     using T = typename Model::value_type;
     memory_map m;
-    std::size_t weights = 0, elements = 0, updated = 0;
+    std::size_t weights = 0, elements = 0, updated = 0, errors = 0, most_sent = 0;
     for (int chunk = 0; chunk < l.chunks(); ++chunk) {
         auto const n = numbers_of_stage<typename Model::network, T>(l, l.stage_of(rank, chunk));
         weights += n.weights;
@@ -190,13 +190,14 @@ constexpr memory_map memory_of_model(parallel_layout const& l, int rank) {
         updated += l.slice_of_device(rank, n.own(), sizeof(T)).size();
         for (std::size_t i = 0; Model::trains && i < l.reductions(); ++i) {
             auto const compressed = l.compressed_by(i, n.extent());
-            m.strategy_state.bytes += compressed * l.strategy_of(i).state_per_element * sizeof(T);
-            m.compressed.bytes += compressed * l.strategy_of(i).wire_bytes;
+            errors += compressed;
+            most_sent = std::max(most_sent, compressed);
         }
     }
     m.parameters.bytes = l.shared_weights && l.replica_of(rank) != 0 ? 0 : weights * sizeof(T);
     m.gradients = {elements * sizeof(T), Model::trains ? l.gradient_slots(rank) : 0};
     m.optimizer_state = {updated * sizeof(T), Model::optimizer::state_per_parameter};
+    m.strategy_state.bytes = errors * sizeof(T) + most_sent * sizeof(bf16);
     m.updates.bytes = detail::counts_updates<typename Model::optimizer> ? cache_line : 0;
     return m;
 }

@@ -25,8 +25,9 @@ struct priced_step {
 
 /// The time of a planned step on a full batch: a device does `flops_per_second`, what goes between two devices takes
 /// what their link costs, beside what both compute, and gradients are added by the layout's strategies when all are
-/// there. Rank r of the layout is rank r of the machine. Not in it: updates, the loss, and all that the machine's
-/// description leaves out (links that several pairs share, or several transfers at once; caches).
+/// there. Rank r of the layout is rank r of the machine. Not in it: updates, the loss, the rounding of compressed
+/// gradients, and all that the machine's description leaves out (links that several pairs share, or several transfers
+/// at once; caches).
 ///
 ///     constexpr auto p = seconds_of(my_trainer::plan(batch{256}), fat_tree, 50e9);
 ///

@@ -80,8 +80,8 @@ template<class S>
 inline constexpr bool is_all_reduce = false;
 template<reduction_strategy S>
 inline constexpr bool is_all_reduce<S> = makes<S, collective::all_reduce>;
-template<compressing_strategy S>
-inline constexpr bool is_all_reduce<S> = true;
+template<class Wire, class S>
+inline constexpr bool is_all_reduce<compressed<Wire, S>> = true;
 
 /// The first of some rules that is broken; their number if all hold.
 template<class... Rules>
@@ -108,8 +108,9 @@ template<int Devices, class... S>
 struct all_reduce_rules_of<Devices, pack<S...>> {
     using type = first_rule<typename all_reduce_rule<Devices, S>::type...>;
 };
-template<int Devices, compressing_strategy S>
-struct all_reduce_rule<Devices, S> : all_reduce_rule<Devices, typename S::strategy> {};
+template<int Devices, class Wire, class S>
+struct all_reduce_rule<Devices, compressed<Wire, S>>
+    : all_reduce_rule<Devices, typename compressed<Wire, S>::strategy> {};
 template<int Devices, choosing_strategy S>
 struct all_reduce_rule<Devices, S> : all_reduce_rules_of<Devices, typename S::candidates> {};
 
@@ -150,10 +151,11 @@ inline constexpr bytes_t full_bucket = ~bytes_t{0};
 template<bytes_t Bytes>
 inline constexpr bytes_t full_bucket<bucket<Bytes>> = Bytes;
 
-/// The buckets of a network whose tensors go by `Rules`, the rest by the layout's own strategy.
-template<class Network, class T, class... Rules>
+/// The buckets of a network whose tensors go by `Rules`, the rest by the layout's own strategy. `Behind`: a strategy of
+/// what lies behind the parameters, buffers and gradients of tied rows; void: it goes with the last of them.
+template<class Network, class T, class Behind, class... Rules>
 struct bucket_table {
-    std::array<reduction_bucket, Network::depth * max_parameter_tensors + 1> buckets = {};
+    std::array<reduction_bucket, Network::depth * max_parameter_tensors + 2> buckets = {};
     std::size_t count = 0;
 
     constexpr explicit bucket_table(std::size_t arena_elements) {
@@ -164,12 +166,14 @@ struct bucket_table {
             add({end - size, end}, strategy_of(tensors.places[i]));
             end -= size;
         }
-        if (count != 0) buckets[0].elements.end = arena_elements; // the padding goes with the last
+        if (count != 0 && std::is_void_v<Behind>) buckets[0].elements.end = arena_elements;
         for (std::size_t i = 0; 2 * i + 1 < count; ++i) {
             auto const other = buckets[i];
             buckets[i] = buckets[count - 1 - i];
             buckets[count - 1 - i] = other;
         }
+        if constexpr (!std::is_void_v<Behind>)
+            buckets[count++] = {{Network::parameters, arena_elements}, true, Behind{}};
     }
 
 private:
@@ -237,13 +241,13 @@ struct tensor_rule_list {
     static constexpr std::size_t bad = first_false({is_tensor_rule<R>...});
     using bad_rule = type_at<bad == npos ? 0 : bad, R..., void>;
 
-    static constexpr bool compresses = (compressing_strategy<typename strategy_in<R>::type> || ...);
+    static constexpr bool compresses = (is_compressed<typename strategy_in<R>::type> || ...);
 
     template<int Devices>
     using all_reduce_rules = first_rule<typename all_reduce_rule<Devices, typename strategy_in<R>::type>::type...>;
 
-    template<class Network, class T>
-    using table = bucket_table<Network, T, R...>;
+    template<class Network, class T, class Behind>
+    using table = bucket_table<Network, T, Behind, R...>;
 };
 
 } // namespace detail

@@ -36,14 +36,14 @@ class host_executor : public detail::host_rank<T, Communicator, Staged> {
     using base = detail::host_rank<T, Communicator, Staged>;
 
 public:
-    // A defaulted destructor may be constexpr, for which clang would compile a model's step where only its plan is
-    // asked.
+    // Of a defaulted destructor clang asks whether it is constexpr, and compiles all virtual functions for that: those
+    // of a model, where only its plan is asked.
     virtual ~host_executor() {}
 
     /// Takes this device's part of what the network has, and goes on with the steps of another trainer.
     void take(numbers_to_take<T> const& from) {
         base::take(from);
-        forget_errors();
+        if (!from.parameters.empty()) scale_errors(T{0});
         if (from.goes_on) steps_ = from.steps;
     }
 
@@ -104,10 +104,10 @@ protected:
     virtual void update(stage_type const& s, range slice) = 0;
     /// The squares of the gradient's pieces in its stages, each at its number.
     virtual void measure_pieces(std::span<double> sums) const = 0;
-    /// Adds the gradients of the `i`-th collective, which compresses, over all replicas; forgets what rounding has
-    /// left.
+    /// Adds the gradients of the `i`-th collective, which compresses, over all replicas.
     virtual void add_compressed(std::size_t i) = 0;
-    virtual void forget_errors() = 0;
+    /// Scales what the rounding of gradients has left for the next step, as the gradients themselves; 0 forgets it.
+    virtual void scale_errors(T factor) = 0;
     /// Tied rows: see tied_rows.
     virtual void add_tied() = 0;
     virtual void copy_tied() = 0;
@@ -142,7 +142,7 @@ protected:
             std::find_if(tail, list.end(), [](auto const& t) { return t.kind != task_kind::collective; });
         for (auto t = tail; t != list.end(); ++t) {
             auto const done = traced(*t, steps_);
-            if (t == added && (lost = is_lost())) forget_errors();
+            if (t == added && (lost = is_lost())) scale_errors(T{0});
             if (t->kind == task_kind::update) {
                 for (auto const* s : stages_)
                     if (!lost) update_slice(*s, s->slice);
@@ -312,6 +312,7 @@ private:
         for (auto const of_piece : sums) sum += of_piece;
         gradient_norm_ = std::sqrt(sum);
         clipping_ = static_cast<T>(clipping_factor(gradient_norm_, max_norm));
+        if (clipping_ != 1) scale_errors(clipping_);
     }
 
     void time_update(stage_type const& s, range slice) {

@@ -160,7 +160,7 @@ private:
     void add_compressed(std::size_t i) override {
         compressed_.add(this->beside_.replicas(), this->reductions_[i].steps, i, this->reduced_by(i));
     }
-    void forget_errors() override { compressed_.forget(); }
+    void scale_errors(T factor) override { compressed_.scale_errors(factor); }
     void add_tied() override { ties_.add(); }
     void copy_tied() override { ties_.copy(); }
 

@@ -295,9 +295,9 @@ public:
 
     /// Goes on from a state that `read(training_snapshot<value_type>&)` fills in: the next steps and epochs are those
     /// that the trainer of the snapshot would have made, on whatever devices, with the same bits where both are
-    /// reproducible. The lists have their sizes already. If `read` throws, nothing is changed; processes agree as in
-    /// `load`.
-    /// Errors: usage_error if a list has another size afterwards, or the snapshot is of a training with another seed.
+    /// reproducible; what a trainer that compresses gradients has kept of them is in no snapshot. The lists have their
+    /// sizes already. If `read` throws, nothing is changed; processes agree as in `load`. Errors: usage_error if a list
+    /// has another size afterwards, or the snapshot is of a training with another seed.
     template<class Read>
     void restore(Read&& read) {
         check_ready();

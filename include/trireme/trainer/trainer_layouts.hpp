@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -102,7 +103,7 @@ struct trainer_layouts {
     /// Throws usage_error for a layout that cannot work, as far as the compiler has not proved that it does.
     static void check(parallel_layout const& layout, std::size_t batch) {
         check_numbers(layout, batch);
-        if constexpr (!Model::compresses) check_no_compressing_strategy(layout);
+        if constexpr (Policies::strategy_is_chosen) check_no_compressing_strategy(layout.strategy);
         if constexpr (Policies::has_stages) {
             using cut = typename Policies::cut;
             check_stages(layout, {segments_of<network>.count, cut::stages, &cuts_wrongly<network, cut>});
@@ -116,15 +117,20 @@ struct trainer_layouts {
     }
 
 private:
-    /// The buckets of tensors, where tensors have strategies of their own; else none.
+    /// True if buffers and the gradients of tied rows, which lie behind the parameters, do not travel with these: no
+    /// error of a running mean may grow with the steps.
+    static constexpr bool leaves_buffers = Policies::compresses && network::buffers + network::tied_gradients != 0;
+
+    /// The buckets of tensors, where tensors have strategies of their own, or buffers have; else none.
     static constexpr std::span<reduction_bucket const> buckets() {
-        if constexpr (Policies::tensor_rules::size != 0)
+        if constexpr (Policies::tensor_rules::size != 0 || leaves_buffers)
             return std::span(bucket_table::value.buckets).first(bucket_table::value.count);
         else
             return {};
     }
     struct bucket_table {
-        using type = typename Policies::tensor_rules::template table<network, value_type>;
+        using behind = std::conditional_t<leaves_buffers, typename scheduling<typename Policies::strategy>::type, void>;
+        using type = typename Policies::tensor_rules::template table<network, value_type, behind>;
         static constexpr type value{Model::arena_elements};
     };
 

@@ -220,7 +220,7 @@ struct trainer_policies {
     using tensor_rules = typename reduction::tensor_rules;
     using named_strategy = typename reduction::strategy;
     static constexpr bool strategy_is_chosen = reduction::is_chosen;
-    static constexpr bool compresses = compressing_strategy<named_strategy> || tensor_rules::compresses;
+    static constexpr bool compresses = detail::is_compressed<named_strategy> || tensor_rules::compresses;
     /// The named strategy; a stand-in if it is chosen.
     using strategy = std::conditional_t<strategy_is_chosen, direct, named_strategy>;
 

@@ -24,8 +24,8 @@ namespace trireme {
 // Slots are shown by ranks to those that see their memory, be they threads or processes: in its slot a rank counts the
 // steps that it has completed, and says what it has called and for whom it waits.
 
-/// The most arenas that a rank may allocate; a trainer needs five.
-inline constexpr int max_arenas = 8;
+/// The most arenas that a rank may allocate; a trainer needs ten at the most.
+inline constexpr int max_arenas = 12;
 
 /// The number of a rank's next arena. Throws usage_error if there are too many.
 inline int next_arena(int& allocated) {

@@ -5,6 +5,7 @@
 #include <trireme/core/pack.hpp>
 #include <trireme/core/remembered.hpp>
 #include <trireme/core/units.hpp>
+#include <trireme/core/words.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/machine.hpp>
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <type_traits>
 
 namespace trireme {
 
@@ -41,12 +43,28 @@ struct strategy_prices {
     }
 };
 
+template<class... Where>
+struct best_of_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0129: best_of chooses among strategies that send the same bytes, and a compressed one is no "
+                  "candidate: compress what is chosen, compressed<bf16, best_of<...>>");
+};
+
 namespace detail {
+
+/// The rule that candidates break: the first that compresses.
+template<class... S>
+using candidates_rule =
+    std::conditional_t<(is_compressed<S> || ...),
+                       best_of_rule<strategy<type_at<first_false({!is_compressed<S>..., false}), S..., void>>>,
+                       no_rule>;
 
 /// best_of with a machine other than the typical one.
 template<class Machine, class... S>
 struct best_of_on {
     static_assert(sizeof...(S) > 0 && sizeof...(S) < 255, "best_of chooses among 1 to 254 strategies");
+    using rule = candidates_rule<S...>;
+    static constexpr rule checked{};
     static constexpr char const* name = "best_of";
     using candidates = pack<S...>;
 

@@ -9,7 +9,17 @@
 #include <utility>
 
 namespace trireme {
+
+template<class Wire, class Strategy>
+struct compressed;
+
 namespace detail {
+
+/// True for a strategy that sends gradients in numbers of another type, and makes no collective by itself.
+template<class S>
+inline constexpr bool is_compressed = false;
+template<class Wire, class Strategy>
+inline constexpr bool is_compressed<compressed<Wire, Strategy>> = true;
 
 /// The answer of S's static member function with the collective's name; void if there is none for these arguments.
 template<class S, collective Goal, class... A>
