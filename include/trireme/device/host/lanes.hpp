@@ -179,6 +179,18 @@ template<class T, std::size_t N>
     }
 }
 
+/// x, which stays in its register: GCC reads what comes from memory again for each use, where a loop may wait for
+/// loads.
+template<class T, std::size_t N>
+[[gnu::always_inline]] inline lane_vector<T, N> kept(lane_vector<T, N> x) noexcept {
+#if defined(__AVX512F__)
+    asm("" : "+v"(x.value));
+#elif defined(__SSE2__)
+    asm("" : "+x"(x.value));
+#endif
+    return x;
+}
+
 /// Swaps blocks of D numbers across two rows: those of `above` that lie right with those of `below` that lie left.
 template<std::size_t D, class T, std::size_t N>
 [[gnu::always_inline]] inline void swap_blocks(lane_vector<T, N>& above, lane_vector<T, N>& below) noexcept {

@@ -18,59 +18,62 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
-/// Means of `count` tokens.
+/// Means of the first values, at most a register of them, of `count` tokens.
 template<std::size_t Width, class T>
-[[gnu::always_inline]] inline lane_vector<T, norm_tokens<T>> token_means(T const* x, std::size_t count) noexcept {
+[[gnu::always_inline]] inline lane_vector<T, norm_tokens<T>> first_means(T const* x, std::size_t count) noexcept {
     using vector = lane_vector<T, norm_tokens<T>>;
-    auto const sums = sums_of_tokens<1, Width, T>(count, [x](std::size_t t, std::size_t i, auto some, vector* to) {
+    constexpr std::size_t few = std::min(Width, vector::size);
+    auto const sums = sums_of_tokens<1, few, T>(count, [x](std::size_t t, std::size_t i, auto some, vector* to) {
         to[0] = to[0] + vector::load(x + t * Width + i, some);
     });
-    return sums[0] / vector::all(Width);
+    return sums[0] / vector::all(few);
 }
 
-/// Mean and 1 / sqrt(variance + epsilon) of `count` tokens, in two passes, so that nothing cancels. The second adds up
-/// More other sums: f(token, place, n, numbers less their mean, sums).
+/// Mean and 1 / sqrt(variance + epsilon) of `count` tokens, in one pass over their values less `shift`, a number near
+/// the mean. Little cancels in the variance: the mean of n of a token's values is within sqrt(Width / n) standard
+/// deviations of the mean of all. The pass adds up More other sums: f(token, place, n, values less `shift`, sums).
 template<std::size_t Width, class T, std::size_t More>
 struct token_moments {
     using vector = lane_vector<T, norm_tokens<T>>;
     alignas(64) T mean[norm_tokens<T>];
     alignas(64) T deviation[norm_tokens<T>];
-    token_sums<T, More + 1> sums; // the others, behind the squares
+    vector apart;                 // the mean less `shift`
+    token_sums<T, More + 2> sums; // the others, behind the values and their squares
 
     template<class F>
-    [[gnu::always_inline]] token_moments(T const* x, vector means, std::size_t count, double epsilon,
+    [[gnu::always_inline]] token_moments(T const* x, vector shift, std::size_t count, double epsilon,
                                          F const& f) noexcept {
-        means.store(mean);
-        sums = sums_of_tokens<More + 1, Width, T>(
+        shift.store(mean);
+        sums = sums_of_tokens<More + 2, Width, T>(
             count, [this, x, &f](std::size_t t, std::size_t i, auto some, vector* to) {
                 // values behind the end are 0, and would be counted as that far from the mean
-                auto const apart = vector::load(x + t * Width + i, some) - vector::all(mean[t]).first(some);
-                to[0] = multiply_add(apart, apart, to[0]);
-                f(t, i, some, apart, to + 1);
+                auto const value = vector::load(x + t * Width + i, some) - vector::all(mean[t]).first(some);
+                to[0] = to[0] + value;
+                to[1] = multiply_add(value, value, to[1]);
+                f(t, i, some, value, to + 2);
             });
-        auto const variance = sums[0] / vector::all(Width);
+        auto const n = vector::all(Width);
+        apart = sums[0] / n;
+        (shift + apart).store(mean);
+        auto const variance = sums[1] / n - apart * apart;
         (vector::all(1) / square_root(variance + vector::all(static_cast<T>(epsilon)))).store(deviation);
     }
 };
 
-/// f(tokens, moments) for norm_tokens tokens at a time, the last fewer: their first and how many they are. `more`: see
-/// token_moments, with the first token before the others. The next tokens' means are computed before f, while a
-/// processor waits for roots, if their values have room in the first cache beside what f reads and writes.
+/// f(block_length<N>, first token, moments) for at most norm_tokens tokens at a time. `more`: see token_moments, with
+/// the first token before the others. The next tokens are begun before f, while a processor waits for roots.
 template<class G, std::size_t More, class T, class F, class M>
 [[gnu::always_inline]] inline void for_moments(T const* x, double epsilon, M const& more, F const& f) noexcept {
-    auto const count = [](std::size_t first) { return std::min(norm_tokens<T>, G::tokens - first); };
-    constexpr std::size_t arrays = More == 0 ? 3 : 4, room = 48 * 1024;
-    constexpr bool ahead = arrays * norm_tokens<T> * G::width * sizeof(T) <= room;
-    auto means = token_means<G::width>(x, count(0));
-    for (std::size_t first = 0; first < G::tokens; first += norm_tokens<T>) {
+    constexpr std::size_t most = even_block(G::tokens, norm_tokens<T>);
+    auto shift = first_means<G::width>(x, most);
+    for_blocks<0, G::tokens, most>([&]<std::size_t N>(block_length<N> count, std::size_t first) {
         token_moments<G::width, T, More> const of(
-            x + first * G::width, means, count(first), epsilon,
+            x + first * G::width, shift, count, epsilon,
             [=, &more](std::size_t t, auto const&... at) { more(first + t, at...); });
-        if constexpr (!ahead) f(first, count(first), of);
-        auto const next = first + norm_tokens<T>;
-        if (next < G::tokens) means = token_means<G::width>(x + next * G::width, count(next));
-        if constexpr (ahead) f(first, count(first), of);
-    }
+        auto const next = first + count;
+        if (next < G::tokens) shift = first_means<G::width>(x + next * G::width, std::min(most, G::tokens - next));
+        f(count, first, of);
+    });
 }
 
 /// Nothing besides the moments.
@@ -81,23 +84,30 @@ inline constexpr auto only_moments = [](auto const&...) {};
 namespace trireme::inline TRIREME_ISA {
 
 /// y = w (x - mean) / sqrt(variance + epsilon) + b, with each token's own mean and variance. x, y: Tokens x Width, w,
-/// b: Width. Cost: a token is read three times, twice from the first cache.
+/// b: Width. Cost: a token is read twice, once from the first cache.
 template<class G, std::size_t Lanes, class T>
     requires(Lanes == 1)
 TRIREME_NOINLINE void layer_norm_forward(portable, T const* x, T const* w, T const* b, double epsilon, T* y) noexcept {
     using vector = lane_vector<T, full_register<T>>;
-    detail::for_moments<G, 0>(
-        x, epsilon, detail::only_moments, [=](std::size_t first, std::size_t count, auto const& of) {
-            for (std::size_t t = 0; t < count; ++t) {
-                auto const mean = vector::all(of.mean[t]), deviation = vector::all(of.deviation[t]);
-                auto const* const from = x + (first + t) * G::width;
-                auto* const to = y + (first + t) * G::width;
-                for_registers<vector>(G::width, [=](std::size_t i, auto some) {
-                    auto const normalised = (vector::load(from + i, some) - mean) * deviation;
-                    multiply_add(normalised, vector::load(w + i, some), vector::load(b + i, some)).store(to + i, some);
-                });
+    detail::for_moments<G, 0>(x, epsilon, detail::only_moments, [=](auto count, std::size_t first, auto const& of) {
+        for_blocks<0, count, accumulators / 3>([=, &of]<std::size_t N>(block_length<N>, std::size_t t) {
+            vector mean[N], deviation[N];
+#pragma GCC unroll 8
+            for (std::size_t n = 0; n < N; ++n) {
+                mean[n] = vector::all(of.mean[t + n]);
+                deviation[n] = vector::all(of.deviation[t + n]);
             }
+            for_registers<vector>(G::width, [=](std::size_t i, auto some) {
+                auto const scale = vector::load(w + i, some), offset = vector::load(b + i, some);
+#pragma GCC unroll 8
+                for (std::size_t n = 0; n < N; ++n) {
+                    auto const at = (first + t + n) * G::width + i;
+                    auto const normalised = (vector::load(x + at, some) - mean[n]) * deviation[n];
+                    multiply_add(normalised, scale, offset).store(y + at, some);
+                }
+            });
         });
+    });
 }
 
 /// dx = deviation (g - mean of g - normalised x times mean of g times it), where g = w dy; overwrites dx, which may be
@@ -112,14 +122,14 @@ TRIREME_NOINLINE void layer_norm_backward_input(portable, T const* x, T const* d
         sums[0] = sums[0] + slope;
         sums[1] = multiply_add(slope, apart, sums[1]);
     };
-    detail::for_moments<G, 2>(x, epsilon, with_slopes, [=](std::size_t first, std::size_t count, auto const& of) {
+    detail::for_moments<G, 2>(x, epsilon, with_slopes, [=](auto count, std::size_t first, auto const& of) {
         // dx = deviation g + by x + rest
         auto const n = vector::all(G::width), deviation = vector::load(of.deviation);
-        auto const by_x = of.sums[2] / n * deviation * deviation * deviation;
+        auto const by_x = multiply_add(-of.apart, of.sums[2], of.sums[3]) / n * deviation * deviation * deviation;
         alignas(64) T by[detail::norm_tokens<T>];
         alignas(64) T rest[detail::norm_tokens<T>];
         (-by_x).store(by);
-        multiply_add(by_x, vector::load(of.mean), -(of.sums[1] / n * deviation)).store(rest);
+        multiply_add(by_x, vector::load(of.mean), -(of.sums[2] / n * deviation)).store(rest);
         for (std::size_t t = 0; t < count; ++t) {
             auto const by_slope = vector::all(of.deviation[t]), by_value = vector::all(by[t]),
                        more = vector::all(rest[t]);
@@ -141,37 +151,31 @@ template<class G, std::size_t Lanes, class T>
 TRIREME_NOINLINE void layer_norm_backward_weights(portable, T const* x, T const* dy, double epsilon, T* dw,
                                                   T* db) noexcept {
     using vector = lane_vector<T, full_register<T>>;
-    detail::for_moments<G, 0>(
-        x, epsilon, detail::only_moments, [=](std::size_t first, std::size_t count, auto const& of) {
-            alignas(64) T less[detail::norm_tokens<T>];
-            (-vector::load(of.mean) * vector::load(of.deviation)).store(less);
-            detail::for_registers_of_token<G::width, vector>(
-                [=, &of, &less]<std::size_t N>(block_length<N>, std::size_t i, auto some) {
-                    vector by_w[N], by_b[N];
-#pragma GCC unroll 4
-                    for (std::size_t k = 0; k < N; ++k) {
-                        by_w[k] = vector::load(dw + i + k * vector::size, some);
-                        by_b[k] = vector::load(db + i + k * vector::size, some);
-                    }
-                    auto at = first * G::width + i;
-                    for (std::size_t t = 0; t < count; ++t, at += G::width) {
-                        auto const deviation = vector::all(of.deviation[t]), rest = vector::all(less[t]);
-#pragma GCC unroll 4
-                        for (std::size_t k = 0; k < N; ++k) {
-                            auto const gradient = vector::load(dy + at + k * vector::size, some);
-                            auto const normalised =
-                                multiply_add(vector::load(x + at + k * vector::size, some), deviation, rest);
-                            by_w[k] = multiply_add(gradient, normalised, by_w[k]);
-                            by_b[k] = by_b[k] + gradient;
-                        }
-                    }
-#pragma GCC unroll 4
-                    for (std::size_t k = 0; k < N; ++k) {
-                        by_w[k].store(dw + i + k * vector::size, some);
-                        by_b[k].store(db + i + k * vector::size, some);
-                    }
-                });
+    detail::for_moments<G, 0>(x, epsilon, detail::only_moments, [=](auto count, std::size_t first, auto const& of) {
+        alignas(64) T less[detail::norm_tokens<T>];
+        (-vector::load(of.mean) * vector::load(of.deviation)).store(less);
+        for_blocks<0, count, accumulators / 3>([=, &of, &less]<std::size_t N>(block_length<N>, std::size_t t) {
+            vector deviation[N], rest[N];
+#pragma GCC unroll 8
+            for (std::size_t n = 0; n < N; ++n) {
+                deviation[n] = vector::all(of.deviation[t + n]);
+                rest[n] = vector::all(less[t + n]);
+            }
+            for_registers<vector>(G::width, [=](std::size_t i, auto some) {
+                auto by_w = vector::load(dw + i, some), by_b = vector::load(db + i, some);
+#pragma GCC unroll 8
+                for (std::size_t n = 0; n < N; ++n) {
+                    auto const at = (first + t + n) * G::width + i;
+                    auto const gradient = kept(vector::load(dy + at, some));
+                    auto const normalised = multiply_add(vector::load(x + at, some), deviation[n], rest[n]);
+                    by_w = multiply_add(gradient, normalised, by_w);
+                    by_b = by_b + gradient;
+                }
+                by_w.store(dw + i, some);
+                by_b.store(db + i, some);
+            });
         });
+    });
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -40,10 +40,9 @@ template<std::size_t Width, class Vector, class F>
     if constexpr (Width % all != 0) f(block_length<1>{}, full * all, Width % all);
 }
 
-/// The sums of N registers: number i is that of some[i], by the additions of its sum(). Half of the shuffles of N sums,
-/// and a quarter of their additions. Uses `some` up.
-template<std::size_t D, class T, std::size_t N>
-[[gnu::always_inline]] inline lane_vector<T, N> sums_of(lane_vector<T, N> (&some)[N]) noexcept {
+/// Adds up 2 D registers, which hold N / (2 D) numbers of each of N sums, to one that holds the sums. Uses `some` up.
+template<std::size_t D, class T, std::size_t N, std::size_t Rows>
+[[gnu::always_inline]] inline lane_vector<T, N> sums_of(lane_vector<T, N> (&some)[Rows]) noexcept {
     if constexpr (D == 0) {
         return some[0];
     } else {
@@ -62,33 +61,50 @@ inline constexpr std::size_t norm_tokens = full_register<T>;
 template<class T, std::size_t Sums>
 using token_sums = std::array<lane_vector<T, norm_tokens<T>>, Sums>;
 
-/// Sums over each token's values, for `count` tokens; 0 for those behind. f(token, place, n, sums so far) adds the n
-/// values from `place` on. Each sum is one of two registers by turns; additions of several tokens go on at once.
+/// Sums over each token's values, for `count` tokens; those behind are any numbers. f(token, place, n, sums so far)
+/// adds the n values from `place` on. Two tokens go on at once, and each sum is one of two registers by turns where
+/// there is room, so that additions do not wait for one another. A sum has the additions of its register's sum().
 template<std::size_t Sums, std::size_t Width, class T, class F>
 [[gnu::always_inline]] inline token_sums<T, Sums> sums_of_tokens(std::size_t count, F const& f) noexcept {
     using vector = lane_vector<T, norm_tokens<T>>;
     constexpr std::integral_constant<std::size_t, vector::size> all{};
-    constexpr std::size_t full = Width / all, pairs = full / 2;
-    vector of_tokens[Sums][norm_tokens<T>];
-    for (std::size_t t = 0; t < count; ++t) {
-        vector even[Sums], odd[Sums];
+    constexpr std::size_t half = norm_tokens<T> / 2, full = Width / all,
+                          turns = full > 1 && 4 * Sums <= accumulators ? 2 : 1;
+    vector of_pairs[Sums][half];
+    for (std::size_t t = 0; t < std::min(half, count); ++t) {
+        std::size_t const tokens[2] = {t, std::min(t + half, count - 1)};
+        vector some[2][turns][Sums];
+#pragma GCC unroll 2
+        for (auto& token : some)
+#pragma GCC unroll 2
+            for (auto& turn : token)
 #pragma GCC unroll 4
-        for (std::size_t k = 0; k < Sums; ++k) even[k] = odd[k] = vector::all(0);
-#pragma GCC unroll 4
-        for (std::size_t i = 0; i < pairs; ++i) {
-            f(t, 2 * i * all, all, even);
-            f(t, (2 * i + 1) * all, all, odd);
+                for (auto& sum : turn) sum = vector::all(0);
+#pragma GCC unroll 2
+        for (std::size_t i = 0; i + turns <= full; i += turns)
+#pragma GCC unroll 2
+            for (std::size_t k = 0; k < turns; ++k)
+#pragma GCC unroll 2
+                for (std::size_t n = 0; n < 2; ++n) f(tokens[n], (i + k) * all, all, some[n][k]);
+#pragma GCC unroll 2
+        for (std::size_t n = 0; n < 2; ++n) {
+            if constexpr (full % turns != 0) f(tokens[n], (full - 1) * all, all, some[n][0]);
+            if constexpr (Width % all != 0) f(tokens[n], full * all, Width % all, some[n][turns - 1]);
         }
-        if constexpr (full % 2 != 0) f(t, (full - 1) * all, all, even);
-        if constexpr (Width % all != 0) f(t, full * all, Width % all, odd);
 #pragma GCC unroll 4
-        for (std::size_t k = 0; k < Sums; ++k) of_tokens[k][t] = even[k] + odd[k];
+        for (std::size_t k = 0; k < Sums; ++k) {
+            if constexpr (turns == 2)
+#pragma GCC unroll 2
+                for (auto& token : some) token[0][k] = token[0][k] + token[1][k];
+            swap_blocks<half>(some[0][0][k], some[1][0][k]);
+            of_pairs[k][t] = some[0][0][k] + some[1][0][k];
+        }
     }
     token_sums<T, Sums> sums;
 #pragma GCC unroll 4
     for (std::size_t k = 0; k < Sums; ++k) {
-        for (auto t = count; t < norm_tokens<T>; ++t) of_tokens[k][t] = vector::all(0);
-        sums[k] = sums_of<norm_tokens<T> / 2>(of_tokens[k]);
+        for (auto t = count; t < half; ++t) of_pairs[k][t] = vector::all(0);
+        sums[k] = sums_of<half / 2>(of_pairs[k]);
     }
     return sums;
 }
