@@ -33,15 +33,6 @@ template<reduction_strategy Strategy>
 inline constexpr bool can_compress<bf16, Strategy> =
     makes<Strategy, collective::all_reduce> && !requires { Strategy::of_a_transport; };
 
-template<class Wire, class Strategy, bool Fits>
-struct compressed_check {
-    using type = no_rule;
-};
-template<class Wire, class Strategy>
-struct compressed_check<Wire, Strategy, false> {
-    using type = compressed_rule<gets<Wire>, strategy<Strategy>>;
-};
-
 } // namespace detail
 
 /// Gradients travel as bf16, in half the bytes of f32: `reduce_by<compressed<bf16, ring>>`. What rounding takes off a
@@ -59,7 +50,7 @@ struct compressed_check<Wire, Strategy, false> {
 template<class Wire, class Strategy>
 struct compressed {
     static constexpr bool fits = detail::can_compress<Wire, Strategy>;
-    using rule = typename detail::compressed_check<Wire, Strategy, fits>::type;
+    using rule = std::conditional_t<fits, no_rule, compressed_rule<gets<Wire>, words::strategy<Strategy>>>;
     static constexpr rule checked{};
     static constexpr char const* name = detail::joined_name<detail::compressed_word, Wire, Strategy>.letters;
     using strategy = std::conditional_t<fits, Strategy, direct>; ///< after a broken rule a stand-in
