@@ -51,7 +51,7 @@ struct strategy_choice {
         type_ = text_of<compressed<Wire, S>>();
     }
 
-    template<class S>
+    template<reduction_strategy S>
     constexpr bool is() const noexcept {
         return type_ == text_of<S>();
     }

@@ -105,7 +105,7 @@ public:
             } else {
                 auto const s = layout_.reduction(i, elements, sizeof(T));
                 made_.push_back(std::make_unique<collective_type>(*group_, s, i,
-                                                                  buffer_cut{part.size(), sizeof(T), s.chunks},
+                                                                  layout_.cut_of(i, s, elements, sizeof(T)),
                                                                   in_place(gradients, part.begin), staging));
             }
         }
@@ -154,7 +154,7 @@ private:
         for (std::size_t i = 0; i < l.reductions(); ++i) {
             if (l.strategy_of(i).is<native>()) continue;
             auto const s = l.reduction(i, elements, element_bytes);
-            most = std::max(most, staging_bytes(s, {l.reduced_by(i, elements).size(), element_bytes, s.chunks}, rank));
+            most = std::max(most, staging_bytes(s, l.cut_of(i, s, elements, element_bytes), rank));
         }
         return most;
     }

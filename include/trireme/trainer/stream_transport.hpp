@@ -58,7 +58,7 @@ public:
         bytes_t sum = 0;
         for (std::size_t i = 0; i < l.reductions(); ++i) {
             auto const s = l.reduction(i, arena, element_bytes);
-            sum += move_table::bytes(s, {l.reduced_by(i, arena).size(), element_bytes, s.chunks}, l.replica_of(rank));
+            sum += move_table::bytes(s, l.cut_of(i, s, arena, element_bytes), l.replica_of(rank));
         }
         return sum;
     }
