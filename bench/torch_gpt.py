@@ -46,10 +46,11 @@ class FeedForward(nn.Module):
         return x + self.layers(x)
 
 
-def gpt(layers, width, heads, context):
-    """Its modules are the parts that a stage may begin with."""
+def gpt(layers, width, heads, context, vocabulary=VOCABULARY, bias=True):
+    """Its modules are the parts that a stage may begin with. `bias`: of the layer at the end."""
     blocks = [part for _ in range(layers) for part in (Attention(width, heads), FeedForward(width))]
-    return nn.Sequential(Embedding(width, context), *blocks, nn.LayerNorm(width), nn.Linear(width, VOCABULARY))
+    return nn.Sequential(Embedding(width, context, vocabulary), *blocks, nn.LayerNorm(width),
+                         nn.Linear(width, vocabulary, bias=bias))
 
 
 class MicroBlock(nn.Module):

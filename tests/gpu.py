@@ -24,7 +24,7 @@ root = pathlib.Path(__file__).resolve().parent.parent
 PARTS = ['build', 'test', 'example', 'micro', 'bench', 'sanitize']
 # What bench/gpu/bench.py calls its rows.
 MICRO_ROWS = ['step', 'all_reduce', 'kernel']
-BENCH_ROWS = {'lenet': 'lenet-gpu', 'resnet': 'resnet18-gpu'}
+BENCH_ROWS = {'lenet': 'lenet-gpu', 'resnet': 'resnet18-gpu', 'gpt': 'gpt-gpu'}
 COUNTED = re.compile(r'test cases: +\d+ \| +(\d+) passed \| +(\d+) failed')
 LOG_CHARACTERS = 200_000  # of one command
 

@@ -10,7 +10,7 @@
 #                               there: builds for its GPU, runs all tests for GPUs, an example, the benchmarks beside the
 #                               PyTorch it has, and the tests again under compute-sanitizer, within N seconds (570).
 #                               Prints one table last; logs, and all of it as JSON, go to OUT (build/gpu/out).
-#                               PART: build, test, example, micro, bench, sanitize; ROW, of bench: lenet, resnet
+#                               PART: build, test, example, micro, bench, sanitize; ROW, of bench: lenet, resnet, gpt
 # sh tests/gpu.sh --build-only [...]    --parts build; needs no GPU
 #
 # Exit codes: 0 all is well; 1 something failed; 2 wrong usage; 3 something is missing; 77 there is no GPU.

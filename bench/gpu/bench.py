@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Training steps of LeNet and ResNet-18 on one GPU beside PyTorch's, and what LeNet's is made of.
+"""Training steps of LeNet, ResNet-18 and GPTs on one GPU beside PyTorch's, and what LeNet's is made of.
 
 lenet-gpu/batchB         samples/s while fitting, samples on the host: beside PyTorch that is fed the same way
 lenet-gpu/batchB/resident  the same beside PyTorch whose samples lie on the GPU as floats: it has nothing to bring
@@ -9,6 +9,8 @@ step/batchB              us of the step's graph beside an empty kernel for every
 all_reduce/gpu/SIZE      us of an all-reduce between two ranks of the GPU beside CUDA's copy of as many bytes
 resnet18-gpu/DTYPE/batchB  images/s while fitting, in f32 and in bf16 beside PyTorch's autocast, both fed from the host
 resnet18-gpu/bf16/batchB/channels-first  the same in bf16, whose images lie channels last, beside ourselves
+gpt-gpu/NETWORK/DTYPE/batchB  tokens/s while fitting, adamw, PyTorch fed from the host as we are: width256 is a network of
+                         bytes with 6 layers and windows of 256, gpt2 GPT-2 with 124 million parameters and 1024 tokens
 kernel/...               us of block programs beside cuBLASLt and cuDNN, or beside an empty kernel
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each (with --quick of the two that are likely);
@@ -24,7 +26,9 @@ import time
 
 folder = pathlib.Path(__file__).resolve().parent
 modes = ['eager', 'compile', 'autotune', 'reduce-overhead', 'graph', 'compile-graph']
-quick_modes = {'lenet': ['graph', 'compile-graph'], 'resnet18': ['compile-graph', 'reduce-overhead']}
+quick_modes = {'lenet': ['graph', 'compile-graph'], 'resnet18': ['compile-graph', 'reduce-overhead'],
+               'width256': ['compile-graph', 'reduce-overhead'], 'gpt2': ['compile-graph']}
+contexts = {'width256': 256, 'gpt2': 1024}
 ways = ['fit-eager', 'fit-blocks', 'fit-libraries']
 
 
@@ -108,6 +112,17 @@ def run(bench):
             ours, theirs = zip(*bench.rounds(workers, count, seconds))
         bench.row(f'resnet18-gpu/{dtype}/batch{batch}', 'torch', ours, theirs, 'images/s', mode=mode)
 
+    def gpt(network, batch, dtype):
+        mode = fastest_torch(batch, 'fed', network, ('' if dtype == 'f32' else '+bf16',))
+        if mode is None:
+            raise SystemExit('no mode of PyTorch works')
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(w) for w in (bench.worker(bench.program('gpu_gpt'), network, batch, dtype),
+                                                        torch(batch, 'fed', mode, network))]
+            ours, theirs = ([contexts[network] * x for x in column] for column in
+                            zip(*bench.rounds(workers, count, seconds)))
+        bench.row(f'gpt-gpu/{network}/{dtype}/batch{batch}', 'torch', ours, theirs, 'tokens/s', mode=mode)
+
     def orders(batch):
         with contextlib.ExitStack() as stack:
             workers = [stack.enter_context(bench.worker(bench.program('gpu_resnet18'), batch, way))
@@ -150,7 +165,9 @@ def run(bench):
                       ('resnet18-gpu/bf16', lambda: resnet18(256, 'bf16')), ('step/batch256', lambda: nodes(256)),
                       ('all_reduce', peer), ('kernel', micro), ('lenet-gpu/batch32', lambda: lenet(32)),
                       ('step/batch32', lambda: nodes(32)), ('resnet18-gpu/orders', lambda: orders(256)),
-                      ('resnet18-gpu/f32', lambda: resnet18(256, 'f32'))):
+                      ('resnet18-gpu/f32', lambda: resnet18(256, 'f32')),
+                      ('gpt-gpu/width256', lambda: gpt('width256', 64, 'bf16')),
+                      ('gpt-gpu/gpt2', lambda: gpt('gpt2', 16, 'bf16'))):
         if not name.startswith(wanted):
             continue
         try:

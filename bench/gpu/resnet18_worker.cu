@@ -14,7 +14,7 @@
 namespace {
 
 using namespace trireme;
-using gpu_bench::answer;
+using gpu_bench::answer_images;
 
 template<class Dtype, class... Policies>
 using trainer_in =
@@ -29,9 +29,9 @@ int main(int argc, char** argv) try {
     std::size_t const batch = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
     std::string_view const precision = argc > 2 ? argv[2] : "";
     if (batch > 0 && images % batch == 0) {
-        if (precision == "f32") return answer<trainer_in<f32>>(batch, images, false, false);
-        if (precision == "bf16") return answer<channels_last_trainer>(batch, images, false, false);
-        if (precision == "bf16-first") return answer<trainer_in<bf16>>(batch, images, false, false);
+        if (precision == "f32") return answer_images<trainer_in<f32>>(batch, images);
+        if (precision == "bf16") return answer_images<channels_last_trainer>(batch, images);
+        if (precision == "bf16-first") return answer_images<trainer_in<bf16>>(batch, images);
     }
     std::fprintf(stderr, "usage: resnet18_worker BATCH f32|bf16|bf16-first; BATCH divides %zu\n", images);
     return 2;

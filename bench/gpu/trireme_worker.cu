@@ -16,7 +16,7 @@
 namespace {
 
 using namespace trireme;
-using gpu_bench::answer;
+using gpu_bench::answer_images;
 
 using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoid, avg_pool2d<2>, conv2d<16, kernel<5>>,
                       sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
@@ -31,11 +31,11 @@ int main(int argc, char** argv) try {
     std::size_t const batch = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
     std::string_view const way = argc > 2 ? argv[2] : "";
     if (batch > 0 && images % batch == 0) {
-        if (way == "fit") return answer<trainer_by<cuda_kernels>>(batch, images, false, false);
-        if (way == "fit-eager") return answer<trainer_by<cuda_kernels>>(batch, images, true, false);
-        if (way == "step") return answer<trainer_by<cuda_kernels>>(batch, images, false, true);
-        if (way == "fit-blocks") return answer<trainer_by<cuda_block_kernels>>(batch, images, false, false);
-        if (way == "fit-libraries") return answer<trainer_by<cuda_library_kernels>>(batch, images, false, false);
+        if (way == "fit") return answer_images<trainer_by<cuda_kernels>>(batch, images);
+        if (way == "fit-eager") return answer_images<trainer_by<cuda_kernels>>(batch, images, true);
+        if (way == "step") return answer_images<trainer_by<cuda_kernels>>(batch, images, false, true);
+        if (way == "fit-blocks") return answer_images<trainer_by<cuda_block_kernels>>(batch, images);
+        if (way == "fit-libraries") return answer_images<trainer_by<cuda_library_kernels>>(batch, images);
     }
     std::fprintf(stderr,
                  "usage: trireme_worker BATCH WAY; BATCH divides %zu, WAY is fit, fit-eager, fit-blocks, "

@@ -17,13 +17,11 @@ namespace gpu_bench {
 using namespace trireme;
 
 /// Answers every line, a number of seconds, with the samples per second of a measurement about as long: of epochs of
-/// `images` different images, drawn in an order that is shuffled anew in each; or, `step`, of calls of `step` on one
-/// batch.
-template<class Trainer>
-int answer(std::size_t batch, std::size_t images, bool eager, bool step) {
+/// all samples, drawn in an order that is shuffled anew in each; or, `step`, of calls of `step` on them, one batch.
+template<class Trainer, class Samples>
+int answer(typename Trainer::options const& training, Samples const& all, bool eager = false, bool step = false) {
     using clock = std::chrono::steady_clock;
-    auto const all = bench::made_up_images(step ? batch : images);
-    Trainer trainer({.learning_rate = 0.1f, .batch = batch}, {.eager = eager});
+    Trainer trainer(training, {.eager = eager});
     for (auto const& note : trainer.notes()) std::fprintf(stderr, "%s\n", note.c_str());
     auto const measure = [&](double seconds) {
         double samples = 0, spent = 0;
@@ -32,8 +30,8 @@ int answer(std::size_t batch, std::size_t images, bool eager, bool step) {
             for (; spent < seconds; spent = std::chrono::duration<double>(clock::now() - start).count())
                 for (int i = 0; i < 20; ++i) samples += static_cast<double>(trainer.step(all).samples);
         } else {
-            for (auto const& epoch : trainer.fit({all, {}}, {.epochs = 1 << 20})) {
-                samples += static_cast<double>(images);
+            for (auto const& epoch : trainer.fit(training_set{all, all}, {.epochs = 1 << 20, .test_every = 1 << 20})) {
+                samples += static_cast<double>(all.size());
                 spent += epoch.seconds;
                 if (spent >= seconds) break;
             }
@@ -49,6 +47,13 @@ int answer(std::size_t batch, std::size_t images, bool eager, bool step) {
         std::fflush(stdout);
     }
     return 0;
+}
+
+/// The same of `images` different images, or, `step`, of one batch of them.
+template<class Trainer>
+int answer_images(std::size_t batch, std::size_t images, bool eager = false, bool step = false) {
+    return answer<Trainer>({.learning_rate = 0.1f, .batch = batch}, bench::made_up_images(step ? batch : images), eager,
+                           step);
 }
 
 } // namespace gpu_bench

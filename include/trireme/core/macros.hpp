@@ -18,6 +18,13 @@
 #define TRIREME_HOST_DEVICE
 #endif
 
+/// Before a loop of device code with a known number of turns: what it indexes stays in registers.
+#if defined(__CUDA_ARCH__)
+#define TRIREME_UNROLL _Pragma("unroll")
+#else
+#define TRIREME_UNROLL
+#endif
+
 /// Kernels and updates are outlined once per geometry and dtype: the same machine code runs in every layout of devices
 /// (without which bits would differ), and compile time does not grow with the number of layers.
 #define TRIREME_NOINLINE [[gnu::noinline]]

@@ -431,6 +431,11 @@ void all_kernels() {
     layer_norm_equals_reference<token_geometry<2, 128>, A>(2, 30);
     layer_norm_equals_reference<token_geometry<3, 1100>, A>(3); // more values than 32 threads take
     layer_norm_equals_reference<token_geometry<20, 8>, A>(40, 0, 3 * 16 * sizeof(parameter<A>)); // few partial sums
+    // tensor cores take these in bf16
+    attention_equals_reference<attention_geometry<150, 32, 2, true>, A>(2);
+    attention_equals_reference<attention_geometry<70, 48, 1, false>, A>(1);
+    attention_equals_reference<attention_geometry<64, 64, 1, true>, A>(2);
+    dropped_attention_equals_reference<attention_geometry<70, 16, 1, true>, A>(2);
     attention_equals_reference<attention_geometry<70, 64, 1, true>, A>(2);
     attention_equals_reference<attention_geometry<35, 256, 2, true>, A>(1);  // smaller tiles
     attention_equals_reference<attention_geometry<35, 300, 1, false>, A>(1); // still smaller ones

@@ -5,6 +5,7 @@
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/cuda/errors.hpp>
 #include <trireme/device/cuda/launch.hpp>
+#include <trireme/device/cuda/warp.hpp>
 
 #include <cuda_runtime.h>
 
@@ -82,6 +83,7 @@ class stream {
 public:
     using event = cuda_runtime::event;
     using graph = cuda_runtime::graph;
+    using warp = cuda_runtime::warp;
 
     explicit stream(int device) : device_(device) {
         on_device const here(device, "a stream");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/device/accelerator.hpp>
+#include <trireme/device/rehearsal/warp.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -281,6 +282,7 @@ class stream {
 public:
     using event = rehearsal_runtime::event;
     using graph = rehearsal_runtime::graph;
+    using warp = rehearsal_runtime::warp;
 
     explicit stream(int device) : device_(device) {}
     int device() const noexcept { return device_; }

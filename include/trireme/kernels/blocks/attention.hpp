@@ -3,12 +3,11 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
-#include <trireme/core/philox.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/kernels/blocks/attention_weights.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
-#include <trireme/kernels/dropout_draw.hpp>
-#include <trireme/kernels/geometry.hpp>
+#include <trireme/kernels/blocks/tensor_attention.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -147,55 +146,6 @@ private:
         A* const of_token = to + place(tile * side + of_row, step_of_token);
         (store_row<head % 4 == 0>(of_token + (n + half * J) * 4, sum[J], in_row_of_four<head>((n + half * J) * 4)),
          ...);
-    }
-};
-
-/// The way back needs of a token the logarithm of what softmax divides by, and dy y, which the gradient of softmax
-/// takes from each weight.
-template<class N>
-struct attention_statistics {
-    N log_sum, inner;
-};
-
-/// Attention without dropout keeps all weights.
-struct weights_kept {
-    TRIREME_HOST_DEVICE weights_kept of_head(u32, u32) const { return {}; }
-    template<class N>
-    TRIREME_HOST_DEVICE N factor(u32, u32) const {
-        return N(1);
-    }
-};
-
-/// Attention with dropout draws the weights of a shard's samples, of those from `before` on. Each costs 10 rounds of
-/// Philox, which would do for four: neighbours belong to other threads.
-template<class G, class N>
-struct weights_drawn {
-    staged_shard const* about;
-    u32 layer, threshold;
-    N scale;
-    std::uint64_t before;
-
-    struct head {
-        random_stream random;
-        std::uint64_t first; ///< number of its first weight
-        u32 threshold;
-        N scale;
-
-        /// The factor of the weight that a token has for another one.
-        template<class>
-        TRIREME_HOST_DEVICE N factor(u32 token, u32 other) const {
-            std::uint64_t const number = first + std::uint64_t{token} * G::tokens + other;
-            auto const words = random.words(number / 4);
-            u32 const low = number % 2 == 0 ? words[0] : words[1], high = number % 2 == 0 ? words[2] : words[3];
-            return (number / 2 % 2 == 0 ? low : high) >= threshold ? scale : N(0);
-        }
-    };
-
-    TRIREME_HOST_DEVICE head of_head(u32 sample, u32 number) const {
-        staged_shard const& s = *about;
-        return {random_stream(s.seed, random_purpose::dropout, static_cast<u32>(s.step), layer,
-                              static_cast<std::uint16_t>(s.shard)),
-                G::first_weight(s.first + before + sample, number, 0), threshold, scale};
     }
 };
 
@@ -419,22 +369,22 @@ private:
     }
 };
 
-/// 1 / sqrt(head)
-template<class G, class A>
-accumulate_t<A> attention_scale() noexcept {
-    return accumulate_t<A>(1) / std::sqrt(static_cast<accumulate_t<A>>(G::head));
-}
-
-/// A kernel's draw, if it has one, says what its programs drop of the weights of the samples from `before` on.
-template<class G, class A, class Stream>
-weights_kept drops_of(block_kernels<Stream> const&, std::size_t) noexcept {
-    return {};
-}
-template<class G, class A, class Stream, class T>
-weights_drawn<G, accumulate_t<A>> drops_of(block_kernels<Stream> const& k, std::size_t before,
-                                           dropout_draw<T> const& draw) noexcept {
-    return {k.shard(), draw.layer, draw.threshold, static_cast<accumulate_t<A>>(draw.scale), before};
-}
+/// The programs for a geometry: by tensor cores where those suit it.
+template<class G, class A, class Stream, class Drops>
+struct attention_programs {
+    template<bool Forward, class Dropped>
+    using queries_program =
+        std::conditional_t<suits_tensor_cores<G, A>, tensor_queries_program<G, typename Stream::warp, Forward, Dropped>,
+                           attention_queries_program<G, A, Forward, Dropped>>;
+    template<bool ForKeys>
+    using gradient_program =
+        std::conditional_t<suits_tensor_cores<G, A>, tensor_gradient_program<G, typename Stream::warp, ForKeys, Drops>,
+                           attention_gradient_program<G, A, ForKeys, Drops>>;
+    using forward = queries_program<true, Drops>;
+    using statistics = queries_program<false, weights_kept>;
+    using queries = gradient_program<false>;
+    using keys = gradient_program<true>;
+};
 
 } // namespace trireme::blocks
 
@@ -446,7 +396,7 @@ namespace trireme {
 template<class G, std::size_t Lanes, class Stream, class A, class... Draw>
 void attention_forward(block_kernels<Stream> const& k, A const* x, A* y, Draw const&... draw) {
     auto const drops = blocks::drops_of<G, A>(k, 0, draw...);
-    using program = blocks::attention_queries_program<G, A, true, std::remove_const_t<decltype(drops)>>;
+    using program = typename blocks::attention_programs<G, A, Stream, std::remove_const_t<decltype(drops)>>::forward;
     if (k.samples() != 0)
         k.queue().launch(program{x, nullptr, nullptr, y, nullptr, blocks::attention_scale<G, A>(), drops},
                          program::tile::blocks(k.samples()));
@@ -460,10 +410,7 @@ void attention_backward_input(block_kernels<Stream> const& k, A const* x, A cons
                               Draw const&... draw) {
     using number = accumulate_t<A>;
     using statistics = blocks::attention_statistics<number>;
-    using drops = decltype(blocks::drops_of<G, A>(k, 0, draw...));
-    using first = blocks::attention_queries_program<G, A, false, blocks::weights_kept>;
-    using queries = blocks::attention_gradient_program<G, A, false, drops>;
-    using keys = blocks::attention_gradient_program<G, A, true, drops>;
+    using programs = blocks::attention_programs<G, A, Stream, decltype(blocks::drops_of<G, A>(k, 0, draw...))>;
     constexpr std::size_t of_sample = G::tokens * G::heads;
     if (k.samples() == 0) return;
     auto* const found =
@@ -471,12 +418,12 @@ void attention_backward_input(block_kernels<Stream> const& k, A const* x, A cons
     number const scale = blocks::attention_scale<G, A>();
     std::size_t const together = k.scratch().bytes / (of_sample * sizeof(statistics));
     for (std::size_t begin = 0; begin < k.samples(); begin += together) {
-        auto const launched = first::tile::blocks(std::min(together, k.samples() - begin));
+        auto const launched = programs::statistics::tile::blocks(std::min(together, k.samples() - begin));
         auto const in = begin * (G::tokens * G::step), out = begin * (G::tokens * G::width);
         auto const drawn = blocks::drops_of<G, A>(k, begin, draw...);
-        k.queue().launch(first{x + in, y + out, dy + out, nullptr, found, scale, {}}, launched);
-        k.queue().launch(queries{x + in, dy + out, dx + in, found, scale, drawn}, launched);
-        k.queue().launch(keys{x + in, dy + out, dx + in, found, scale, drawn}, launched);
+        k.queue().launch(typename programs::statistics{x + in, y + out, dy + out, nullptr, found, scale, {}}, launched);
+        k.queue().launch(typename programs::queries{x + in, dy + out, dx + in, found, scale, drawn}, launched);
+        k.queue().launch(typename programs::keys{x + in, dy + out, dx + in, found, scale, drawn}, launched);
     }
 }
 

@@ -1,0 +1,370 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/bf16.hpp>
+#include <trireme/core/macros.hpp>
+#include <trireme/device/accelerator.hpp>
+#include <trireme/kernels/blocks/attention_weights.hpp>
+#include <trireme/kernels/blocks/support.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+// Attention in bf16 by tensor cores, as in Dao, "FlashAttention-2", 2023: the programs are those of attention.hpp, but a
+// block has 64 tokens of a head, and each of its warps 16 of them, whose products with other tokens stay in registers.
+// Tiles of other tokens lie in shared memory twice, so that the next one comes while one is computed with. Sums are
+// float; weights, and gradients by scores, are rounded to bf16 before they are multiplied.
+namespace trireme::blocks {
+
+/// True if tensor cores compute with heads of this geometry and type: of 16, 32, 48 or 64 values in bf16.
+template<class G, class A>
+inline constexpr bool suits_tensor_cores = std::is_same_v<A, bf16> && G::head % 16 == 0 && G::head <= 64;
+
+/// Tiles of 64 tokens divide the tokens of a head; the first of a block's two kinds of rows are its own.
+template<class G, class W>
+struct tensor_tile {
+    static constexpr u32 tokens = G::tokens, head = G::head, heads = G::heads;
+    static constexpr u32 warps = 4, side = 16 * warps, threads = warps * W::lanes;
+    static constexpr u32 tiles = divide_up(tokens, side);
+    static constexpr u32 deep = head / 16, across = side / 16; ///< steps of 16 through a head, and through a tile
+    static constexpr u32 pitch = head + 8; ///< rows begin in other banks, and on 16 bytes
+    static constexpr u32 matrix = side * pitch;
+
+    using left = typename W::left;
+    using right = typename W::right;
+    using sums = typename W::sums;
+    using rows_of_head = sums[2 * deep]; ///< 16 rows of a head
+
+    /// The rows of two kinds of two tiles; the block's own pass through the places of the second one.
+    struct alignas(16) shared_rows {
+        bf16 at[4 * matrix];
+        TRIREME_HOST_DEVICE bf16* first(u32 which) { return at + 2 * which * matrix; }
+        TRIREME_HOST_DEVICE bf16* second(u32 which) { return first(which) + matrix; }
+    };
+
+    u32 sample, head_number, tile, thread, row; ///< row: of the warp's first token in the tile
+
+    /// `back`: the last tile comes first, which looks at the most tokens.
+    TRIREME_HOST_DEVICE tensor_tile(block_place at, bool back)
+        : sample(at.block / tiles / heads), head_number(at.block / tiles % heads), tile(at.block % tiles),
+          thread(at.thread), row(at.thread / W::lanes * 16) {
+        if (back) tile = tiles - 1 - tile;
+    }
+    static u32 blocks(std::size_t samples) noexcept { return static_cast<u32>(samples) * heads * tiles; }
+
+    TRIREME_HOST_DEVICE std::size_t place(u32 token, std::size_t step_of_token) const {
+        return (std::size_t{sample} * tokens + token) * step_of_token + head_number * head;
+    }
+    TRIREME_HOST_DEVICE std::size_t place_of_statistics(u32 token) const {
+        return (std::size_t{sample} * heads + head_number) * tokens + token;
+    }
+    TRIREME_HOST_DEVICE static u32 count(u32 of_tile) {
+        return tokens - of_tile * side < side ? tokens - of_tile * side : side;
+    }
+    /// A token looks at another one. Tokens behind the last one look at others, and are not kept.
+    TRIREME_HOST_DEVICE static bool sees(u32 token, u32 other) { return other < tokens && (!G::causal || other <= token); }
+
+    /// Rows of a tile are on their way; those behind the last token are 0.
+    TRIREME_HOST_DEVICE void bring(bf16* to, bf16 const* from, std::size_t step_of_token, u32 of_tile) const {
+        constexpr u32 parts = head / 8;
+        bf16 const* const begin = from + place(of_tile * side, step_of_token);
+        u32 const there = count(of_tile);
+        for (u32 i = thread; i < side * parts; i += threads) {
+            u32 const at_row = i / parts, part = i % parts * 8;
+            bf16* const place = to + at_row * pitch + part;
+            if (at_row < there)
+                W::bring(place, begin + at_row * step_of_token + part);
+            else
+                for (u32 j = 0; j < 8; ++j) place[j].bits = 0;
+        }
+    }
+    /// The warp's own rows.
+    TRIREME_HOST_DEVICE void load(left (&to)[deep], bf16 const* rows) const {
+        TRIREME_UNROLL
+        for (u32 d = 0; d < deep; ++d) W::load(to[d], rows + row * pitch + d * 16, pitch);
+    }
+    TRIREME_HOST_DEVICE static void clear(sums& s) {
+        W::each(s, [](auto const&, float& value) { value = 0; });
+    }
+    TRIREME_HOST_DEVICE static void clear(rows_of_head& s) {
+        TRIREME_UNROLL
+        for (u32 d = 0; d < 2 * deep; ++d) clear(s[d]);
+    }
+    /// The products of the warp's rows with the rows 16 part, 16 part + 1 and so on of a tile.
+    TRIREME_HOST_DEVICE static void multiply(sums (&to)[2], left const (&own)[deep], bf16 const* rows, u32 part) {
+        clear(to[0]);
+        clear(to[1]);
+        TRIREME_UNROLL
+        for (u32 d = 0; d < deep; ++d) {
+            right others[2];
+            W::load(others, rows + part * 16 * pitch + d * 16, pitch);
+            W::multiply_add(to[0], own[d], others[0]);
+            W::multiply_add(to[1], own[d], others[1]);
+        }
+    }
+    /// sum += weights of the same rows of a tile times these rows.
+    TRIREME_HOST_DEVICE static void add_weighted(rows_of_head& sum, left const& weights, bf16 const* rows, u32 part) {
+        TRIREME_UNROLL
+        for (u32 d = 0; d < deep; ++d) {
+            right others[2];
+            W::load_transposed(others, rows + part * 16 * pitch + d * 16, pitch);
+            W::multiply_add(sum[2 * d], weights, others[0]);
+            W::multiply_add(sum[2 * d + 1], weights, others[1]);
+        }
+    }
+    TRIREME_HOST_DEVICE void store(bf16* to, std::size_t step_of_token, rows_of_head const& sum) const {
+        u32 const there = count(tile);
+        if (row >= there) return;
+        bf16* const begin = to + place(tile * side + row, step_of_token);
+        TRIREME_UNROLL
+        for (u32 d = 0; d < 2 * deep; ++d)
+            W::store(begin + d * 8, static_cast<u32>(step_of_token), there - row, sum[d]);
+    }
+};
+
+/// Powers of two cost less than those of e.
+inline constexpr float log2_of_e = 1.44269504f;
+
+/// See attention_queries_program. The logarithms that it keeps are those to the base of 2.
+template<class G, class W, bool Forward, class Drops>
+struct tensor_queries_program {
+    using tile = tensor_tile<G, W>;
+    using left = typename tile::left;
+    using sums = typename tile::sums;
+    static constexpr u32 threads = tile::threads, side = tile::side, across = tile::across;
+    static constexpr float none = -std::numeric_limits<float>::infinity();
+    struct shared {
+        typename tile::shared_rows rows;
+        float largest[side], sum[side];
+    };
+    struct own {
+        left query[tile::deep];
+        typename W::of_rows largest, sum;
+        typename tile::rows_of_head out;
+    };
+
+    bf16 const *x, *y, *dy;
+    bf16* to;
+    attention_statistics<float>* statistics;
+    float scale;
+    Drops drops;
+
+    TRIREME_HOST_DEVICE int phases() const { return static_cast<int>(tile::tiles + (Forward ? 3 : 4)); }
+    /// The queries come, then the first keys and values, then a tile for each phase, while the next one comes.
+    TRIREME_HOST_DEVICE void phase(int phase_number, block_place at, shared& s, own& mine) const {
+        auto const k = static_cast<u32>(phase_number);
+        tile const here(at, G::causal);
+        u32 const all = G::causal ? here.tile + 1 : tile::tiles;
+        if (k == 0) {
+            here.bring(s.rows.first(1), x + G::query, G::step, here.tile);
+            W::arrive();
+        } else if (k == 1) {
+            here.load(mine.query, s.rows.first(1));
+            W::each(mine.largest, [](u32, float& value) { value = none; });
+            W::each(mine.sum, [](u32, float& value) { value = 0; });
+            if constexpr (Forward) tile::clear(mine.out);
+            bring(here, s, 0);
+            W::arrive();
+        } else if (k < 2 + all) {
+            if (k - 1 < all) bring(here, s, k - 1);
+            walk(here, k - 2, s, mine);
+            W::arrive();
+        } else if (k == 2 + all) {
+            finish(here, s, mine);
+        } else if (!Forward && k == 3 + all) {
+            keep(here, s);
+        }
+    }
+
+private:
+    TRIREME_HOST_DEVICE void bring(tile const& here, shared& s, u32 keys) const {
+        here.bring(s.rows.first(keys % 2), x + G::key, G::step, keys);
+        if constexpr (Forward) here.bring(s.rows.second(keys % 2), x + G::value, G::step, keys);
+    }
+    TRIREME_HOST_DEVICE void walk(tile const& here, u32 keys, shared& s, own& mine) const {
+        float const by = scale * log2_of_e;
+        u32 const query = here.tile * side + here.row, key = keys * side;
+        bool const all_seen = key + side <= tile::tokens && (!G::causal || key + side <= query + 1);
+        sums score[across][2];
+        auto largest = mine.largest;
+        TRIREME_UNROLL
+        for (u32 part = 0; part < across; ++part) {
+            tile::multiply(score[part], mine.query, s.rows.first(keys % 2), part);
+            TRIREME_UNROLL
+            for (u32 half = 0; half < 2; ++half)
+                W::each(score[part][half], [&](auto const& p, float& value) {
+                    u32 const other = key + part * 16 + half * 8 + p.column;
+                    value = all_seen || tile::sees(query + p.row, other) ? value * by : none;
+                    float& most = W::at(largest, p);
+                    most = most < value ? value : most;
+                });
+        }
+        W::join(largest, [](float a, float b) { return a < b ? b : a; });
+        auto smaller = mine.largest;
+        W::each(smaller, largest, [](float& before, float now) { before = std::exp2(before - now); });
+        W::each(mine.sum, smaller, [](float& sum, float factor) { sum *= factor; });
+        if constexpr (Forward) {
+            TRIREME_UNROLL
+            for (u32 d = 0; d < 2 * tile::deep; ++d)
+                W::each(mine.out[d], [&](auto const& p, float& value) { value *= W::at(smaller, p); });
+        }
+        mine.largest = largest;
+        auto const drawn = drops.of_head(here.sample, here.head_number);
+        TRIREME_UNROLL
+        for (u32 part = 0; part < across; ++part) {
+            TRIREME_UNROLL
+            for (u32 half = 0; half < 2; ++half)
+                W::each(score[part][half], [&](auto const& p, float& value) {
+                    float const weight = std::exp2(value - W::at(mine.largest, p));
+                    W::at(mine.sum, p) += weight;
+                    u32 const other = key + part * 16 + half * 8 + p.column;
+                    value = weight * drawn.template factor<float>(query + p.row, other);
+                });
+            if constexpr (Forward)
+                tile::add_weighted(mine.out, W::rounded(score[part][0], score[part][1]), s.rows.second(keys % 2), part);
+        }
+    }
+    TRIREME_HOST_DEVICE void finish(tile const& here, shared& s, own& mine) const {
+        W::join(mine.sum, [](float a, float b) { return a + b; });
+        if constexpr (Forward) {
+            TRIREME_UNROLL
+            for (u32 d = 0; d < 2 * tile::deep; ++d)
+                W::each(mine.out[d], [&](auto const& p, float& value) { value /= W::at(mine.sum, p); });
+            here.store(to, G::width, mine.out);
+        } else {
+            W::each(mine.largest, [&](u32 row, float& value) { s.largest[here.row + row] = value; });
+            W::each(mine.sum, [&](u32 row, float& value) { s.sum[here.row + row] = value; });
+        }
+    }
+    TRIREME_HOST_DEVICE void keep(tile const& here, shared& s) const {
+        for (u32 row = here.thread; row < tile::count(here.tile); row += threads) {
+            u32 const token = here.tile * side + row;
+            std::size_t const place = here.place(token, G::width);
+            float inner = 0;
+            for (u32 d = 0; d < tile::head; ++d)
+                inner += static_cast<float>(dy[place + d]) * static_cast<float>(y[place + d]);
+            statistics[here.place_of_statistics(token)] = {s.largest[row] + std::log2(s.sum[row]), inner};
+        }
+    }
+};
+
+/// See attention_gradient_program: rows are queries with dy, or keys with values.
+template<class G, class W, bool ForKeys, class Drops>
+struct tensor_gradient_program {
+    using tile = tensor_tile<G, W>;
+    using left = typename tile::left;
+    using sums = typename tile::sums;
+    static constexpr u32 threads = tile::threads, side = tile::side, across = tile::across;
+    struct shared {
+        typename tile::shared_rows rows;
+        attention_statistics<float> of[2][side]; ///< of the queries of a tile
+    };
+    struct with_values {
+        typename tile::rows_of_head by_value;
+    };
+    struct with_statistics {
+        typename W::of_rows log_sum, inner; ///< of the warp's queries
+    };
+    struct own : std::conditional_t<ForKeys, with_values, with_statistics> {
+        left first[tile::deep], second[tile::deep];
+        typename tile::rows_of_head by_first;
+    };
+
+    bf16 const *x, *dy;
+    bf16* dx;
+    attention_statistics<float> const* statistics;
+    float scale;
+    Drops drops;
+
+    TRIREME_HOST_DEVICE int phases() const { return static_cast<int>(tile::tiles + 2); }
+    /// The block's rows come, then the first other ones, then a tile for each phase, while the next one comes.
+    TRIREME_HOST_DEVICE void phase(int phase_number, block_place at, shared& s, own& mine) const {
+        auto const k = static_cast<u32>(phase_number);
+        tile const here(at, !ForKeys && G::causal);
+        u32 const begin = ForKeys && G::causal ? here.tile : 0,
+                  end = !ForKeys && G::causal ? here.tile + 1 : tile::tiles;
+        if (k == 0) {
+            bring<ForKeys>(here, s, here.tile, 1);
+            W::arrive();
+        } else if (k == 1) {
+            here.load(mine.first, s.rows.first(1));
+            here.load(mine.second, s.rows.second(1));
+            tile::clear(mine.by_first);
+            if constexpr (ForKeys) {
+                tile::clear(mine.by_value);
+            } else {
+                W::each(mine.log_sum, [&](u32 row, float& value) { value = of_query(s, here.row + row).log_sum; });
+                W::each(mine.inner, [&](u32 row, float& value) { value = of_query(s, here.row + row).inner; });
+            }
+            bring<!ForKeys>(here, s, begin, 0);
+            W::arrive();
+        } else if (begin + (k - 2) < end) {
+            u32 const other = begin + (k - 2);
+            if (other + 1 < end) bring<!ForKeys>(here, s, other + 1, (k - 1) % 2);
+            walk(here, other, k % 2, s, mine);
+            W::arrive();
+            if (other + 1 == end) {
+                here.store(dx + (ForKeys ? G::key : G::query), G::step, mine.by_first);
+                if constexpr (ForKeys) here.store(dx + G::value, G::step, mine.by_value);
+            }
+        }
+    }
+
+private:
+    TRIREME_HOST_DEVICE static attention_statistics<float> of_query(shared const& s, u32 row) { return s.of[1][row]; }
+
+    template<bool Keys>
+    TRIREME_HOST_DEVICE void bring(tile const& here, shared& s, u32 which, u32 to) const {
+        here.bring(s.rows.first(to), x + (Keys ? G::key : G::query), G::step, which);
+        if constexpr (Keys) {
+            here.bring(s.rows.second(to), x + G::value, G::step, which);
+        } else {
+            here.bring(s.rows.second(to), dy, G::width, which);
+            for (u32 i = here.thread; i < side; i += threads)
+                s.of[to][i] = i < tile::count(which) ? statistics[here.place_of_statistics(which * side + i)]
+                                                     : attention_statistics<float>{};
+        }
+    }
+    TRIREME_HOST_DEVICE void walk(tile const& here, u32 other, u32 which, shared& s, own& mine) const {
+        float const by = scale * log2_of_e;
+        u32 const first_row = here.tile * side + here.row, first_other = other * side;
+        auto const drawn = drops.of_head(here.sample, here.head_number);
+        TRIREME_UNROLL
+        for (u32 part = 0; part < across; ++part) {
+            sums score[2], by_weight[2], weight[2];
+            tile::multiply(score, mine.first, s.rows.first(which), part);
+            tile::multiply(by_weight, mine.second, s.rows.second(which), part);
+            TRIREME_UNROLL
+            for (u32 half = 0; half < 2; ++half) {
+                weight[half] = score[half];
+                W::each(weight[half], by_weight[half], [&](auto const& p, float& value, float& gradient) {
+                    u32 const in_tile = part * 16 + half * 8 + p.column, row = first_row + p.row,
+                              column = first_other + in_tile, query = ForKeys ? column : row,
+                              key = ForKeys ? row : column;
+                    float log_sum, inner;
+                    if constexpr (ForKeys) {
+                        log_sum = s.of[which][in_tile].log_sum;
+                        inner = s.of[which][in_tile].inner;
+                    } else {
+                        log_sum = W::at(mine.log_sum, p);
+                        inner = W::at(mine.inner, p);
+                    }
+                    bool const sees = query < tile::tokens && tile::sees(query, key);
+                    float const factor = drawn.template factor<float>(query, key);
+                    float const unrounded = sees ? std::exp2(value * by - log_sum) : 0.0f;
+                    gradient = unrounded * (gradient * factor - inner) * scale;
+                    value = unrounded * factor;
+                });
+            }
+            tile::add_weighted(mine.by_first, W::rounded(by_weight[0], by_weight[1]), s.rows.first(which), part);
+            if constexpr (ForKeys)
+                tile::add_weighted(mine.by_value, W::rounded(weight[0], weight[1]), s.rows.second(which), part);
+        }
+    }
+};
+
+} // namespace trireme::blocks
