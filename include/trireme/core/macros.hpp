@@ -18,11 +18,14 @@
 #define TRIREME_HOST_DEVICE
 #endif
 
-/// Before a loop of device code with a known number of turns: what it indexes stays in registers.
+/// Before a loop of device code with a known number of turns: what it indexes stays in registers; or, if it indexes
+/// none of them, its turns do not have registers of their own.
 #if defined(__CUDA_ARCH__)
 #define TRIREME_UNROLL _Pragma("unroll")
+#define TRIREME_ROLLED _Pragma("unroll 1")
 #else
 #define TRIREME_UNROLL
+#define TRIREME_ROLLED
 #endif
 
 /// Kernels and updates are outlined once per geometry and dtype: the same machine code runs in every layout of devices

@@ -5,6 +5,8 @@
 #include <trireme/core/bf16.hpp>
 #include <trireme/core/macros.hpp>
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace trireme::cuda_runtime {
@@ -63,6 +65,17 @@ struct warp {
 #else
         static_cast<void>(to), static_cast<void>(a), static_cast<void>(b);
         __builtin_trap();
+#endif
+    }
+
+    /// 2 to the power of x, the small ones 0, as the GPU computes it in one instruction.
+    TRIREME_HOST_DEVICE static float exp2(float x) {
+#if defined(__CUDA_ARCH__)
+        float power;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+        return power;
+#else
+        return std::exp2(x);
 #endif
     }
 
@@ -129,17 +142,17 @@ struct warp {
         }
     }
 
-    /// Eight values on their way into shared memory, which is on 16 bytes; they are there after `arrive`, and for other
-    /// threads after the next barrier.
-    TRIREME_HOST_DEVICE static void bring(bf16* to, bf16 const* from) {
+    /// Eight values on their way into shared memory, which is on 16 bytes as they are; or zeros, if they are not there.
+    /// They have come after `arrive`, and for other threads after the next barrier.
+    TRIREME_HOST_DEVICE static void bring([[maybe_unused]] bf16* to, [[maybe_unused]] bf16 const* from,
+                                          [[maybe_unused]] bool are_there) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-        if (reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address(to)), "l"(from) : "memory");
-            return;
-        }
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address(to)), "l"(from),
+                     "r"(are_there ? 16 : 0)
+                     : "memory");
+#else
+        __builtin_trap();
 #endif
-        TRIREME_UNROLL
-        for (int i = 0; i < 8; ++i) to[i] = from[i];
     }
     TRIREME_HOST_DEVICE static void arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

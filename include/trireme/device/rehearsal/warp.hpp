@@ -4,6 +4,7 @@
 
 #include <trireme/core/bf16.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -49,6 +50,7 @@ struct warp {
                 for (std::uint32_t column = 0; column < 8; ++column)
                     to.v[row][column] += static_cast<float>(a.v[row][k]) * static_cast<float>(b.v[k][column]);
     }
+    static float exp2(float x) { return std::exp2(x); }
     static left rounded(sums const& first, sums const& second) {
         left result;
         for (std::uint32_t row = 0; row < 16; ++row)
@@ -82,8 +84,8 @@ struct warp {
             for (std::uint32_t column = 0; column < 8; ++column)
                 to[std::size_t{row} * step + column] = bf16(s.v[row][column]);
     }
-    static void bring(bf16* to, bf16 const* from) {
-        for (int i = 0; i < 8; ++i) to[i] = from[i];
+    static void bring(bf16* to, bf16 const* from, bool are_there) {
+        for (int i = 0; i < 8; ++i) to[i] = are_there ? from[i] : bf16();
     }
     static void arrive() {}
 };

@@ -70,17 +70,24 @@ struct tensor_tile {
 
     /// Rows of a tile are on their way; those behind the last token are 0.
     TRIREME_HOST_DEVICE void bring(bf16* to, bf16 const* from, std::size_t step_of_token, u32 of_tile) const {
-        constexpr u32 parts = head / 8;
         bf16 const* const begin = from + place(of_tile * side, step_of_token);
         u32 const there = count(of_tile);
-        for (u32 i = thread; i < side * parts; i += threads) {
-            u32 const at_row = i / parts, part = i % parts * 8;
-            bf16* const place = to + at_row * pitch + part;
-            if (at_row < there)
-                W::bring(place, begin + at_row * step_of_token + part);
-            else
-                for (u32 j = 0; j < 8; ++j) place[j].bits = 0;
+        if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) { // else every head of a token begins on 16 bytes
+            copy(to, begin, step_of_token, there, thread);
+            return;
         }
+        constexpr u32 parts = head / 8;
+        TRIREME_UNROLL
+        for (u32 i = 0; i < side * parts / threads; ++i) {
+            u32 const at_row = (i * threads + thread) / parts, part = (i * threads + thread) % parts * 8;
+            W::bring(to + at_row * pitch + part, begin + std::size_t{at_row} * step_of_token + part, at_row < there);
+        }
+    }
+    /// The same of rows that begin anywhere.
+    TRIREME_NOINLINE TRIREME_HOST_DEVICE static void copy(bf16* to, bf16 const* from, std::size_t step_of_token,
+                                                          u32 there, u32 thread) {
+        for (u32 i = thread; i < side * head; i += threads)
+            to[i / head * pitch + i % head] = i / head < there ? from[i / head * step_of_token + i % head] : bf16();
     }
     /// The warp's own rows.
     TRIREME_HOST_DEVICE void load(left (&to)[deep], bf16 const* rows) const {
@@ -186,26 +193,34 @@ private:
         if constexpr (Forward) here.bring(s.rows.second(keys % 2), x + G::value, G::step, keys);
     }
     TRIREME_HOST_DEVICE void walk(tile const& here, u32 keys, shared& s, own& mine) const {
-        float const by = scale * log2_of_e;
         u32 const query = here.tile * side + here.row, key = keys * side;
-        bool const all_seen = key + side <= tile::tokens && (!G::causal || key + side <= query + 1);
+        if (key + side <= tile::tokens && (!G::causal || key + side <= query + 1))
+            walk<true>(here, query, key, s.rows.first(keys % 2), s.rows.second(keys % 2), mine);
+        else
+            walk<false>(here, query, key, s.rows.first(keys % 2), s.rows.second(keys % 2), mine);
+    }
+    /// `All`: each of the warp's queries sees each key.
+    template<bool All>
+    TRIREME_HOST_DEVICE void walk(tile const& here, u32 query, u32 key, bf16 const* keys, bf16 const* values,
+                                  own& mine) const {
         sums score[across][2];
         auto largest = mine.largest;
         TRIREME_UNROLL
         for (u32 part = 0; part < across; ++part) {
-            tile::multiply(score[part], mine.query, s.rows.first(keys % 2), part);
+            tile::multiply(score[part], mine.query, keys, part);
             TRIREME_UNROLL
             for (u32 half = 0; half < 2; ++half)
                 W::each(score[part][half], [&](auto const& p, float& value) {
-                    u32 const other = key + part * 16 + half * 8 + p.column;
-                    value = all_seen || tile::sees(query + p.row, other) ? value * by : none;
-                    float& most = W::at(largest, p);
-                    most = most < value ? value : most;
+                    bool const sees = All || tile::sees(query + p.row, key + part * 16 + half * 8 + p.column);
+                    if (!sees) value = none;
+                    W::at(largest, p) = std::fmax(W::at(largest, p), value);
                 });
         }
-        W::join(largest, [](float a, float b) { return a < b ? b : a; });
-        auto smaller = mine.largest;
-        W::each(smaller, largest, [](float& before, float now) { before = std::exp2(before - now); });
+        W::join(largest, [](float a, float b) { return std::fmax(a, b); });
+        float const by = scale * log2_of_e;
+        auto smaller = mine.largest, subtracted = largest;
+        W::each(smaller, largest, [&](float& before, float now) { before = W::exp2((before - now) * by); });
+        W::each(subtracted, [&](u32, float& value) { value *= by; });
         W::each(mine.sum, smaller, [](float& sum, float factor) { sum *= factor; });
         if constexpr (Forward) {
             TRIREME_UNROLL
@@ -219,21 +234,22 @@ private:
             TRIREME_UNROLL
             for (u32 half = 0; half < 2; ++half)
                 W::each(score[part][half], [&](auto const& p, float& value) {
-                    float const weight = std::exp2(value - W::at(mine.largest, p));
+                    float const weight = W::exp2(value * by - W::at(subtracted, p));
                     W::at(mine.sum, p) += weight;
                     u32 const other = key + part * 16 + half * 8 + p.column;
                     value = weight * drawn.template factor<float>(query + p.row, other);
                 });
             if constexpr (Forward)
-                tile::add_weighted(mine.out, W::rounded(score[part][0], score[part][1]), s.rows.second(keys % 2), part);
+                tile::add_weighted(mine.out, W::rounded(score[part][0], score[part][1]), values, part);
         }
     }
     TRIREME_HOST_DEVICE void finish(tile const& here, shared& s, own& mine) const {
         W::join(mine.sum, [](float a, float b) { return a + b; });
         if constexpr (Forward) {
+            W::each(mine.sum, [](u32, float& value) { value = 1.0f / value; });
             TRIREME_UNROLL
             for (u32 d = 0; d < 2 * tile::deep; ++d)
-                W::each(mine.out[d], [&](auto const& p, float& value) { value /= W::at(mine.sum, p); });
+                W::each(mine.out[d], [&](auto const& p, float& value) { value *= W::at(mine.sum, p); });
             here.store(to, G::width, mine.out);
         } else {
             W::each(mine.largest, [&](u32 row, float& value) { s.largest[here.row + row] = value; });
@@ -245,9 +261,15 @@ private:
             u32 const token = here.tile * side + row;
             std::size_t const place = here.place(token, G::width);
             float inner = 0;
-            for (u32 d = 0; d < tile::head; ++d)
-                inner += static_cast<float>(dy[place + d]) * static_cast<float>(y[place + d]);
-            statistics[here.place_of_statistics(token)] = {s.largest[row] + std::log2(s.sum[row]), inner};
+            TRIREME_UNROLL
+            for (u32 d = 0; d < tile::head; d += 4) {
+                float gradient[4], value[4];
+                load_row<true>(gradient, dy + place + d, 4);
+                load_row<true>(value, y + place + d, 4);
+                for (u32 i = 0; i < 4; ++i) inner += gradient[i] * value[i];
+            }
+            statistics[here.place_of_statistics(token)] = {s.largest[row] * (scale * log2_of_e) + std::log2(s.sum[row]),
+                                                           inner};
         }
     }
 };
@@ -308,6 +330,9 @@ struct tensor_gradient_program {
             walk(here, other, k % 2, s, mine);
             W::arrive();
             if (other + 1 == end) {
+                TRIREME_UNROLL
+                for (u32 d = 0; d < 2 * tile::deep; ++d)
+                    W::each(mine.by_first[d], [&](auto const&, float& value) { value *= scale; });
                 here.store(dx + (ForKeys ? G::key : G::query), G::step, mine.by_first);
                 if constexpr (ForKeys) here.store(dx + G::value, G::step, mine.by_value);
             }
@@ -330,39 +355,45 @@ private:
         }
     }
     TRIREME_HOST_DEVICE void walk(tile const& here, u32 other, u32 which, shared& s, own& mine) const {
+        u32 const row = here.tile * side + here.row, column = other * side;
+        u32 const first_query = ForKeys ? column : row, last_query = first_query + (ForKeys ? side : 16) - 1;
+        u32 const last_key = ForKeys ? row + 15 : column + side - 1;
+        bf16 const *const first = s.rows.first(which), *const second = s.rows.second(which);
+        if (last_query < tile::tokens && last_key < tile::tokens && (!G::causal || last_key <= first_query))
+            walk<true>(here, row, column, first, second, s.of[which], mine);
+        else
+            walk<false>(here, row, column, first, second, s.of[which], mine);
+    }
+    /// `All`: each query sees each key. The gradients lack the factor `scale`.
+    template<bool All>
+    TRIREME_HOST_DEVICE void walk(tile const& here, u32 row, u32 column, bf16 const* first, bf16 const* second,
+                                  attention_statistics<float> const* of_queries, own& mine) const {
         float const by = scale * log2_of_e;
-        u32 const first_row = here.tile * side + here.row, first_other = other * side;
         auto const drawn = drops.of_head(here.sample, here.head_number);
-        TRIREME_UNROLL
+        TRIREME_ROLLED
         for (u32 part = 0; part < across; ++part) {
-            sums score[2], by_weight[2], weight[2];
-            tile::multiply(score, mine.first, s.rows.first(which), part);
-            tile::multiply(by_weight, mine.second, s.rows.second(which), part);
+            sums weight[2], by_score[2];
+            tile::multiply(weight, mine.first, first, part);
+            tile::multiply(by_score, mine.second, second, part);
             TRIREME_UNROLL
-            for (u32 half = 0; half < 2; ++half) {
-                weight[half] = score[half];
-                W::each(weight[half], by_weight[half], [&](auto const& p, float& value, float& gradient) {
-                    u32 const in_tile = part * 16 + half * 8 + p.column, row = first_row + p.row,
-                              column = first_other + in_tile, query = ForKeys ? column : row,
-                              key = ForKeys ? row : column;
-                    float log_sum, inner;
-                    if constexpr (ForKeys) {
-                        log_sum = s.of[which][in_tile].log_sum;
-                        inner = s.of[which][in_tile].inner;
-                    } else {
-                        log_sum = W::at(mine.log_sum, p);
-                        inner = W::at(mine.inner, p);
-                    }
-                    bool const sees = query < tile::tokens && tile::sees(query, key);
+            for (u32 half = 0; half < 2; ++half)
+                W::each(weight[half], by_score[half], [&](auto const& p, float& value, float& gradient) {
+                    u32 const in_tile = part * 16 + half * 8 + p.column;
+                    u32 const query = ForKeys ? column + in_tile : row + p.row,
+                              key = ForKeys ? row + p.row : column + in_tile;
+                    attention_statistics<float> of;
+                    if constexpr (ForKeys)
+                        of = of_queries[in_tile];
+                    else
+                        of = {W::at(mine.log_sum, p), W::at(mine.inner, p)};
+                    bool const sees = All || (query < tile::tokens && tile::sees(query, key));
                     float const factor = drawn.template factor<float>(query, key);
-                    float const unrounded = sees ? std::exp2(value * by - log_sum) : 0.0f;
-                    gradient = unrounded * (gradient * factor - inner) * scale;
-                    value = unrounded * factor;
+                    float const undropped = sees ? W::exp2(value * by - of.log_sum) : 0.0f;
+                    gradient = undropped * (gradient * factor - of.inner);
+                    value = undropped * factor;
                 });
-            }
-            tile::add_weighted(mine.by_first, W::rounded(by_weight[0], by_weight[1]), s.rows.first(which), part);
-            if constexpr (ForKeys)
-                tile::add_weighted(mine.by_value, W::rounded(weight[0], weight[1]), s.rows.second(which), part);
+            tile::add_weighted(mine.by_first, W::rounded(by_score[0], by_score[1]), first, part);
+            if constexpr (ForKeys) tile::add_weighted(mine.by_value, W::rounded(weight[0], weight[1]), second, part);
         }
     }
 };
