@@ -39,13 +39,13 @@ struct text_for {
     }
 };
 using width256 = text_for<gpt_sizes{.layers = 6, .width = 256, .heads = 8, .context = 256}, 4096>;
-using gpt2 = text_for<
-    gpt_sizes{.layers = 12, .width = 768, .heads = 12, .context = 1024, .vocabulary = 50304, .tied = true}, 128>;
+using gpt2 =
+    text_for<gpt_sizes{.layers = 12, .width = 768, .heads = 12, .context = 1024, .vocabulary = 50304, .tied = true},
+             128>;
 
 template<class Text, class Dtype>
 int train(std::size_t batch) {
-    using trainer_type =
-        trainer<typename Text::network, cross_entropy, adamw, on<mesh<gpu, dp<1>>>, precision<Dtype>>;
+    using trainer_type = trainer<typename Text::network, cross_entropy, adamw, on<mesh<gpu, dp<1>>>, precision<Dtype>>;
     auto const tokens = Text::tokens();
     return answer<trainer_type>({.learning_rate = 1e-3f, .weight_decay = 0.01f, .batch = batch}, Text::of(tokens));
 }

@@ -11,8 +11,10 @@
 #include <trireme/kernels/blocks/adam.hpp>
 #include <trireme/kernels/blocks/add.hpp>
 #include <trireme/kernels/blocks/attention.hpp>
+#include <trireme/kernels/blocks/attention_weights.hpp>
 #include <trireme/kernels/blocks/batch_norm.hpp>
 #include <trireme/kernels/blocks/bias.hpp>
+#include <trireme/kernels/blocks/candidate.hpp>
 #include <trireme/kernels/blocks/channels.hpp>
 #include <trireme/kernels/blocks/clock.hpp>
 #include <trireme/kernels/blocks/conv2d.hpp>
@@ -24,6 +26,7 @@
 #include <trireme/kernels/blocks/gradient_norm.hpp>
 #include <trireme/kernels/blocks/layer_norm.hpp>
 #include <trireme/kernels/blocks/linear.hpp>
+#include <trireme/kernels/blocks/many_classes.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/pool2d.hpp>
 #include <trireme/kernels/blocks/rms_norm.hpp>
@@ -33,6 +36,7 @@
 #include <trireme/kernels/blocks/soft_cross_entropy.hpp>
 #include <trireme/kernels/blocks/softmax_cross_entropy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
+#include <trireme/kernels/blocks/tensor_attention.hpp>
 #include <trireme/kernels/blocks/token_cross_entropy.hpp>
 #include <trireme/kernels/blocks/token_soft_cross_entropy.hpp>
 #include <trireme/kernels/blocks/value_loss.hpp>

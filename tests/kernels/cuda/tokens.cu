@@ -329,10 +329,14 @@ void all_layers() {
     whole_attention_matches<attention_geometry<70, 15, 3, true>, A>();
     whole_attention_matches<attention_geometry<70, 128, 2, true>, A>();
     whole_attention_matches<attention_geometry<45, 128, 1, false>, A>();
+    whole_attention_matches<attention_geometry<150, 128, 2, true>, A>(); // by tensor cores in bf16
+    whole_attention_matches<attention_geometry<70, 48, 1, false>, A>();
+    dropped_attention_matches<attention_geometry<70, 32, 2, true>, A>();
     dropped_attention_matches<attention_geometry<45, 15, 3, true>, A>();
     cross_entropy_matches<token_geometry<6, 10>, T, A>();
     cross_entropy_matches<token_geometry<300, 65>, T, A>();
     cross_entropy_matches<token_geometry<2, 5000>, T, A>();
+    cross_entropy_matches<token_geometry<2, 40001>, T, A>();
     soft_cross_entropy_matches<soft_targets<65, 10, void, -1>, token_geometry<300, 65>, T, A>();
     soft_cross_entropy_matches<soft_targets<10, 10, void, no_label>, token_geometry<6, 10>, T, A>();
     linear_matches<cuda_block_kernels, A>();

@@ -49,7 +49,7 @@ struct warp {
         load_matrices<false>(to[0].v[0], to[0].v[1], to[1].v[0], to[1].v[1],
                              from + (matrix / 2 * 8 + lane % 8) * pitch + matrix % 2 * 8);
     }
-    /// The same, from[k][column].
+    /// Two tiles side by side, from[k][column].
     TRIREME_HOST_DEVICE static void load_transposed(right (&to)[2], bf16 const* from, std::uint32_t pitch) {
         std::uint32_t const lane = lane_number(), matrix = lane / 8;
         load_matrices<true>(to[0].v[0], to[0].v[1], to[1].v[0], to[1].v[1],
@@ -90,8 +90,7 @@ struct warp {
     TRIREME_HOST_DEVICE static void each(sums& s, F const& f) {
         std::uint32_t const lane = lane_number();
         TRIREME_UNROLL
-        for (std::uint32_t i = 0; i < 4; ++i)
-            f(place{lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2, i / 2}, s.v[i]);
+        for (std::uint32_t i = 0; i < 4; ++i) f(place{lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2, i / 2}, s.v[i]);
     }
     /// f(place, sum, other) for the sums of two tiles.
     template<class F>

@@ -4,30 +4,17 @@
 
 #include <trireme/core/macros.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/kernels/blocks/candidate.hpp>
+#include <trireme/kernels/blocks/many_classes.hpp>
 #include <trireme/kernels/blocks/policy.hpp>
 #include <trireme/kernels/blocks/support.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace trireme::blocks {
-
-/// A logit that may be the largest. A NaN counts as the largest, and among equals the first.
-template<class A>
-struct candidate {
-    A value;
-    u32 place;
-
-    TRIREME_HOST_DEVICE void meet(A other, u32 other_place) {
-        bool const nan = value != value, other_nan = other != other;
-        bool const equal = value == other || (nan && other_nan);
-        if (equal ? other_place < place : !nan && (other_nan || other > value)) {
-            value = other;
-            place = other_place;
-        }
-    }
-};
 
 /// A team of `width` threads does a row of logits: one thread if there are few classes, so that nobody waits.
 template<u32 Classes>
@@ -44,7 +31,7 @@ struct logits_team {
 /// Losses, and with `Gradient` dlogits, else whether the first largest logit is the label's, of rows of logits: a
 /// sample has one, or one for each of its tokens, which share the sample's weight. Reads the logits two or three times,
 /// from the cache. dlogits may be the logits.
-template<u32 Classes, bool Gradient, class A, class T, u32 Tokens = 1>
+template<u32 Classes, bool Gradient, class A, class T, u32 Tokens>
 struct softmax_cross_entropy_program {
     using number = accumulate_t<T>;
     using team = logits_team<Classes>;
@@ -112,6 +99,12 @@ struct softmax_cross_entropy_program {
     u32 blocks() const noexcept { return team::blocks(rows); }
 };
 
+/// The program for so many classes.
+template<u32 Classes, bool Gradient, class A, class T, u32 Tokens = 1>
+using cross_entropy_program =
+    std::conditional_t<(Classes > 4096), many_classes_program<Classes, Gradient, A, T, Tokens>,
+                       softmax_cross_entropy_program<Classes, Gradient, A, T, Tokens>>;
+
 } // namespace trireme::blocks
 
 namespace trireme {
@@ -122,7 +115,7 @@ namespace trireme {
 template<std::size_t Classes, std::size_t Lanes, class Stream, class A, class T>
 void softmax_cross_entropy(block_kernels<Stream> const& k, A const* logits, int const* labels, T const* weight,
                            A* dlogits, T* loss) {
-    blocks::softmax_cross_entropy_program<static_cast<blocks::u32>(Classes), true, A, T> const program{
+    blocks::cross_entropy_program<static_cast<blocks::u32>(Classes), true, A, T> const program{
         logits, labels, weight, dlogits, loss, nullptr, k.samples()};
     if (k.samples() != 0) k.queue().launch(program, program.blocks());
 }
@@ -131,7 +124,7 @@ void softmax_cross_entropy(block_kernels<Stream> const& k, A const* logits, int 
 template<std::size_t Classes, std::size_t Lanes, class Stream, class A, class T>
 void softmax_cross_entropy_loss(block_kernels<Stream> const& k, A const* logits, int const* labels, T* loss,
                                 int* correct) {
-    blocks::softmax_cross_entropy_program<static_cast<blocks::u32>(Classes), false, A, T> const program{
+    blocks::cross_entropy_program<static_cast<blocks::u32>(Classes), false, A, T> const program{
         logits, labels, nullptr, nullptr, loss, correct, k.samples()};
     if (k.samples() != 0) k.queue().launch(program, program.blocks());
 }

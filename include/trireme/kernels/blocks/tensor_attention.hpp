@@ -14,10 +14,10 @@
 #include <limits>
 #include <type_traits>
 
-// Attention in bf16 by tensor cores, as in Dao, "FlashAttention-2", 2023: the programs are those of attention.hpp, but a
-// block has 64 tokens of a head, and each of its warps 16 of them, whose products with other tokens stay in registers.
-// Tiles of other tokens lie in shared memory twice, so that the next one comes while one is computed with. Sums are
-// float; weights, and gradients by scores, are rounded to bf16 before they are multiplied.
+// Attention in bf16 by tensor cores, as in Dao, "FlashAttention-2", 2023: the programs are those of attention.hpp, but
+// a block has 64 tokens of a head, and each of its warps 16 of them, whose products with other tokens stay in
+// registers. Tiles of other tokens lie in shared memory twice, so that the next one comes while one is computed with.
+// Sums are float; weights, and gradients by scores, are rounded to bf16 before they are multiplied.
 namespace trireme::blocks {
 
 /// True if tensor cores compute with heads of this geometry and type: of 16, 32, 48 or 64 values in bf16.
@@ -31,7 +31,7 @@ struct tensor_tile {
     static constexpr u32 warps = 4, side = 16 * warps, threads = warps * W::lanes;
     static constexpr u32 tiles = divide_up(tokens, side);
     static constexpr u32 deep = head / 16, across = side / 16; ///< steps of 16 through a head, and through a tile
-    static constexpr u32 pitch = head + 8; ///< rows begin in other banks, and on 16 bytes
+    static constexpr u32 pitch = head + 8;                     ///< rows begin in other banks, and on 16 bytes
     static constexpr u32 matrix = side * pitch;
 
     using left = typename W::left;
@@ -66,7 +66,9 @@ struct tensor_tile {
         return tokens - of_tile * side < side ? tokens - of_tile * side : side;
     }
     /// A token looks at another one. Tokens behind the last one look at others, and are not kept.
-    TRIREME_HOST_DEVICE static bool sees(u32 token, u32 other) { return other < tokens && (!G::causal || other <= token); }
+    TRIREME_HOST_DEVICE static bool sees(u32 token, u32 other) {
+        return other < tokens && (!G::causal || other <= token);
+    }
 
     /// Rows of a tile are on their way; those behind the last token are 0.
     TRIREME_HOST_DEVICE void bring(bf16* to, bf16 const* from, std::size_t step_of_token, u32 of_tile) const {
@@ -83,7 +85,7 @@ struct tensor_tile {
             W::bring(to + at_row * pitch + part, begin + std::size_t{at_row} * step_of_token + part, at_row < there);
         }
     }
-    /// The same of rows that begin anywhere.
+    /// Rows that begin anywhere are copied value by value.
     TRIREME_NOINLINE TRIREME_HOST_DEVICE static void copy(bf16* to, bf16 const* from, std::size_t step_of_token,
                                                           u32 there, u32 thread) {
         for (u32 i = thread; i < side * head; i += threads)

@@ -87,7 +87,7 @@ template<class G, std::size_t Lanes, class Stream, class A, class T>
 void token_cross_entropy(block_kernels<Stream> const& k, A const* x, int const* targets, T const* weight, A* dx,
                          T* loss) {
     constexpr auto tokens = static_cast<blocks::u32>(G::tokens), classes = static_cast<blocks::u32>(G::width);
-    using program = blocks::softmax_cross_entropy_program<classes, true, A, T, tokens>;
+    using program = blocks::cross_entropy_program<classes, true, A, T, tokens>;
     blocks::launch_token_losses<program, tokens, tokens>(k, x, targets, weight, dx, loss, nullptr);
 }
 
@@ -96,7 +96,7 @@ void token_cross_entropy(block_kernels<Stream> const& k, A const* x, int const* 
 template<class G, std::size_t Lanes, class Stream, class A, class T>
 void token_cross_entropy_loss(block_kernels<Stream> const& k, A const* x, int const* targets, T* loss, int* correct) {
     constexpr auto tokens = static_cast<blocks::u32>(G::tokens), classes = static_cast<blocks::u32>(G::width);
-    using program = blocks::softmax_cross_entropy_program<classes, false, A, T, tokens>;
+    using program = blocks::cross_entropy_program<classes, false, A, T, tokens>;
     T const* const weight = nullptr;
     A* const dx = nullptr;
     blocks::launch_token_losses<program, tokens, tokens>(k, x, targets, weight, dx, loss, correct);
