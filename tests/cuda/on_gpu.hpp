@@ -27,6 +27,10 @@ struct on_gpu : trains_on<gpu, Dtype, Own...> {
     };
     static std::vector<order> orders() { return {{false}, {true}}; }
     template<class Trainer>
+    static typename Trainer::run_options ranks(int n) {
+        return cuda_test::patient(typename Trainer::run_options{.devices = n, .share_devices = true});
+    }
+    template<class Trainer>
     static auto trained(test_networks::settings<Trainer> s, order how, std::vector<std::size_t> const& sizes) {
         s.run.eager = how.eager;
         s.run.share_devices = true;

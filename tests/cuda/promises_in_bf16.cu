@@ -33,7 +33,7 @@ TEST_CASE("channels last, the same network: parameters move alike, whatever comp
     auto const first = of(static_cast<in_bf16*>(nullptr));
     auto const before = weights(any_layout<in_bf16, wide_layers>({.seed = 3}));
     auto const near = [&](auto const& last) {
-        CHECK(test_support::apart(last.told, first.told) < 0.02);
+        CHECK(test_support::apart(last.told, first.told) < 0.034); // one of 30 samples may be judged otherwise
         CHECK(moved_apart<wide_layers>(before, last.numbers, first.numbers) < 0.2);
     };
     near(of(static_cast<channels_last_by<cuda_kernels>*>(nullptr)));

@@ -111,7 +111,7 @@ TEST_SUITE("group/nccl") {
         CHECK_THROWS_WITH_AS(group_type({0, 1, more, "", seconds(5)}, false), doctest::Contains("transport<peer>"),
                              usage_error);
         CHECK_THROWS_WITH_AS(group_type({0, 1, more, "", seconds(5)}, true),
-                             doctest::Contains("takes each device once"), usage_error);
+                             doctest::Contains("takes each device of a process once"), usage_error);
         CHECK_THROWS_WITH_AS(group_type({0, 2, 3, "f", seconds(5)}, false), doctest::Contains("a multiple"),
                              usage_error);
         CHECK_THROWS_AS(group_type({2, 2, 2, "f", seconds(5)}, false), usage_error);

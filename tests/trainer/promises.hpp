@@ -66,6 +66,11 @@ struct trains_on {
     static constexpr bool chooses_strategy = true;  ///< when a trainer is made
     static constexpr bool takes_large_steps = true; ///< on more samples than a batch, where layers take them one by one
     static bool runs_here() { return true; }
+    /// Where so many ranks run.
+    template<class Trainer>
+    static typename Trainer::run_options ranks(int n) {
+        return {.devices = n};
+    }
     /// Where three samples have almost the same values, their variance is mostly rounding.
     static constexpr nearness near = std::same_as<Dtype, f64> ? nearness{1e-9, 1e-8} : nearness{1e-3, 1e-2};
     /// Where layers take samples one by one.
@@ -277,8 +282,9 @@ TEST_CASE_TEMPLATE_DEFINE("parameters and statistics are loaded and read, each w
                           promise_of_loading) {
     if (!Way::runs_here()) return;
     using trainer = any_layout<Way, typename Way::layers>;
-    trainer from({.learning_rate = 0.03f, .batch = 12, .seed = 1}, {.devices = 2}),
-        to({.learning_rate = 0.03f, .batch = 12, .seed = 2}, {.devices = 2});
+    auto const two = Way::template ranks<trainer>(2);
+    trainer from({.learning_rate = 0.03f, .batch = 12, .seed = 1}, two),
+        to({.learning_rate = 0.03f, .batch = 12, .seed = 2}, two);
     auto const images = made_up(12);
     from.step(images);
     from.step(images);
@@ -301,7 +307,7 @@ TEST_CASE_TEMPLATE_DEFINE("parameters and statistics are loaded and read, each w
     CHECK(is.loss == wanted.loss);
     CHECK(is.accuracy == wanted.accuracy);
     // and a step that goes no way leaves them
-    trainer still({.batch = 12, .seed = 3}, {.devices = 2});
+    trainer still({.batch = 12, .seed = 3}, two);
     still.set_learning_rate(0);
     still.load_parameters(parameters);
     still.step(images);
@@ -314,7 +320,8 @@ TEST_CASE_TEMPLATE_DEFINE("steps of more samples than the batch, or of too few, 
     CHECK_THROWS_WITH_AS(t.step(made_up(25)), doctest::Contains("25 samples, the option batch is 24"), usage_error);
     CHECK(t.step(made_up(24)).samples == 24);
     if constexpr (Way::chooses_strategy) {
-        any_strategy<Way, typename Way::sums> together({.batch = 24}, {.devices = 3});
+        using trainer = any_strategy<Way, typename Way::sums>;
+        trainer together({.batch = 24}, Way::template ranks<trainer>(3));
         CHECK_THROWS_WITH_AS(together.step(made_up(25)), doctest::Contains("25 samples, the option batch is 24"),
                              usage_error);
         CHECK_THROWS_WITH_AS(together.step(made_up(1)), doctest::Contains("needs at least 2"), usage_error);
