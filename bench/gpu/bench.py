@@ -14,8 +14,8 @@ gpt-gpu/NETWORK/DTYPE/batchB  tokens/s while fitting, adamw, PyTorch fed from th
 kernel/...               us of block programs beside cuBLASLt and cuDNN, or beside an empty kernel
 
 PyTorch runs in the fastest of its modes, chosen by a first measurement of each (with --quick it is compiled, and captured
-as a graph by hand); the mode stands in the row. It is measured by the host's clock over many steps that it does not wait for, we by the
-seconds of whole epochs. TRIREME_BENCH_ROWS: how the names of the wanted rows begin; without it all are measured.
+as a graph by hand); the mode stands in the row. It is measured by the host's clock over many steps that it does not wait
+for, we by the seconds of whole epochs. TRIREME_BENCH_ROWS: how the names of the wanted rows begin; without it all are measured.
 """
 import contextlib
 import os
@@ -161,12 +161,12 @@ def run(bench):
     wanted = tuple(os.environ.get('TRIREME_BENCH_ROWS', '').split()) or ('',)
     # what is most wanted comes first: it may take long, and be stopped; the rest goes on where a part fails
     for name, job in (('lenet-gpu/batch256', lambda: lenet(256)),
-                      ('resnet18-gpu/bf16', lambda: resnet18(256, 'bf16')), ('step/batch256', lambda: nodes(256)),
+                      ('resnet18-gpu/bf16', lambda: resnet18(256, 'bf16')),
+                      ('gpt-gpu/gpt2', lambda: gpt('gpt2', 16, 'bf16')), ('step/batch256', lambda: nodes(256)),
                       ('all_reduce', peer), ('kernel', micro), ('lenet-gpu/batch32', lambda: lenet(32)),
                       ('step/batch32', lambda: nodes(32)), ('resnet18-gpu/orders', lambda: orders(256)),
                       ('resnet18-gpu/f32', lambda: resnet18(256, 'f32')),
-                      ('gpt-gpu/width256', lambda: gpt('width256', 64, 'bf16')),
-                      ('gpt-gpu/gpt2', lambda: gpt('gpt2', 16, 'bf16'))):
+                      ('gpt-gpu/width256', lambda: gpt('width256', 64, 'bf16'))):
         if not name.startswith(wanted):
             continue
         try:
