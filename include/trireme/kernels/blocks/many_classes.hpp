@@ -76,7 +76,8 @@ struct many_classes_program {
     }
 
 private:
-    TRIREME_HOST_DEVICE static candidate<number> none() { return {-std::numeric_limits<number>::infinity(), ~u32{0}}; }
+    static constexpr number smallest = -std::numeric_limits<number>::infinity();
+    TRIREME_HOST_DEVICE static candidate<number> none() { return {smallest, ~u32{0}}; }
     /// A gradient needs no place; with a NaN among the logits the sum is one, too.
     TRIREME_HOST_DEVICE static void meet(candidate<number>& best, candidate<number> const& other) {
         if constexpr (Gradient)
