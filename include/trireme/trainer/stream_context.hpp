@@ -89,12 +89,15 @@ struct narrow_parameters {
 
     /// Hands over the making of the copy of some rows' parameters.
     static void copy(Kernels const& k, range rows, detail::model_numbers<T> const& from, stored_type* to) {
+        rounded_array<T, stored_type, decltype(order(0))> arrays[Network::depth]{};
+        std::size_t count = 0;
         for (auto row = rows.begin; row < rows.end; ++row) {
-            auto const& r = Network::row(row);
-            if (r.description.execution.parameters_as_values)
-                round_values(k, from.template parameters_of<Network>(row), to + first(row, rows.begin),
-                             r.description.parameter_elements(), order(row));
+            auto const& d = Network::row(row).description;
+            if (d.execution.parameters_as_values)
+                arrays[count++] = {from.template parameters_of<Network>(row), to + first(row, rows.begin),
+                                   d.parameter_elements(), order(row)};
         }
+        round_values(k, arrays, count);
     }
 
 private:

@@ -15,11 +15,12 @@ template<class F, class T>
 struct activation_value {
     using value = T;
     using number = accumulate_t<T>;
-    using place = any_place;
+    using geometry = without_channels;
+    using coefficients = nothing_kept;
     static constexpr u32 inputs = 1;
     T const* from[inputs]; ///< x
     T* to;
-    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const&, u32) const {
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], coefficients const&, std::size_t, u32) const {
         return F::value(in[0]);
     }
 };
@@ -28,11 +29,12 @@ template<class F, class T>
 struct activation_gradient {
     using value = T;
     using number = accumulate_t<T>;
-    using place = any_place;
+    using geometry = without_channels;
+    using coefficients = nothing_kept;
     static constexpr u32 inputs = 3;
     T const* from[inputs]; ///< x, y, dy
     T* to;
-    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const&, u32) const {
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], coefficients const&, std::size_t, u32) const {
         return in[2] * F::slope(in[0], in[1]);
     }
 };

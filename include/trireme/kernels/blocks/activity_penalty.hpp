@@ -53,14 +53,16 @@ template<u32 Size, class A, class T>
 struct penalised_gradient {
     using value = A;
     using number = accumulate_t<A>;
-    using place = any_place;
+    using geometry = without_channels;
+    using coefficients = nothing_kept;
     static constexpr u32 inputs = 2;
     A const* from[inputs]; ///< x, dy
     A* to;
     T const* weight;
     number slope;
-    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const& at, u32 j) const {
-        number const factor = static_cast<number>(weight[(at.first + j) / Size]) * slope;
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], coefficients const&, std::size_t first,
+                                          u32 j) const {
+        number const factor = static_cast<number>(weight[(first + j) / Size]) * slope;
         return in[1] + factor * in[0];
     }
 };

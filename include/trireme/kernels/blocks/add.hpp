@@ -16,11 +16,12 @@ template<class F, class T>
 struct sum_of_two {
     using value = T;
     using number = accumulate_t<T>;
-    using place = any_place;
+    using geometry = without_channels;
+    using coefficients = nothing_kept;
     static constexpr u32 inputs = 2;
     T const* from[inputs];
     T* to;
-    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const&, u32) const {
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], coefficients const&, std::size_t, u32) const {
         return F::value(in[0] + in[1]);
     }
 };
@@ -30,11 +31,12 @@ template<class F, class T>
 struct sum_of_gradients {
     using value = T;
     using number = accumulate_t<T>;
-    using place = any_place;
+    using geometry = without_channels;
+    using coefficients = nothing_kept;
     static constexpr u32 inputs = 3;
     T const* from[inputs];
     T* to;
-    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const&, u32) const {
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], coefficients const&, std::size_t, u32) const {
         return (in[0] + in[1]) * F::slope(in[2], in[2]);
     }
 };

@@ -42,41 +42,36 @@ TRIREME_HOST_DEVICE void keep_statistics(T* kept, T* statistics, u32 channel, ac
 template<class G, class A, class T, bool Whole = false>
 struct statistics_of_values {
     using geometry = G;
+    using value = A;
     using number = accumulate_t<T>;
-    struct part {
-        number first, second; ///< mean, squares
-        u32 count;
-    };
+    using sums = channel_sums<number>; ///< mean, squares
+    using coefficients = nothing_kept;
+    static constexpr u32 inputs = 1, at_once = 8;
 
-    A const* x;
+    A const* from[inputs]; ///< x
     T *kept, *statistics;
     number epsilon;
     T const* left_out;
 
-    TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], u32 n, u32) const {
-        number value[8], sum = 0, squares = 0;
-        for (u32 i = 0; i < 8; ++i)
-            if (i < n) value[i] = static_cast<number>(x[places[i]]);
-        for (u32 i = 0; i < 8; ++i)
-            if (i < n) sum += value[i];
-        number const mean = sum / static_cast<number>(n);
-        for (u32 i = 0; i < 8; ++i)
-            if (i < n) squares += (value[i] - mean) * (value[i] - mean);
-        join(to, {mean, squares, n});
+    template<u32 N>
+    TRIREME_HOST_DEVICE void find(coefficients (&)[N], std::size_t) const {}
+    TRIREME_HOST_DEVICE sums of(number const (&in)[inputs][at_once], u32 n, coefficients const&) const {
+        number sum = 0, squares = 0;
+        for (number const term : in[0]) sum += term;
+        number const mean = sum * (number(1) / static_cast<number>(n));
+        for (u32 i = 0; i < at_once; ++i)
+            if (i < n) squares += (in[0][i] - mean) * (in[0][i] - mean);
+        return {mean, squares};
     }
-    TRIREME_HOST_DEVICE static void join(part& to, part const& other) {
-        if (other.count == 0) return;
-        u32 const all = to.count + other.count;
+    TRIREME_HOST_DEVICE static void join(sums& to, sums const& other, joint<number> const& by) {
         number const apart = other.first - to.first;
-        number const share = static_cast<number>(other.count) / static_cast<number>(all);
-        to.first += apart * share;
-        to.second += other.second + apart * apart * static_cast<number>(to.count) * share;
-        to.count = all;
+        to.first += apart * by.share;
+        to.second += other.second + apart * apart * by.factor;
     }
-    TRIREME_HOST_DEVICE void finish(part const& all, u32 channel, staged_shard const& about) const {
-        double const values = static_cast<double>(all.count);
+    TRIREME_HOST_DEVICE void finish(sums const& all, u32 count, u32 channel, staged_shard const& about) const {
+        double const values = static_cast<double>(count);
         number const mean = all.first;
-        number const variance = all.count == 0 ? number(0) : static_cast<number>(all.second / values);
+        number const variance = count == 0 ? number(0) : static_cast<number>(all.second / values);
         if constexpr (Whole) {
             kept[channel] = static_cast<T>(static_cast<number>(about.share) * mean);
             kept[G::channels + channel] = static_cast<T>(variance);
@@ -117,17 +112,27 @@ struct statistics_of_all {
     }
 };
 
-/// Value i of a channel's, normalised.
-template<class A, class T>
-TRIREME_HOST_DEVICE accumulate_t<T> normalised(A x, T mean, accumulate_t<T> deviation) {
-    return (static_cast<accumulate_t<T>>(x) - static_cast<accumulate_t<T>>(mean)) * deviation;
+/// A channel's values: weight (x - mean) deviation + bias. The mean is taken off first, or much of a value far from 0
+/// would cancel.
+template<class T>
+struct normal_line {
+    using number = accumulate_t<T>;
+    number mean, scale, bias;
+    TRIREME_HOST_DEVICE number at(number x) const { return (x - mean) * scale + bias; }
+};
+
+/// The lines of N channels that lie side by side.
+template<u32 N, class T>
+TRIREME_HOST_DEVICE void find_lines(normal_line<T> (&of)[N], T const* mean, numbers_of_channels<N, T> const& deviations,
+                                    T const* weight, T const* bias) {
+    numbers_of_channels<N, T> const means(mean), weights(weight), biases(bias);
+    for (u32 i = 0; i < N; ++i) of[i] = {means.of[i], weights.of[i] * deviations.of[i], biases.of[i]};
 }
 
-/// The slope of the function behind a batch norm, at what weight and bias make of the normalised x.
+/// The slope of the function behind a batch norm.
 template<class F, class T>
-TRIREME_HOST_DEVICE accumulate_t<T> slope_behind(accumulate_t<T> apart, T weight, T bias) {
-    using number = accumulate_t<T>;
-    number const y = F::value(static_cast<number>(weight) * apart + static_cast<number>(bias));
+TRIREME_HOST_DEVICE accumulate_t<T> slope_behind(normal_line<T> const& line, accumulate_t<T> x) {
+    auto const y = F::value(line.at(x));
     return F::slope(y, y);
 }
 
@@ -136,44 +141,41 @@ TRIREME_HOST_DEVICE accumulate_t<T> slope_behind(accumulate_t<T> apart, T weight
 template<class G, class A, class T, bool Whole = false, class F = identity_function>
 struct sums_of_gradients {
     using geometry = G;
+    using value = A;
     using number = accumulate_t<T>;
-    struct part {
-        number first, second;
-        u32 count;
-    };
+    using sums = channel_sums<number>;
+    using coefficients = normal_line<T>;
+    static constexpr u32 inputs = 2, at_once = 4;
 
-    A const *x, *dy;
-    T const* kept; ///< mean, 1 / deviation
+    A const* from[inputs]; ///< x, dy
+    T const* kept;         ///< mean, 1 / deviation
     T *means, *dw, *db;
     T const *weight, *bias; ///< where F is applied
 
-    TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], u32 n, u32 channel) const {
-        number value[8], gradient[8];
-        auto const mean = static_cast<number>(kept[channel]);
-        auto const each = static_cast<number>(kept[G::channels + channel]);
-        for (u32 i = 0; i < 8; ++i)
-            if (i < n) {
-                value[i] = static_cast<number>(x[places[i]]);
-                gradient[i] = static_cast<number>(dy[places[i]]);
-                if constexpr (!std::is_same_v<F, identity_function>)
-                    gradient[i] *= slope_behind<F>((value[i] - mean) * each, weight[channel], bias[channel]);
-            }
-        for (u32 i = 0; i < 8; ++i)
-            if (i < n) {
-                to.first += gradient[i];
-                to.second += gradient[i] * (value[i] - mean);
-            }
+    template<u32 N>
+    TRIREME_HOST_DEVICE void find(coefficients (&of)[N], std::size_t channel) const {
+        find_lines(of, kept + channel, numbers_of_channels<N, T>(kept + G::channels + channel), weight + channel,
+                   bias + channel);
     }
-    TRIREME_HOST_DEVICE static void join(part& to, part const& other) {
+    TRIREME_HOST_DEVICE sums of(number const (&in)[inputs][at_once], u32, coefficients const& line) const {
+        sums all{};
+        for (u32 i = 0; i < at_once; ++i) {
+            number dy = in[1][i];
+            if constexpr (!std::is_same_v<F, identity_function>) dy *= slope_behind<F>(line, in[0][i]);
+            all.first += dy;
+            all.second += dy * (in[0][i] - line.mean);
+        }
+        return all;
+    }
+    TRIREME_HOST_DEVICE static void join(sums& to, sums const& other, joint<number> const&) {
         to.first += other.first;
         to.second += other.second;
-        to.count += other.count;
     }
-    TRIREME_HOST_DEVICE void finish(part const& all, u32 channel, staged_shard const&) const {
+    TRIREME_HOST_DEVICE void finish(sums const& all, u32 count, u32 channel, staged_shard const&) const {
         number const with_x = all.second * static_cast<number>(kept[G::channels + channel]);
         dw[channel] = static_cast<T>(static_cast<number>(dw[channel]) + with_x);
         db[channel] = static_cast<T>(static_cast<number>(db[channel]) + all.first);
-        auto const values = static_cast<number>(Whole || all.count == 0 ? 1 : all.count);
+        auto const values = static_cast<number>(Whole || count == 0 ? 1 : count);
         means[channel] = static_cast<T>(all.first / values);
         means[G::channels + channel] = static_cast<T>(with_x / values);
     }
@@ -197,19 +199,24 @@ template<class G, class F, bool Running, class A, class T>
 struct batch_norm_value {
     using value = A;
     using number = accumulate_t<T>;
-    using place = place_in_channels<G, A>;
+    using geometry = G;
+    using coefficients = normal_line<T>;
     static constexpr u32 inputs = 2;
     A const* from[inputs]; ///< x, addend
     A* to;
     T const *mean, *spread, *weight, *bias;
     number epsilon;
 
-    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const& at, u32 j) const {
-        std::size_t const channel = at.channel(j);
-        number deviation = static_cast<number>(spread[channel]);
-        if constexpr (Running) deviation = number(1) / std::sqrt(deviation + epsilon);
-        number const apart = normalised(in[0], mean[channel], deviation);
-        return F::value(static_cast<number>(weight[channel]) * apart + static_cast<number>(bias[channel]) + in[1]);
+    template<u32 N>
+    TRIREME_HOST_DEVICE void find(coefficients (&of)[N], std::size_t channel) const {
+        numbers_of_channels<N, T> deviations(spread + channel);
+        if constexpr (Running)
+            for (number& spread_of : deviations.of) spread_of = number(1) / std::sqrt(spread_of + epsilon);
+        find_lines(of, mean + channel, deviations, weight + channel, bias + channel);
+    }
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], coefficients const& line, std::size_t,
+                                          u32) const {
+        return F::value(line.at(in[0]) + in[1]);
     }
 };
 
@@ -218,23 +225,35 @@ template<class G, class F, class Before, class A, class T>
 struct batch_norm_gradient {
     using value = A;
     using number = accumulate_t<T>;
-    using place = place_in_channels<G, A>;
+    using geometry = G;
+    struct coefficients {
+        normal_line<T> line;
+        number mean, with_x;  ///< mean of dy; what a value that is 1 from the mean of x takes from its own
+        std::size_t counting; ///< values, of samples that count
+    };
     static constexpr u32 inputs = 3;
     A const* from[inputs]; ///< x, dy, what the function before gave
     A* to;
     T const *mean, *deviation, *means, *weight, *bias;
     staged_shard const* about;
 
-    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const& at, u32 j) const {
-        if (at.sample(j) >= channel_split<G>::samples(*about)) return number(0);
-        std::size_t const channel = at.channel(j);
-        auto const each = static_cast<number>(deviation[channel]);
-        number const x = normalised(in[0], mean[channel], each);
+    template<u32 N>
+    TRIREME_HOST_DEVICE void find(coefficients (&of)[N], std::size_t channel) const {
+        numbers_of_channels<N, T> const deviations(deviation + channel), means_of_dy(means + channel),
+            with_x(means + G::channels + channel);
+        normal_line<T> lines[N];
+        find_lines(lines, mean + channel, deviations, weight + channel, bias + channel);
+        std::size_t const counting = std::size_t{about->count} * G::channels * G::positions;
+        for (u32 i = 0; i < N; ++i) of[i] = {lines[i], means_of_dy.of[i], with_x.of[i] * deviations.of[i], counting};
+    }
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], coefficients const& by, std::size_t first,
+                                          u32 j) const {
+        constexpr bool of_one_sample = G::channels * G::positions % values_at_once<A>::count == 0;
+        if ((of_one_sample ? first : first + j) >= by.counting) return number(0);
         number dy = in[1];
-        if constexpr (!std::is_same_v<F, identity_function>) dy *= slope_behind<F>(x, weight[channel], bias[channel]);
-        number const with_x = x * static_cast<number>(means[G::channels + channel]);
-        number const apart = dy - static_cast<number>(means[channel]) - with_x;
-        return static_cast<number>(weight[channel]) * each * apart * Before::slope(in[2], in[2]);
+        if constexpr (!std::is_same_v<F, identity_function>) dy *= slope_behind<F>(by.line, in[0]);
+        number const apart = dy - by.mean - (in[0] - by.line.mean) * by.with_x;
+        return by.line.scale * apart * Before::slope(in[2], in[2]);
     }
 };
 
@@ -248,7 +267,7 @@ namespace trireme {
 
 template<class G, std::size_t, class Stream, class A, class T>
 void batch_norm_gather(block_kernels<Stream> const& k, A const* x, batch_norm_numbers<T> const&) {
-    blocks::launch_gather(k, blocks::statistics_of_values<G, A, accumulate_t<A>>{x, nullptr, nullptr, {}, nullptr});
+    blocks::launch_gather(k, blocks::statistics_of_values<G, A, accumulate_t<A>>{{x}, nullptr, nullptr, {}, nullptr});
 }
 
 /// mean and deviation, of every channel; adds the mean and the unbiased variance to `statistics`, times the shard's
@@ -258,11 +277,11 @@ template<class G, bool WholeBatch, class Stream, class T>
 void batch_norm_agree(block_kernels<Stream> const& k, batch_norm_numbers<T> const& n, int phase) {
     using number = accumulate_t<T>;
     if constexpr (!WholeBatch) {
-        blocks::launch_agree(k, blocks::statistics_of_values<G, T, T>{nullptr, n.mean, n.statistics,
-                                                                      static_cast<number>(n.epsilon), n.left_out});
+        blocks::launch_agree(k, blocks::statistics_of_values<G, T, T>{
+                                    {}, n.mean, n.statistics, static_cast<number>(n.epsilon), n.left_out});
     } else {
         if (phase == 0)
-            blocks::launch_agree(k, blocks::statistics_of_values<G, T, T, true>{nullptr, n.mean, nullptr, {}, nullptr});
+            blocks::launch_agree(k, blocks::statistics_of_values<G, T, T, true>{{}, n.mean, nullptr, {}, nullptr});
         if (phase == 1) k.each(G::channels, blocks::variance_around_all<G, T>{n.mean, k.shard()});
         if (phase == 2)
             k.each(G::channels, blocks::statistics_of_all<G, T>{n.mean, n.statistics, static_cast<number>(n.epsilon),
@@ -293,7 +312,7 @@ void batch_norm_evaluate(K const& k, A const* x, T const* running_mean, T const*
 template<class G, std::size_t, accelerator_kernels K, class A, class T>
 void batch_norm_backward_gather(K const& k, A const* x, A const* dy, batch_norm_numbers<T> const& n) {
     blocks::launch_gather(k, blocks::sums_of_gradients<G, A, T, false, typename K::prologue>{
-                                 x, dy, n.mean, nullptr, nullptr, nullptr, n.weight, n.bias});
+                                 {x, dy}, n.mean, nullptr, nullptr, nullptr, n.weight, n.bias});
 }
 
 /// sums = the means of dy and of dy times the normalised x, of every channel; adds the sums to the gradients by weight
@@ -301,9 +320,8 @@ void batch_norm_backward_gather(K const& k, A const* x, A const* dy, batch_norm_
 template<class G, bool WholeBatch, class Stream, class T>
 void batch_norm_backward_agree(block_kernels<Stream> const& k, batch_norm_numbers<T> const& n, int phase) {
     if (phase == 0)
-        blocks::launch_agree(k, blocks::sums_of_gradients<G, T, T, WholeBatch>{nullptr, nullptr, n.mean, n.sums,
-                                                                               n.weight_gradient, n.bias_gradient,
-                                                                               nullptr, nullptr});
+        blocks::launch_agree(k, blocks::sums_of_gradients<G, T, T, WholeBatch>{
+                                    {}, n.mean, n.sums, n.weight_gradient, n.bias_gradient, nullptr, nullptr});
     else
         k.each(2 * G::channels, blocks::means_of_all<G, T>{n.sums, k.shard()});
 }

@@ -21,13 +21,21 @@ template<class Function, class G, class T>
 struct bias_and_function {
     using value = T;
     using number = accumulate_t<T>;
-    using place = place_in_channels<G, T>;
+    using geometry = G;
+    using coefficients = number; ///< the bias
     static constexpr u32 inputs = 1;
     T const* from[inputs]; ///< y
     T* to;
     T const* b;
-    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], place const& at, u32 j) const {
-        auto const bias = b == nullptr ? number(0) : static_cast<number>(b[at.channel(j)]);
+
+    template<u32 N>
+    TRIREME_HOST_DEVICE void find(coefficients (&of)[N], std::size_t channel) const {
+        for (number& bias : of) bias = 0;
+        if (b == nullptr) return;
+        numbers_of_channels<N, T> const biases(b + channel);
+        for (u32 i = 0; i < N; ++i) of[i] = biases.of[i];
+    }
+    TRIREME_HOST_DEVICE number operator()(number const (&in)[inputs], coefficients bias, std::size_t, u32) const {
         return Function::value(in[0] + bias);
     }
 };

@@ -10,48 +10,104 @@
 #include <cstddef>
 
 // Two numbers of each channel, added up over all samples of a shard in two launches. `gather`: the samples are cut into
-// parts; a block takes one part of one channel, or of a few whose values lie side by side, and leaves two numbers per
+// parts; a block takes one part of one channel, or of some whose values lie side by side, and leaves two numbers per
 // channel in the workspace. `agree`: 32 threads per channel put the parts together. Both in an order that the sizes
 // alone decide.
 // Values: samples x C x positions, or channels last: then every position is taken for a sample of its own, with one
 // value of each channel. Only the first `count` samples of the staged shard count.
 //
-// What is added up is a struct with
+// The sums are a struct with
 //
-//     using geometry = ...;            // a channel_geometry
-//     using number = ...;              // of the sums
-//     struct part { number first, second; u32 count; };
-//     void add(part&, std::size_t const (&places)[8], u32 n, u32 channel) const;    // n of these values
-//     static void join(part&, part const&);
-//     void finish(part const& all, u32 channel, staged_shard const&) const;
+//     using geometry = ...;              // a channel_geometry
+//     using value = ...;                 // as values lie in memory
+//     using number = ...;                // of the sums
+//     static constexpr u32 inputs = ..., at_once = ...; // values that a thread loads of a channel before it adds them
+//     value const* from[inputs];
+//     using coefficients = ...;          // of a channel
+//     template<u32 N> void find(coefficients (&of)[N], std::size_t channel) const; // of N channels, side by side
+//     channel_sums<number> of(number const (&in)[inputs][at_once], u32 n, coefficients const&) const;
+//                                        // of n values, n <= at_once; the others are 0
+//     static void join(channel_sums<number>&, channel_sums<number> const& other, joint<number> const&);
+//     void finish(channel_sums<number> const& all, u32 count, u32 channel, staged_shard const&) const;
 namespace trireme::blocks {
 
-constexpr int halvings_of(u32 n) noexcept {
+/// Two numbers of a channel.
+template<class Number>
+struct channel_sums {
+    Number first, second;
+};
+
+/// The weights of two groups of values that are joined.
+template<class Number>
+struct joint {
+    Number share;  ///< of the second group
+    Number factor; ///< n m / (n + m)
+
+    TRIREME_HOST_DEVICE joint(u32 n, u32 m) {
+        share = n == m ? Number(0.5) : static_cast<Number>(m) / static_cast<Number>(n + m); // divisions are slow
+        factor = static_cast<Number>(n) * share;
+    }
+};
+
+/// The sums of `count` values of a channel.
+template<class What>
+struct counted_sums {
+    channel_sums<typename What::number> sums;
+    u32 count;
+
+    TRIREME_HOST_DEVICE void join(counted_sums const& other) {
+        What::join(sums, other.sums, {count, other.count});
+        count += other.count;
+    }
+};
+
+/// Threads join their sums in rounds: of `members` threads an eighth goes on after each.
+constexpr u32 sums_at_once = 8;
+TRIREME_HOST_DEVICE constexpr u32 joiners(u32 members, int rounds) noexcept {
+    for (; rounds > 0; --rounds) members = divide_up(members, sums_at_once);
+    return members;
+}
+/// Rounds until one thread has all.
+constexpr int rounds_of(u32 members) noexcept {
     int k = 0;
-    for (; n > 1; n = divide_up(n, 2)) ++k;
+    while (joiners(members, k) > 1) ++k;
     return k;
 }
-/// The number of members that are left of N after `k` halvings.
-template<u32 N>
-TRIREME_HOST_DEVICE constexpr u32 halved(int k) noexcept {
-    return (N + (1u << k) - 1) >> k;
+
+template<class What>
+TRIREME_HOST_DEVICE counted_sums<What> joined(counted_sums<What> (&some)[sums_at_once]) {
+    for (u32 apart = 1; apart < sums_at_once; apart *= 2)
+        for (u32 i = 0; i < sums_at_once; i += 2 * apart) some[i].join(some[i + apart]);
+    return some[0];
+}
+/// One round of thread m: it joins the sums of every `left`-th of `before` threads to its own. The sums of two
+/// neighbours are `step` apart.
+template<class What>
+TRIREME_HOST_DEVICE void join_members(counted_sums<What>* of, u32 m, u32 before, u32 left, u32 step) {
+    counted_sums<What> some[sums_at_once];
+    for (u32 j = 0; j < sums_at_once; ++j)
+        some[j] = m + j * left < before ? of[(m + j * left) * step] : counted_sums<What>{};
+    of[m * step] = joined(some);
 }
 
 /// The division of channels among the threads of a block. A warp reads values that lie side by side: so where a channel
-/// has few positions, several channels share a block.
+/// has few positions, several channels share a block, and a thread takes eight channels last, which are 16 bytes of
+/// bf16.
 template<class G>
 struct channel_split {
     static constexpr u32 channels = G::channels, threads = 256;
     static constexpr u32 positions = G::channels_last ? 1 : G::positions;
     static constexpr u32 of_sample = G::channels_last ? G::positions : 1; ///< what is taken for samples here
     static constexpr bool alone = positions >= 32;
-    static constexpr u32 columns = alone ? 1 : least(channels, 32 / positions); ///< channels of a block
+    static constexpr u32 lanes = G::channels_last && channels % 8 == 0 ? 8 : 1; ///< channels of a thread
+    static constexpr u32 columns = alone ? 1 : evened(channels / lanes, 32 / positions);
+    static constexpr u32 of_block = columns * lanes; ///< channels
     static constexpr u32 width = alone ? threads : columns * positions;
     static constexpr u32 groups = threads / width;
     static constexpr u32 members = alone ? threads : groups * positions; ///< threads of a channel
-    static constexpr u32 blocks = divide_up(channels, columns);          ///< of one part
+    static constexpr u32 blocks = divide_up(channels, of_block);         ///< of one part
 
-    u32 channel, column, member;
+    u32 channel, column, member; ///< the first of the thread's channels
     bool idle;
 
     TRIREME_HOST_DEVICE static u32 samples(staged_shard const& about) { return about.count * of_sample; }
@@ -60,7 +116,7 @@ struct channel_split {
         u32 const in = at.thread % width, group = at.thread / width;
         column = alone ? 0 : in / positions;
         member = alone ? at.thread : group * positions + in % positions;
-        channel = at.block % blocks * columns + column;
+        channel = at.block % blocks * of_block + column * lanes;
         idle = group >= groups || channel >= channels;
     }
 };
@@ -77,97 +133,134 @@ TRIREME_HOST_DEVICE inline u32 samples_in_part(u32 k, u32 samples_of_part, u32 c
 template<class What>
 struct gather_channels {
     using split = channel_split<typename What::geometry>;
-    using part = typename What::part;
-    static constexpr u32 threads = split::threads;
-    static constexpr int phase_count = 1 + halvings_of(split::members);
+    using number = typename What::number;
+    using counted = counted_sums<What>;
+    using row = values_at_once<typename What::value, split::lanes>;
+    static constexpr u32 threads = split::threads, lanes = split::lanes, at_once = What::at_once;
+    static constexpr int rounds = rounds_of(split::members), phase_count = 1 + rounds;
+    /// Of a lane: some more where there is room, for the banks of shared memory.
+    static constexpr u32 slots = threads + (sizeof(number) <= sizeof(float) ? 8 : 0);
     struct shared {
-        part of[split::columns * split::members];
+        counted of[lanes][slots]; // [member][column]
     };
     using own = nothing_kept;
 
     What what;
-    typename What::number* partials;
+    channel_sums<number>* partials;
     staged_shard const* about;
     u32 samples_of_part;
+    bool aligned; ///< rows are, to what one instruction moves
 
     TRIREME_HOST_DEVICE int phases() const { return phase_count; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
-        split const here(at);
-        if (here.idle) return;
         u32 const part_number = at.block / split::blocks;
-        part& mine = s.of[here.column * split::members + here.member];
         if (k == 0) {
-            mine = walk(here, part_number);
+            split const here(at);
+            if (here.idle) return;
+            if (aligned)
+                walk<true>(here, part_number, s);
+            else
+                walk<false>(here, part_number, s);
             return;
         }
-        u32 const before = halved<split::members>(k - 1), left = halved<split::members>(k);
-        if (here.member + left < before) What::join(mine, (&mine)[left]);
-        if (left == 1 && here.member == 0) {
-            auto* const to = partials + 2 * (std::size_t{part_number} * split::channels + here.channel);
-            to[0] = mine.first;
-            to[1] = mine.second;
+        u32 const before = joiners(split::members, k - 1), left = joiners(split::members, k);
+        for (u32 i = at.thread; i < left * split::of_block; i += threads) {
+            u32 const in_block = i % split::of_block, member = i / split::of_block;
+            u32 const column = in_block % split::columns, lane = in_block / split::columns;
+            u32 const channel = at.block % split::blocks * split::of_block + column * lanes + lane;
+            if (channel >= split::channels) continue;
+            counted* const of = s.of[lane] + column;
+            join_members(of, member, before, left, split::columns);
+            if (k == rounds) partials[std::size_t{part_number} * split::channels + channel] = of->sums;
         }
     }
 
 private:
-    TRIREME_HOST_DEVICE part walk(split const& here, u32 part_number) const {
+    template<bool Aligned>
+    TRIREME_HOST_DEVICE void walk(split const& here, u32 part_number, shared& s) const {
         constexpr u32 positions = split::positions, step = split::members;
-        constexpr std::size_t sample_size = std::size_t{split::channels} * positions;
         u32 const values = samples_in_part(part_number, samples_of_part, split::samples(*about)) * positions;
-        std::size_t const base =
-            std::size_t{part_number} * samples_of_part * sample_size + std::size_t{here.channel} * positions;
-        part sum{};
-        for (u32 first = here.member; first < values; first += 8 * step) {
-            std::size_t places[8];
-            u32 n = 0;
-            for (u32 j = 0; j < 8; ++j) {
-                u32 const i = first + j * step, sample = i / positions;
-                places[j] = base + sample * sample_size + (i - sample * positions);
-                n += i < values ? 1 : 0;
+        std::size_t const base = std::size_t{part_number} * samples_of_part * split::channels * positions +
+                                 std::size_t{here.channel} * positions;
+        channel_sums<number> sums[lanes]{};
+        typename What::coefficients by[lanes];
+        what.find(by, here.channel);
+        u32 i = here.member, count = 0;
+        for (; i + (at_once - 1) * step < values; i += at_once * step) turn<Aligned>(sums, count, by, base, i, at_once);
+        if (i < values) turn<Aligned>(sums, count, by, base, i, divide_up(values - i, step));
+        for (u32 lane = 0; lane < lanes; ++lane)
+            s.of[lane][here.member * split::columns + here.column] = {sums[lane], count};
+    }
+    /// Adds n values of each of the thread's channels, which are all loaded before the first is used.
+    template<bool Aligned>
+    TRIREME_HOST_DEVICE void turn(channel_sums<number> (&sums)[lanes], u32& count,
+                                  typename What::coefficients const (&by)[lanes], std::size_t base, u32 first,
+                                  u32 n) const {
+        constexpr u32 positions = split::positions;
+        constexpr std::size_t sample_size = std::size_t{split::channels} * positions;
+        row rows[What::inputs][at_once];
+        for (u32 j = 0; j < at_once; ++j) {
+            u32 const i = first + j * split::members, sample = i / positions;
+            std::size_t const place = base + sample * sample_size + (i - sample * positions);
+            for (u32 k = 0; k < What::inputs; ++k) {
+                rows[k][j] = {};
+                if (j >= n) continue;
+                if constexpr (Aligned)
+                    rows[k][j].load(what.from[k] + place);
+                else
+                    rows[k][j].load_some(what.from[k] + place, lanes);
             }
-            what.add(sum, places, n, here.channel);
         }
-        return sum;
+        joint<number> const weights(count, n);
+        for (u32 lane = 0; lane < lanes; ++lane) {
+            number in[What::inputs][at_once];
+            for (u32 k = 0; k < What::inputs; ++k)
+                for (u32 j = 0; j < at_once; ++j) in[k][j] = static_cast<number>(rows[k][j][lane]);
+            What::join(sums[lane], what.of(in, n, by[lane]), weights);
+        }
+        count += n;
     }
 };
 
 /// Puts the parts of each channel together, and does with them what is to be done.
 template<class What>
 struct agree_channels {
-    using part = typename What::part;
     using split = channel_split<typename What::geometry>;
-    static constexpr u32 members = 32, channels_of_block = 8, threads = members * channels_of_block;
-    static constexpr int phase_count = 1 + halvings_of(members);
+    using counted = counted_sums<What>;
+    static constexpr u32 members = 32, of_block = 8, threads = members * of_block;
+    static constexpr u32 most_parts = members * sums_at_once;
+    static constexpr int rounds = rounds_of(members), phase_count = 1 + rounds;
     struct shared {
-        part of[threads];
+        counted of[threads]; // [member][channel]
     };
     using own = nothing_kept;
 
     What what;
-    typename What::number const* partials;
+    channel_sums<typename What::number> const* partials;
     staged_shard const* about;
     u32 samples_of_part, parts;
 
-    u32 blocks() const noexcept { return divide_up(split::channels, channels_of_block); }
+    u32 blocks() const noexcept { return divide_up(split::channels, of_block); }
     TRIREME_HOST_DEVICE int phases() const { return phase_count; }
     TRIREME_HOST_DEVICE void phase(int k, block_place at, shared& s, own&) const {
-        constexpr u32 channels = split::channels, positions = split::positions;
-        u32 const member = at.thread % members, channel = at.block * channels_of_block + at.thread / members;
-        if (channel >= channels) return;
-        part& mine = s.of[at.thread];
+        u32 const member = at.thread / of_block, channel = at.block * of_block + at.thread % of_block;
+        if (channel >= split::channels) return;
         if (k == 0) {
-            part sum{};
-            for (u32 p = member; p < parts; p += members) {
-                auto const* const from = partials + 2 * (std::size_t{p} * channels + channel);
-                u32 const count = samples_in_part(p, samples_of_part, split::samples(*about)) * positions;
-                What::join(sum, {from[0], from[1], count});
+            counted some[sums_at_once]; // all on their way at the same time
+            for (u32 j = 0; j < sums_at_once; ++j) {
+                u32 const p = member + j * members;
+                some[j] = {};
+                if (p < parts) some[j].sums = partials[std::size_t{p} * split::channels + channel];
             }
-            mine = sum;
+            u32 const count = split::samples(*about);
+            for (u32 j = 0; j < sums_at_once; ++j)
+                some[j].count = samples_in_part(member + j * members, samples_of_part, count) * split::positions;
+            s.of[at.thread] = joined(some);
             return;
         }
-        u32 const left = members >> k;
-        if (member < left) What::join(mine, (&mine)[left]);
-        if (left == 1 && member == 0) what.finish(mine, channel, *about);
+        u32 const before = joiners(members, k - 1), left = joiners(members, k);
+        if (member < left) join_members(s.of + at.thread % of_block, member, before, left, of_block);
+        if (k == rounds && member == 0) what.finish(s.of[at.thread].sums, s.of[at.thread].count, channel, *about);
     }
 };
 
@@ -179,11 +272,12 @@ struct channel_parts {
 template<class What, class Stream>
 channel_parts parts_of(block_kernels<Stream> const& k) {
     using split = channel_split<typename What::geometry>;
-    constexpr std::size_t bytes = 2 * sizeof(typename What::number) * split::channels;
-    constexpr std::size_t most_parts = split::columns == 1 ? 64 : 256;
+    using number = typename What::number;
+    constexpr std::size_t bytes = sizeof(channel_sums<number>) * split::channels;
+    constexpr std::size_t most_parts = split::alone ? 64 : agree_channels<What>::most_parts;
     constexpr u32 enough_blocks = 1024;
     if (k.samples() == 0) return {};
-    workspace_for<typename What::number>(k, 2 * split::channels, "adding up", split::channels, "channels");
+    workspace_for<number>(k, 2 * split::channels, "adding up", split::channels, "channels");
     auto const samples = static_cast<u32>(k.samples()) * split::of_sample;
     std::size_t parts = most(enough_blocks / split::blocks, 1);
     std::size_t const values = std::size_t{samples} * split::positions;
@@ -195,17 +289,19 @@ channel_parts parts_of(block_kernels<Stream> const& k) {
 }
 template<class What, class Stream>
 void launch_gather(block_kernels<Stream> const& k, What const& what) {
+    using program = gather_channels<What>;
     auto const cut = parts_of<What>(k);
-    auto* const partials = static_cast<typename What::number*>(k.scratch().data);
-    using split = channel_split<typename What::geometry>;
-    if (cut.parts != 0)
-        k.queue().launch(gather_channels<What>{what, partials, k.shard(), cut.samples_of_part},
-                         cut.parts * split::blocks);
+    auto* const partials = static_cast<channel_sums<typename What::number>*>(k.scratch().data);
+    if (cut.parts == 0) return;
+    bool aligned = true;
+    for (auto const* const from : what.from) aligned = aligned && program::row::can_move(from);
+    k.queue().launch(program{what, partials, k.shard(), cut.samples_of_part, aligned},
+                     cut.parts * program::split::blocks);
 }
 template<class What, class Stream>
 void launch_agree(block_kernels<Stream> const& k, What const& what) {
     auto const cut = parts_of<What>(k);
-    auto const* const partials = static_cast<typename What::number const*>(k.scratch().data);
+    auto const* const partials = static_cast<channel_sums<typename What::number> const*>(k.scratch().data);
     agree_channels<What> const program{what, partials, k.shard(), cut.samples_of_part, cut.parts};
     k.queue().launch(program, program.blocks());
 }
@@ -231,25 +327,27 @@ std::size_t channel_values(block_kernels<Stream> const& k) {
 template<class G, class T>
 struct sum_of_channel {
     using geometry = G;
+    using value = T;
     using number = accumulate_t<T>;
-    struct part {
-        number first, second; ///< the sum, nothing
-        u32 count;
-    };
+    using coefficients = nothing_kept;
+    static constexpr u32 inputs = 1, at_once = 8;
 
-    T const* x;
+    T const* from[inputs]; ///< values
     T* sums;
     bool are_new = false;
 
-    TRIREME_HOST_DEVICE void add(part& to, std::size_t const (&places)[8], u32 n, u32) const {
-        number value[8];
-        for (u32 i = 0; i < 8; ++i)
-            if (i < n) value[i] = static_cast<number>(x[places[i]]);
-        for (u32 i = 0; i < 8; ++i)
-            if (i < n) to.first += value[i];
+    template<u32 N>
+    TRIREME_HOST_DEVICE void find(coefficients (&)[N], std::size_t) const {}
+    TRIREME_HOST_DEVICE channel_sums<number> of(number const (&in)[inputs][at_once], u32, coefficients const&) const {
+        number sum = 0;
+        for (number const term : in[0]) sum += term;
+        return {sum, 0};
     }
-    TRIREME_HOST_DEVICE static void join(part& to, part const& other) { to.first += other.first; }
-    TRIREME_HOST_DEVICE void finish(part const& all, u32 channel, staged_shard const&) const {
+    TRIREME_HOST_DEVICE static void join(channel_sums<number>& to, channel_sums<number> const& other,
+                                         joint<number> const&) {
+        to.first += other.first;
+    }
+    TRIREME_HOST_DEVICE void finish(channel_sums<number> const& all, u32, u32 channel, staged_shard const&) const {
         give_gradient(sums[channel], all.first, are_new);
     }
 };
@@ -257,7 +355,7 @@ struct sum_of_channel {
 /// sums += each channel's values, of the samples that count; the sums are gradients.
 template<class G, class Stream, class T>
 void add_channel_sums(block_kernels<Stream> const& k, T const* x, T* sums) {
-    sum_of_channel<G, T> const what{x, sums, k.gradients_are_new()};
+    sum_of_channel<G, T> const what{{x}, sums, k.gradients_are_new()};
     launch_gather(k, what);
     launch_agree(k, what);
 }

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <type_traits>
 
@@ -20,7 +21,7 @@ using u32 = std::uint32_t;
 
 constexpr u32 least(u32 a, u32 b) noexcept { return a < b ? a : b; }
 constexpr u32 most(u32 a, u32 b) noexcept { return a < b ? b : a; }
-constexpr u32 divide_up(u32 a, u32 b) noexcept { return (a + b - 1) / b; }
+TRIREME_HOST_DEVICE constexpr u32 divide_up(u32 a, u32 b) noexcept { return (a + b - 1) / b; }
 /// The least part of which no more are needed for `all` than of `part`.
 constexpr u32 evened(u32 all, u32 part) noexcept { return divide_up(all, divide_up(all, part)); }
 
@@ -84,12 +85,80 @@ TRIREME_HOST_DEVICE void load_row(A (&to)[4], T const* from, u32 count) {
     for (u32 i = 0; i < 4; ++i) to[i] = i < count ? static_cast<A>(from[i]) : A(0);
 }
 
+/// Values side by side: 16 bytes, which one instruction moves, or N. They are kept as words: compilers of devices take
+/// narrow values apart where they are loaded, and so wait for each load before the next.
+template<class A, u32 N = 16 / sizeof(A)>
+struct [[gnu::may_alias]] alignas(N * sizeof(A) < 16 ? alignof(A) : 16) values_at_once {
+    static constexpr u32 count = N;
+    static constexpr std::size_t bytes = N * sizeof(A);
+    using word = std::conditional_t<bytes % sizeof(u32) == 0, u32, A>;
+
+    word words[bytes / sizeof(word)];
+
+    TRIREME_HOST_DEVICE A operator[](u32 j) const {
+        A value;
+        std::memcpy(&value, reinterpret_cast<unsigned char const*>(words) + j * sizeof(A), sizeof(A));
+        return value;
+    }
+    /// Value j was 0.
+    TRIREME_HOST_DEVICE void set(u32 j, A value) {
+        if constexpr (sizeof(A) < sizeof(word)) {
+            constexpr u32 of_word = sizeof(word) / sizeof(A);
+            std::uint16_t bits;
+            static_assert(sizeof bits == sizeof value);
+            std::memcpy(&bits, &value, sizeof value);
+            words[j / of_word] |= u32{bits} << j % of_word * 16;
+        } else {
+            std::memcpy(reinterpret_cast<unsigned char*>(words) + j * sizeof(A), &value, sizeof(A));
+        }
+    }
+    /// From and to an address that can_move.
+    TRIREME_HOST_DEVICE void load(A const* from) { *this = *reinterpret_cast<values_at_once const*>(from); }
+    TRIREME_HOST_DEVICE void store(A* to) const {
+#if defined(__CUDA_ARCH__) // nvcc takes an assignment apart, if it is not the first of several
+        static_assert(bytes == 16);
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                     :
+                     : "l"(__cvta_generic_to_global(to)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                     : "memory");
+#else
+        *reinterpret_cast<values_at_once*>(to) = *this;
+#endif
+    }
+    /// The first n, from and to any address; the others are not touched.
+    TRIREME_HOST_DEVICE void load_some(A const* from, u32 n) {
+        for (u32 j = 0; j < count; ++j)
+            if (j < n) set(j, from[j]);
+    }
+    TRIREME_HOST_DEVICE void store_some(A* to, u32 n) const {
+        for (u32 j = 0; j < count; ++j)
+            if (j < n) to[j] = (*this)[j];
+    }
+    TRIREME_HOST_DEVICE static bool can_move(void const* p) {
+        return reinterpret_cast<std::uintptr_t>(p) % alignof(values_at_once) == 0;
+    }
+};
+
+/// The numbers of N channels, which lie side by side from there on.
+template<u32 N, class T>
+struct numbers_of_channels {
+    accumulate_t<T> of[N];
+    TRIREME_HOST_DEVICE explicit numbers_of_channels(T const* from) {
+        values_at_once<T, N> all{};
+        if (all.can_move(from))
+            all.load(from);
+        else
+            all.load_some(from, N);
+        for (u32 i = 0; i < N; ++i) of[i] = static_cast<accumulate_t<T>>(all[i]);
+    }
+};
+
 /// copy.store(i, copy.load(i)) for i = first, first + step, ... below `end`: eight loads are under way at a time, for
 /// one takes hundreds of cycles.
-template<class Copy>
-TRIREME_HOST_DEVICE void copy_in_batches(Copy const& copy, u32 first, u32 step, u32 end) {
+template<class Copy, class Place>
+TRIREME_HOST_DEVICE void copy_in_batches(Copy const& copy, Place first, u32 step, std::type_identity_t<Place> end) {
     constexpr u32 batch = 8;
-    for (u32 begin = first; begin < end; begin += batch * step) {
+    for (Place begin = first; begin < end; begin += batch * step) {
         typename Copy::value value[batch];
         for (u32 i = 0; i < batch; ++i)
             if (begin + i * step < end) value[i] = copy.load(begin + i * step);
