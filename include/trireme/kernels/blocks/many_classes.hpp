@@ -6,7 +6,6 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/kernels/blocks/candidate.hpp>
-#include <trireme/kernels/blocks/elementwise.hpp>
 #include <trireme/kernels/blocks/support.hpp>
 
 #include <cmath>
@@ -93,11 +92,16 @@ private:
 
     TRIREME_HOST_DEVICE static u32 first_of(u32 turn, u32 thread) { return (turn * threads + thread) * vector::count; }
     TRIREME_HOST_DEVICE static u32 count_from(u32 first) {
-        return first >= Classes ? 0 : least(vector::count, Classes - first);
+        return first >= Classes ? 0 : Classes - first < vector::count ? Classes - first : vector::count;
     }
     TRIREME_HOST_DEVICE static vector load(A const* x, u32 turn, u32 thread) {
-        u32 const first = first_of(turn, thread);
-        return load_values(x + first, count_from(first));
+        u32 const first = first_of(turn, thread), count = count_from(first);
+        vector some{};
+        if (count == vector::count && vector::can_move(x + first))
+            some.load(x + first);
+        else
+            some.load_some(x + first, count);
+        return some;
     }
     /// f(class, logit) for the thread's logits.
     template<class F>
@@ -112,7 +116,7 @@ private:
             u32 const first = first_of(t, thread), count = count_from(first);
             TRIREME_UNROLL
             for (u32 j = 0; j < vector::count; ++j)
-                if (j < count) f(first + j, static_cast<number>(some.v[j]));
+                if (j < count) f(first + j, static_cast<number>(some[j]));
         }
     }
     TRIREME_HOST_DEVICE void finish(A const* x, block_place at, shared const& s, own const& mine) const {
@@ -131,17 +135,20 @@ private:
             A* const dx = dlogits + row * Classes;
             TRIREME_UNROLL
             for (u32 t = 0; t < turns; ++t) {
-                vector some;
+                vector some, given{};
                 if constexpr (kept)
                     some = mine.logits[t];
                 else
                     some = load(x, t, at.thread);
-                u32 const first = first_of(t, at.thread);
+                u32 const first = first_of(t, at.thread), count = count_from(first);
                 TRIREME_UNROLL
                 for (u32 j = 0; j < vector::count; ++j)
-                    some.v[j] = static_cast<A>(share * std::exp(static_cast<number>(some.v[j]) - best.value) -
-                                               (first + j == label ? scale : number(0)));
-                store_values(dx + first, some, count_from(first));
+                    given.set(j, static_cast<A>(share * std::exp(static_cast<number>(some[j]) - best.value) -
+                                                (first + j == label ? scale : number(0))));
+                if (count == vector::count && vector::can_move(dx + first))
+                    given.store(dx + first);
+                else
+                    given.store_some(dx + first, count);
             }
         }
     }

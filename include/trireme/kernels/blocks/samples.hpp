@@ -91,30 +91,24 @@ struct input_token {
 
 template<class T, class A, class Order>
 struct value_sum {
-    struct value {
-        T before;
-        A more;
-    };
     T* sum;
     A const* term;
-    std::size_t n;
     Order order;
-    TRIREME_HOST_DEVICE value load(std::size_t i) const { return {sum[i], term[order.place(i)]}; }
-    TRIREME_HOST_DEVICE void store(std::size_t i, value const& of) const {
-        auto const more = static_cast<accumulate_t<A>>(of.more);
-        sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(of.before) + more);
+    TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
+        auto const value = static_cast<accumulate_t<A>>(term[order.place(i)]);
+        sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) + value);
     }
 };
 
-/// Copies up to `Arrays` of them, which have n values each: a block takes a stretch of one. Copy: see copy_in_batches.
-template<class Copy, u32 Arrays>
-struct copied_arrays {
+/// Rounds up to `Most` arrays: a block takes a stretch of one.
+template<class Array, u32 Most>
+struct rounded_arrays {
     static constexpr u32 threads = 256, stretch = 8 * threads;
     static constexpr int phase_count = 1;
     using shared = nothing_kept;
     using own = nothing_kept;
 
-    Copy of[Arrays];
+    Array of[Most];
     u32 count;
 
     TRIREME_HOST_DEVICE u32 stretches(u32 array) const {
@@ -128,7 +122,7 @@ struct copied_arrays {
     TRIREME_HOST_DEVICE int phases() const { return phase_count; }
     TRIREME_HOST_DEVICE void phase(int, block_place at, shared&, own&) const {
         u32 array = 0, block = at.block;
-        for (; Arrays > 1 && block >= stretches(array); ++array) block -= stretches(array);
+        for (; block >= stretches(array); ++array) block -= stretches(array);
         std::size_t const begin = std::size_t{block} * stretch, n = of[array].n;
         copy_in_batches(of[array], begin + at.thread, threads, n - begin < stretch ? n : begin + stretch);
     }
@@ -205,15 +199,14 @@ void add_scores(block_kernels<Stream> const& k, T const* loss, int const* correc
 /// sum += term, n values, whatever the number of samples; `term` in the order given.
 template<class Stream, class T, class A, class Order = order_as_it_is>
 void add_into(block_kernels<Stream> const& k, T* sum, A const* term, std::size_t n, Order order = {}) {
-    blocks::copied_arrays<blocks::value_sum<T, A, Order>, 1> const program{{{sum, term, n, order}}, 1};
-    if (n != 0) k.queue().launch(program, program.blocks());
+    k.each(n, blocks::value_sum<T, A, Order>{sum, term, order});
 }
 
 /// to = from, rounded, of `count` arrays, whatever the number of samples. One launch takes 32 of them.
 template<class Stream, class T, class A, class Order>
 void round_values(block_kernels<Stream> const& k, rounded_array<T, A, Order> const* arrays, std::size_t count) {
     constexpr blocks::u32 most = 32;
-    blocks::copied_arrays<rounded_array<T, A, Order>, most> program{};
+    blocks::rounded_arrays<rounded_array<T, A, Order>, most> program{};
     for (std::size_t i = 0; i < count; ++i) {
         program.of[program.count++] = arrays[i];
         if (program.count < most && i + 1 < count) continue;
