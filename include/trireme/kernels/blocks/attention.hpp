@@ -45,62 +45,47 @@ struct shared_matrix {
     }
 };
 
-/// Tiles divide the tokens of a head, and threads a tile: each computes two rows and two columns of its weights, and of
-/// two rows of a sum every `half`-th row of four.
+/// The most bytes that a program for tiles of `side` tokens shares: rows of four kinds, weights of two, two numbers per
+/// token.
 template<class G, class A>
-struct attention_tile {
+constexpr std::size_t attention_bytes(u32 side) {
     using number = accumulate_t<A>;
-    static constexpr u32 tokens = G::tokens, head = G::head, heads = G::heads;
-    static constexpr u32 step = G::step, width = G::width; ///< of a token's queries, keys and values; of what it gets
+    return sizeof(quad<number>) * (4 * side * (divide_up(G::head, 4) | 1u) + 2 * side * (side / 4 | 1u)) +
+           sizeof(number) * 2 * side;
+}
+template<class G, class A>
+inline constexpr u32 attention_side = attention_bytes<G, A>(32) <= most_shared_bytes   ? 32
+                                      : attention_bytes<G, A>(16) <= most_shared_bytes ? 16
+                                      : attention_bytes<G, A>(8) <= most_shared_bytes  ? 8
+                                                                                       : 4;
 
-    /// The most that a program shares: rows of four kinds, weights of two, two numbers per token.
-    static constexpr std::size_t bytes(u32 of_tile) {
-        return sizeof(quad<number>) * (4 * of_tile * (divide_up(head, 4) | 1u) + 2 * of_tile * (of_tile / 4 | 1u)) +
-               sizeof(number) * 2 * of_tile;
-    }
-    static constexpr u32 side = bytes(32) <= most_shared_bytes   ? 32
-                                : bytes(16) <= most_shared_bytes ? 16
-                                : bytes(8) <= most_shared_bytes  ? 8
-                                                                 : 4;
-    static_assert(bytes(side) <= most_shared_bytes, "attention: a head has more values than a block of threads has "
-                                                    "shared memory for: take more heads");
+/// Threads divide a tile: each computes two rows and two columns of its weights, and of two rows of a sum every
+/// `half`-th row of four.
+template<class G, class A>
+struct attention_tile : tile_of_block<G, attention_side<G, A>> {
+    using base = tile_of_block<G, attention_side<G, A>>;
+    using base::count, base::head, base::place, base::side, base::tile, base::tokens;
+    using number = accumulate_t<A>;
+    static constexpr u32 step = G::step, width = G::width; ///< of a token's queries, keys and values; of what it gets
+    static_assert(attention_bytes<G, A>(side) <= most_shared_bytes,
+                  "attention: a head has more values than a block of threads has shared memory for: take more heads");
     static constexpr u32 half = side / 2, threads = half * half;
-    static constexpr u32 tiles = divide_up(tokens, side); ///< of a sample's head
     static constexpr u32 quads = divide_up(head, 4), quads_of_thread = divide_up(quads, half);
     using rows = shared_matrix<side, head, number>;
     using weights = shared_matrix<side, side, number>;
     using sums = number[2][quads_of_thread][4];
 
-    u32 sample, head_number, tile, m, n;
+    u32 m, n;
 
-    /// `back`: the last tile comes first, which looks at the most tokens.
     TRIREME_HOST_DEVICE attention_tile(block_place at, bool back)
-        : sample(at.block / tiles / heads), head_number(at.block / tiles % heads), tile(at.block % tiles),
-          m(at.thread / half), n(at.thread % half) {
-        if (back) tile = tiles - 1 - tile;
-    }
+        : base(at.block, back), m(at.thread / half), n(at.thread % half) {}
 
     TRIREME_HOST_DEVICE u32 row(u32 i) const { return m + half * i; }
     TRIREME_HOST_DEVICE u32 column(u32 j) const { return n + half * j; }
 
-    /// The head's values of a token begin here, where tokens are `step_of_token` apart.
-    TRIREME_HOST_DEVICE std::size_t place(u32 token, u32 step_of_token) const {
-        return (std::size_t{sample} * tokens + token) * step_of_token + head_number * head;
-    }
-    TRIREME_HOST_DEVICE std::size_t place_of_statistics(u32 token) const {
-        return (std::size_t{sample} * heads + head_number) * tokens + token;
-    }
-    TRIREME_HOST_DEVICE static u32 count(u32 of_tile) {
-        return tokens - of_tile * side < side ? tokens - of_tile * side : side;
-    }
     TRIREME_HOST_DEVICE void read(rows& to, A const* from, u32 step_of_token, u32 of_tile, u32 thread) const {
         to.read(from + place(of_tile * side, step_of_token), step_of_token, count(of_tile), thread, threads);
     }
-    /// True if a token looks at another one.
-    TRIREME_HOST_DEVICE static bool sees(u32 token, u32 other) {
-        return token < tokens && other < tokens && (!G::causal || other <= token);
-    }
-
     /// The products of the thread's two rows of one matrix with its two of another.
     TRIREME_HOST_DEVICE void multiply(number (&to)[2][2], rows const& left, rows const& right) const {
         for (u32 i = 0; i < 2; ++i)
@@ -135,7 +120,6 @@ struct attention_tile {
         store_row_of(to, step_of_token, row(0), sum[0], std::make_integer_sequence<u32, quads_of_thread>{});
         store_row_of(to, step_of_token, row(1), sum[1], std::make_integer_sequence<u32, quads_of_thread>{});
     }
-    static u32 blocks(std::size_t samples) noexcept { return static_cast<u32>(samples) * heads * tiles; }
 
 private:
     /// The compiler knows the place of each sum, which it could not have in a register otherwise.

@@ -16,6 +16,37 @@
 // What all programs of attention know of its weights.
 namespace trireme::blocks {
 
+/// Tiles of `Side` tokens divide the tokens of a head, and a block has one of them.
+template<class G, u32 Side>
+struct tile_of_block {
+    static constexpr u32 side = Side, tokens = G::tokens, head = G::head, heads = G::heads;
+    static constexpr u32 tiles = divide_up(tokens, side); ///< of a sample's head
+
+    u32 sample, head_number, tile;
+
+    /// `back`: the last tile comes first, which looks at the most tokens.
+    TRIREME_HOST_DEVICE tile_of_block(u32 block, bool back)
+        : sample(block / tiles / heads), head_number(block / tiles % heads), tile(block % tiles) {
+        if (back) tile = tiles - 1 - tile;
+    }
+    static u32 blocks(std::size_t samples) noexcept { return static_cast<u32>(samples) * heads * tiles; }
+
+    /// The head's values of a token begin here, where tokens are `step_of_token` apart.
+    TRIREME_HOST_DEVICE std::size_t place(u32 token, u32 step_of_token) const {
+        return (std::size_t{sample} * tokens + token) * step_of_token + head_number * head;
+    }
+    TRIREME_HOST_DEVICE std::size_t place_of_statistics(u32 token) const {
+        return (std::size_t{sample} * heads + head_number) * tokens + token;
+    }
+    TRIREME_HOST_DEVICE static u32 count(u32 of_tile) {
+        return tokens - of_tile * side < side ? tokens - of_tile * side : side;
+    }
+    /// True if a token looks at another one.
+    TRIREME_HOST_DEVICE static bool sees(u32 token, u32 other) {
+        return token < tokens && other < tokens && (!G::causal || other <= token);
+    }
+};
+
 /// The way back needs of a token the logarithm of what softmax divides by, and dy y, which the gradient of softmax
 /// takes from each weight.
 template<class N>

@@ -24,12 +24,12 @@ namespace trireme::blocks {
 template<class G, class A>
 inline constexpr bool suits_tensor_cores = std::is_same_v<A, bf16> && G::head % 16 == 0 && G::head <= 64;
 
-/// Tiles of 64 tokens divide the tokens of a head; the first of a block's two kinds of rows are its own.
+/// Warps divide a tile of 64 tokens, and tokens of other tiles come by shared memory: rows of a head, of two kinds.
 template<class G, class W>
-struct tensor_tile {
-    static constexpr u32 tokens = G::tokens, head = G::head, heads = G::heads;
-    static constexpr u32 warps = 4, side = 16 * warps, threads = warps * W::lanes;
-    static constexpr u32 tiles = divide_up(tokens, side);
+struct tensor_tile : tile_of_block<G, 64> {
+    using base = tile_of_block<G, 64>;
+    using base::count, base::head, base::place, base::side, base::tile, base::tokens;
+    static constexpr u32 warps = side / 16, threads = warps * W::lanes;
     static constexpr u32 deep = head / 16, across = side / 16; ///< steps of 16 through a head, and through a tile
     static constexpr u32 pitch = head + 8;                     ///< rows begin in other banks, and on 16 bytes
     static constexpr u32 matrix = side * pitch;
@@ -46,32 +46,13 @@ struct tensor_tile {
         TRIREME_HOST_DEVICE bf16* second(u32 which) { return first(which) + matrix; }
     };
 
-    u32 sample, head_number, tile, thread, row; ///< row: of the warp's first token in the tile
+    u32 thread, row; ///< row: of the warp's first token in the tile
 
-    /// `back`: the last tile comes first, which looks at the most tokens.
     TRIREME_HOST_DEVICE tensor_tile(block_place at, bool back)
-        : sample(at.block / tiles / heads), head_number(at.block / tiles % heads), tile(at.block % tiles),
-          thread(at.thread), row(at.thread / W::lanes * 16) {
-        if (back) tile = tiles - 1 - tile;
-    }
-    static u32 blocks(std::size_t samples) noexcept { return static_cast<u32>(samples) * heads * tiles; }
-
-    TRIREME_HOST_DEVICE std::size_t place(u32 token, std::size_t step_of_token) const {
-        return (std::size_t{sample} * tokens + token) * step_of_token + head_number * head;
-    }
-    TRIREME_HOST_DEVICE std::size_t place_of_statistics(u32 token) const {
-        return (std::size_t{sample} * heads + head_number) * tokens + token;
-    }
-    TRIREME_HOST_DEVICE static u32 count(u32 of_tile) {
-        return tokens - of_tile * side < side ? tokens - of_tile * side : side;
-    }
-    /// A token looks at another one. Tokens behind the last one look at others, and are not kept.
-    TRIREME_HOST_DEVICE static bool sees(u32 token, u32 other) {
-        return other < tokens && (!G::causal || other <= token);
-    }
+        : base(at.block, back), thread(at.thread), row(at.thread / W::lanes * 16) {}
 
     /// Rows of a tile are on their way; those behind the last token are 0.
-    TRIREME_HOST_DEVICE void bring(bf16* to, bf16 const* from, std::size_t step_of_token, u32 of_tile) const {
+    TRIREME_HOST_DEVICE void bring(bf16* to, bf16 const* from, u32 step_of_token, u32 of_tile) const {
         bf16 const* const begin = from + place(of_tile * side, step_of_token);
         u32 const there = count(of_tile);
         if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) { // else every head of a token begins on 16 bytes
@@ -86,10 +67,11 @@ struct tensor_tile {
         }
     }
     /// Rows that begin anywhere are copied value by value.
-    TRIREME_NOINLINE TRIREME_HOST_DEVICE static void copy(bf16* to, bf16 const* from, std::size_t step_of_token,
-                                                          u32 there, u32 thread) {
+    TRIREME_NOINLINE TRIREME_HOST_DEVICE static void copy(bf16* to, bf16 const* from, u32 step_of_token, u32 there,
+                                                          u32 thread) {
         for (u32 i = thread; i < side * head; i += threads)
-            to[i / head * pitch + i % head] = i / head < there ? from[i / head * step_of_token + i % head] : bf16();
+            to[i / head * pitch + i % head] =
+                i / head < there ? from[std::size_t{i / head} * step_of_token + i % head] : bf16();
     }
     /// The warp's own rows.
     TRIREME_HOST_DEVICE void load(left (&to)[deep], bf16 const* rows) const {
@@ -125,13 +107,12 @@ struct tensor_tile {
             W::multiply_add(sum[2 * d + 1], weights, others[1]);
         }
     }
-    TRIREME_HOST_DEVICE void store(bf16* to, std::size_t step_of_token, rows_of_head const& sum) const {
+    TRIREME_HOST_DEVICE void store(bf16* to, u32 step_of_token, rows_of_head const& sum) const {
         u32 const there = count(tile);
         if (row >= there) return;
         bf16* const begin = to + place(tile * side + row, step_of_token);
         TRIREME_UNROLL
-        for (u32 d = 0; d < 2 * deep; ++d)
-            W::store(begin + d * 8, static_cast<u32>(step_of_token), there - row, sum[d]);
+        for (u32 d = 0; d < 2 * deep; ++d) W::store(begin + d * 8, step_of_token, there - row, sum[d]);
     }
 };
 
@@ -388,7 +369,7 @@ private:
                         of = of_queries[in_tile];
                     else
                         of = {W::at(mine.log_sum, p), W::at(mine.inner, p)};
-                    bool const sees = All || (query < tile::tokens && tile::sees(query, key));
+                    bool const sees = All || tile::sees(query, key);
                     float const factor = drawn.template factor<float>(query, key);
                     float const undropped = sees ? W::exp2(value * by - of.log_sum) : 0.0f;
                     gradient = undropped * (gradient * factor - of.inner);
