@@ -85,7 +85,7 @@ struct tensor_tile : tile_of_block<G, 64> {
         TRIREME_UNROLL
         for (u32 d = 0; d < 2 * deep; ++d) clear(s[d]);
     }
-    /// The products of the warp's rows with the rows 16 part, 16 part + 1 and so on of a tile.
+    /// The products of the warp's rows with 16 rows of a tile, from row 16 part on.
     TRIREME_HOST_DEVICE static void multiply(sums (&to)[2], left const (&own)[deep], bf16 const* rows, u32 part) {
         clear(to[0]);
         clear(to[1]);
@@ -302,8 +302,9 @@ struct tensor_gradient_program {
             if constexpr (ForKeys) {
                 tile::clear(mine.by_value);
             } else {
-                W::each(mine.log_sum, [&](u32 row, float& value) { value = of_query(s, here.row + row).log_sum; });
-                W::each(mine.inner, [&](u32 row, float& value) { value = of_query(s, here.row + row).inner; });
+                auto const* const of = s.of[1] + here.row;
+                W::each(mine.log_sum, [&](u32 row, float& value) { value = of[row].log_sum; });
+                W::each(mine.inner, [&](u32 row, float& value) { value = of[row].inner; });
             }
             bring<!ForKeys>(here, s, begin, 0);
             W::arrive();
@@ -323,8 +324,6 @@ struct tensor_gradient_program {
     }
 
 private:
-    TRIREME_HOST_DEVICE static attention_statistics<float> of_query(shared const& s, u32 row) { return s.of[1][row]; }
-
     template<bool Keys>
     TRIREME_HOST_DEVICE void bring(tile const& here, shared& s, u32 which, u32 to) const {
         here.bring(s.rows.first(to), x + (Keys ? G::key : G::query), G::step, which);
