@@ -39,8 +39,10 @@ struct block_place {
 ///
 /// `phases` and `phase` are TRIREME_HOST_DEVICE. Within a phase the threads of a block run in any order, blocks in any
 /// order at all; what one phase has written, to `shared` or to memory, the next may read if its block wrote it. There
-/// are no atomic operations, so results never depend on the order. Template arguments of programs are numbers, types of
-/// numbers and types with a name at namespace scope: nvcc takes nothing else (docs/gpu.md).
+/// are no atomic operations, so results never depend on the order. Programs for warps take the warp of their stream as
+/// a template parameter W: `threads` is a multiple of W::lanes, and lanes of a warp do together what W has words for
+/// (device/cuda/warp.hpp; docs/decisions/0055-warps-multiply-tiles.md). Template arguments of programs are numbers,
+/// types of numbers and types with a name at namespace scope: nvcc takes nothing else (docs/gpu.md).
 template<class P>
 concept block_program = std::is_trivially_copyable_v<P> &&
                         requires(P const& p, block_place at, typename P::shared& shared, typename P::own& own) {
@@ -82,6 +84,7 @@ struct index_program {
 template<class S>
 concept accelerator_stream =
     requires(S& s, typename S::event& e, typename S::graph& g, void* to, void const* from, std::size_t bytes) {
+        typename S::warp; // of programs for warps
         { s.device() } -> std::same_as<int>;
         s.copy(to, from, bytes); // between any two of: pinned host memory, memory of any device
         s.zero(to, bytes);
