@@ -49,7 +49,7 @@ int answer(typename Trainer::options const& training, Samples const& all, bool e
     return 0;
 }
 
-/// The same of `images` different images, or, `step`, of one batch of them.
+/// Answers for a network of images, of `images` different ones or, `step`, of one batch.
 template<class Trainer>
 int answer_images(std::size_t batch, std::size_t images, bool eager = false, bool step = false) {
     return answer<Trainer>({.learning_rate = 0.1f, .batch = batch}, bench::made_up_images(step ? batch : images), eager,

@@ -4,7 +4,6 @@
 // What every trainer promises, of a GPU with bf16 between the layers, the channels first or last.
 
 #include <cuda/on_gpu.hpp>
-#include <support/compare.hpp>
 #include <support/networks.hpp>
 #include <trainer/promises.hpp>
 
@@ -12,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -33,7 +33,11 @@ TEST_CASE("channels last, the same network: parameters move alike, whatever comp
     auto const first = of(static_cast<in_bf16*>(nullptr));
     auto const before = weights(any_layout<in_bf16, wide_layers>({.seed = 3}));
     auto const near = [&](auto const& last) {
-        CHECK(test_support::apart(last.told, first.told) < 0.034); // one of 30 samples may be judged otherwise
+        REQUIRE(last.told.size() == first.told.size());
+        for (std::size_t i = 0; i < first.told.size(); ++i) {
+            double const allowed = i % 3 == 2 ? 0.034 : 0.02; // an accuracy: one of 30 samples may be judged otherwise
+            CHECK(std::abs(last.told[i] - first.told[i]) < allowed * (1 + std::abs(first.told[i])));
+        }
         CHECK(moved_apart<wide_layers>(before, last.numbers, first.numbers) < 0.2);
     };
     near(of(static_cast<channels_last_by<cuda_kernels>*>(nullptr)));

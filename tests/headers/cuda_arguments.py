@@ -21,8 +21,8 @@ NOTES, SHORT_NOTE, LONG_NOTE, ARGUMENT_BYTES = '.nv.info.', 3, 4, 0x19
 KERNEL = re.compile(r'run_blocks<(.*), (\d+)ul>\(')
 # What the programs must hold, or they are not those that this is about: channels first in float and bf16, channels last,
 # a fixed tree, LeNet's.
-HELD = ['input_value<float, float, trireme::order_as_it_is>', 'rounded_value<float, trireme::bf16, trireme::order_as_it_is>',
-        'rounded_value<float, trireme::bf16, trireme::order_channels_last>', 'tree_program<float',
+HELD = ['input_value<float, float, trireme::order_as_it_is>', 'rounded_array<float, trireme::bf16, trireme::order_as_it_is>',
+        'rounded_array<float, trireme::bf16, trireme::order_channels_last>', 'tree_program<float',
         'value_sum<float, float, trireme::order_as_it_is>', 'conv2d_geometry<1ul, 28ul, 28ul, 6ul, 5ul']
 
 

@@ -66,7 +66,7 @@ struct trains_on {
     static constexpr bool chooses_strategy = true;  ///< when a trainer is made
     static constexpr bool takes_large_steps = true; ///< on more samples than a batch, where layers take them one by one
     static bool runs_here() { return true; }
-    /// Where so many ranks run.
+    /// Options for n ranks.
     template<class Trainer>
     static typename Trainer::run_options ranks(int n) {
         return {.devices = n};

@@ -23,13 +23,15 @@ struct bf16 {
     constexpr bf16() = default;
     TRIREME_HOST_DEVICE constexpr explicit bf16(float x) noexcept {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-        std::uint16_t rounded = 0;
-        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
-        bits = rounded; // every NaN becomes the same one
-#else
+        if (!__builtin_is_constant_evaluated()) {
+            std::uint16_t rounded = 0;
+            asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+            bits = rounded; // every NaN becomes the same one
+            return;
+        }
+#endif
         auto const all = __builtin_bit_cast(std::uint32_t, x);
         bits = static_cast<std::uint16_t>(x != x ? (all >> 16) | 0x40 : (all + 0x7FFF + (all >> 16 & 1)) >> 16);
-#endif
     }
     TRIREME_HOST_DEVICE constexpr explicit operator float() const noexcept {
         return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);

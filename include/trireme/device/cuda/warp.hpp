@@ -64,7 +64,7 @@ struct warp {
             : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
 #else
         static_cast<void>(to), static_cast<void>(a), static_cast<void>(b);
-        __builtin_trap();
+        no_tensor_cores();
 #endif
     }
 
@@ -150,7 +150,7 @@ struct warp {
                      "r"(are_there ? 16 : 0)
                      : "memory");
 #else
-        __builtin_trap();
+        no_tensor_cores();
 #endif
     }
     TRIREME_HOST_DEVICE static void arrive() {
@@ -160,6 +160,13 @@ struct warp {
     }
 
 private:
+    TRIREME_HOST_DEVICE static void no_tensor_cores() {
+#if defined(__CUDA_ARCH__)
+        asm volatile("trap;");
+#else
+        __builtin_trap();
+#endif
+    }
     TRIREME_HOST_DEVICE static std::uint32_t lane_number() {
 #if defined(__CUDA_ARCH__)
         return threadIdx.x % lanes;
@@ -191,7 +198,7 @@ private:
                          : "memory");
 #else
         a = b = c = d = address(row);
-        __builtin_trap();
+        no_tensor_cores();
 #endif
     }
     /// Both rounded; the first one lies in front.

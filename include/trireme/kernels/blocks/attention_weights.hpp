@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What all programs of attention know of its weights.
+// Programs of attention share this: the tile that a block has, and what they know of weights.
 namespace trireme::blocks {
 
 /// Tiles of `Side` tokens divide the tokens of a head, and a block has one of them.

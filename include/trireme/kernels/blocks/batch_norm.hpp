@@ -157,9 +157,10 @@ struct sums_of_gradients {
         find_lines(of, kept + channel, numbers_of_channels<N, T>(kept + G::channels + channel), weight + channel,
                    bias + channel);
     }
-    TRIREME_HOST_DEVICE sums of(number const (&in)[inputs][at_once], u32, coefficients const& line) const {
+    TRIREME_HOST_DEVICE sums of(number const (&in)[inputs][at_once], u32 n, coefficients const& line) const {
         sums all{};
         for (u32 i = 0; i < at_once; ++i) {
+            if (i >= n) continue;
             number dy = in[1][i];
             if constexpr (!std::is_same_v<F, identity_function>) dy *= slope_behind<F>(line, in[0][i]);
             all.first += dy;

@@ -49,7 +49,7 @@ struct coefficients_at_once {
             what.find(all, channel_of_value<G>(first).channel);
         } else {
             for (u32 j = 0; j < Width; ++j) { // behind the last there is no channel
-                typename What::coefficients one[1];
+                typename What::coefficients one[1]{};
                 if (j < count) what.find(one, channel_of_value<G>(first + j).channel);
                 all[j] = one[0];
             }
@@ -106,7 +106,7 @@ private:
         all of[What::inputs];
     };
 
-    /// Whole: see there. Else nothing is in a hurry.
+    /// `Whole`: each 16 bytes are there and aligned. Else one turn follows the other.
     template<bool Whole>
     TRIREME_HOST_DEVICE void run(block_place at) const {
         constexpr u32 turns = Whole ? in_flight : 1;

@@ -23,7 +23,7 @@ struct many_classes_program {
     using number = accumulate_t<T>;
     using vector = values_at_once<A>;
     static constexpr u32 threads = 1024, side = 32; ///< numbers of all threads are joined as a square
-    static constexpr u32 turns = divide_up(Classes, threads* vector::count);
+    static constexpr u32 turns = divide_up(Classes, vector::count* threads);
     static constexpr bool kept = turns * sizeof(vector) <= 128;
     static constexpr int phase_count = 5;
     struct shared {
@@ -103,21 +103,25 @@ private:
             some.load_some(x + first, count);
         return some;
     }
+    /// f(class, logits from there on) for the thread's logits. Turns are unrolled where registers have them.
+    template<class F>
+    TRIREME_HOST_DEVICE static void for_turns(A const* x, u32 thread, own const& mine, F const& f) {
+        if constexpr (kept) {
+            TRIREME_UNROLL
+            for (u32 t = 0; t < turns; ++t) f(first_of(t, thread), mine.logits[t]);
+        } else {
+            for (u32 t = 0; t < turns; ++t) f(first_of(t, thread), load(x, t, thread));
+        }
+    }
     /// f(class, logit) for the thread's logits.
     template<class F>
     TRIREME_HOST_DEVICE static void for_logits(A const* x, u32 thread, own const& mine, F const& f) {
-        TRIREME_UNROLL
-        for (u32 t = 0; t < turns; ++t) {
-            vector some;
-            if constexpr (kept)
-                some = mine.logits[t];
-            else
-                some = load(x, t, thread);
-            u32 const first = first_of(t, thread), count = count_from(first);
+        for_turns(x, thread, mine, [&](u32 first, vector const& some) {
+            u32 const count = count_from(first);
             TRIREME_UNROLL
             for (u32 j = 0; j < vector::count; ++j)
                 if (j < count) f(first + j, static_cast<number>(some[j]));
-        }
+        });
     }
     TRIREME_HOST_DEVICE void finish(A const* x, block_place at, shared const& s, own const& mine) const {
         candidate<number> const best = best_of(s);
@@ -133,14 +137,9 @@ private:
             auto const scale = static_cast<number>(weight[row / Tokens]) / static_cast<number>(Tokens);
             number const share = scale / sum;
             A* const dx = dlogits + row * Classes;
-            TRIREME_UNROLL
-            for (u32 t = 0; t < turns; ++t) {
-                vector some, given{};
-                if constexpr (kept)
-                    some = mine.logits[t];
-                else
-                    some = load(x, t, at.thread);
-                u32 const first = first_of(t, at.thread), count = count_from(first);
+            for_turns(x, at.thread, mine, [&](u32 first, vector const& some) {
+                u32 const count = count_from(first);
+                vector given{};
                 TRIREME_UNROLL
                 for (u32 j = 0; j < vector::count; ++j)
                     given.set(j, static_cast<A>(share * std::exp(static_cast<number>(some[j]) - best.value) -
@@ -149,7 +148,7 @@ private:
                     given.store(dx + first);
                 else
                     given.store_some(dx + first, count);
-            }
+            });
         }
     }
 };

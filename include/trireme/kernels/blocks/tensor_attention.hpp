@@ -119,7 +119,7 @@ struct tensor_tile : tile_of_block<G, 64> {
 /// Powers of two cost less than those of e.
 inline constexpr float log2_of_e = 1.44269504f;
 
-/// See attention_queries_program. The logarithms that it keeps are those to the base of 2.
+/// A block walks as that of attention_queries_program does. The logarithms that it keeps are those to the base of 2.
 template<class G, class W, bool Forward, class Drops>
 struct tensor_queries_program {
     using tile = tensor_tile<G, W>;
@@ -257,7 +257,8 @@ private:
     }
 };
 
-/// See attention_gradient_program: rows are queries with dy, or keys with values.
+/// A block computes the gradients of a tile as that of attention_gradient_program does: rows are queries with dy, or
+/// keys with values.
 template<class G, class W, bool ForKeys, class Drops>
 struct tensor_gradient_program {
     using tile = tensor_tile<G, W>;
