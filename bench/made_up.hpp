@@ -22,27 +22,28 @@ inline trireme::labelled_images made_up_images(std::size_t n) {
     return {std::move(pixels), std::move(labels), 28, 28, 10};
 }
 
-/// Windows of `context` tokens of a made-up text, side by side. A token is a byte below `vocabulary`; the next one is
+/// Windows of `context` tokens of a made-up text, side by side. A token is a number below `vocabulary`; the next one is
 /// its target.
-class made_up_text {
+template<class Token>
+class made_up_tokens {
 public:
-    made_up_text(std::size_t windows, std::size_t context, std::size_t vocabulary = trireme::byte_vocabulary)
-        : context_(context), vocabulary_(vocabulary), bytes_(windows * context + 1) {
+    made_up_tokens(std::size_t windows, std::size_t context, std::size_t vocabulary = trireme::byte_vocabulary)
+        : context_(context), vocabulary_(vocabulary), tokens_(windows * context + 1) {
         trireme::random_stream const random(0, trireme::random_purpose::user);
-        for (std::size_t i = 0; i < bytes_.size(); ++i)
-            bytes_[i] = static_cast<std::uint8_t>(random.bits(i) % vocabulary);
+        for (std::size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = static_cast<Token>(random.bits(i) % vocabulary);
     }
 
-    std::size_t size() const noexcept { return (bytes_.size() - 1) / context_; }
+    std::size_t size() const noexcept { return (tokens_.size() - 1) / context_; }
     /// The `count` windows from `first` on, which stay here.
     trireme::token_windows take(std::size_t first, std::size_t count) const {
-        std::span const part = std::span(bytes_).subspan(first * context_, count * context_ + 1);
+        std::span const part = std::span(tokens_).subspan(first * context_, count * context_ + 1);
         return {part, context_, vocabulary_};
     }
 
 private:
     std::size_t context_, vocabulary_;
-    std::vector<std::uint8_t> bytes_;
+    std::vector<Token> tokens_;
 };
+using made_up_text = made_up_tokens<std::uint8_t>;
 
 } // namespace bench

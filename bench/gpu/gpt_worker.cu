@@ -15,7 +15,6 @@
 #include <exception>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace {
 
@@ -27,16 +26,7 @@ struct text_for {
     using network = gpt<Sizes>;
     static constexpr std::size_t windows = Windows;
 
-    static std::vector<std::uint16_t> tokens() {
-        random_stream const random(0, random_purpose::user);
-        std::vector<std::uint16_t> drawn(windows * Sizes.context + 1);
-        for (std::size_t i = 0; i < drawn.size(); ++i)
-            drawn[i] = static_cast<std::uint16_t>(random.below(i, Sizes.vocabulary));
-        return drawn;
-    }
-    static token_windows of(std::vector<std::uint16_t> const& tokens) {
-        return {tokens, Sizes.context, Sizes.vocabulary};
-    }
+    static auto text() { return bench::made_up_tokens<std::uint16_t>(windows, Sizes.context, Sizes.vocabulary); }
 };
 using width256 = text_for<gpt_sizes{.layers = 6, .width = 256, .heads = 8, .context = 256}, 4096>;
 using gpt2 =
@@ -46,8 +36,9 @@ using gpt2 =
 template<class Text, class Dtype>
 int train(std::size_t batch) {
     using trainer_type = trainer<typename Text::network, cross_entropy, adamw, on<mesh<gpu, dp<1>>>, precision<Dtype>>;
-    auto const tokens = Text::tokens();
-    return answer<trainer_type>({.learning_rate = 1e-3f, .weight_decay = 0.01f, .batch = batch}, Text::of(tokens));
+    auto const text = Text::text();
+    return answer<trainer_type>({.learning_rate = 1e-3f, .weight_decay = 0.01f, .batch = batch},
+                                text.take(0, text.size()));
 }
 
 template<class Text>

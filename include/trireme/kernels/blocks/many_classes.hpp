@@ -95,12 +95,9 @@ private:
         return first >= Classes ? 0 : Classes - first < vector::count ? Classes - first : vector::count;
     }
     TRIREME_HOST_DEVICE static vector load(A const* x, u32 turn, u32 thread) {
-        u32 const first = first_of(turn, thread), count = count_from(first);
+        u32 const first = first_of(turn, thread);
         vector some{};
-        if (count == vector::count && vector::can_move(x + first))
-            some.load(x + first);
-        else
-            some.load_some(x + first, count);
+        some.load_first(x + first, count_from(first));
         return some;
     }
     /// f(class, logits from there on) for the thread's logits. Turns are unrolled where registers have them.
@@ -138,16 +135,12 @@ private:
             number const share = scale / sum;
             A* const dx = dlogits + row * Classes;
             for_turns(x, at.thread, mine, [&](u32 first, vector const& some) {
-                u32 const count = count_from(first);
                 vector given{};
                 TRIREME_UNROLL
                 for (u32 j = 0; j < vector::count; ++j)
                     given.set(j, static_cast<A>(share * std::exp(static_cast<number>(some[j]) - best.value) -
                                                 (first + j == label ? scale : number(0))));
-                if (count == vector::count && vector::can_move(dx + first))
-                    given.store(dx + first);
-                else
-                    given.store_some(dx + first, count);
+                given.store_first(dx + first, count_from(first));
             });
         }
     }

@@ -134,6 +134,19 @@ struct [[gnu::may_alias]] alignas(N * sizeof(A) < 16 ? alignof(A) : 16) values_a
         for (u32 j = 0; j < count; ++j)
             if (j < n) to[j] = (*this)[j];
     }
+    /// Moves the first n in one go, where those are all and the address allows it.
+    TRIREME_HOST_DEVICE void load_first(A const* from, u32 n) {
+        if (n == count && can_move(from))
+            load(from);
+        else
+            load_some(from, n);
+    }
+    TRIREME_HOST_DEVICE void store_first(A* to, u32 n) const {
+        if (n == count && can_move(to))
+            store(to);
+        else
+            store_some(to, n);
+    }
     TRIREME_HOST_DEVICE static bool can_move(void const* p) {
         return reinterpret_cast<std::uintptr_t>(p) % alignof(values_at_once) == 0;
     }
@@ -145,10 +158,7 @@ struct numbers_of_channels {
     accumulate_t<T> of[N];
     TRIREME_HOST_DEVICE explicit numbers_of_channels(T const* from) {
         values_at_once<T, N> all{};
-        if (all.can_move(from))
-            all.load(from);
-        else
-            all.load_some(from, N);
+        all.load_first(from, N);
         for (u32 i = 0; i < N; ++i) of[i] = static_cast<accumulate_t<T>>(all[i]);
     }
 };
