@@ -21,7 +21,7 @@ POLICIES = {'reference', 'portable', 'portable_with_scratch', 'block_kernels', '
             'cuda_library_kernels', 'with_function', 'K'}
 ON_THE_HOST = ('reference', 'portable', 'channels_last')
 # Kernels of a family's own, which none of the others has to have.
-OWN = {'conv2d_scratch_bytes', 'add_bias', 'add_bias_gradient', 'add_scores', 'add_channel_sums'}
+OWN = {'conv2d_scratch_bytes', 'add_bias', 'add_bias_gradient', 'add_scores', 'add_channel_sums', 'add_channel_totals'}
 KERNEL = re.compile(r'^(?:template<.*>|TRIREME_\w+|    requires.*)?[ ]?(?:TRIREME_NOINLINE )?'
                     r'(?:void|bool|T|double|constexpr std::size_t|accumulate_t<T>)\s+(\w+)\(\s*([\w:]+)', re.M)
 LICENCE = ('// SPDX-FileCopyrightText: The Trireme authors\n'

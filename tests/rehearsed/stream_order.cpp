@@ -68,6 +68,7 @@ struct counting_stream {
         bool reached() { return true; }
     };
     struct graph {};
+    struct warp {};
     int waits = 0;
 
     int device() const { return 0; }

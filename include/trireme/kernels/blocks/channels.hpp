@@ -323,24 +323,28 @@ std::size_t channel_values(block_kernels<Stream> const& k) {
     return k.samples() * G::channels * G::positions;
 }
 
-/// The sum of each channel's values.
-template<class G, class T>
-struct sum_of_channel {
+/// The total of each channel: what Term makes of its values, one of each of Term::inputs tensors, added up.
+template<class G, class T, class Term>
+struct total_of_channel {
     using geometry = G;
     using value = T;
     using number = accumulate_t<T>;
     using coefficients = nothing_kept;
-    static constexpr u32 inputs = 1, at_once = 8;
+    static constexpr u32 inputs = Term::inputs, at_once = 8;
 
-    T const* from[inputs]; ///< values
-    T* sums;
+    T const* from[inputs];
+    T* totals; ///< gradients
     bool are_new = false;
 
     template<u32 N>
     TRIREME_HOST_DEVICE void find(coefficients (&)[N], std::size_t) const {}
-    TRIREME_HOST_DEVICE channel_sums<number> of(number const (&in)[inputs][at_once], u32, coefficients const&) const {
+    TRIREME_HOST_DEVICE channel_sums<number> of(number const (&in)[inputs][at_once], u32 n, coefficients const&) const {
         number sum = 0;
-        for (number const term : in[0]) sum += term;
+        for (u32 j = 0; j < at_once; ++j) {
+            number values[inputs];
+            for (u32 k = 0; k < inputs; ++k) values[k] = in[k][j];
+            if (j < n) sum += Term::of(values);
+        }
         return {sum, 0};
     }
     TRIREME_HOST_DEVICE static void join(channel_sums<number>& to, channel_sums<number> const& other,
@@ -348,16 +352,32 @@ struct sum_of_channel {
         to.first += other.first;
     }
     TRIREME_HOST_DEVICE void finish(channel_sums<number> const& all, u32, u32 channel, staged_shard const&) const {
-        give_gradient(sums[channel], all.first, are_new);
+        give_gradient(totals[channel], all.first, are_new);
+    }
+};
+
+/// totals += what Term makes of each channel's values, of the samples that count; the totals are gradients.
+template<class Term, class G, class Stream, class T>
+void add_channel_totals(block_kernels<Stream> const& k, T const* const (&from)[Term::inputs], T* totals) {
+    total_of_channel<G, T, Term> what{{}, totals, k.gradients_are_new()};
+    for (u32 i = 0; i < Term::inputs; ++i) what.from[i] = from[i];
+    launch_gather(k, what);
+    launch_agree(k, what);
+}
+
+/// The value itself.
+struct value_of_channel {
+    static constexpr u32 inputs = 1;
+    template<class N>
+    TRIREME_HOST_DEVICE static N of(N const (&values)[inputs]) {
+        return values[0];
     }
 };
 
 /// sums += each channel's values, of the samples that count; the sums are gradients.
 template<class G, class Stream, class T>
 void add_channel_sums(block_kernels<Stream> const& k, T const* x, T* sums) {
-    sum_of_channel<G, T> const what{{x}, sums, k.gradients_are_new()};
-    launch_gather(k, what);
-    launch_agree(k, what);
+    add_channel_totals<value_of_channel, G>(k, {x}, sums);
 }
 
 } // namespace trireme::blocks
