@@ -31,6 +31,21 @@ auto trained(int devices) {
     return weights(t);
 }
 
+using three_layers = network<input<1, 28, 28>, flatten, linear<16>, relu, linear<16>, relu, linear<10>>;
+template<class Way>
+using stages_by = trainer<three_layers, cross_entropy, sgd, on<mesh<gpu, dp<dynamic>, pp<dynamic>>>,
+                          reproducible<fixed_tree, 8>, precision<f64>, transport<Way>>;
+using pipelined_on_gpus = stages_by<nccl>;
+
+template<class Way>
+auto trained_in_stages(int replicas, int stages) {
+    using run_options = typename stages_by<Way>::run_options;
+    stages_by<Way> t({.learning_rate = 0.05f, .batch = 64},
+                     patient(run_options{.devices = replicas, .stages = stages}));
+    for (int k = 0; k < 4; ++k) CHECK(std::isfinite(t.step(made_up(64, k)).loss));
+    return weights(t);
+}
+
 } // namespace cuda_test
 using namespace cuda_test;
 
@@ -44,5 +59,15 @@ TEST_SUITE("cuda/nccl") {
                 difference = std::max(difference, std::abs(by_nccl[i] - by_peers[i]));
             CHECK(difference < 1e-12);
         }
+    }
+
+    TEST_CASE("replicas of two stages have the bits that they have over peer access") {
+        // [stages_over_nccl]
+        pipelined_on_gpus::run_options const r{
+            .devices = 2, .stages = 8, .processes = process_of{0, 2, "/shared/run-18"}};
+        // [/stages_over_nccl]
+        CHECK_THROWS_AS((pipelined_on_gpus{{.batch = 64}, r}), usage_error); // so few rows have no eight stages
+        for (int replicas = 1; 2 * replicas <= std::min(gpu::count(), 8); replicas *= 2)
+            CHECK(trained_in_stages<nccl>(replicas, 2) == trained_in_stages<peer>(replicas, 2));
     }
 }

@@ -9,6 +9,7 @@
 #if __has_include(<cuda_runtime.h>) && __has_include(<nccl.h>)
 
 #include <rehearsed/nccl_mock.hpp>
+#include <rehearsed/nccl_on_stage.hpp>
 #include <rehearsed/trainings.hpp>
 #include <support/compare.hpp>
 #include <support/networks.hpp>
@@ -33,18 +34,10 @@ using namespace trireme;
 using nccl_mock::rehearsal_with_nccl;
 using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
+using rehearsed::index;
+using rehearsed::nccl_on_stage;
+using rehearsed::text_of_error;
 using rehearsed::tiny;
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-/// Puts the library back as it was, too; all communicators have to be closed by then.
-struct on_stage : rehearsed::on_stage {
-    using rehearsed::on_stage::on_stage;
-    ~on_stage() {
-        nccl_mock::library::here().failing_rank = -1;
-        CHECK(nccl_mock::library::here().communicators == 0);
-    }
-};
 
 /// What a transport is told of a trainer's options.
 struct options {
@@ -254,7 +247,7 @@ void strategy_matches_the_host() {
         reduction_bucket const two[] = {{{0, 67}, false, {}}, {{67, 203}, true, ring{}}};
         cut.buckets = two;
         if (ranks < 8) { // which take the stage long enough below
-            on_stage const as_told(timing::late);
+            nccl_on_stage const as_told(timing::late);
             matches_the_host<float>(whole, 203);
             matches_the_host<bf16>(whole, 1);
             matches_the_host<float>(cut, 203);
@@ -262,7 +255,7 @@ void strategy_matches_the_host() {
             matches_the_host<float>(whole, 203);
         }
         for (std::uint64_t const seed : {3u, 4u}) {
-            on_stage const as_told(timing::shuffled, seed);
+            nccl_on_stage const as_told(timing::shuffled, seed);
             matches_the_host<float>(whole, seed == 3 ? 203 : 1);
             matches_the_host<bf16>(seed == 3 ? cut : whole, 203);
         }
@@ -293,17 +286,6 @@ struct ring_of_four {
     }
     ranks_of<float> ranks{layout(), 100, inputs<float>(4, 100)};
 };
-
-/// What is thrown, as text.
-template<class Error, class F>
-std::string text_of_error(F const& f) {
-    try {
-        f();
-    } catch (Error const& e) {
-        return e.what();
-    }
-    return "nothing was thrown";
-}
 
 // ---- groups of calls, for the stand-in itself ----
 
@@ -375,7 +357,7 @@ TEST_SUITE("rehearsed/nccl") {
         for (int const ranks : {2, 3, 4, 7, 8})
             for (std::size_t const shards : {8u, 11u, 16u})
                 for (std::size_t const elements : {1u, 203u}) {
-                    on_stage const as_told(elements == 1 ? timing::late : timing::shuffled, shards);
+                    nccl_on_stage const as_told(elements == 1 ? timing::late : timing::shuffled, shards);
                     parallel_layout l;
                     l.replicas = ranks;
                     l.logical_shards = shards;
@@ -387,7 +369,7 @@ TEST_SUITE("rehearsed/nccl") {
     }
 
     TEST_CASE("an error that comes later names rank, operation and bytes, and the group is given up") {
-        on_stage const as_usual;
+        nccl_on_stage const as_usual;
         auto& lib = nccl_mock::library::here();
         ring_of_four four;
         auto& transport = four.ranks.transport();
@@ -410,7 +392,7 @@ TEST_SUITE("rehearsed/nccl") {
     }
 
     TEST_CASE("a group that has been abandoned takes no work") {
-        on_stage const as_usual;
+        nccl_on_stage const as_usual;
         ring_of_four four;
         four.ranks.transport().abandon();
         CHECK(nccl_mock::library::here().communicators == 0);
@@ -420,7 +402,7 @@ TEST_SUITE("rehearsed/nccl") {
     }
 
     TEST_CASE("a library that stays busy ends with the deadline") {
-        on_stage const as_usual;
+        nccl_on_stage const as_usual;
         auto& lib = nccl_mock::library::here();
         nccl_group<rehearsal_with_nccl> group({0, 1, 2, "", std::chrono::milliseconds(50)}, false);
         nccl_mock::stream s[2] = {nccl_mock::stream(0), nccl_mock::stream(1)};
@@ -436,7 +418,7 @@ TEST_SUITE("rehearsed/nccl") {
     }
 
     TEST_CASE("the stand-in refuses what NCCL would not end, or not end well") {
-        on_stage const as_usual;
+        nccl_on_stage const as_usual;
         using kind = nccl_call::kind;
         auto const refused = [](char const* why, auto const& calls) {
             CAPTURE(why);
@@ -483,7 +465,7 @@ TEST_SUITE("rehearsed/nccl") {
     }
 
     TEST_CASE("words of scores are added whole") {
-        on_stage const as_usual;
+        nccl_on_stage const as_usual;
         pair_of_ranks two;
         std::uint64_t words[2][3] = {{0xFFFFFFFF00000001u, 0, 3}, {0, 0x7FF8000000000002u, 0}};
         std::vector<nccl_call> calls;
@@ -505,14 +487,14 @@ TEST_SUITE("rehearsed/nccl") {
             for (int const ranks : {1, 2, 5}) {
                 CAPTURE(strategy.name);
                 CAPTURE(ranks);
-                on_stage const as_told(ranks == 2 ? timing::late : timing::shuffled, 7);
+                nccl_on_stage const as_told(ranks == 2 ? timing::late : timing::shuffled, 7);
                 CHECK(trained<on_ranks<nccl>>({{}, {.devices = ranks, .strategy = strategy}}) ==
                       trained<on_ranks<peer>>({{}, {.devices = ranks, .strategy = strategy}}));
             }
     }
 
     TEST_CASE("so it has in buckets, and in a fixed tree") {
-        on_stage const as_told(timing::shuffled, 11);
+        nccl_on_stage const as_told(timing::shuffled, 11);
         CHECK(in_buckets<nccl>::plan(batch{24}).layout.reductions() > 2);
         CHECK(trained<in_buckets<nccl>>({}) == trained<in_buckets<peer>>({}));
         for (int const ranks : {2, 4})
@@ -523,14 +505,14 @@ TEST_SUITE("rehearsed/nccl") {
     TEST_CASE("so it has where layers add numbers over all ranks, and moves what the plan says") {
         for (int const ranks : {1, 2, 5}) {
             CAPTURE(ranks);
-            on_stage const as_told(timing::shuffled, 13);
+            nccl_on_stage const as_told(timing::shuffled, 13);
             auto const over_peer = trained<synchronised_on<peer>>({{}, {.devices = ranks, .strategy = ring{}}});
             CHECK(trained<synchronised_on<nccl>>({{}, {.devices = ranks, .strategy = ring{}}}) == over_peer);
         }
     }
 
     TEST_CASE("a training with native learns the same but for rounding") {
-        on_stage const as_told(timing::shuffled, 5);
+        nccl_on_stage const as_told(timing::shuffled, 5);
         auto const own = trained<on_ranks<nccl>>({{}, {.devices = 3, .strategy = native{}}});
         auto const by_ring = trained<on_ranks<peer>>({{}, {.devices = 3, .strategy = ring{}}});
         CHECK(test_support::apart(own.told, by_ring.told) < 1e-4);
@@ -538,7 +520,7 @@ TEST_SUITE("rehearsed/nccl") {
     }
 
     TEST_CASE("several ranks of a process step without a graph, and an error during a step stops the training") {
-        on_stage const as_usual;
+        nccl_on_stage const as_usual;
         stage::here().forget_nothing(); // and counts the waits that captures note
         on_ranks<nccl> t({.batch = 8}, {.devices = 2, .strategy = ring{}});
         CHECK(stage::here().waits() == 0);

@@ -23,14 +23,14 @@
 #include <vector>
 
 // A stand-in for NCCL, and for the few calls of CUDA beside it, over the streams of the rehearsal. It defines those
-// functions, so it belongs in one file of a program, which links neither library.
+// functions, so a program that has it links neither library.
 //
-// What it plays: communicators of one process that do not block; a group of sends, receives and all-reduces, which
-// begins on a stream when that is due, and makes nothing wait but the two ends of a message (so that other waits that
-// the caller has forgotten show, as they do with all work of the rehearsal); errors that come later. It refuses what
-// NCCL forbids, and where NCCL would wait for ever, or give any result: a message without its other end, ends that
-// differ, memory that one call of a group writes and another uses, a communicator that is busy or has failed, a stream
-// of another device.
+// What it plays: communicators of one process that do not block, and their splits; a group of sends, receives and
+// all-reduces, which begins on a stream when that is due, and makes nothing wait but the two ends of a message (so that
+// other waits that the caller has forgotten show, as they do with all work of the rehearsal); errors that come later.
+// It refuses what NCCL forbids, and where NCCL would wait for ever, or give any result: a message without its other
+// end, ends that differ, memory that one call of a group writes and another uses, a communicator that is busy or has
+// failed, a stream of another device.
 //
 // What it cannot show: that NCCL itself takes these calls; several processes, and how they meet; ranks that hand over
 // their groups in different orders, and wait for one another; the order in which NCCL adds (here it is that of the
@@ -82,6 +82,13 @@ struct library {
 
 enum class call_kind : int { send, receive, all_reduce };
 
+/// A communicator that is to be split: NCCL makes the new one when the group of calls ends.
+struct split_call {
+    ncclComm_t comm;
+    int color, key;
+    ncclComm_t* made;
+};
+
 struct call {
     call_kind kind;
     ncclComm_t comm;
@@ -105,6 +112,7 @@ namespace nccl_mock {
 struct open_group {
     int depth = 0;
     std::vector<call> calls;
+    std::vector<split_call> splits;
     ncclResult_t refused = ncclSuccess;
 };
 inline thread_local open_group group;
@@ -266,6 +274,43 @@ inline void play(std::vector<call> const& calls, sorted_calls const& sorted) {
     for (auto const& [s, done] : after) stream::of(s).wait(done);
 }
 
+/// Why communicators cannot be split; nothing if they can: all ranks of each take part once.
+inline std::string fault_of(std::vector<split_call> const& splits) {
+    for (auto const& s : splits) {
+        std::vector<int> ranks;
+        for (auto const& other : splits)
+            if (other.comm->world == s.comm->world) ranks.push_back(other.comm->rank);
+        std::sort(ranks.begin(), ranks.end());
+        if (static_cast<int>(ranks.size()) != s.comm->ranks ||
+            std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end())
+            return "a split, not by every rank once";
+    }
+    return "";
+}
+/// Makes one communicator of each colour, of its ranks in the order of their keys.
+inline void play(std::vector<split_call> splits, library& lib) {
+    std::stable_sort(splits.begin(), splits.end(), [](split_call const& a, split_call const& b) {
+        return std::tuple(a.comm->world, a.color, a.key, a.comm->rank) <
+               std::tuple(b.comm->world, b.color, b.key, b.comm->rank);
+    });
+    for (std::size_t first = 0, end = 0; first < splits.size(); first = end) {
+        auto const& like = splits[first];
+        auto const same = [&](split_call const& s) {
+            return s.comm->world == like.comm->world && s.color == like.color;
+        };
+        end = first;
+        while (end < splits.size() && same(splits[end])) ++end;
+        ++lib.worlds;
+        for (auto i = first; i < end; ++i) {
+            splits[i].comm->busy = lib.busy_polls;
+            if (like.color == NCCL_SPLIT_NOCOLOR) continue;
+            *splits[i].made = new ncclComm{lib.worlds, static_cast<int>(i - first), static_cast<int>(end - first),
+                                           splits[i].comm->device, lib.busy_polls};
+            ++lib.communicators;
+        }
+    }
+}
+
 /// Notes a call down, which is a group by itself if none is open.
 inline ncclResult_t note(call const& c) {
     ncclGroupStart();
@@ -288,14 +333,14 @@ inline ncclResult_t note(call const& c) {
 
 extern "C" {
 
-ncclResult_t ncclGetVersion(int* version) {
+inline ncclResult_t ncclGetVersion(int* version) {
     *version = NCCL_VERSION_CODE;
     return ncclSuccess;
 }
-char const* ncclGetErrorString(ncclResult_t) { return "as played"; }
-char const* ncclGetLastError(ncclComm_t) { return nccl_mock::library::here().last_words.c_str(); }
+inline char const* ncclGetErrorString(ncclResult_t) { return "as played"; }
+inline char const* ncclGetLastError(ncclComm_t) { return nccl_mock::library::here().last_words.c_str(); }
 
-ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+inline ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     auto& lib = nccl_mock::library::here();
     std::lock_guard const lock(lib.guard);
     std::memset(id, 0, sizeof *id);
@@ -305,7 +350,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 /// On the device that is the thread's current one.
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+inline ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                           ncclConfig_t* config) {
     auto& lib = nccl_mock::library::here();
     std::lock_guard const lock(lib.guard);
     if (config->blocking != 0) return lib.refuse("a communicator that blocks");
@@ -318,7 +364,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     return ncclInProgress;
 }
 
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+inline ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
     auto& lib = nccl_mock::library::here();
     std::lock_guard const lock(lib.guard);
     *state = ncclSuccess;
@@ -329,20 +375,20 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+inline ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     auto& lib = nccl_mock::library::here();
     std::lock_guard const lock(lib.guard);
     comm->busy = lib.busy_polls;
     return ncclInProgress;
 }
-ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+inline ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     auto& lib = nccl_mock::library::here();
     std::lock_guard const lock(lib.guard);
     --lib.communicators;
     delete comm;
     return ncclSuccess;
 }
-ncclResult_t ncclCommAbort(ncclComm_t comm) {
+inline ncclResult_t ncclCommAbort(ncclComm_t comm) {
     auto& lib = nccl_mock::library::here();
     std::lock_guard const lock(lib.guard);
     --lib.communicators;
@@ -350,36 +396,40 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     delete comm;
     return ncclSuccess;
 }
-ncclResult_t ncclCommSplit(ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*) {
-    auto& lib = nccl_mock::library::here();
-    std::lock_guard const lock(lib.guard);
-    return lib.refuse("a split is not played");
+inline ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t* config) {
+    ncclGroupStart();
+    auto& mine = nccl_mock::group;
+    if (config != nullptr)
+        mine.refused = nccl_mock::library::here().refuse("a split with a configuration is not played");
+    *made = nullptr;
+    mine.splits.push_back({comm, color, key, made});
+    return ncclGroupEnd();
 }
 
-ncclResult_t ncclCommCount(ncclComm_t const comm, int* ranks) {
+inline ncclResult_t ncclCommCount(ncclComm_t const comm, int* ranks) {
     *ranks = comm->ranks;
     return ncclSuccess;
 }
-ncclResult_t ncclCommUserRank(ncclComm_t const comm, int* rank) {
+inline ncclResult_t ncclCommUserRank(ncclComm_t const comm, int* rank) {
     *rank = comm->rank;
     return ncclSuccess;
 }
-ncclResult_t ncclCommCuDevice(ncclComm_t const comm, int* device) {
+inline ncclResult_t ncclCommCuDevice(ncclComm_t const comm, int* device) {
     *device = comm->device;
     return ncclSuccess;
 }
 
-ncclResult_t ncclSend(void const* data, std::size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
+inline ncclResult_t ncclSend(void const* data, std::size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
+                             cudaStream_t stream) {
     return nccl_mock::note(
         {nccl_mock::call_kind::send, comm, peer, dtype, const_cast<void*>(data), count, stream}); // only read
 }
-ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
+inline ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
+                             cudaStream_t stream) {
     return nccl_mock::note({nccl_mock::call_kind::receive, comm, peer, dtype, data, count, stream});
 }
-ncclResult_t ncclAllReduce(void const* from, void* to, std::size_t count, ncclDataType_t dtype, ncclRedOp_t what,
-                           ncclComm_t comm, cudaStream_t stream) {
+inline ncclResult_t ncclAllReduce(void const* from, void* to, std::size_t count, ncclDataType_t dtype, ncclRedOp_t what,
+                                  ncclComm_t comm, cudaStream_t stream) {
     if (from != to || what != ncclSum) {
         std::lock_guard const lock(nccl_mock::library::here().guard);
         return nccl_mock::library::here().refuse("an all-reduce that is not a sum in place is not played");
@@ -387,16 +437,24 @@ ncclResult_t ncclAllReduce(void const* from, void* to, std::size_t count, ncclDa
     return nccl_mock::note({nccl_mock::call_kind::all_reduce, comm, 0, dtype, to, count, stream});
 }
 
-ncclResult_t ncclGroupStart() {
+inline ncclResult_t ncclGroupStart() {
     ++nccl_mock::group.depth;
     return ncclSuccess;
 }
-ncclResult_t ncclGroupEnd() {
+inline ncclResult_t ncclGroupEnd() {
     auto& mine = nccl_mock::group;
     if (--mine.depth > 0) return ncclSuccess;
     auto const calls = std::exchange(mine.calls, {});
+    auto const splits = std::exchange(mine.splits, {});
     auto const refused = std::exchange(mine.refused, ncclSuccess);
     if (refused != ncclSuccess) return refused;
+    if (!splits.empty()) {
+        auto& lib = nccl_mock::library::here();
+        std::lock_guard const lock(lib.guard);
+        if (auto const why = nccl_mock::fault_of(splits); !why.empty()) return lib.refuse(why);
+        nccl_mock::play(splits, lib);
+        return ncclInProgress;
+    }
     if (calls.empty()) return ncclSuccess;
     nccl_mock::sorted_calls const sorted(calls);
     auto& lib = nccl_mock::library::here();
@@ -414,16 +472,16 @@ ncclResult_t ncclGroupEnd() {
 
 inline thread_local int nccl_mock_device = 0;
 
-cudaError_t cudaSetDevice(int device) {
+inline cudaError_t cudaSetDevice(int device) {
     nccl_mock_device = device;
     return cudaSuccess;
 }
-cudaError_t cudaGetDevice(int* device) {
+inline cudaError_t cudaGetDevice(int* device) {
     *device = nccl_mock_device;
     return cudaSuccess;
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-char const* cudaGetErrorName(cudaError_t) { return "no error is played"; }
-char const* cudaGetErrorString(cudaError_t) { return "no error is played"; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline char const* cudaGetErrorName(cudaError_t) { return "no error is played"; }
+inline char const* cudaGetErrorString(cudaError_t) { return "no error is played"; }
 
 } // extern "C"

@@ -159,13 +159,15 @@ public:
         enqueue_results(slot);
     }
     void enqueue_results(int slot) {
-        int const last = layout.role_of_last_stage();
         for (int role = 0; role < layout.stages; ++role) {
             if (!rank_at(0, role).has_results()) continue;
-            for_role(role, [&](rank_type& r) { order_->begin(r.sharing_scores()); });
-            if (role == last)
-                transport.enqueue_scores(words_, 2 * rank_at(0, last).score_count(),
-                                         by_role_[static_cast<std::size_t>(last)]);
+            words_.clear();
+            for_role(role, [&](rank_type& r) {
+                order_->begin(r.sharing_scores());
+                words_.push_back(r.score_words());
+            });
+            transport.enqueue_scores(role, words_, 2 * rank_at(0, role).score_count(),
+                                     by_role_[static_cast<std::size_t>(role)]);
             for_role(role, [&](rank_type& r) {
                 r.enqueue_results(slot);
                 order_->end(r.sharing_scores());
@@ -197,8 +199,7 @@ private:
         for (auto const& r : ranks) compute_.push_back(&r->compute);
         by_role_.resize(static_cast<std::size_t>(layout.stages));
         for (std::size_t i = 0; i < ranks.size(); ++i) by_role_[i % by_role_.size()].push_back(&ranks[i]->exchange);
-        for (auto const& r : ranks)
-            if (r->has_last()) words_.push_back(r->score_words());
+        words_.reserve(ranks.size());
         tasks_.reserve(ranks.size());
     }
 

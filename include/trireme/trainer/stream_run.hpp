@@ -435,7 +435,8 @@ private:
     void for_results(int slot, F&& f) {
         for (auto& r : executor_->ranks) wait_for(*r, r->used[slot], "a step");
         bool const shared = executor_->transport.local_ranks() != executor_->layout.devices();
-        for (auto& r : executor_->ranks) {
+        auto const stages = static_cast<std::size_t>(executor_->layout.stages);
+        for (auto& r : std::span(executor_->ranks).first(shared ? stages : executor_->ranks.size())) {
             if (!r->has_results()) continue;
             auto const results = r->results(slot);
             auto const known = shared ? range{0, executor_->layout.shards()} : r->shards();
@@ -445,7 +446,6 @@ private:
             };
             if (r->has_last()) tell(0);
             for (auto const& stage : r->own()) stage.for_terms([&](std::size_t term) { tell(1 + term); });
-            if (shared) return;
         }
     }
 

@@ -32,7 +32,7 @@ namespace trireme {
 //                  std::vector<layer_sum<T>> const&);          // role by role, and each of its stages by itself
 //     void enqueue(int prepared, std::size_t reduction, std::span<stream* const>); // one stream per local rank
 //     void enqueue_sum(std::size_t sum, std::span<stream* const>);
-//     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
+//     void enqueue_scores(int role, std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
 //     traffic moved(int local) const;                                              // by collectives, per step
 //     void check();                   // while somebody waits: throws what has gone wrong
 //     void abandon() noexcept;        // the wait is over, and lost
@@ -113,7 +113,7 @@ public:
     void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {
         if (sum < sums_.size()) sums_[sum]->enqueue(streams);
     }
-    void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
+    void enqueue_scores(int, std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
 
     traffic moved(int local) const noexcept {
         traffic sum;

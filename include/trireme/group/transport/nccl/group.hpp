@@ -8,6 +8,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
+#include <trireme/group/mesh.hpp>
 #include <trireme/group/transport/nccl/communicator.hpp>
 #include <trireme/group/transport/nccl/errors.hpp>
 #include <trireme/group/transport/nccl/id_file.hpp>
@@ -15,6 +16,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -96,7 +98,8 @@ public:
                 "out, and use as many devices as there are");
         if (local > present) refuse_number(local, present);
         first_ = local * who_.index;
-        for (int i = 0; i < local; ++i) device_.push_back((first_ + i) % present);
+        for (int i = 0; i < local; ++i) device_.push_back((first_ + i) % present), number_.push_back(first_ + i);
+        all_of_ = who_.world;
         make();
     }
     nccl_group(nccl_group const&) = delete;
@@ -111,6 +114,36 @@ public:
     int device_of(int local) const noexcept { return device_[static_cast<std::size_t>(local)]; }
     nccl_communicator& at(int local) noexcept { return all_[static_cast<std::size_t>(local)]; }
 
+    /// The groups along some axes of a mesh of all ranks, those that this process has ranks in; in the order of their
+    /// first ranks. A rank's number in one is its place along these axes. Every process calls it at the same time, with
+    /// the same arguments, and has neighbouring places in each group. Throws usage_error where it has not, and what
+    /// NCCL says of communicators that it cannot make. This group must outlive them.
+    std::vector<std::unique_ptr<nccl_group>> along(mesh_value const& mesh, axis_set axes) {
+        std::vector<int> colors, keys;
+        std::vector<std::unique_ptr<nccl_group>> groups;
+        for (int const rank : number_) {
+            colors.push_back(mesh.member(rank, axes, 0));
+            keys.push_back(mesh.place(rank, axes));
+        }
+        auto made = split(colors, keys);
+        for (std::size_t i = 0; i < made.size(); ++i) {
+            auto const same = [&](auto const& g) { return g->color_ == colors[i]; };
+            auto found = std::find_if(groups.begin(), groups.end(), same);
+            if (found == groups.end()) found = groups.insert(found, part(mesh.size(axes), colors[i], keys[i]));
+            auto& g = **found;
+            if (keys[i] != g.first_ + g.local_ranks())
+                throw usage_error("process " + std::to_string(who_.index) + " has places " + std::to_string(g.first_) +
+                                  " and " + std::to_string(keys[i]) +
+                                  " of an axis, and none between: give it neighbouring ones, as processes of whole "
+                                  "replicas have");
+            g.device_.push_back(device_[i]);
+            g.number_.push_back(number_[i]);
+            g.handles_.push_back(made[i].handle());
+            g.all_.push_back(std::move(made[i]));
+        }
+        return groups;
+    }
+
     /// Hands calls over, as one group: none waits for another of them. May be captured. The first time connections are
     /// made, which waits for peers: let that be outside a capture, so that it can fail by itself.
     void run(std::span<nccl_call const> calls, nccl_operation const& operation, bool first_time) {
@@ -119,12 +152,12 @@ public:
         require_alive();
         try {
             if (!first_time) {
-                post(handles_, calls, first_, operation);
+                post(handles_, calls, number_, operation);
             } else {
                 auto owned = std::vector<nccl_call>(calls.begin(), calls.end());
                 if (!nccl_runtime::finishes_within(deadline::in(who_.limit),
-                                                   [owned, handles = handles_, rank = first_, operation] {
-                                                       post(handles, owned, rank, operation);
+                                                   [owned, handles = handles_, numbers = number_, operation] {
+                                                       post(handles, owned, numbers, operation);
                                                    }))
                     late("the others did not connect");
             }
@@ -151,11 +184,12 @@ public:
     /// Throws accelerator_error if anything has gone wrong on any of the process's ranks, and gives the group up. For
     /// the loops of whoever waits for a stream.
     void check() {
-        for (auto const& c : all_) {
+        for (std::size_t i = 0; i < all_.size(); ++i) {
+            auto const& c = all_[i];
             auto const status = state(c);
             if (status == ncclSuccess || status == ncclInProgress) continue;
             auto const text =
-                nccl_runtime::failure("NCCL", c.rank(), last_.text(), status, nccl_runtime::last_words(c.handle()));
+                nccl_runtime::failure("NCCL", number_[i], last_.text(), status, nccl_runtime::last_words(c.handle()));
             abandon();
             throw accelerator_error(text);
         }
@@ -174,6 +208,19 @@ public:
     nccl_operation const& last() const noexcept { return last_; }
 
 private:
+    nccl_group() = default;
+    /// A group of `size` ranks, the first of which has number `color` among all; its ranks of this process are still to
+    /// come, from place `first` on.
+    std::unique_ptr<nccl_group> part(int size, int color, int first) const {
+        std::unique_ptr<nccl_group> g(new nccl_group);
+        g->who_ = who_;
+        g->who_.world = size;
+        g->first_ = first;
+        g->color_ = color;
+        g->all_of_ = all_of_;
+        return g;
+    }
+
     static ncclResult_t state(nccl_communicator const& c) noexcept {
         return c ? nccl_runtime::state_of(c.handle()) : ncclSuccess;
     }
@@ -185,17 +232,17 @@ private:
         return comms;
     }
 
-    static void post(std::vector<ncclComm_t> const& comms, std::span<nccl_call const> calls, int first_rank,
-                     nccl_operation const& operation) {
+    static void post(std::vector<ncclComm_t> const& comms, std::span<nccl_call const> calls,
+                     std::vector<int> const& numbers, nccl_operation const& operation) {
         using nccl_runtime::check;
-        check(ncclGroupStart(), "ncclGroupStart", first_rank, operation);
+        check(ncclGroupStart(), "ncclGroupStart", numbers[0], operation);
         auto status = ncclSuccess;
         char const* name = "";
-        int rank = first_rank;
+        int rank = numbers[0];
         ncclComm_t comm = nullptr;
         for (auto const& c : calls) {
             comm = comms[static_cast<std::size_t>(c.local)];
-            rank = first_rank + c.local;
+            rank = numbers[static_cast<std::size_t>(c.local)];
             if (c.what == nccl_call::kind::send) {
                 name = "ncclSend";
                 status = ncclSend(c.data, c.count, c.dtype, c.peer, comm, c.stream);
@@ -210,7 +257,7 @@ private:
         }
         auto const ended = ncclGroupEnd(); // also after an error, or the thread would stay in the group
         check(status, name, rank, operation, comm);
-        check(ended, "ncclGroupEnd", first_rank, operation, comm);
+        check(ended, "ncclGroupEnd", numbers[0], operation, comm);
     }
 
     // ---- how a group comes to be ----
@@ -324,10 +371,12 @@ private:
     }
 
     std::string whom() const {
-        auto text = local_ranks() == 1
-                        ? "rank " + std::to_string(first_)
-                        : "ranks " + std::to_string(first_) + " to " + std::to_string(first_ + local_ranks() - 1);
-        return text + " of " + std::to_string(who_.world);
+        auto text = (local_ranks() == 1 ? "rank " : "ranks ") + std::to_string(number_[0]);
+        if (who_.world == all_of_ && local_ranks() != 1)
+            text += " to " + std::to_string(number_.back());
+        else
+            for (std::size_t i = 1; i < number_.size(); ++i) text += ", " + std::to_string(number_[i]);
+        return text + " of " + std::to_string(all_of_);
     }
 
     TRIREME_COLD [[noreturn]] void nobody_came() const {
@@ -340,15 +389,16 @@ private:
     }
     TRIREME_COLD [[noreturn]] void late(char const* why) {
         abandon();
-        throw deadline_error(first_, last_.text() + " on " + whom() + ": " + why + " within the deadline of " +
-                                         seconds_text(who_.limit) +
-                                         " s; look whether all processes still run, and with NCCL_DEBUG=INFO at what "
-                                         "they say");
+        throw deadline_error(number_[0],
+                             last_.text() + " on " + whom() + ": " + why + " within the deadline of " +
+                                 seconds_text(who_.limit) +
+                                 " s; look whether all processes still run, and with NCCL_DEBUG=INFO at what "
+                                 "they say");
     }
     void require_alive() const {
         for (auto const& c : all_)
             if (!c)
-                throw accelerator_error("rank " + std::to_string(first_) + ": the group of " +
+                throw accelerator_error("rank " + std::to_string(number_[0]) + ": the group of " +
                                         std::to_string(who_.world) +
                                         " ranks has been given up after an error; make a new one, in all processes");
     }
@@ -372,9 +422,11 @@ private:
                           "transport<peer> and the option share_devices");
     }
 
-    nccl_runtime::attendance who_;
-    int first_ = 0;
-    std::vector<int> device_;
+    nccl_runtime::attendance who_ = {};
+    int first_ = 0;                    ///< of this process, in the group
+    int color_ = 0;                    ///< number of the group's first rank, among all
+    int all_of_ = 1;                   ///< ranks, of all groups
+    std::vector<int> device_, number_; ///< of the ranks of this process: their devices, and their numbers among all
     std::vector<nccl_communicator> all_;
     std::vector<ncclComm_t> handles_; ///< of all_, for calls
     nccl_operation last_;
