@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <rehearsed/nccl_post.hpp>
+
 #include <trireme/collective/on_streams/moves.hpp>
 #include <trireme/core/bf16.hpp>
 #include <trireme/device/rehearsal/device.hpp>
@@ -11,12 +13,16 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -25,16 +31,16 @@
 // A stand-in for NCCL, and for the few calls of CUDA beside it, over the streams of the rehearsal. It defines those
 // functions, so a program that has it links neither library.
 //
-// What it plays: communicators of one process that do not block, and their splits; a group of sends, receives and
-// all-reduces, which begins on a stream when that is due, and makes nothing wait but the two ends of a message (so that
-// other waits that the caller has forgotten show, as they do with all work of the rehearsal); errors that come later.
-// It refuses what NCCL forbids, and where NCCL would wait for ever, or give any result: a message without its other
-// end, ends that differ, memory that one call of a group writes and another uses, a communicator that is busy or has
-// failed, a stream of another device.
+// What it plays: communicators that do not block, of one process, or of several that have been forked and have a
+// post_office; their splits; a group of sends, receives and all-reduces, which begins on a stream when that is due, and
+// makes nothing wait but the two ends of a message (so that other waits that the caller has forgotten show, as they do
+// with all work of the rehearsal); errors that come later. It refuses what NCCL forbids, and where NCCL would wait for
+// ever, or give any result: a message without its other end in one process, ends that differ, memory that one call of a
+// group writes and another uses, a communicator that is busy or has failed, a stream of another device.
 //
-// What it cannot show: that NCCL itself takes these calls; several processes, and how they meet; ranks that hand over
-// their groups in different orders, and wait for one another; the order in which NCCL adds (here it is that of the
-// ranks); an abort while kernels run; graphs that outlive their communicators; how long anything takes.
+// What it cannot show: that NCCL itself takes these calls; the order in which NCCL adds (here it is that of the ranks);
+// an abort while kernels run; graphs that outlive their communicators; how long anything takes. Messages between
+// processes are buffered: whether two would wait for one another with theirs is not seen.
 
 namespace nccl_mock {
 
@@ -67,12 +73,21 @@ struct library {
 
     int communicators = 0; ///< that are open
     int aborted = 0;
-    std::size_t sent = 0;   ///< bytes, by all messages
-    int busy_polls = 3;     ///< for how long a communicator is busy with what it was told
-    int failing_rank = -1;  ///< has an error that came later
-    std::string last_words; ///< of the last refusal
-    std::mutex guard;       ///< of all of this: communicators are closed by threads of their own
-    int worlds = 0;         ///< communicators that are made together have the number of their world
+    std::size_t sent = 0;                       ///< bytes, by all messages
+    int busy_polls = 3;                         ///< for how long a communicator is busy with what it was told
+    int failing_rank = -1;                      ///< has an error that came later
+    std::string last_words;                     ///< of the last refusal
+    std::mutex guard;                           ///< of all of this: communicators are closed by threads of their own
+    int worlds = 0;                             ///< communicators that are made together have the number of their world
+    std::map<int, int> splits = {};             ///< of each world
+    std::set<std::pair<int, int>> members = {}; ///< of this process: worlds and ranks
+    post_office* post = nullptr;                ///< if there are other processes
+
+    bool has(int world, int rank) const { return members.count({world, rank}) != 0; }
+    int members_of(int world) const {
+        return static_cast<int>(
+            std::count_if(members.begin(), members.end(), [&](auto const& m) { return m.first == world; }));
+    }
 
     ncclResult_t refuse(std::string const& why) {
         last_words = why;
@@ -175,6 +190,11 @@ inline std::string fault_of(std::vector<call> const& calls, sorted_calls const& 
     }
     for (auto const& [ends, m] : sorted.messages) {
         auto const text = "rank " + number(std::get<1>(ends)) + " to rank " + number(std::get<2>(ends)) + ": ";
+        auto const& lib = library::here();
+        if (!lib.has(std::get<0>(ends), std::get<1>(ends)) || !lib.has(std::get<0>(ends), std::get<2>(ends))) {
+            if (lib.post == nullptr) return text + "one of them is not there";
+            continue;
+        }
         if (m.sends.size() != m.receives.size())
             return text + number(m.sends.size()) + " sent, " + number(m.receives.size()) + " received";
         for (std::size_t i = 0; i < m.sends.size(); ++i)
@@ -190,8 +210,10 @@ inline std::string fault_of(std::vector<call> const& calls, sorted_calls const& 
                 return "an all-reduce of different arrays";
         }
         std::sort(ranks.begin(), ranks.end());
-        bool const all = static_cast<int>(ranks.size()) == of_ranks[0].comm->ranks &&
-                         std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end();
+        bool const all =
+            static_cast<int>(ranks.size()) == library::here().members_of(world) &&
+            (library::here().post != nullptr || of_ranks[0].comm->ranks == static_cast<int>(ranks.size())) &&
+            std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end();
         if (!all) return "an all-reduce, not by every rank once";
     }
     struct memory {
@@ -239,6 +261,57 @@ inline void play_sum(std::vector<call> of_ranks, stream& on) {
     });
 }
 
+/// So do the ranks of several processes: each sends its numbers to all others, and adds when theirs are there.
+inline void play_sum_by_post(std::vector<call> of_ranks, stream& on) {
+    for_type(of_ranks[0].dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        auto const world = of_ranks[0].comm->world, ranks = of_ranks[0].comm->ranks;
+        auto* const post = library::here().post;
+        auto const from = [world](int rank) { return route{letter_kind::numbers, world, rank, -1}; };
+        std::vector<T*> own(static_cast<std::size_t>(ranks));
+        for (auto const& c : of_ranks) own[static_cast<std::size_t>(c.comm->rank)] = static_cast<T*>(c.data);
+        auto const count = of_ranks[0].count;
+        on.when({}, [=] {
+            for (int r = 0; r < ranks; ++r)
+                if (auto* const x = own[static_cast<std::size_t>(r)]; x != nullptr)
+                    post->send(from(r), x, count * sizeof(T));
+        });
+        auto const are_there = [=] {
+            for (int r = 0; r < ranks; ++r)
+                if (!post->is_there(from(r))) return false;
+            return true;
+        };
+        on.when(are_there, [=] {
+            sum_for_all<T> sum{{}, ranks};
+            std::vector<std::vector<T>> numbers(static_cast<std::size_t>(ranks), std::vector<T>(count));
+            for (int r = 0; r < ranks; ++r) {
+                auto const letter = post->take(from(r));
+                auto& of_rank = numbers[static_cast<std::size_t>(r)];
+                if (letter.size() != count * sizeof(T)) throw std::logic_error("an all-reduce of different arrays");
+                if (count != 0) std::memcpy(of_rank.data(), letter.data(), letter.size());
+                sum.data[r] = of_rank.data();
+            }
+            for (std::size_t i = 0; i < count; ++i) sum(i);
+            for (int r = 0; r < ranks; ++r)
+                if (auto* const x = own[static_cast<std::size_t>(r)]; x != nullptr && count != 0)
+                    std::memcpy(x, sum.data[r], count * sizeof(T));
+        });
+    });
+}
+
+/// A message between two processes, on a stream of this one's end.
+inline void play_by_post(call const& c, route const& on, stream& wire) {
+    auto* const post = library::here().post;
+    auto const bytes = bytes_of(c);
+    if (c.kind == call_kind::send) return wire.when({}, [=, data = c.data] { post->send(on, data, bytes); });
+    wire.when([=] { return post->is_there(on); },
+              [=, data = c.data] {
+                  auto const letter = post->take(on);
+                  if (letter.size() != bytes) throw std::logic_error("a message of another size was sent");
+                  if (bytes != 0) std::memcpy(data, letter.data(), bytes);
+              });
+}
+
 /// Hands a group to the streams of its calls. Each message is a stream of its own, which waits for what its two ends
 /// had before, and for which they wait; so it is with an all-reduce and its ranks.
 inline void play(std::vector<call> const& calls, sorted_calls const& sorted) {
@@ -264,51 +337,74 @@ inline void play(std::vector<call> const& calls, sorted_calls const& sorted) {
         auto const& m = entry.second;
         auto both = m.sends;
         both.insert(both.end(), m.receives.begin(), m.receives.end());
+        auto const [world, from, to] = entry.first;
+        route const on{letter_kind::message, world, from, to};
+        if (m.sends.empty() || m.receives.empty()) {
+            between(both, [&](stream& wire) {
+                for (auto const& c : both) play_by_post(c, on, wire);
+            });
+            continue;
+        }
         between(both, [&](stream& wire) {
             for (std::size_t i = 0; i < m.sends.size(); ++i)
                 wire.copy(m.receives[i].data, m.sends[i].data, bytes_of(m.sends[i]));
         });
     }
     for (auto const& entry : sorted.all_reduces)
-        between(entry.second, [&](stream& wire) { play_sum(entry.second, wire); });
+        between(entry.second, [&](stream& wire) {
+            if (static_cast<int>(entry.second.size()) == entry.second[0].comm->ranks)
+                play_sum(entry.second, wire);
+            else
+                play_sum_by_post(entry.second, wire);
+        });
     for (auto const& [s, done] : after) stream::of(s).wait(done);
 }
 
-/// Why communicators cannot be split; nothing if they can: all ranks of each take part once.
-inline std::string fault_of(std::vector<split_call> const& splits) {
-    for (auto const& s : splits) {
-        std::vector<int> ranks;
-        for (auto const& other : splits)
-            if (other.comm->world == s.comm->world) ranks.push_back(other.comm->rank);
-        std::sort(ranks.begin(), ranks.end());
-        if (static_cast<int>(ranks.size()) != s.comm->ranks ||
-            std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end())
-            return "a split, not by every rank once";
-    }
-    return "";
-}
-/// Makes one communicator of each colour, of its ranks in the order of their keys.
-inline void play(std::vector<split_call> splits, library& lib) {
-    std::stable_sort(splits.begin(), splits.end(), [](split_call const& a, split_call const& b) {
-        return std::tuple(a.comm->world, a.color, a.key, a.comm->rank) <
-               std::tuple(b.comm->world, b.color, b.key, b.comm->rank);
-    });
-    for (std::size_t first = 0, end = 0; first < splits.size(); first = end) {
-        auto const& like = splits[first];
-        auto const same = [&](split_call const& s) {
-            return s.comm->world == like.comm->world && s.color == like.color;
-        };
-        end = first;
-        while (end < splits.size() && same(splits[end])) ++end;
-        ++lib.worlds;
-        for (auto i = first; i < end; ++i) {
-            splits[i].comm->busy = lib.busy_polls;
-            if (like.color == NCCL_SPLIT_NOCOLOR) continue;
-            *splits[i].made = new ncclComm{lib.worlds, static_cast<int>(i - first), static_cast<int>(end - first),
-                                           splits[i].comm->device, lib.busy_polls};
-            ++lib.communicators;
+/// Makes one communicator of each colour, of its ranks in the order of their keys. Why it cannot; nothing if it can:
+/// all ranks of each take part once.
+inline std::string play(std::vector<split_call> const& splits, library& lib) {
+    struct part {
+        int color, key, rank;
+        auto operator<=>(part const&) const = default;
+    };
+    std::map<int, std::vector<split_call>> by_world;
+    for (auto const& s : splits) by_world[s.comm->world].push_back(s);
+    for (auto const& [world, of_ranks] : by_world) {
+        if (static_cast<int>(of_ranks.size()) != lib.members_of(world)) return "a split, not by every rank once";
+        std::vector<part> parts;
+        for (auto const& s : of_ranks) {
+            parts.push_back({s.color, s.key, s.comm->rank});
+            if (lib.post != nullptr)
+                lib.post->send({letter_kind::split, world, s.comm->rank, -1}, &parts.back(), sizeof(part));
+        }
+        for (int r = 0; r < of_ranks[0].comm->ranks; ++r) {
+            route const from{letter_kind::split, world, r, -1};
+            if (lib.post == nullptr && !lib.has(world, r)) return "a split, not by every rank once";
+            if (lib.post == nullptr) continue;
+            for (int turn = 0; !lib.post->is_there(from); ++turn) {
+                if (turn == 20000) return "a split that another process takes no part in";
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+            part theirs;
+            std::memcpy(&theirs, lib.post->take(from).data(), sizeof theirs);
+            if (!lib.has(world, r)) parts.push_back(theirs);
+        }
+        std::sort(parts.begin(), parts.end());
+        int made = 1'000'000 * (1 + world % 1000) + 100 * lib.splits[world]++; // the same in all processes
+        for (std::size_t first = 0, end = 0; first < parts.size(); first = end, ++made) {
+            while (end < parts.size() && parts[end].color == parts[first].color) ++end;
+            for (auto i = first; i < end; ++i)
+                for (auto const& s : of_ranks) {
+                    s.comm->busy = lib.busy_polls;
+                    if (s.comm->rank != parts[i].rank || s.color == NCCL_SPLIT_NOCOLOR) continue;
+                    *s.made = new ncclComm{made, static_cast<int>(i - first), static_cast<int>(end - first),
+                                           s.comm->device, lib.busy_polls};
+                    lib.members.insert({made, (*s.made)->rank});
+                    ++lib.communicators;
+                }
         }
     }
+    return "";
 }
 
 /// Notes a call down, which is a group by itself if none is open.
@@ -360,6 +456,7 @@ inline ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniq
     int world = 0;
     std::memcpy(&world, id.internal, sizeof world);
     *comm = new ncclComm{world, rank, ranks, device, lib.busy_polls};
+    lib.members.insert({world, rank});
     ++lib.communicators;
     return ncclInProgress;
 }
@@ -384,6 +481,7 @@ inline ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 inline ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     auto& lib = nccl_mock::library::here();
     std::lock_guard const lock(lib.guard);
+    lib.members.erase({comm->world, comm->rank});
     --lib.communicators;
     delete comm;
     return ncclSuccess;
@@ -391,6 +489,7 @@ inline ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 inline ncclResult_t ncclCommAbort(ncclComm_t comm) {
     auto& lib = nccl_mock::library::here();
     std::lock_guard const lock(lib.guard);
+    lib.members.erase({comm->world, comm->rank});
     --lib.communicators;
     ++lib.aborted;
     delete comm;
@@ -451,9 +550,8 @@ inline ncclResult_t ncclGroupEnd() {
     if (!splits.empty()) {
         auto& lib = nccl_mock::library::here();
         std::lock_guard const lock(lib.guard);
-        if (auto const why = nccl_mock::fault_of(splits); !why.empty()) return lib.refuse(why);
-        nccl_mock::play(splits, lib);
-        return ncclInProgress;
+        auto const why = nccl_mock::play(splits, lib);
+        return why.empty() ? ncclInProgress : lib.refuse(why);
     }
     if (calls.empty()) return ncclSuccess;
     nccl_mock::sorted_calls const sorted(calls);

@@ -91,8 +91,10 @@ private:
         auto const name = "device " + std::to_string(rank) + " (" + Device::name + " " +
                           std::to_string(executor_->transport.device_of(rank - executor_->transport.first_rank())) +
                           ")";
-        throw deadline_error(rank, late_text(name, "finish", deadline_,
-                                             std::string(what) + ", training step " + std::to_string(steps_)));
+        std::string rest = std::string(what) + ", training step " + std::to_string(steps_);
+        if (executor_->transport.local_ranks() != executor_->layout.devices())
+            rest += "; it may wait for a device of another process: look whether these still run";
+        throw deadline_error(rank, late_text(name, "finish", deadline_, rest));
     }
     [[noreturn]] TRIREME_COLD void fail() {
         stopped_ = true;

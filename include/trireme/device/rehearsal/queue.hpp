@@ -35,13 +35,14 @@ struct task {
     work_kind kind = work_kind::nothing;
     char const* program = ""; ///< a kernel's, mangled
     std::vector<std::shared_ptr<task>> before;
+    std::function<bool()> there = {}; ///< what comes from outside of the process; nothing if nothing does
     bool done = false;
     std::uint64_t seen = 0;       ///< by which search
     std::uint64_t waited = never; ///< behind a wait that is forgotten: for how many others since then
     static constexpr std::uint64_t never = ~std::uint64_t{0};
 
     bool ready() const noexcept {
-        return std::all_of(before.begin(), before.end(), [](auto const& t) { return t->done; });
+        return std::all_of(before.begin(), before.end(), [](auto const& t) { return t->done; }) && (!there || there());
     }
 };
 using task_ptr = std::shared_ptr<task>;
@@ -101,7 +102,7 @@ public:
 
     void post(task_ptr const& t) {
         waiting_.push_back(t);
-        if (timing_ == timing::eager && !stalled) perform(*t);
+        if (timing_ == timing::eager && !stalled && t->ready()) perform(*t);
     }
 
     /// One poll for `t`: does some work; true if `t` is done. Throws what a piece of work has thrown.
@@ -109,12 +110,15 @@ public:
         if (failure_ != nullptr) std::rethrow_exception(failure_);
         if (t == nullptr || t->done) return true;
         if (stalled) return false;
+        task_ptr next;
         if (timing_ == timing::shuffled && lot(2) == 0)
-            perform(*any_ready());
+            next = any_ready();
         else if (auto const first = rushed(); first != nullptr)
-            perform(*needed_for(first));
+            next = needed_for(first);
         else
-            perform(*needed_for(t));
+            next = needed_for(t);
+        if (next == nullptr) return false; // all that is left waits for something from outside
+        perform(*next);
         if (failure_ != nullptr) std::rethrow_exception(failure_);
         return t->done;
     }
@@ -148,7 +152,7 @@ private:
         std::vector<task_ptr> ready;
         for (auto const& w : waiting_)
             if (w->ready()) ready.push_back(w);
-        return ready[lot(ready.size())];
+        return ready.empty() ? nullptr : ready[lot(ready.size())];
     }
 
     task_ptr needed_for(task_ptr const& goal) {
@@ -165,9 +169,11 @@ private:
                     needed.push_back(b);
                 }
         }
+        if (ready.empty()) return nullptr;
         auto const* const chosen = timing_ == timing::shuffled ? ready[lot(ready.size())] : nullptr;
         for (auto w = waiting_.rbegin();; ++w) // from the youngest
-            if (chosen == nullptr ? (*w)->seen == search_ && (*w)->ready() : w->get() == chosen) return *w;
+            if (chosen == nullptr ? std::find(ready.begin(), ready.end(), w->get()) != ready.end() : w->get() == chosen)
+                return *w;
     }
 
     timing timing_ = timing::late;
@@ -297,6 +303,10 @@ public:
             if (bytes != 0) std::memset(to, 0, bytes);
         });
     }
+    /// Work that begins when something from outside of the process is there, which is polled: a message.
+    void when(std::function<bool()> there, std::function<void()> work) {
+        enqueue(work_kind::copy, std::move(work), nullptr, "", std::move(there));
+    }
     template<block_program P>
     void launch(P const& program, std::uint32_t blocks) {
         launch(any_program(program), blocks);
@@ -372,6 +382,7 @@ public:
             t->work = noted->work;
             t->kind = noted->kind;
             t->program = noted->program;
+            t->there = noted->there;
             t->waited = noted->waited;
             for (auto const& b : noted->before) {
                 auto const at = std::find(g.noted_->tasks.begin(), g.noted_->tasks.end(), b);
@@ -407,13 +418,14 @@ private:
     }
 
     void enqueue_join(task_ptr const& after = nullptr) { enqueue(work_kind::nothing, {}, after); }
-    void enqueue(work_kind kind, std::function<void()> work, task_ptr const& after = nullptr,
-                 char const* program = "") {
+    void enqueue(work_kind kind, std::function<void()> work, task_ptr const& after = nullptr, char const* program = "",
+                 std::function<bool()> there = {}) {
         stage::here().admit();
         auto t = std::make_shared<task>();
         t->work = std::move(work);
         t->kind = kind;
         t->program = program;
+        t->there = std::move(there);
         auto& tail = noting() ? tail_noted_ : tail_;
         if (tail != nullptr && !tail->done) t->before.push_back(tail);
         if (after != nullptr) t->before.push_back(after);

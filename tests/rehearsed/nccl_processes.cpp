@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// transport<nccl> over several processes, rehearsed on the host: they are forked, and meet through a file; what NCCL
+// would carry goes through memory that they share. See nccl.cpp.
+
+#include <doctest/doctest.h>
+
+#if __has_include(<cuda_runtime.h>) && __has_include(<nccl.h>)
+
+#include <rehearsed/nccl_mock.hpp>
+#include <rehearsed/nccl_on_stage.hpp>
+#include <rehearsed/nccl_post.hpp>
+#include <rehearsed/trainings.hpp>
+#include <support/messages.hpp>
+#include <trainer/pipelines.hpp>
+
+#include <trireme/rehearsal.hpp>
+#include <trireme/trainer/nccl_transport.hpp>
+
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace rehearsed_nccl_processes_test {
+using namespace trireme;
+using nccl_mock::letter_kind;
+using nccl_mock::rehearsal_with_nccl;
+using rehearsal_runtime::timing;
+using rehearsed::nccl_on_stage;
+
+namespace {
+
+/// Runs f(process, file) in so many processes at once, and returns what each gives: text.
+template<class F>
+std::vector<std::string> in_processes(int count, F const& f) {
+    auto name = (std::filesystem::temp_directory_path() / "trireme_nccl_XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    nccl_mock::post_office post;
+    nccl_mock::route const result{letter_kind::message, -1, 0, 0};
+    std::vector<pid_t> processes;
+    for (int k = 0; k < count; ++k) {
+        auto const pid = ::fork();
+        REQUIRE(pid >= 0);
+        if (pid != 0) {
+            processes.push_back(pid);
+            continue;
+        }
+        nccl_mock::library::here().post = &post;
+        std::string text;
+        try {
+            text = f(k, name + "/id");
+        } catch (std::exception const& e) {
+            text = std::string("thrown: ") + e.what();
+        }
+        post.send({result.kind, result.world, k, 0}, text.data(), text.size());
+        ::_exit(0);
+    }
+    auto const limit = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    std::vector<std::string> all;
+    for (int k = 0; k < count; ++k) {
+        nccl_mock::route const from{result.kind, result.world, k, 0};
+        while (::waitpid(processes[static_cast<std::size_t>(k)], nullptr, WNOHANG) == 0) {
+            if (std::chrono::steady_clock::now() > limit) ::kill(processes[static_cast<std::size_t>(k)], SIGKILL);
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        }
+        all.emplace_back("it ended without a word");
+        if (!post.is_there(from)) continue;
+        auto const letter = post.take(from);
+        all.back().assign(reinterpret_cast<char const*>(letter.data()), letter.size());
+    }
+    std::filesystem::remove_all(name);
+    return all;
+}
+
+/// Numbers, to the bit.
+std::string bytes_of(std::vector<std::span<double const>> const& all) {
+    std::string bytes;
+    for (auto const& some : all) bytes.append(reinterpret_cast<char const*>(some.data()), some.size_bytes());
+    return bytes;
+}
+
+/// A term of the loss comes from the first stage, the loss from the last.
+using in_rows = network<input<1, 28, 28>, avg_pool2d<14>, flatten, linear<6>, activity_penalty<percent<5>>,
+                        hyperbolic_tangent, dropout<percent<20>>, linear<5>, sigmoid, linear<10>>;
+template<class Way>
+using in_stages =
+    test_pipelines::any_pipeline<rehearsal_with_nccl, in_rows, reduce_by<chosen_at_run_time>, transport<Way>>;
+
+struct composition {
+    int replicas, stages, processes;
+    std::size_t logical_shards;
+    strategy_choice strategy;
+    schedule_choice schedule = {};
+};
+
+template<class Way>
+in_stages<Way> trainer_of(composition const& c, process_of const& process, double deadline = 60) {
+    typename in_stages<Way>::run_options run;
+    run.devices = c.replicas;
+    run.stages = c.stages;
+    run.schedule = c.schedule;
+    run.strategy = c.strategy;
+    run.deadline = std::chrono::duration<double>(deadline);
+    run.processes = process;
+    return in_stages<Way>({.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = c.logical_shards}, run);
+}
+template<class Way>
+std::string trained(composition const& c, process_of const& process) {
+    auto t = trainer_of<Way>(c, process);
+    auto const result = test_pipelines::train(t);
+    return bytes_of({result.told, result.numbers});
+}
+
+} // namespace
+
+TEST_SUITE("rehearsed/nccl_processes") {
+    TEST_CASE("each of several processes learns, and is told, what one process over peer access is") {
+        for (auto const& c : {composition{2, 1, 2, 0, ring{}},
+                              {4, 1, 2, 8, direct{}},
+                              {3, 1, 3, 0, double_binary_tree{}},
+                              {2, 2, 2, 0, direct{}},
+                              {4, 2, 2, 8, direct{}, zero_bubble_v{}},
+                              {2, 3, 2, 0, ring{}, zero_bubble_h1{}}}) {
+            CAPTURE(c.replicas);
+            CAPTURE(c.stages);
+            CAPTURE(c.processes);
+            CAPTURE(c.logical_shards);
+            auto const wanted = [&] {
+                nccl_on_stage const as_usual;
+                return trained<peer>(c, {});
+            }();
+            nccl_on_stage const as_told(timing::shuffled, 3);
+            auto const results = in_processes(c.processes, [&](int k, std::string const& file) {
+                return trained<nccl>(c, {.index = k, .count = c.processes, .id_file = file});
+            });
+            for (auto const& result : results) {
+                CHECK(result.size() == wanted.size());
+                CHECK(result == wanted);
+            }
+        }
+    }
+
+    TEST_CASE("processes that are started differently are told so, and nobody trains") {
+        nccl_on_stage const as_usual;
+        auto const results = in_processes(2, [&](int k, std::string const& file) {
+            return trained<nccl>({4, 2, 2, 0, ring{}}, {.index = k, .count = k == 0 ? 2 : 4, .id_file = file});
+        });
+        for (auto const& result : results) {
+            CAPTURE(result);
+            CHECK(test_support::says(result, {"thrown: ", "2", "4", "process"}));
+        }
+    }
+
+    TEST_CASE("a process that ends leaves the others no longer waiting than their deadline, and a hint") {
+        nccl_on_stage const as_usual;
+        for (int const stages : {1, 2}) {
+            CAPTURE(stages);
+            auto const results = in_processes(2, [&](int k, std::string const& file) {
+                auto t = trainer_of<nccl>({2, stages, 2, 0, ring{}}, {.index = k, .count = 2, .id_file = file}, 2);
+                t.step(test_networks::made_up(50));
+                if (k == 1) ::_exit(1);
+                t.step(test_networks::made_up(50));
+                return std::string("it went on");
+            });
+            CAPTURE(results[0]);
+            CHECK(test_support::says(results[0], {"thrown: device 0", "deadline of 2 s: a step, training step 2",
+                                                  "another process: look whether these still run"}));
+            CHECK(results[1] == "it ended without a word");
+        }
+    }
+}
+
+} // namespace rehearsed_nccl_processes_test
+
+#else
+
+TEST_SUITE("rehearsed/nccl_processes") {
+    TEST_CASE("NCCL and CUDA have no headers here" * doctest::skip()) {}
+}
+
+#endif
