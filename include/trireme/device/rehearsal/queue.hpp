@@ -171,9 +171,12 @@ private:
         }
         if (ready.empty()) return nullptr;
         auto const* const chosen = timing_ == timing::shuffled ? ready[lot(ready.size())] : nullptr;
+        auto const may_go = [&](task* t) {
+            if (chosen != nullptr) return t == chosen;
+            return t->seen == search_ && std::find(ready.begin(), ready.end(), t) != ready.end();
+        };
         for (auto w = waiting_.rbegin();; ++w) // from the youngest
-            if (chosen == nullptr ? std::find(ready.begin(), ready.end(), w->get()) != ready.end() : w->get() == chosen)
-                return *w;
+            if (may_go(w->get())) return *w;
     }
 
     timing timing_ = timing::late;
