@@ -12,6 +12,7 @@
 #include <rehearsed/nccl_on_stage.hpp>
 #include <rehearsed/nccl_post.hpp>
 #include <rehearsed/trainings.hpp>
+#include <support/going_on.hpp>
 #include <support/messages.hpp>
 #include <trainer/pipelines.hpp>
 
@@ -123,6 +124,21 @@ std::string trained(composition const& c, process_of const& process) {
     return bytes_of({result.told, result.numbers});
 }
 
+/// Adam, the norm of all gradients, tied rows.
+template<class Way>
+using going_on = test_going_on::any_trainer<rehearsal_with_nccl, adamw, clip_norm, transport<Way>>;
+
+/// Two replicas of two stages in two processes.
+going_on<nccl> two_by_two(int process, std::string const& file) {
+    using trainer_type = going_on<nccl>;
+    return trainer_type({.learning_rate = 0.01f, .batch = 40, .seed = 3, .logical_shards = 8},
+                        {.devices = 2, .stages = 2, .processes = process_of{process, 2, file}});
+}
+template<class T>
+std::string bytes_of(test_going_on::history<T> const& h) {
+    return bytes_of({h.told, std::vector<double>(h.numbers.begin(), h.numbers.end())});
+}
+
 } // namespace
 
 TEST_SUITE("rehearsed/nccl_processes") {
@@ -150,6 +166,27 @@ TEST_SUITE("rehearsed/nccl_processes") {
                 CHECK(result == wanted);
             }
         }
+    }
+
+    TEST_CASE("a training that processes save goes on in as many, and on one device, with the same bits") {
+        nccl_on_stage const as_told(timing::shuffled, 5);
+        files::folder const folder;
+        auto const wanted = bytes_of(test_going_on::uninterrupted<going_on<peer>>({2, 2}));
+        for (auto const &result : in_processes(2, [&](int k, std::string const& file) {
+                 auto t = two_by_two(k, file);
+                 test_going_on::train_on(t);
+                 t.set_learning_rate(0.02f);
+                 save_checkpoint(t, folder.path(), {{"word", "kept"}});
+                 return std::string("saved");
+             }))
+            CHECK(result == "saved");
+        for (auto const &result : in_processes(2, [&](int k, std::string const& file) {
+                 auto t = two_by_two(k, file);
+                 load_checkpoint(t, folder.path());
+                 return bytes_of(test_going_on::train_on(t));
+             }))
+            CHECK((result == wanted));
+        CHECK((bytes_of(test_going_on::go_on_from<going_on<peer>>(folder.path(), {1, 1})) == wanted));
     }
 
     TEST_CASE("processes that are started differently are told so, and nobody trains") {
