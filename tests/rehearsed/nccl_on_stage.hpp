@@ -4,6 +4,9 @@
 
 #include <rehearsed/nccl_mock.hpp>
 #include <rehearsed/trainings.hpp>
+#include <trainer/pipelines.hpp>
+
+#include <trireme/trainer/nccl_transport.hpp>
 
 #include <doctest/doctest.h>
 
@@ -23,6 +26,17 @@ struct nccl_on_stage : on_stage {
         CHECK(nccl_mock::library::here().communicators == 0);
     }
 };
+
+/// Replicas of several stages; the first one adds a term to the loss.
+using in_rows =
+    trireme::network<trireme::input<1, 28, 28>, trireme::avg_pool2d<14>, trireme::conv2d<3, trireme::kernel<1>>,
+                     trireme::relu, trireme::flatten, trireme::linear<6>,
+                     trireme::activity_penalty<trireme::percent<5>>, trireme::hyperbolic_tangent,
+                     trireme::dropout<trireme::percent<20>>, trireme::linear<5>, trireme::sigmoid, trireme::linear<10>>;
+template<class Way>
+using in_stages =
+    test_pipelines::any_pipeline<nccl_mock::rehearsal_with_nccl, in_rows,
+                                 trireme::reduce_by<trireme::chosen_at_run_time>, trireme::transport<Way>>;
 
 /// What is thrown, as text.
 template<class Error, class F>

@@ -39,6 +39,7 @@ using namespace trireme;
 using nccl_mock::letter_kind;
 using nccl_mock::rehearsal_with_nccl;
 using rehearsal_runtime::timing;
+using rehearsed::in_stages;
 using rehearsed::nccl_on_stage;
 
 namespace {
@@ -92,13 +93,6 @@ std::string bytes_of(std::vector<std::span<double const>> const& all) {
     return bytes;
 }
 
-/// A term of the loss comes from the first stage, the loss from the last.
-using in_rows = network<input<1, 28, 28>, avg_pool2d<14>, flatten, linear<6>, activity_penalty<percent<5>>,
-                        hyperbolic_tangent, dropout<percent<20>>, linear<5>, sigmoid, linear<10>>;
-template<class Way>
-using in_stages =
-    test_pipelines::any_pipeline<rehearsal_with_nccl, in_rows, reduce_by<chosen_at_run_time>, transport<Way>>;
-
 struct composition {
     int replicas, stages, processes;
     std::size_t logical_shards;
@@ -124,15 +118,14 @@ std::string trained(composition const& c, process_of const& process) {
     return bytes_of({result.told, result.numbers});
 }
 
-/// Adam, the norm of all gradients, tied rows.
-template<class Way>
-using going_on = test_going_on::any_trainer<rehearsal_with_nccl, adamw, clip_norm, transport<Way>>;
+/// Adam, the norm of all gradients, tied rows: by NCCL, and on devices of one process.
+using by_nccl = test_going_on::any_trainer<rehearsal_with_nccl, adamw, clip_norm, transport<nccl>>;
+using in_one = test_going_on::any_trainer<rehearsal, adamw, clip_norm>;
 
 /// Two replicas of two stages in two processes.
-going_on<nccl> two_by_two(int process, std::string const& file) {
-    using trainer_type = going_on<nccl>;
-    return trainer_type({.learning_rate = 0.01f, .batch = 40, .seed = 3, .logical_shards = 8},
-                        {.devices = 2, .stages = 2, .processes = process_of{process, 2, file}});
+by_nccl two_by_two(int process, std::string const& file) {
+    return by_nccl({.learning_rate = 0.01f, .batch = 40, .seed = 3, .logical_shards = 8},
+                   {.devices = 2, .stages = 2, .processes = process_of{process, 2, file}});
 }
 template<class T>
 std::string bytes_of(test_going_on::history<T> const& h) {
@@ -171,7 +164,7 @@ TEST_SUITE("rehearsed/nccl_processes") {
     TEST_CASE("a training that processes save goes on in as many, and on one device, with the same bits") {
         nccl_on_stage const as_told(timing::shuffled, 5);
         files::folder const folder;
-        auto const wanted = bytes_of(test_going_on::uninterrupted<going_on<peer>>({2, 2}));
+        auto const wanted = bytes_of(test_going_on::uninterrupted<in_one>({2, 2}));
         for (auto const &result : in_processes(2, [&](int k, std::string const& file) {
                  auto t = two_by_two(k, file);
                  test_going_on::train_on(t);
@@ -186,7 +179,7 @@ TEST_SUITE("rehearsed/nccl_processes") {
                  return bytes_of(test_going_on::train_on(t));
              }))
             CHECK((result == wanted));
-        CHECK((bytes_of(test_going_on::go_on_from<going_on<peer>>(folder.path(), {1, 1})) == wanted));
+        CHECK((bytes_of(test_going_on::go_on_from<in_one>(folder.path(), {1, 1})) == wanted));
     }
 
     TEST_CASE("processes that are started differently are told so, and nobody trains") {

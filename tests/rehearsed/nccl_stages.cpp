@@ -24,18 +24,12 @@ namespace rehearsed_nccl_stages_test {
 using namespace trireme;
 using nccl_mock::rehearsal_with_nccl;
 using rehearsal_runtime::timing;
+using rehearsed::in_stages;
 using rehearsed::index;
 using rehearsed::nccl_on_stage;
 using rehearsed::text_of_error;
 
 namespace {
-
-/// Replicas of several stages.
-using in_rows = network<input<1, 28, 28>, avg_pool2d<14>, conv2d<3, kernel<1>>, relu, flatten, linear<6>,
-                        hyperbolic_tangent, dropout<percent<20>>, linear<5>, sigmoid, linear<10>>;
-template<class Way>
-using in_stages =
-    test_pipelines::any_pipeline<rehearsal_with_nccl, in_rows, reduce_by<chosen_at_run_time>, transport<Way>>;
 
 template<class Way>
 auto trained_in_stages(std::size_t logical_shards, typename in_stages<Way>::run_options const& run) {
