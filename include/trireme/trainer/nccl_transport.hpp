@@ -19,7 +19,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -33,9 +32,13 @@ namespace trireme {
 /// Graphs that hold its work have to be gone before it is: NCCL keeps what they use until then. A process with several
 /// GPUs hands its steps over without graphs: NVIDIA says that with them a launch may block for ever.
 template<accelerator Device, class T>
-class nccl_transport {
+class nccl_transport : public prepared_collectives<nccl_collective<Device, T>> {
+    using base = prepared_collectives<nccl_collective<Device, T>>;
+    using base::layout_, base::made_, base::sums_;
+    using typename base::collective_type;
+
 public:
-    using stream = typename Device::stream;
+    using typename base::stream;
 
     /// The bytes that a rank needs for the numbers that it receives.
     static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, arena_extent const& arena,
@@ -55,15 +58,10 @@ public:
     }
 
     nccl_transport(parallel_layout const& l, auto const& r)
-        : layout_(l), group_(std::make_unique<group_type>(attendance_of(l, r), r.share_devices.value)) {
-        if (l.stages == 1) {
-            roles_.push_back({group_.get()});
-            return;
-        }
-        for (auto& g : group_->along(l.mesh(), {l.mesh().find("dp")})) {
-            roles_.push_back({g.get()});
-            parts_.push_back(std::move(g));
-        }
+        : base(l), group_(std::make_unique<group_type>(attendance_of(l, r), r.share_devices.value)) {
+        shared_scores_.resize(static_cast<std::size_t>(l.stages));
+        if (l.stages == 1) return;
+        parts_ = group_->along(l.mesh(), {l.mesh().find("dp")});
         for (int i = 0; i < local_ranks(); ++i)
             for (int k = 0; k < local_ranks(); ++k)
                 if (i != k && Device::reaches(device_of(i), device_of(k)))
@@ -79,7 +77,7 @@ public:
                  std::vector<layer_sum<T>> const& sums = {}) {
         auto& made = made_.emplace_back();
         if (layout_.replicas == 1) return;
-        auto& group = *roles_[static_cast<std::size_t>(role)].group;
+        auto& group = group_of(role);
         auto const elements = arena.elements;
         auto const in_place = [](std::vector<T*> const& numbers, std::size_t begin) {
             std::vector<stream_buffers<T>> buffers;
@@ -115,7 +113,7 @@ public:
         }
         for (std::size_t i = 0; i < layout_.reductions(); ++i) {
             auto const part = layout_.reduced_by(i, elements);
-            if (layout_.strategy_of(i).is<native>()) {
+            if (layout_.strategy_of(i).template is<native>()) {
                 std::vector<T*> data;
                 for (auto* const g : gradients) data.push_back(g + part.begin);
                 made.push_back(std::make_unique<collective_type>(group, native{}, i, part.size(), data));
@@ -127,37 +125,17 @@ public:
         }
     }
 
-    void enqueue(int prepared, std::size_t reduction, std::span<stream* const> streams) {
-        auto const& made = made_[static_cast<std::size_t>(prepared)];
-        if (reduction < made.size()) made[reduction]->enqueue(streams);
-    }
-    void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {
-        if (sum < sums_.size()) sums_[sum]->enqueue(streams);
-    }
-
     /// Every rank has filled in its own words, and all others are zero: their sum is all of them, bit for bit.
     void enqueue_scores(int role, std::span<std::uint64_t* const> words, std::size_t count,
                         std::span<stream* const> streams) {
         if (group_->processes() == 1 || count == 0) return;
-        auto& of = roles_[static_cast<std::size_t>(role)];
-        of.scores.resize(words.size());
+        scores_.resize(words.size());
         for (std::size_t i = 0; i < words.size(); ++i)
-            of.scores[i] = {nccl_call::kind::all_reduce, static_cast<int>(i), 0, ncclUint64, words[i], count,
-                            streams[i]->handle()};
-        of.group->run(of.scores, {"all_reduce", "scores", 0, count * sizeof(std::uint64_t)}, of.first_scores);
-        of.first_scores = false;
-    }
-
-    /// Per step; without the scores, which are control, not gradients.
-    traffic moved(int local) const noexcept {
-        traffic sum;
-        auto const add = [&](auto const& all) {
-            for (auto const& m : all) sum += m->moved(layout_.replica_of(local));
-        };
-        for (int chunk = 0; chunk < layout_.chunks() && !made_.empty(); ++chunk)
-            add(made_[static_cast<std::size_t>(layout_.role_of(local) * layout_.chunks() + chunk)]);
-        add(sums_);
-        return sum;
+            scores_[i] = {nccl_call::kind::all_reduce, static_cast<int>(i), 0, ncclUint64, words[i], count,
+                          streams[i]->handle()};
+        bool const shared_before = shared_scores_[static_cast<std::size_t>(role)];
+        group_of(role).run(scores_, {"all_reduce", "scores", 0, count * sizeof(std::uint64_t)}, !shared_before);
+        shared_scores_[static_cast<std::size_t>(role)] = true;
     }
 
     void check() {
@@ -170,15 +148,7 @@ public:
     }
 
 private:
-    using collective_type = nccl_collective<Device, T>;
     using group_type = nccl_group<Device>;
-
-    /// The ranks of a role.
-    struct role_ranks {
-        group_type* group = nullptr;
-        std::vector<nccl_call> scores = {};
-        bool first_scores = true;
-    };
 
     static nccl_runtime::attendance attendance_of(parallel_layout const& l, auto const& r) {
         auto const& p = r.processes.value;
@@ -212,13 +182,16 @@ private:
         return most;
     }
 
-    parallel_layout layout_;
+    /// The ranks of a role.
+    group_type& group_of(int role) noexcept {
+        return parts_.empty() ? *group_ : *parts_[static_cast<std::size_t>(role)];
+    }
+
     std::unique_ptr<group_type> group_;
     std::vector<std::unique_ptr<group_type>> parts_; ///< by role, where there are several
-    std::vector<role_ranks> roles_;
     std::vector<typename Device::memory> staging_;
-    std::vector<std::vector<std::unique_ptr<collective_type>>> made_; ///< by role and stage
-    std::vector<std::unique_ptr<collective_type>> sums_;
+    std::vector<nccl_call> scores_;
+    std::vector<bool> shared_scores_; ///< by role: whether it has done so before
 };
 
 /// `transport<nccl>`: accelerators reach one another through NCCL, in one process or several. Strategies run as they do

@@ -45,11 +45,52 @@ struct layer_sum {
     std::size_t count = 0;
 };
 
+/// Collectives of a process's ranks, in the order in which a transport prepares them: role by role, and each of its
+/// stages by itself; and those that add the layers' numbers.
+template<class Collective>
+class prepared_collectives {
+public:
+    using stream = typename Collective::stream;
+
+    void enqueue(int prepared, std::size_t reduction, std::span<stream* const> streams) {
+        auto const& made = made_[static_cast<std::size_t>(prepared)];
+        if (reduction < made.size()) made[reduction]->enqueue(streams);
+    }
+    void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {
+        if (sum < sums_.size()) sums_[sum]->enqueue(streams);
+    }
+
+    /// Per step; without the scores, which are control, not gradients.
+    traffic moved(int local) const noexcept {
+        traffic sum;
+        auto const add = [&](auto const& all) {
+            for (auto const& m : all) sum += m->moved(layout_.replica_of(local));
+        };
+        for (int chunk = 0; chunk < layout_.chunks() && !made_.empty(); ++chunk)
+            add(made_[static_cast<std::size_t>(layout_.role_of(local) * layout_.chunks() + chunk)]);
+        add(sums_);
+        return sum;
+    }
+
+protected:
+    using collective_type = Collective;
+
+    explicit prepared_collectives(parallel_layout const& l) : layout_(l) {}
+
+    parallel_layout layout_;
+    std::vector<std::vector<std::unique_ptr<collective_type>>> made_; ///< by role and stage
+    std::vector<std::unique_ptr<collective_type>> sums_;
+};
+
 /// All ranks are of this process and read one another's memory.
 template<accelerator Device, class T>
-class peer_transport {
+class peer_transport : public prepared_collectives<peer_collective<Device, T>> {
+    using base = prepared_collectives<peer_collective<Device, T>>;
+    using base::layout_, base::made_, base::sums_;
+    using typename base::collective_type;
+
 public:
-    using stream = typename Device::stream;
+    using typename base::stream;
 
     static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, arena_extent const& arena,
                                          std::size_t element_bytes) {
@@ -70,7 +111,7 @@ public:
     }
 
     peer_transport(parallel_layout const& l, auto const& r)
-        : layout_(l), group_(std::make_unique<peer_group<Device>>(l.devices(), r.share_devices.value, r.deadline)) {
+        : base(l), group_(std::make_unique<peer_group<Device>>(l.devices(), r.share_devices.value, r.deadline)) {
         detail::check_no_strategy_of_a_transport(l);
         if (r.processes.value.count != 1)
             throw usage_error("transport<peer> stays within one process, and " +
@@ -106,37 +147,14 @@ public:
             add(made, layout_.reduction(i, arena, sizeof(T)), gradients, layout_.reduced_by(i, arena));
     }
 
-    void enqueue(int prepared, std::size_t reduction, std::span<stream* const> streams) {
-        auto const& made = made_[static_cast<std::size_t>(prepared)];
-        if (reduction < made.size()) made[reduction]->enqueue(streams);
-    }
-    void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {
-        if (sum < sums_.size()) sums_[sum]->enqueue(streams);
-    }
     void enqueue_scores(int, std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
-
-    traffic moved(int local) const noexcept {
-        traffic sum;
-        auto const add = [&](auto const& all) {
-            for (auto const& m : all) sum += m->moved(layout_.replica_of(local));
-        };
-        for (int chunk = 0; chunk < layout_.chunks() && !made_.empty(); ++chunk)
-            add(made_[static_cast<std::size_t>(layout_.role_of(local) * layout_.chunks() + chunk)]);
-        add(sums_);
-        return sum;
-    }
 
     void check() const noexcept {} // what goes wrong on a device of this process, its events tell
     void abandon() const noexcept {}
 
 private:
-    using collective_type = peer_collective<Device, T>;
-
-    parallel_layout layout_;
     std::unique_ptr<peer_group<Device>> group_;
-    std::vector<std::unique_ptr<peer_group<Device>>> replicas_;       ///< by role and stage
-    std::vector<std::vector<std::unique_ptr<collective_type>>> made_; ///< likewise
-    std::vector<std::unique_ptr<collective_type>> sums_;
+    std::vector<std::unique_ptr<peer_group<Device>>> replicas_; ///< by role and stage
 };
 
 } // namespace trireme
