@@ -66,7 +66,12 @@ TEST_SUITE("cuda/nccl") {
         pipelined_on_gpus::run_options const r{
             .devices = 2, .stages = 8, .processes = process_of{0, 2, "/shared/run-18"}};
         // [/stages_over_nccl]
-        CHECK_THROWS_AS((pipelined_on_gpus{{.batch = 64}, r}), usage_error); // so few rows have no eight stages
+        // [a_stage_per_process]
+        pipelined_on_gpus::run_options const one_of_eight{
+            .stages = 8, .processes = process_of{.index = 3, .count = 8, .id_file = "/shared/run-19"}};
+        // [/a_stage_per_process]
+        for (auto const& run : {r, one_of_eight}) // so few rows have no eight stages
+            CHECK_THROWS_AS((pipelined_on_gpus{{.batch = 64}, run}), usage_error);
         for (int replicas = 1; 2 * replicas <= std::min(gpu::count(), 8); replicas *= 2)
             CHECK(trained_in_stages<nccl>(replicas, 2) == trained_in_stages<peer>(replicas, 2));
     }

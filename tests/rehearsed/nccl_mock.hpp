@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -39,8 +40,7 @@
 // group writes and another uses, a communicator that is busy or has failed, a stream of another device.
 //
 // What it cannot show: that NCCL itself takes these calls; the order in which NCCL adds (here it is that of the ranks);
-// an abort while kernels run; graphs that outlive their communicators; how long anything takes. Messages between
-// processes are buffered: whether two would wait for one another with theirs is not seen.
+// an abort while kernels run; graphs that outlive their communicators; how long anything takes.
 
 namespace nccl_mock {
 
@@ -299,11 +299,15 @@ inline void play_sum_by_post(std::vector<call> of_ranks, stream& on) {
     });
 }
 
-/// A message between two processes, on a stream of this one's end.
+/// A message between two processes, on a stream of this one's end: it begins at once, and is over when it is taken.
 inline void play_by_post(call const& c, route const& on, stream& wire) {
     auto* const post = library::here().post;
     auto const bytes = bytes_of(c);
-    if (c.kind == call_kind::send) return wire.when({}, [=, data = c.data] { post->send(on, data, bytes); });
+    if (c.kind == call_kind::send) {
+        auto const number = std::make_shared<std::size_t>();
+        wire.when({}, [=, data = c.data] { *number = post->send(on, data, bytes); });
+        return wire.when([=] { return post->is_taken(*number); }, [] {});
+    }
     wire.when([=] { return post->is_there(on); },
               [=, data = c.data] {
                   auto const letter = post->take(on);

@@ -42,7 +42,8 @@ public:
     post_office& operator=(post_office const&) = delete;
     ~post_office() { ::munmap(shared_, sizeof(shared)); }
 
-    void send(route const& on, void const* data, std::size_t bytes) {
+    /// Returns the letter's number.
+    std::size_t send(route const& on, void const* data, std::size_t bytes) {
         auto const number = shared_->letters.fetch_add(1), begin = shared_->used.fetch_add(bytes);
         if (number >= most_letters || begin + bytes > most_bytes) throw std::bad_alloc();
         auto& l = shared_->all[number];
@@ -51,7 +52,9 @@ public:
         l.bytes = bytes;
         if (bytes != 0) std::memcpy(shared_->data + begin, data, bytes);
         l.here.store(true, std::memory_order_release);
+        return number;
     }
+    bool is_taken(std::size_t number) const { return shared_->all[number].taken.load(std::memory_order_acquire); }
 
     /// The next letter on a route, if it is there; it stays the next one until it is taken.
     bool is_there(route const& on) {
@@ -60,7 +63,8 @@ public:
         return numbers_.count({on, taken_[on]}) != 0;
     }
     std::span<std::byte const> take(route const& on) {
-        auto const& l = shared_->all[numbers_.at({on, taken_[on]++})];
+        auto& l = shared_->all[numbers_.at({on, taken_[on]++})];
+        l.taken.store(true, std::memory_order_release);
         return {shared_->data + l.begin, l.bytes};
     }
 
@@ -69,7 +73,7 @@ private:
     struct letter {
         route on;
         std::size_t begin, bytes;
-        std::atomic<bool> here;
+        std::atomic<bool> here, taken;
     };
     struct shared {
         std::atomic<std::size_t> letters{0}, used{0};

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -111,21 +112,30 @@ in_stages<Way> trainer_of(composition const& c, process_of const& process, doubl
     run.processes = process;
     return in_stages<Way>({.learning_rate = 0.05f, .batch = 50, .seed = 3, .logical_shards = c.logical_shards}, run);
 }
+/// Losses, scores and weights, and outputs of the trained network.
 template<class Way>
 std::string trained(composition const& c, process_of const& process) {
+    auto const before = std::to_array(rehearsal_runtime::budget.taken);
     auto t = trainer_of<Way>(c, process);
+    auto const ranks = static_cast<std::size_t>(t.devices() / process.count);
+    for (std::size_t i = 0; i < ranks; ++i) {
+        auto const rank = static_cast<std::size_t>(t.rank()) + i;
+        if (rehearsal_runtime::budget.taken[rank] - before[rank] != t.plan().memory(static_cast<int>(rank)).total())
+            return "memory that was not planned";
+    }
     auto const result = test_pipelines::train(t);
-    return bytes_of({result.told, result.numbers});
+    auto const predicted = t.predict(test_networks::made_up(67, 4)).values();
+    return bytes_of({result.told, result.numbers, std::vector<double>(predicted.begin(), predicted.end())});
 }
 
 /// Adam, the norm of all gradients, tied rows: by NCCL, and on devices of one process.
 using by_nccl = test_going_on::any_trainer<rehearsal_with_nccl, adamw, clip_norm, transport<nccl>>;
 using in_one = test_going_on::any_trainer<rehearsal, adamw, clip_norm>;
 
-/// Two replicas of two stages in two processes.
-by_nccl two_by_two(int process, std::string const& file) {
+/// Two replicas of two stages in two or four processes.
+by_nccl two_by_two(process_of const& process) {
     return by_nccl({.learning_rate = 0.01f, .batch = 40, .seed = 3, .logical_shards = 8},
-                   {.devices = 2, .stages = 2, .processes = process_of{process, 2, file}});
+                   {.devices = 2, .stages = 2, .processes = process});
 }
 template<class T>
 std::string bytes_of(test_going_on::history<T> const& h) {
@@ -141,7 +151,12 @@ TEST_SUITE("rehearsed/nccl_processes") {
                               {3, 1, 3, 0, double_binary_tree{}},
                               {2, 2, 2, 0, direct{}},
                               {4, 2, 2, 8, direct{}, zero_bubble_v{}},
-                              {2, 3, 2, 0, ring{}, zero_bubble_h1{}}}) {
+                              {2, 3, 2, 0, ring{}, zero_bubble_h1{}},
+                              {1, 2, 2, 8, direct{}, one_f_one_b{}}, // and processes with a part of a replica
+                              {1, 3, 3, 0, direct{}, zero_bubble_h1{}},
+                              {1, 4, 2, 8, direct{}, zero_bubble_v{}},
+                              {2, 2, 4, 0, ring{}, interleaved<2>{}},
+                              {2, 4, 4, 8, direct{}, gpipe{}}}) {
             CAPTURE(c.replicas);
             CAPTURE(c.stages);
             CAPTURE(c.processes);
@@ -161,25 +176,29 @@ TEST_SUITE("rehearsed/nccl_processes") {
         }
     }
 
-    TEST_CASE("a training that processes save goes on in as many, and on one device, with the same bits") {
+    TEST_CASE(
+        "a training that processes save goes on in another number of them, and on one device, with the same bits") {
         nccl_on_stage const as_told(timing::shuffled, 5);
         files::folder const folder;
         auto const wanted = bytes_of(test_going_on::uninterrupted<in_one>({2, 2}));
-        for (auto const &result : in_processes(2, [&](int k, std::string const& file) {
-                 auto t = two_by_two(k, file);
-                 test_going_on::train_on(t);
-                 t.set_learning_rate(0.02f);
-                 save_checkpoint(t, folder.path(), {{"word", "kept"}});
-                 return std::string("saved");
-             }))
-            CHECK(result == "saved");
-        for (auto const &result : in_processes(2, [&](int k, std::string const& file) {
-                 auto t = two_by_two(k, file);
-                 load_checkpoint(t, folder.path());
-                 return bytes_of(test_going_on::train_on(t));
-             }))
-            CHECK((result == wanted));
-        CHECK((bytes_of(test_going_on::go_on_from<in_one>(folder.path(), {1, 1})) == wanted));
+        for (int const processes : {2, 4}) {
+            CAPTURE(processes);
+            for (auto const &result : in_processes(processes, [&](int k, std::string const& file) {
+                     auto t = two_by_two({k, processes, file});
+                     test_going_on::train_on(t);
+                     t.set_learning_rate(0.02f);
+                     save_checkpoint(t, folder.path(), {{"word", "kept"}});
+                     return std::string("saved");
+                 }))
+                CHECK(result == "saved");
+            for (auto const &result : in_processes(6 - processes, [&](int k, std::string const& file) {
+                     auto t = two_by_two({k, 6 - processes, file});
+                     load_checkpoint(t, folder.path());
+                     return bytes_of(test_going_on::train_on(t));
+                 }))
+                CHECK((result == wanted));
+            CHECK((bytes_of(test_going_on::go_on_from<in_one>(folder.path(), {1, 1})) == wanted));
+        }
     }
 
     TEST_CASE("processes that are started differently are told so, and nobody trains") {
@@ -195,17 +214,19 @@ TEST_SUITE("rehearsed/nccl_processes") {
 
     TEST_CASE("a process that ends leaves the others no longer waiting than their deadline, and a hint") {
         nccl_on_stage const as_usual;
-        auto const results = in_processes(2, [&](int k, std::string const& file) {
-            auto t = trainer_of<nccl>({2, 2, 2, 0, ring{}}, {.index = k, .count = 2, .id_file = file}, 10);
-            t.step(test_networks::made_up(50));
-            if (k == 1) ::_exit(1);
-            t.step(test_networks::made_up(50));
-            return std::string("it went on");
-        });
-        CAPTURE(results[0]);
-        CHECK(test_support::says(results[0], {"thrown: device 0", "deadline of 10 s: a step, training step 2",
-                                              "another process: look whether these still run"}));
-        CHECK(results[1] == "it ended without a word");
+        for (int const replicas : {2, 1}) {
+            auto const results = in_processes(2, [&](int k, std::string const& file) {
+                auto t = trainer_of<nccl>({replicas, 2, 2, 0, ring{}}, {.index = k, .count = 2, .id_file = file}, 10);
+                t.step(test_networks::made_up(50));
+                if (k == 1) ::_exit(1);
+                t.step(test_networks::made_up(50));
+                return std::string("it went on");
+            });
+            CAPTURE(results[0]);
+            CHECK(test_support::says(results[0], {"thrown: device 0", "deadline of 10 s: a step, training step 2",
+                                                  "another process: look whether these still run"}));
+            CHECK(results[1] == "it ended without a word");
+        }
     }
 }
 

@@ -122,7 +122,7 @@ TEST_SUITE("rehearsed/nccl_stages") {
         CHECK(sums(all, {1, 1, 1, 1, 1, 1}) == std::vector<float>(6, 6));
     }
 
-    TEST_CASE("processes have whole replicas, or a trainer is not made") {
+    TEST_CASE("processes have whole replicas, or equal parts of one, or a trainer is not made") {
         nccl_on_stage const as_usual;
         auto const refusal = [](int replicas, int stages, int processes) {
             return text_of_error<usage_error>([&] {
@@ -131,11 +131,11 @@ TEST_SUITE("rehearsed/nccl_stages") {
                                                  .processes = process_of{.count = processes, .id_file = "never made"}});
             });
         };
-        CHECK(refusal(2, 2, 4) ==
-              "2 replicas of 2 stages over 4 processes: a replica stays within one process, whose devices read one "
-              "another's memory; start as many processes as divide the replicas (1, 2), or choose other `devices` and "
-              "`stages`");
-        CHECK(refusal(1, 3, 3).find("1 replica of 3 stages over 3 processes: ") == 0);
+        CHECK(refusal(3, 2, 2) ==
+              "3 replicas of 2 stages over 2 processes: a process has whole replicas, or replicas have whole "
+              "processes; start another number of them (1, 3, 6), or choose other `devices` and `stages`");
+        CHECK(refusal(2, 3, 3).find("2 replicas of 3 stages over 3 processes: ") == 0);
+        CHECK(refusal(1, 3, 2).find("3 devices over 2 processes: every process drives as many") == 0);
     }
 }
 

@@ -32,6 +32,7 @@ public:
     /// The map of a rank's memory.
     static constexpr memory_map memory(parallel_layout const& l, std::size_t batch, int rank) {
         auto m = rank_type::memory_of(l, batch, rank);
+        m.tables.bytes += Transport::relay_bytes(l);
         if (!Model::trains) return m;
         for (int chunk = 0; chunk < l.chunks(); ++chunk) {
             auto const numbers = numbers_of_stage<network, T>(l, l.stage_of(rank, chunk));

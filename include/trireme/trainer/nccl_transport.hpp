@@ -7,6 +7,7 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/group/transport/nccl/group.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/local_ranks.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/messages.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
@@ -16,9 +17,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -26,19 +31,24 @@ namespace trireme {
 /// The ranks of a trainer are spread over processes, and joined by NCCL. Strategies other than `native` give the bits
 /// that they give everywhere.
 ///
-/// A process has whole replicas: the stages of one read one another's memory, as with transport<peer>. NCCL joins the
-/// ranks of a role, by a communicator for each.
+/// A process has whole replicas, or a part of one. The stages that it has read one another's memory, as with
+/// transport<peer>; those of other processes get messages. NCCL joins the ranks of a role, by a communicator for each,
+/// and those of a replica in several processes.
+///
+/// Messages, like all that ranks wait for one another with, are handed over in the same order by all processes: what is
+/// first in it waits for nobody.
 ///
 /// Graphs that hold its work have to be gone before it is: NCCL keeps what they use until then. A process with several
 /// GPUs hands its steps over without graphs: NVIDIA says that with them a launch may block for ever.
 template<accelerator Device, class T>
 class nccl_transport : public prepared_collectives<nccl_collective<Device, T>> {
     using base = prepared_collectives<nccl_collective<Device, T>>;
-    using base::layout_, base::made_, base::sums_;
+    using base::layout_, base::here_, base::made_, base::sums_;
     using typename base::collective_type;
 
 public:
     using typename base::stream;
+    static constexpr bool has_messages = true;
 
     /// The bytes that a rank needs for the numbers that it receives.
     static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, arena_extent const& arena,
@@ -57,21 +67,24 @@ public:
         return staging_bytes(s, {elements, element_bytes, s.chunks}, rank);
     }
 
+    /// The bytes of a rank through which numbers of other processes' stages come to the host, piece by piece.
+    static constexpr bytes_t relay_bytes(parallel_layout const& l) noexcept { return l.stages == 1 ? 0 : 64 * 1024; }
+
     nccl_transport(parallel_layout const& l, auto const& r)
-        : base(l), group_(std::make_unique<group_type>(attendance_of(l, r), r.share_devices.value)) {
-        shared_scores_.resize(static_cast<std::size_t>(l.stages));
+        : base(l, local_ranks::of(l, r.processes.value.index, std::max(r.processes.value.count, 1))),
+          group_(std::make_unique<group_type>(attendance_of(r), r.share_devices.value)) {
         if (l.stages == 1) return;
-        parts_ = group_->along(l.mesh(), {l.mesh().find("dp")});
-        for (int i = 0; i < local_ranks(); ++i)
-            for (int k = 0; k < local_ranks(); ++k)
+        if (l.replicas != 1) roles_ = group_->along(l.mesh(), {l.mesh().find("dp")});
+        if (here_.is_part()) replica_ = std::move(group_->along(l.mesh(), {l.mesh().find("pp")})[0]);
+        for (int i = 0; i < here_.count; ++i) relay_.emplace_back(device_of(i), relay_bytes(l), "numbers for the host");
+        for (int i = 0; i < here_.count; ++i)
+            for (int k = 0; k < here_.count; ++k)
                 if (i != k && Device::reaches(device_of(i), device_of(k)))
                     Device::enable_peers(device_of(i), device_of(k)); // else copies go through the host
     }
 
-    int first_rank() const noexcept { return group_->first_rank(); }
-    int local_ranks() const noexcept { return group_->local_ranks(); }
     int device_of(int local) const noexcept { return group_->device_of(local); }
-    bool captures() const noexcept { return local_ranks() == 1; }
+    bool captures() const noexcept { return here_.count == 1; }
 
     void prepare(int role, std::vector<T*> const& gradients, arena_extent const& arena,
                  std::vector<layer_sum<T>> const& sums = {}) {
@@ -125,45 +138,84 @@ public:
         }
     }
 
+    bool shares_scores() const noexcept { return group_->processes() != 1; }
     /// Every rank has filled in its own words, and all others are zero: their sum is all of them, bit for bit.
-    void enqueue_scores(int role, std::span<std::uint64_t* const> words, std::size_t count,
-                        std::span<stream* const> streams) {
-        if (group_->processes() == 1 || count == 0) return;
-        scores_.resize(words.size());
-        for (std::size_t i = 0; i < words.size(); ++i)
-            scores_[i] = {nccl_call::kind::all_reduce, static_cast<int>(i), 0, ncclUint64, words[i], count,
-                          streams[i]->handle()};
-        bool const shared_before = shared_scores_[static_cast<std::size_t>(role)];
-        group_of(role).run(scores_, {"all_reduce", "scores", 0, count * sizeof(std::uint64_t)}, !shared_before);
-        shared_scores_[static_cast<std::size_t>(role)] = true;
+    void enqueue_scores(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams) {
+        if (shares_scores()) add_words(*group_, words, count, streams, "scores");
+    }
+    /// Gives all processes of a replica the numbers that each of them has filled in, where all others are zero.
+    /// `wait()` waits for the streams. All of these processes call it.
+    void share(std::span<std::byte> numbers, std::span<stream* const> streams, auto const& wait) {
+        if (!here_.is_part()) return;
+        constexpr auto word = sizeof(std::uint64_t);
+        auto const room = static_cast<std::size_t>(relay_bytes(layout_));
+        if (pinned_.data() == nullptr) pinned_ = typename Device::pinned_memory(room);
+        std::vector<std::uint64_t*> words;
+        for (auto const& r : relay_) words.push_back(static_cast<std::uint64_t*>(r.data()));
+        for (std::size_t begin = 0; begin < numbers.size(); begin += room) {
+            auto const some = numbers.subspan(begin, std::min(room, numbers.size() - begin));
+            auto const count = (some.size() + word - 1) / word;
+            std::memset(pinned_.data(), 0, count * word);
+            std::memcpy(pinned_.data(), some.data(), some.size());
+            streams[0]->copy(words[0], pinned_.data(), count * word);
+            for (std::size_t i = 1; i < words.size(); ++i) streams[i]->zero(words[i], count * word);
+            add_words(*replica_, words, count, streams, "numbers");
+            streams[0]->copy(pinned_.data(), words[0], count * word);
+            wait();
+            std::memcpy(some.data(), pinned_.data(), some.size());
+        }
+    }
+
+    void enqueue_send(int role, int to, void const* from, bytes_t bytes, stream& on) {
+        enqueue_message({nccl_call::kind::send, 0, to, ncclUint8, const_cast<void*>(from), bytes, on.handle()}, role);
+    }
+    void enqueue_receive(int role, int from, void* to, bytes_t bytes, stream& on) {
+        enqueue_message({nccl_call::kind::receive, 0, from, ncclUint8, to, bytes, on.handle()}, role);
     }
 
     void check() {
-        group_->check();
-        for (auto& g : parts_) g->check();
+        for_each_group([](group_type& g) { g.check(); });
     }
     void abandon() noexcept {
-        for (auto& g : parts_) g->abandon();
-        group_->abandon();
+        for_each_group([](group_type& g) { g.abandon(); });
     }
 
 private:
     using group_type = nccl_group<Device>;
 
-    static nccl_runtime::attendance attendance_of(parallel_layout const& l, auto const& r) {
+    nccl_runtime::attendance attendance_of(auto const& r) const {
         auto const& p = r.processes.value;
-        if (l.stages != 1 && p.count > 1 && l.replicas % p.count != 0) refuse_processes(l, p.count);
-        return {p.index, p.count, l.devices(), p.id_file, std::chrono::duration<double>(r.deadline), p.share, p.with};
+        if (p.count > 1 && layout_.devices() % p.count == 0 && !here_.fit()) refuse_processes(layout_, p.count);
+        return {p.index, p.count, layout_.devices(), p.id_file, std::chrono::duration<double>(r.deadline),
+                p.share, p.with};
     }
     TRIREME_COLD [[noreturn]] static void refuse_processes(parallel_layout const& l, int count) {
         std::string would;
-        for (int n = 1; n <= l.replicas; ++n)
-            if (l.replicas % n == 0) would += (would.empty() ? "" : ", ") + std::to_string(n);
+        for (int n = 1; n <= l.devices(); ++n)
+            if (l.devices() % n == 0 && local_ranks::of(l, 0, n).fit())
+                would += (would.empty() ? "" : ", ") + std::to_string(n);
         throw usage_error(std::to_string(l.replicas) + (l.replicas == 1 ? " replica of " : " replicas of ") +
                           std::to_string(l.stages) + " stages over " + std::to_string(count) +
-                          " processes: a replica stays within one process, whose devices read one another's memory; "
-                          "start as many processes as divide the replicas (" +
+                          " processes: a process has whole replicas, or replicas have whole processes; start another "
+                          "number of them (" +
                           would + "), or choose other `devices` and `stages`");
+    }
+
+    /// A group of its own, so that it waits for its other end alone.
+    void enqueue_message(nccl_call c, int role) {
+        c.local = static_cast<int>(here_.place(0, role));
+        bool const sends = c.what == nccl_call::kind::send;
+        replica_->run({&c, 1}, {sends ? "send" : "receive", "stages", static_cast<std::size_t>(c.peer), c.count},
+                      connected_.insert({sends, role, c.peer}).second);
+    }
+    void add_words(group_type& group, std::span<std::uint64_t* const> words, std::size_t count,
+                   std::span<stream* const> streams, char const* what) {
+        if (count == 0) return;
+        calls_.resize(words.size());
+        for (std::size_t i = 0; i < words.size(); ++i)
+            calls_[i] = {nccl_call::kind::all_reduce, static_cast<int>(i), 0, ncclUint64, words[i], count,
+                         streams[i]->handle()};
+        group.run(calls_, {"all_reduce", what, 0, count * sizeof(std::uint64_t)}, added_by_.insert(&group).second);
     }
 
     static constexpr staged_tree tree_of(parallel_layout const& l, std::size_t elements,
@@ -183,20 +235,27 @@ private:
     }
 
     /// The ranks of a role.
-    group_type& group_of(int role) noexcept {
-        return parts_.empty() ? *group_ : *parts_[static_cast<std::size_t>(role)];
+    group_type& group_of(int role) noexcept { return roles_.empty() ? *group_ : *roles_[here_.place(0, role)]; }
+    template<class F>
+    void for_each_group(F const& f) {
+        if (replica_ != nullptr) f(*replica_);
+        for (auto& g : roles_) f(*g);
+        f(*group_);
     }
 
     std::unique_ptr<group_type> group_;
-    std::vector<std::unique_ptr<group_type>> parts_; ///< by role, where there are several
-    std::vector<typename Device::memory> staging_;
-    std::vector<nccl_call> scores_;
-    std::vector<bool> shared_scores_; ///< by role: whether it has done so before
+    std::vector<std::unique_ptr<group_type>> roles_; ///< those of this process, if it is not the only one
+    std::unique_ptr<group_type> replica_;            ///< if this process has a part of it
+    std::vector<typename Device::memory> staging_, relay_;
+    typename Device::pinned_memory pinned_;
+    std::vector<nccl_call> calls_;
+    std::set<group_type*> added_by_;                 ///< those that have done so before
+    std::set<std::tuple<bool, int, int>> connected_; ///< so have messages: whether sent, and the roles of both ends
 };
 
 /// `transport<nccl>`: accelerators reach one another through NCCL, in one process or several. Strategies run as they do
-/// elsewhere, as messages, with the same bits; `reduce_by<native>` leaves the reduction to NCCL. The stages of a
-/// pipeline stay within a process, and read one another's memory.
+/// elsewhere, as messages, with the same bits; `reduce_by<native>` leaves the reduction to NCCL. Stages of one process
+/// read one another's memory, those of several send.
 struct nccl : transport_traits {
     static constexpr bool has_native = true, has_stages = true;
     template<class Device, class T>

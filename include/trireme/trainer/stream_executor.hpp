@@ -29,14 +29,14 @@ namespace trireme {
 template<class Value, accelerator Device, class Transport>
 class stream_executor : public detail::stream_ranks<Value, Device, Transport> {
     using base = detail::stream_ranks<Value, Device, Transport>;
-    using base::at, base::bytes_of, base::list_of, base::tail_of, base::takes, base::replicas_;
+    using base::at, base::here, base::bytes_of, base::list_of, base::tail_of, base::takes, base::replicas_;
     using typename base::task_of_role;
 
 public:
     using typename base::T, typename base::rank_type;
     using stream = typename Device::stream;
     using event = typename Device::event;
-    using base::rank_at, base::last_rank, base::program;
+    using base::find, base::of_replica, base::program;
     using base::transport, base::layout, base::model, base::ranks, base::at_rank;
 
     /// `batch`: the most samples of a step that is staged at once. `where`: options of the run.
@@ -54,12 +54,13 @@ public:
             sums.push_back({{}, e.elements});
             for (auto const& r : ranks) sums.back().numbers.push_back(r->kept() + e.first);
         }
-        for (std::size_t role = 0; role < by_role_.size() && model.trains; ++role)
+        for (std::size_t i = 0; i < by_role_.size() && model.trains; ++i)
             for (int chunk = 0; chunk < layout.chunks(); ++chunk) {
                 std::vector<T*> gradients;
-                for (auto i = role; i < ranks.size(); i += by_role_.size())
-                    gradients.push_back(ranks[i]->gradient_slot(ranks[i]->own(chunk), 0));
-                transport.prepare(static_cast<int>(role), gradients, ranks[role]->own(chunk).numbers.extent(), sums);
+                for (auto k = i; k < ranks.size(); k += by_role_.size())
+                    gradients.push_back(ranks[k]->gradient_slot(ranks[k]->own(chunk), 0));
+                transport.prepare(here().role_of(static_cast<int>(i)), gradients, ranks[i]->own(chunk).numbers.extent(),
+                                  sums);
             }
     }
 
@@ -101,7 +102,7 @@ public:
             order_->restart(r->everything().stream, r->all_places());
             r->begin_step();
             if (model.narrow) hand_over(r->narrowing(), [&] { r->enqueue_narrow_copy(); });
-            if (r->has_last()) hand_over(r->clearing_scores(), [&] { r->clear_scores(); });
+            if (r->has_last() || transport.shares_scores()) hand_over(r->clearing_scores(), [&] { r->clear_scores(); });
             if (model.loss_terms != 0) hand_over(r->clearing_terms(), [&] { r->clear_terms(); });
         }
     }
@@ -132,48 +133,57 @@ public:
         stamping_ = evaluating_ = ranks[0]->is_traced();
         for (auto const& next : replicas_[k]->of_evaluation) evaluate(k, next, slot, shard);
         stamping_ = evaluating_ = false;
-        for (int role = 0; role < layout.stages; ++role) leave(rank_at(k, role), slot);
+        for (auto& r : of_replica(k)) leave(*r, slot);
     }
 
     /// Reductions and updates come after all gradients; beside them the losses are shared.
     void end_step(int slot) {
         stamping_ = ranks[0]->is_traced();
-        for (int role = 0; role < layout.stages; ++role) {
-            if (layout.reproducible() && layout.replicas == 1) {
-                auto& r = rank_at(0, role);
-                hand_over(r.merging(), [&] { r.end_shards(); });
+        if (layout.reproducible() && layout.replicas == 1)
+            for (auto& r : of_replica(0)) {
+                at(*r);
+                hand_over(r->merging(), [&] { r->end_shards(); });
             }
-        }
-        std::size_t const tasks = tail_of(rank_at(0, 0)).size(); // as many for each role
+        std::size_t const tasks = tail_of(*ranks[0]).size(); // as many for each role
         for (std::size_t i = 0; i < tasks; ++i) {
-            auto const kind = tail_of(rank_at(0, 0))[i].kind;
+            auto const kind = tail_of(*ranks[0])[i].kind;
             if (is_meeting(kind)) meet(i, slot);
-            for (int role = 0; role < layout.stages; ++role)
+            for (int role = 0; role < layout.stages; ++role) {
+                if (!here().has(role)) continue;
                 if (kind == task_kind::update)
                     update(role, i, slot);
                 else if (kind == task_kind::collective)
                     reduce(role, i, slot);
+            }
         }
         stamping_ = false;
         if (model.clips) hand_over(ranks[0]->telling_norm(), [&] { ranks[0]->enqueue_norm_result(slot); });
         enqueue_results(slot);
     }
     void enqueue_results(int slot) {
-        for (int role = 0; role < layout.stages; ++role) {
-            if (!rank_at(0, role).has_results()) continue;
-            words_.clear();
-            for_role(role, [&](rank_type& r) {
-                order_->begin(r.sharing_scores());
-                words_.push_back(r.score_words());
-            });
-            transport.enqueue_scores(role, words_, 2 * rank_at(0, role).score_count(),
-                                     by_role_[static_cast<std::size_t>(role)]);
-            for_role(role, [&](rank_type& r) {
-                r.enqueue_results(slot);
-                order_->end(r.sharing_scores());
-            });
+        bool const shared = transport.shares_scores();
+        words_.clear();
+        for (auto& r : ranks) {
+            if (shared || r->has_results()) order_->begin(r->sharing_scores());
+            words_.push_back(r->score_words());
+        }
+        transport.enqueue_scores(words_, 2 * ranks[0]->score_count(), exchange_);
+        for (auto& r : ranks) {
+            if (!shared && !r->has_results()) continue;
+            at(*r);
+            if (tells_results(*r)) r->enqueue_results(slot);
+            order_->end(r->sharing_scores());
         }
         join();
+    }
+    /// Whether the host is told the results of a rank: one has those of all if the transport shares them.
+    bool tells_results(rank_type const& r) const noexcept {
+        return transport.shares_scores() ? &r == ranks[0].get() : r.has_results();
+    }
+    /// Gives all processes of a replica what each has of some numbers: see the transport. The host waits by `wait()`.
+    template<class Wait>
+    void share(std::span<std::byte> numbers, Wait const& wait) {
+        transport.share(numbers, compute_, wait);
     }
 
     /// The first rank goes on where all of them are.
@@ -196,9 +206,12 @@ private:
             places += ranks[i]->give_numbers(rank_type::ordered * i, places, layout.reductions());
         auto const reductions = static_cast<std::size_t>(layout.chunks()) * layout.reductions();
         order_ = std::make_unique<stream_order<stream>>(streams, places, reductions + 8);
-        for (auto const& r : ranks) compute_.push_back(&r->compute);
-        by_role_.resize(static_cast<std::size_t>(layout.stages));
-        for (std::size_t i = 0; i < ranks.size(); ++i) by_role_[i % by_role_.size()].push_back(&ranks[i]->exchange);
+        by_role_.resize(static_cast<std::size_t>(here().roles()));
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+            compute_.push_back(&ranks[i]->compute);
+            exchange_.push_back(&ranks[i]->exchange);
+            by_role_[i % by_role_.size()].push_back(&ranks[i]->exchange);
+        }
         words_.reserve(ranks.size());
         tasks_.reserve(ranks.size());
     }
@@ -219,10 +232,11 @@ private:
     void stamp(rank_type& r, step_task const& t, int slot, bool end, stream& on) {
         if (stamping_) r.stamp(slot, static_cast<std::size_t>(&t - list_of(r, evaluating_).data()), end, on);
     }
+    /// f(rank) for a role of this process, in each of its replicas.
     template<class F>
     void for_role(int role, F&& f) {
         for (std::size_t k = 0; k < replicas_.size(); ++k) {
-            auto& r = rank_at(k, role);
+            auto& r = *find(k, role);
             at(r);
             f(r);
         }
@@ -246,12 +260,13 @@ private:
                 if (i >= list.size()) continue;
                 some = true;
                 auto const& t = *list[i].task;
-                auto& r = rank_at(k, list[i].role);
                 if (t.kind == task_kind::move) {
-                    take(k, r, t, replicas_[k]->sent_in_step, slot);
+                    take(k, list[i], replicas_[k]->sent_in_step, slot);
                     continue;
                 }
-                tasks_.push_back({&r, &t, slot, t.micro_batch});
+                auto* const r = find(k, list[i].role);
+                if (r == nullptr) continue;
+                tasks_.push_back({r, &t, slot, t.micro_batch});
                 if (!model.whole_batch) train(), tasks_.clear();
             }
             if (!tasks_.empty()) train();
@@ -381,7 +396,7 @@ private:
 
     /// The i-th task of a role's tail, on all replicas.
     void reduce(int role, std::size_t i, int slot) {
-        auto const slices = tail_of(rank_at(0, role))[i];
+        auto const slices = tail_of(*find(0, role))[i];
         bool const all = layout.reproducible();
         for (std::size_t slice = slices.first; slice < slices.end; ++slice) {
             int const chunk = static_cast<int>(slice / layout.reductions());
@@ -390,7 +405,7 @@ private:
                 order_->begin(r.reducing(chunk, k, all));
                 if (slice == slices.first) stamp(r, tail_of(r)[i], slot, false, r.exchange);
             });
-            transport.enqueue(role * layout.chunks() + chunk, k, by_role_[static_cast<std::size_t>(role)]);
+            transport.enqueue(role, chunk, k, by_role_[here().place(0, role)]);
             for_role(role, [&](rank_type& r) {
                 if (slice + 1 == slices.end) stamp(r, tail_of(r)[i], slot, true, r.exchange);
                 order_->end(r.reducing(chunk, k, all));
@@ -405,11 +420,15 @@ private:
             hand_over(w, f);
         };
         for (std::size_t k = 0; k < replicas_.size(); ++k) {
-            auto const rank_of = [&](int role) -> rank_type& { return rank_at(k, role); };
-            if (auto const kind = tail_of(rank_of(0))[i].kind; kind != task_kind::measure)
-                detail::tie_rows(ties_, kind, rank_of, handed);
+            auto const found = [&](int role) { return find(k, role); };
+            auto const carried = [&](int from, auto const& source, int to, auto const& goal, bytes_t bytes) {
+                carry(k, from, source, to, goal, bytes);
+            };
+            if (auto const kind = tail_of(*ranks[0])[i].kind; kind != task_kind::measure)
+                detail::tie_rows(ties_, kind, found, handed, carried);
             else
-                detail::measure_norm(layout, slot, rank_of, handed);
+                detail::measure_norm(layout, slot, found, handed, carried,
+                                     [&](int stage) { return model.pieces(layout, stage); });
         }
         for (auto& r : ranks) handed(*r, r->having_met(), [&] { stamp(*r, tail_of(*r)[i], slot, true, r->compute); });
     }
@@ -423,36 +442,74 @@ private:
         });
     }
 
-    /// The moves to a rank of the k-th replica from those beside it.
-    void take(std::size_t k, rank_type& r, step_task const& t, sent_places const& sent, int slot) {
-        at(r);
+    /// Hands over that numbers go from one role of the k-th replica to another: `source(rank)` and `goal(rank)` say
+    /// where they lie, each on its rank. `taking(f)` calls f(), which brings them, and may note the time.
+    template<class Source, class Goal, class Taking>
+    void carry(std::size_t k, int from, Source const& source, int to, Goal const& goal, bytes_t bytes,
+               Taking const& taking) {
+        using detail::numbers_in_places;
+        auto *const sender = find(k, from), *const receiver = find(k, to);
+        auto const out = sender != nullptr ? source(*sender) : numbers_in_places{};
+        auto const in = receiver != nullptr ? goal(*receiver) : numbers_in_places{};
+        if (receiver != nullptr) at(*receiver);
+        if (sender != nullptr && receiver != nullptr) {
+            hand_over(receiver->taking(out.places, in.places),
+                      [&] { taking([&] { receiver->exchange.copy(in.at, out.at, bytes); }); });
+        } else if constexpr (Transport::has_messages) {
+            if (receiver != nullptr) {
+                hand_over(receiver->receiving(in.places), [&] {
+                    taking([&] { transport.enqueue_receive(to, from, in.at, bytes, receiver->exchange); });
+                });
+            } else if (sender != nullptr) {
+                at(*sender);
+                hand_over(sender->sending(out.places),
+                          [&] { transport.enqueue_send(from, to, out.at, bytes, sender->exchange); });
+            }
+        }
+    }
+    template<class Source, class Goal>
+    void carry(std::size_t k, int from, Source const& source, int to, Goal const& goal, bytes_t bytes) {
+        carry(k, from, source, to, goal, bytes, [](auto const& f) { f(); });
+    }
+
+    /// The moves to a role of the k-th replica from those beside it.
+    void take(std::size_t k, task_of_role const& next, sent_places const& sent, int slot) {
+        auto const& t = *next.task;
         stage_transfer const* taken[max_transfers];
         int count = 0;
         for (int i = 0; i < t.transfers; ++i)
-            if (takes(r, t.moves[i])) taken[count++] = &t.moves[i];
+            if (takes(t.moves[i])) taken[count++] = &t.moves[i];
+        auto* const r = find(k, next.role);
         for (int i = 0; i < count; ++i) {
             auto const& m = *taken[i];
-            auto& from = rank_at(k, m.role);
             auto const left = sent.of(m);
-            hand_over(r.taking(m.gradient ? from.slot_place(left) : from.frame_place(left), m.place), [&] {
-                auto const& here = r.own_stage(m.to()).blocks;
+            auto const source = [&](rank_type& from) -> detail::numbers_in_places {
                 auto const& there = from.own_stage(m.from()).blocks;
-                if (i == 0) stamp(r, t, slot, false, r.exchange);
-                r.exchange.copy(r.values() + (m.gradient ? here.output_gradient(m.place) : here.input(m.place)),
-                                from.values() + (m.gradient ? there.outgoing(left) : there.output(left)),
-                                bytes_of(r, m));
-                if (i + 1 == count) stamp(r, t, slot, true, r.exchange);
+                return {m.gradient ? from.slot_place(left) : from.frame_place(left),
+                        from.values() + (m.gradient ? there.outgoing(left) : there.output(left))};
+            };
+            auto const goal = [&](rank_type& to) -> detail::numbers_in_places {
+                auto const& there = to.own_stage(m.to()).blocks;
+                return {to.frame_place(m.place),
+                        to.values() + (m.gradient ? there.output_gradient(m.place) : there.input(m.place))};
+            };
+            carry(k, m.role, source, next.role, goal, bytes_of(m), [&](auto const& bring) {
+                if (i == 0) stamp(*r, t, slot, false, r->exchange);
+                bring();
+                if (i + 1 == count) stamp(*r, t, slot, true, r->exchange);
             });
         }
-        if (count == 0) // it only sends: others take it
-            for (bool const end : {false, true}) stamp(r, t, slot, end, r.compute);
+        if (count == 0 && r != nullptr) // it only sends: others take it
+            for (bool const end : {false, true}) stamp(*r, t, slot, end, r->compute);
     }
 
     void evaluate(std::size_t k, task_of_role const& next, int slot, std::size_t shard) {
-        auto& r = rank_at(k, next.role);
         auto const& t = *next.task;
+        if (t.kind == task_kind::move) return take(k, next, replicas_[k]->sent_in_evaluation, slot);
+        auto* const here_is = find(k, next.role);
+        if (here_is == nullptr) return;
+        auto& r = *here_is;
         at(r);
-        if (t.kind == task_kind::move) return take(k, r, t, replicas_[k]->sent_in_evaluation, slot);
         hand_over(r.evaluating(slot, t), [&] {
             stamp(r, t, slot, false, r.compute);
             alone({&r, &t, slot, t.micro_batch});
@@ -473,8 +530,8 @@ private:
 
     std::vector<detail::tied_pair> ties_;
     std::unique_ptr<stream_order<stream>> order_;
-    std::vector<stream*> compute_;
-    std::vector<std::vector<stream*>> by_role_; ///< exchange
+    std::vector<stream*> compute_, exchange_;
+    std::vector<std::vector<stream*>> by_role_; ///< exchange, of the roles of this process
     std::vector<std::uint64_t*> words_;
     std::vector<event> fork_;
     std::vector<placed_task> tasks_;

@@ -49,7 +49,7 @@ public:
         for (auto i = some.begin; i < some.end; ++i)
             e.for_times(*e.ranks[i], slot, number == 0,
                         [&](step_task const& t, std::uint64_t begin, std::uint64_t end, bool beside) {
-                            int const rank = e.transport.first_rank() + static_cast<int>(i);
+                            int const rank = e.ranks[i]->number;
                             int const stage = e.layout.stage_of(rank, t.chunk);
                             logs_[i]->add({rank, number, t.kind, stage, counted_by(t), seconds_of(begin),
                                            seconds_of(end), beside ? 1 : 0});

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/device/stream_order.hpp>
+#include <trireme/core/units.hpp>
 #include <trireme/kernels/blocks/samples.hpp>
+#include <trireme/layer/network.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/ties.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
@@ -13,48 +14,70 @@
 
 namespace trireme::detail {
 
+/// Numbers of a rank, and the places that who reads or writes them waits for.
+struct numbers_in_places {
+    range places = {};
+    void* at = nullptr;
+};
+
+// What roles of a replica meet for. `find(role)` is a stream_rank, or null if another process has it; hand_over(rank,
+// work, f) calls f() when streams wait for what the work reads and writes; carry(from, source, to, goal, bytes) hands
+// over that numbers go from one role to another: source(rank) and goal(rank) say where they lie, each on its rank.
+
 /// Hands over the exchange of tied rows in a replica: their gradients are added to those of the rows that they are tied
-/// to, one behind the other, or rows of other stages get the weights that have been updated. `rank_of(role)` is a
-/// stream_rank; `hand_over(rank, work, f)` calls f() when streams wait for what the work reads and writes.
-template<class RankOf, class HandOver>
-void tie_rows(std::span<tied_pair const> ties, task_kind kind, RankOf const& rank_of, HandOver const& hand_over) {
+/// to, one behind the other, or rows of other stages get the weights that have been updated.
+template<class Find, class HandOver, class Carry>
+void tie_rows(std::span<tied_pair const> ties, task_kind kind, Find const& find, HandOver const& hand_over,
+              Carry const& carry) {
+    using rank = std::remove_pointer_t<decltype(find(0))>;
     for (auto const& p : ties) {
-        auto &owner = rank_of(p.owner_role), &row = rank_of(p.role);
-        auto const &to = owner.own_stage(p.owner_stage), &from = row.own_stage(p.stage);
-        using T = typename std::remove_cvref_t<decltype(owner)>::T;
-        auto const bytes = p.bytes(sizeof(T));
-        auto const own = to.numbers.place_of(*p.owner), tied = from.numbers.place_of(*p.row);
+        auto const bytes = p.bytes(sizeof(typename rank::T));
+        auto const weights = [](rank& r, int stage, layer_row const& row) {
+            auto const& s = r.own_stage(stage);
+            return numbers_in_places{r.parameters_place(), r.weights(s) + s.numbers.place_of(row)};
+        };
+        auto const gradients = [](rank& r, int stage, layer_row const& row) {
+            auto const& s = r.own_stage(stage);
+            return r.gradient_slot(s, 0) + s.numbers.place_of(row);
+        };
         if (kind == task_kind::copy_tied) {
             if (p.copies)
-                hand_over(row, row.taking_weights(owner.parameters_place()),
-                          [&] { row.exchange.copy(row.weights(from) + tied, owner.weights(to) + own, bytes); });
+                carry(
+                    p.owner_role, [&](rank& r) { return weights(r, p.owner_stage, *p.owner); }, p.role,
+                    [&](rank& r) { return weights(r, p.stage, *p.row); }, bytes);
             continue;
         }
-        T const* term = row.gradient_slot(from, 0) + tied;
-        if (p.is_apart()) {
-            hand_over(owner, owner.taking_tied(row.parts_place()),
-                      [&] { owner.exchange.copy(owner.tied(), term, bytes); });
-            term = owner.tied();
-        }
-        hand_over(owner, owner.adding_tied(),
-                  [&] { add_into(owner.plain_kernels(), owner.gradient_slot(to, 0) + own, term, p.elements()); });
+        if (p.is_apart())
+            carry(
+                p.role, [&](rank& r) { return numbers_in_places{r.parts_place(), gradients(r, p.stage, *p.row)}; },
+                p.owner_role, [](rank& r) { return numbers_in_places{r.tied_place(), r.tied()}; }, bytes);
+        if (auto* const owner = find(p.owner_role); owner != nullptr)
+            hand_over(*owner, owner->adding_tied(), [&] {
+                auto const* const term = p.is_apart() ? owner->tied() : gradients(*owner, p.stage, *p.row);
+                add_into(owner->plain_kernels(), gradients(*owner, p.owner_stage, *p.owner), term, p.elements());
+            });
     }
 }
 
 /// Hands over the measuring of a replica's norm: each of its ranks has the squares of its own gradients, and takes
-/// those of the others. `slot`: where the largest norm is staged.
-template<class RankOf, class HandOver>
-void measure_norm(parallel_layout const& l, int slot, RankOf const& rank_of, HandOver const& hand_over) {
+/// those of the others. `slot`: where the largest norm is staged; `pieces(stage)`: those of a stage's gradients.
+template<class Find, class HandOver, class Carry, class Pieces>
+void measure_norm(parallel_layout const& l, int slot, Find const& find, HandOver const& hand_over, Carry const& carry,
+                  Pieces const& pieces) {
+    using rank = std::remove_pointer_t<decltype(find(0))>;
+    for (int role = 0; role < l.stages; ++role)
+        if (auto* const r = find(role); r != nullptr) hand_over(*r, r->squaring(), [&] { r->enqueue_squares(); });
     for (int role = 0; role < l.stages; ++role) {
-        auto& r = rank_of(role);
-        hand_over(r, r.squaring(), [&] { r.enqueue_squares(); });
-    }
-    for (int role = 0; role < l.stages; ++role) {
-        auto& r = rank_of(role);
-        for (int other = 0; other < l.stages; ++other)
-            if (auto& from = rank_of(other); other != role)
-                hand_over(r, r.taking_squares(from.squares_place()), [&] { r.enqueue_squares_of(from); });
-        hand_over(r, r.measuring(slot), [&] { r.enqueue_norm(slot); });
+        for (int stage = 0; stage < l.stage_count(); ++stage) {
+            int const from = l.place_of(stage).role;
+            range const some = pieces(stage);
+            if (from == role || some.size() == 0) continue;
+            carry(
+                from, [&](rank& r) { return numbers_in_places{r.squares_place(), r.squares() + some.begin}; }, role,
+                [&](rank& r) { return numbers_in_places{r.norm_place(), r.squares() + some.begin}; },
+                some.size() * sizeof(double));
+        }
+        if (auto* const r = find(role); r != nullptr) hand_over(*r, r->measuring(slot), [&] { r->enqueue_norm(slot); });
     }
 }
 

@@ -107,19 +107,18 @@ public:
         auto const& s = own(chunk);
         return {on_exchange_, {}, {{all ? s.parts : one(s.parts, reduction), all ? s.sums : range{}}}};
     }
-    /// The squares of this rank's gradients; those of another stage, which lie in `from`; and the norm of all.
+    /// The squares of this rank's gradients; and the norm of all, with those of the other stages.
     range squares_place() const noexcept { return places_.squares; }
+    range norm_place() const noexcept { return places_.norm; }
     stream_work squaring() const { return {on_compute_, {{places_.parts}}, {{places_.squares}}}; }
-    stream_work taking_squares(range from) const { return {on_exchange_, {{from}}, {{places_.norm}}}; }
     stream_work measuring(int slot) const {
         return {on_compute_, {{places_.squares, samples_place(slot)}}, {{places_.norm}}};
     }
     /// Tied gradients are added, those of another rank when they have been copied; and updated weights come from it.
     range parts_place() const noexcept { return places_.parts; }
     range parameters_place() const noexcept { return places_.parameters; }
-    stream_work taking_tied(range from) const { return {on_exchange_, {{from}}, {{places_.tied}}}; }
+    range tied_place() const noexcept { return places_.tied; }
     stream_work adding_tied() const { return {on_compute_, {{places_.tied}}, {{places_.parts}}}; }
-    stream_work taking_weights(range from) const { return {on_exchange_, {{from}}, {{places_.parameters}}}; }
     /// All that roles meet for is done.
     stream_work having_met() const { return {on_compute_, {{places_.parts, places_.parameters, places_.norm}}, {}}; }
     stream_work telling_norm() const { return {on_exchange_, {{places_.norm}}, {}}; }
@@ -134,8 +133,10 @@ public:
                 {{frame_place(t.frame), places_.task, places_.losses, places_.scores}}};
     }
     stream_work sharing_scores() const { return {on_exchange_, {}, {{places_.scores, places_.terms}}}; }
-    /// A move from other ranks' memory to a frame.
-    stream_work taking(range from, std::size_t frame) const { return {on_exchange_, {{from}}, {{frame_place(frame)}}}; }
+    /// Numbers come from another rank of this process, or from one of another, or go there.
+    stream_work taking(range from, range to) const { return {on_exchange_, {{from}}, {{to}}}; }
+    stream_work receiving(range to) const { return {on_exchange_, {}, {{to}}}; }
+    stream_work sending(range from) const { return {on_exchange_, {{from}}, {}}; }
     /// The samples of a slot have been used.
     stream_work leaving(int slot) const { return {on_compute_, {}, {{samples_place(slot)}}}; }
 

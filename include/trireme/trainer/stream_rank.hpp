@@ -206,12 +206,6 @@ public:
             sums_of_squares(plain_kernels(), static_cast<T const*>(gradient_slot(s, 0)), runs() + s.runs_lie,
                             s.pieces.size(), squares() + s.pieces.begin);
     }
-    /// The squares of the stages of another rank of the replica.
-    void enqueue_squares_of(stream_rank const& other) {
-        for (auto const& s : other.own_)
-            if (auto const n = s.pieces.size(); n != 0)
-                exchange.copy(squares() + s.pieces.begin, other.squares() + s.pieces.begin, n * sizeof(double));
-    }
     void enqueue_norm(int slot) {
         auto const* const most = reinterpret_cast<double const*>(static_cast<std::byte const*>(stages_[slot].data()) +
                                                                  facts_.settings_bytes - sizeof(double));
@@ -224,13 +218,15 @@ public:
                             : std::numeric_limits<double>::quiet_NaN();
     }
 
+    /// Of all pieces of the gradients; this rank computes those of its own.
+    double* squares() const noexcept { return static_cast<double*>(squares_.data()); }
     /// Memory for the gradient of a tied row that another rank has.
     T* tied() const noexcept { return static_cast<T*>(tied_.data()); }
 
     void enqueue_results(int slot) { exchange.copy(results_[slot].data(), scores_.data(), scores_.bytes()); }
 
     /// Of all shards, and behind them, for each row that adds to the loss, its terms; those of other ranks are zero
-    /// unless the transport has shared them.
+    /// unless the transport shares them.
     std::span<sample_score const> results(int slot) const noexcept {
         return {static_cast<sample_score const*>(results_[slot].data()), score_count()};
     }
@@ -296,7 +292,6 @@ protected:
     void* outputs_of(std::size_t k) const noexcept {
         return static_cast<std::byte*>(outputs_.data()) + k * output_bytes();
     }
-    double* squares() const noexcept { return static_cast<double*>(squares_.data()); }
     measured_norm* measured() const noexcept { return reinterpret_cast<measured_norm*>(squares() + facts_.pieces); }
     gradient_run* runs() const noexcept { return reinterpret_cast<gradient_run*>(measured() + 1); }
 
@@ -351,6 +346,8 @@ struct stream_model : detail::stream_facts {
     /// The bytes that cross the boundary before a row with a micro-batch of so many samples.
     crossing_bytes (*across)(std::size_t row, std::size_t samples);
     std::vector<detail::tied_pair> (*ties)(parallel_layout const&);
+    /// Pieces of a stage's gradients that are measured one by one.
+    range (*pieces)(parallel_layout const&, int stage);
     /// The traffic of a rank that takes squares of gradients, and numbers of tied rows, from its replica.
     traffic (*met_for)(parallel_layout const&, int rank);
     std::unique_ptr<stream_rank<T, Device>> (*make_rank)(int device, parallel_layout const&, int rank,

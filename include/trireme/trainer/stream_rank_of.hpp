@@ -91,9 +91,7 @@ public:
             if (Model::trains && p.is_apart() && p.owner_role == l.role_of(rank))
                 m.tied.bytes = std::max<bytes_t>(m.tied.bytes, p.elements() * sizeof(T));
         });
-        if (granule.last || network::loss_terms != 0)
-            m.scores.bytes =
-                round_up<bytes_t>((1 + network::loss_terms) * l.shards() * sizeof(sample_score), cache_line);
+        m.scores.bytes = round_up<bytes_t>((1 + network::loss_terms) * l.shards() * sizeof(sample_score), cache_line);
         return m;
     }
 
@@ -279,6 +277,11 @@ inline constexpr stream_model<typename Model::value_type, Device> stream_model_o
         if constexpr (Model::network::tied_gradients != 0)
             detail::for_each_tied<typename Model::network>(l, [&](detail::tied_pair const& p) { all.push_back(p); });
         return all;
+    },
+    []([[maybe_unused]] parallel_layout const& l, [[maybe_unused]] int stage) {
+        if constexpr (Model::clips)
+            return gradient_pieces<typename Model::network>(l.rows_of(stage, Model::network::depth));
+        return range{};
     },
     [](parallel_layout const& l, int rank) {
         traffic sum;

@@ -6,6 +6,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/local_ranks.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/parallel/step.hpp>
 #include <trireme/parallel/ties.hpp>
@@ -19,7 +20,8 @@
 
 namespace trireme::detail {
 
-/// The ranks of a process on accelerators, replica by replica, and the programs that each replica has.
+/// The ranks of a process on accelerators, replica by replica, and the programs that each replica has. Of a replica in
+/// several processes each has the whole program, and some of the ranks.
 template<class Value, accelerator Device, class Transport>
 class stream_ranks {
 public:
@@ -37,29 +39,32 @@ public:
         auto const list = list_of(r, evaluates);
         for (std::size_t i = 0; i < list.size(); ++i) {
             bool beside = list[i].kind == task_kind::collective;
-            for (int k = 0; k < list[i].transfers; ++k) beside = beside || takes(r, list[i].moves[k]);
+            for (int k = 0; k < list[i].transfers; ++k) beside = beside || takes(list[i].moves[k]);
             f(list[i], r.times(slot)[2 * i], r.times(slot)[2 * i + 1], beside);
         }
     }
-    step_program const& program(int local) const noexcept {
-        return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.step();
-    }
+    step_program const& program(int local) const noexcept { return programs_of(local).step(); }
     /// The traffic that a rank reads from others in a step.
     traffic moved(int local) const noexcept {
         auto sum = transport.moved(local);
         auto const& r = *ranks[static_cast<std::size_t>(local)];
-        for (auto const& t : program(local).list(layout.role_of(local)))
+        int const role = layout.role_of(r.number);
+        for (auto const& t : program(local).list(role))
             for (int k = 0; k < t.transfers; ++k)
-                if (auto const& m = t.moves[k]; !m.sends && m.role != layout.role_of(local))
-                    sum += traffic{1, bytes_of(r, m)};
-        return sum += model.met_for(layout, local);
+                if (auto const& m = t.moves[k]; !m.sends && m.role != role) sum += traffic{1, bytes_of(m)};
+        return sum += model.met_for(layout, r.number);
     }
-    std::size_t replicas() const noexcept { return replicas_.size(); } ///< of this process
-    rank_type& rank_at(std::size_t k, int role) noexcept {
-        return *ranks[k * static_cast<std::size_t>(layout.stages) + static_cast<std::size_t>(role)];
+    /// Replicas of this process, whole ones or a part of one, and its ranks of the k-th.
+    std::size_t replicas() const noexcept { return replicas_.size(); }
+    std::span<std::unique_ptr<rank_type> const> of_replica(std::size_t k) const noexcept {
+        auto const roles = static_cast<std::size_t>(here().roles());
+        return std::span(ranks).subspan(k * roles, roles);
     }
-    /// The rank with the last stage.
-    rank_type& last_rank(std::size_t k) noexcept { return rank_at(k, layout.role_of_last_stage()); }
+    /// The rank of a role in the k-th replica; null: another process has it.
+    rank_type* find(std::size_t k, int role) const noexcept {
+        return here().has(role) ? ranks[here().place(k, role)].get() : nullptr;
+    }
+    rank_type* find_last(std::size_t k) const noexcept { return find(k, layout.role_of_last_stage()); }
 
     Transport transport;
     parallel_layout layout;
@@ -98,31 +103,37 @@ protected:
     }
     void make_ranks(std::size_t batch) {
         Device::use(transport.device_of(0));
-        for (int i = 0; i < transport.local_ranks(); ++i) {
-            int const rank = transport.first_rank() + i;
+        for (int i = 0; i < here().count; ++i) {
+            int const rank = here().first + i;
             ranks.push_back(model.make_rank(transport.device_of(i), layout, rank, batch));
-            if (layout.role_of(rank) == 0) replicas_.push_back(std::make_unique<replica>(layout, rank));
+            if (i % here().roles() == 0) replicas_.push_back(std::make_unique<replica>(layout, rank));
         }
     }
+    local_ranks const& here() const noexcept { return transport.here(); }
 
     void at(rank_type const& r) noexcept { at_rank = r.number; }
     /// The tasks of a rank in a step or an evaluation, and those behind all micro-batches: as many for each replica.
     std::span<step_task const> list_of(rank_type const& r, bool evaluates = false) const noexcept {
-        int const local = r.number - transport.first_rank(), role = layout.role_of(r.number);
-        if (!evaluates) return program(local).list(role);
-        return replicas_[static_cast<std::size_t>(layout.replica_of(local))]->programs.evaluation().list(role);
+        auto const& programs = programs_of(r.number - here().first);
+        return (evaluates ? programs.evaluation() : programs.step()).list(layout.role_of(r.number));
     }
     std::span<step_task const> tail_of(rank_type const& r) const noexcept {
-        return list_of(r).subspan(program(r.number - transport.first_rank()).tail[layout.role_of(r.number)]);
+        return list_of(r).subspan(program(r.number - here().first).tail[layout.role_of(r.number)]);
     }
     /// A micro-batch of few samples moves as much as a full one: a graph knows no other.
-    bytes_t bytes_of(rank_type const& r, stage_transfer const& m) const noexcept {
-        auto const rows = r.own_stage(m.to()).numbers.rows;
-        auto const bytes = model.across(m.gradient ? rows.end : rows.begin, r.samples());
+    bytes_t bytes_of(stage_transfer const& m) const noexcept {
+        auto const rows = layout.rows_of(m.to(), model.network.depth);
+        auto const bytes = model.across(m.gradient ? rows.end : rows.begin, ranks[0]->samples());
         return m.gradient ? bytes.gradients : bytes.values;
     }
-    bool takes(rank_type const& r, stage_transfer const& m) const noexcept { return !m.sends && bytes_of(r, m) != 0; }
+    bool takes(stage_transfer const& m) const noexcept { return !m.sends && bytes_of(m) != 0; }
 
+private:
+    rank_programs const& programs_of(int local) const noexcept {
+        return replicas_[static_cast<std::size_t>(here().replica_of(local))]->programs;
+    }
+
+protected:
     std::vector<std::unique_ptr<replica>> replicas_;
 };
 

@@ -44,7 +44,7 @@ public:
     stream_run(stream_run const&) = delete;
     stream_run& operator=(stream_run const&) = delete;
 
-    int first_rank() const noexcept { return executor_->transport.first_rank(); } ///< of this process
+    int first_rank() const noexcept { return executor_->transport.here().first; } ///< of this process
 
     step_report step() {
         auto const report = guarded([&] {
@@ -99,8 +99,7 @@ public:
             auto const together = executor_->evaluated_together();
             for (std::size_t k = 0; k < most_shards(); ++k)
                 for_granules_of(k, work_.all(), together, [&](std::size_t q, int slot, auto some, std::size_t) {
-                    for (int role = 0; role < executor_->layout.stages; ++role)
-                        stage(executor_->rank_at(q, role), slot, some, T{0}, {}, together);
+                    for (auto& r : executor_->of_replica(q)) stage(*r, slot, some, T{0}, {}, together);
                     enqueue_evaluation(q, slot, k);
                 });
             executor_->enqueue_results(0);
@@ -113,8 +112,8 @@ public:
         });
     }
 
-    /// The outputs for all samples in use, [sample][value]. The replicas of this process take turns: what a process
-    /// predicts it needs no other one for.
+    /// The outputs for all samples in use, [sample][value]. The replicas of this process take turns: it needs no other
+    /// process but those that have a part of the same one.
     std::vector<T> predict() {
         return guarded([&] {
             work_.number_all();
@@ -122,9 +121,8 @@ public:
             std::vector<T> all(work_.samples().size() * size);
             auto const together = executor_->evaluated_together(), replicas = executor_->replicas();
             auto const indices = work_.all();
-            auto const last = [&](std::size_t q) -> rank_type& { return executor_->last_rank(q); };
-            auto const most = together * last(0).samples();
-            for (std::size_t q = 0; q < replicas; ++q) last(q).make_room_for_outputs(together);
+            auto const most = together * executor_->ranks[0]->samples();
+            make_room_for_outputs();
             auto const of_replica = [&](std::size_t begin, std::size_t q) {
                 auto const first = std::min(begin + q * most, indices.size());
                 return indices.subspan(first, std::min(most, indices.size() - first));
@@ -134,21 +132,22 @@ public:
                 for (std::size_t q = 0; q < replicas; ++q) {
                     auto const some = of_replica(begin, q);
                     if (some.empty()) continue;
-                    for (int role = 0; role < executor_->layout.stages; ++role)
-                        stage(executor_->rank_at(q, role), 0, some, T{0}, {}, together);
+                    for (auto& r : executor_->of_replica(q)) stage(*r, 0, some, T{0}, {}, together);
                     enqueue_evaluation(q, 0, npos);
                 }
                 for (std::size_t q = 0; q < replicas; ++q) {
                     auto const some = of_replica(begin, q);
-                    if (!some.empty()) wait_for(last(q), last(q).used[0], "a prediction");
+                    auto* const last = executor_->find_last(q);
+                    if (last == nullptr || some.empty()) continue;
+                    wait_for(*last, last->used[0], "a prediction");
                     for (std::size_t i = 0; i < some.size(); ++i)
-                        last(q).read_output(i / last(q).samples(), i % last(q).samples(), all.data() + some[i] * size);
+                        last->read_output(i / last->samples(), i % last->samples(), all.data() + some[i] * size);
                 }
             }
             executor_->join();
-            for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
-            for (auto& r : executor_->ranks) wait_for(*r, r->used[0], "a prediction");
+            wait_for_all("a prediction");
             while (log_.has_noted()) log_evaluation();
+            share(all);
             return all;
         });
     }
@@ -157,16 +156,17 @@ public:
     /// they add gradients is not measured: it goes on beside the rest.
     step_times const& times() const noexcept { return times_; }
 
-    /// All numbers of a list: this process has them all.
+    /// All numbers of a list. Processes that have a replica together call it together.
     std::vector<T> gathered(canonical_list const& list) const {
         std::vector<T> all(executor_->model.size(list));
-        for (int role = 0; role < executor_->layout.stages; ++role) {
-            auto& r = executor_->rank_at(0, role);
-            fetch(r, list.of == canonical_list::optimizer);
-            for (auto const& s : r.own())
-                std::ranges::copy(r.mirror.numbers_of(list, s),
+        for (auto& r : executor_->of_replica(0)) {
+            fetch(*r, list.of == canonical_list::optimizer);
+            for (auto const& s : r->own())
+                std::ranges::copy(r->mirror.numbers_of(list, s),
                                   all.begin() + static_cast<std::ptrdiff_t>(s.numbers.of(list).begin));
         }
+        auto* const self = const_cast<stream_run*>(this);
+        self->guarded([&] { self->share(all); });
         return all;
     }
     std::uint64_t updates() const {
@@ -257,14 +257,28 @@ private:
             }
             if (trains) executor_->enqueue_step(slot);
             executor_->begin();
-            for (std::size_t q = 0; q < executor_->replicas() && !trains; ++q)
-                executor_->last_rank(q).make_room_for_outputs(executor_->evaluated_together());
+            if (!trains) make_room_for_outputs();
             for (std::size_t q = 0; q < executor_->replicas(); ++q)
                 executor_->enqueue_evaluation(q, slot, trains ? 0 : npos);
             executor_->enqueue_results(slot);
             for (auto& r : executor_->ranks) r->compute.record(r->used[slot]);
             for_results(slot, [](std::size_t, sample_score const&) {});
         }
+    }
+
+    void make_room_for_outputs() {
+        for (std::size_t q = 0; q < executor_->replicas(); ++q)
+            if (auto* const last = executor_->find_last(q); last != nullptr)
+                last->make_room_for_outputs(executor_->evaluated_together());
+    }
+    /// Numbers that are zero where another process of the replica has them come from there.
+    void share(std::vector<T>& numbers) {
+        executor_->share(std::as_writable_bytes(std::span(numbers)),
+                         [&] { wait_for_all("numbers of other processes"); });
+    }
+    void wait_for_all(char const* what) {
+        for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
+        for (auto& r : executor_->ranks) wait_for(*r, r->used[0], what);
     }
 
     void begin_weights() {
@@ -288,11 +302,8 @@ private:
         self->guarded([&] { self->store(r, optimizer); });
     }
     void load(bool optimizer = false) {
-        for (auto& r : executor_->ranks) {
-            r->enqueue_load(optimizer);
-            r->compute.record(r->used[0]);
-        }
-        for (auto& r : executor_->ranks) wait_for(*r, r->used[0], "writing the weights");
+        for (auto& r : executor_->ranks) r->enqueue_load(optimizer);
+        wait_for_all("writing the weights");
     }
 
     // ---- one step ----
@@ -340,7 +351,7 @@ private:
                     executor_->stamp_shard(*r, result, k, false);
                 }
             for_granules_of(k, indices, 1, [&](std::size_t q, int slot, auto some, std::size_t first) {
-                auto& r = executor_->rank_at(q, 0);
+                auto& r = *executor_->of_replica(q)[0];
                 stage(r, slot, some, weight, about(r, k, number, first, indices.size()));
                 executor_->enqueue_granule(r, slot, k);
             });
@@ -396,7 +407,7 @@ private:
             int const slot = static_cast<int>((k + g) % 2);
             some = false;
             for (std::size_t q = 0; q < executor_->replicas(); ++q) {
-                auto const& r = executor_->rank_at(q, 0);
+                auto const& r = *executor_->of_replica(q)[0];
                 if (k >= r.shards().size()) continue;
                 auto const mine = part(indices.size(), r.shards().begin + k, executor_->layout.shards());
                 auto const most = together * r.samples(), begin = mine.begin + g * most;
@@ -423,8 +434,8 @@ private:
     /// Waits for the first evaluation whose times have not been read, and logs its tasks.
     void log_evaluation() {
         auto const [q, slot] = log_.take_noted();
-        auto const stages = static_cast<std::size_t>(executor_->layout.stages);
-        range const ranks{q * stages, (q + 1) * stages};
+        auto const roles = executor_->of_replica(q).size();
+        range const ranks{q * roles, (q + 1) * roles};
         for (auto i = ranks.begin; i < ranks.end; ++i)
             wait_for(*executor_->ranks[i], executor_->ranks[i]->used[slot], "an evaluation");
         log_.add(*executor_, 0, slot, ranks);
@@ -434,16 +445,19 @@ private:
     template<class F>
     void for_results(int slot, F&& f) {
         for (auto& r : executor_->ranks) wait_for(*r, r->used[slot], "a step");
-        bool const shared = executor_->transport.local_ranks() != executor_->layout.devices();
-        auto const stages = static_cast<std::size_t>(executor_->layout.stages);
-        for (auto& r : std::span(executor_->ranks).first(shared ? stages : executor_->ranks.size())) {
-            if (!r->has_results()) continue;
+        bool const shared = executor_->transport.shares_scores();
+        auto const shards = executor_->layout.shards();
+        for (auto& r : executor_->ranks) {
+            if (!executor_->tells_results(*r)) continue;
             auto const results = r->results(slot);
-            auto const known = shared ? range{0, executor_->layout.shards()} : r->shards();
+            auto const known = shared ? range{0, shards} : r->shards();
             auto const tell = [&](std::size_t row) {
-                for (auto s = known.begin; s < known.end; ++s)
-                    f(row * executor_->layout.shards() + s, results[row * executor_->layout.shards() + s]);
+                for (auto s = known.begin; s < known.end; ++s) f(row * shards + s, results[row * shards + s]);
             };
+            if (shared) {
+                for (std::size_t row = 0; row < results.size() / shards; ++row) tell(row);
+                continue;
+            }
             if (r->has_last()) tell(0);
             for (auto const& stage : r->own()) stage.for_terms([&](std::size_t term) { tell(1 + term); });
         }
@@ -451,16 +465,16 @@ private:
 
     void visit_faults(std::uint64_t number) {
         for (auto const point : {fault_point::forward, fault_point::backward, fault_point::reduce, fault_point::update})
-            for (int i = 0; i < executor_->transport.local_ranks(); ++i) {
-                executor_->at_rank = executor_->transport.first_rank() + i;
+            for (auto const& r : executor_->ranks) {
+                executor_->at_rank = r->number;
                 Faults::at(point, executor_->at_rank, number);
             }
-        executor_->at_rank = executor_->transport.first_rank();
+        executor_->at_rank = first_rank();
     }
 
     int local(int rank) const {
-        int const i = rank - executor_->transport.first_rank();
-        if (i >= 0 && i < executor_->transport.local_ranks()) return i;
+        int const i = rank - first_rank();
+        if (i >= 0 && i < executor_->transport.here().count) return i;
         throw usage_error("device " + std::to_string(rank) + " belongs to another process: ask there");
     }
 

@@ -4,6 +4,7 @@
 
 #include <trireme/collective/on_streams/peer.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/parallel/local_ranks.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
 
@@ -23,16 +24,20 @@ namespace trireme {
 //     static constexpr bytes_t table_bytes(parallel_layout const&, int rank, arena_extent const&,
 //                                          std::size_t element_bytes);            // device memory, for the plan
 //     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes);
+//     static constexpr bytes_t relay_bytes(parallel_layout const&);
 //     type(parallel_layout const&, run_options const&);
-//     int first_rank() const;
-//     int local_ranks() const;
+//     local_ranks here() const;
 //     int device_of(int local) const;
 //     bool captures() const;          // whether a step may be a graph
 //     void prepare(int role, std::vector<T*> const& gradients, arena_extent const&,  // of the local ranks of a role
 //                  std::vector<layer_sum<T>> const&);          // role by role, and each of its stages by itself
-//     void enqueue(int prepared, std::size_t reduction, std::span<stream* const>); // one stream per local rank
+//     void enqueue(int role, int chunk, std::size_t reduction, std::span<stream* const>); // one stream per local rank
 //     void enqueue_sum(std::size_t sum, std::span<stream* const>);
-//     void enqueue_scores(int role, std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
+//     bool shares_scores() const;     // whether every rank gets those of all
+//     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
+//     void share(std::span<std::byte> numbers, std::span<stream* const>, waits for these);
+//     void enqueue_send(int role, int to, void const*, bytes_t, stream&);     // if a process may have part of a
+//     void enqueue_receive(int role, int from, void*, bytes_t, stream&);      // replica: to another process's rank of it
 //     traffic moved(int local) const;                                              // by collectives, per step
 //     void check();                   // while somebody waits: throws what has gone wrong
 //     void abandon() noexcept;        // the wait is over, and lost
@@ -52,8 +57,10 @@ class prepared_collectives {
 public:
     using stream = typename Collective::stream;
 
-    void enqueue(int prepared, std::size_t reduction, std::span<stream* const> streams) {
-        auto const& made = made_[static_cast<std::size_t>(prepared)];
+    local_ranks const& here() const noexcept { return here_; }
+
+    void enqueue(int role, int chunk, std::size_t reduction, std::span<stream* const> streams) {
+        auto const& made = made_[prepared(role, chunk)];
         if (reduction < made.size()) made[reduction]->enqueue(streams);
     }
     void enqueue_sum(std::size_t sum, std::span<stream* const> streams) {
@@ -64,10 +71,10 @@ public:
     traffic moved(int local) const noexcept {
         traffic sum;
         auto const add = [&](auto const& all) {
-            for (auto const& m : all) sum += m->moved(layout_.replica_of(local));
+            for (auto const& m : all) sum += m->moved(here_.replica_of(local));
         };
         for (int chunk = 0; chunk < layout_.chunks() && !made_.empty(); ++chunk)
-            add(made_[static_cast<std::size_t>(layout_.role_of(local) * layout_.chunks() + chunk)]);
+            add(made_[prepared(here_.role_of(local), chunk)]);
         add(sums_);
         return sum;
     }
@@ -75,11 +82,17 @@ public:
 protected:
     using collective_type = Collective;
 
-    explicit prepared_collectives(parallel_layout const& l) : layout_(l) {}
+    prepared_collectives(parallel_layout const& l, local_ranks const& here) : layout_(l), here_(here) {}
 
     parallel_layout layout_;
+    local_ranks here_;
     std::vector<std::vector<std::unique_ptr<collective_type>>> made_; ///< by role and stage
     std::vector<std::unique_ptr<collective_type>> sums_;
+
+private:
+    std::size_t prepared(int role, int chunk) const noexcept {
+        return here_.place(0, role) * static_cast<std::size_t>(layout_.chunks()) + static_cast<std::size_t>(chunk);
+    }
 };
 
 /// All ranks are of this process and read one another's memory.
@@ -110,16 +123,17 @@ public:
         return move_table::bytes(s, {elements, element_bytes, s.chunks}, rank);
     }
 
+    static constexpr bytes_t relay_bytes(parallel_layout const&) noexcept { return 0; }
+
     peer_transport(parallel_layout const& l, auto const& r)
-        : base(l), group_(std::make_unique<peer_group<Device>>(l.devices(), r.share_devices.value, r.deadline)) {
+        : base(l, local_ranks::of(l, 0, 1)),
+          group_(std::make_unique<peer_group<Device>>(l.devices(), r.share_devices.value, r.deadline)) {
         detail::check_no_strategy_of_a_transport(l);
         if (r.processes.value.count != 1)
             throw usage_error("transport<peer> stays within one process, and " +
                               std::to_string(r.processes.value.count) + " were given: use transport<nccl>");
     }
 
-    int first_rank() const noexcept { return 0; }
-    int local_ranks() const noexcept { return group_->size(); }
     int device_of(int local) const noexcept { return group_->device_of(local); }
     bool captures() const noexcept { return true; }
 
@@ -147,7 +161,11 @@ public:
             add(made, layout_.reduction(i, arena, sizeof(T)), gradients, layout_.reduced_by(i, arena));
     }
 
-    void enqueue_scores(int, std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
+    // This process has all ranks.
+    static constexpr bool has_messages = false;
+    bool shares_scores() const noexcept { return false; }
+    void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
+    void share(std::span<std::byte>, std::span<stream* const>, auto const&) const noexcept {}
 
     void check() const noexcept {} // what goes wrong on a device of this process, its events tell
     void abandon() const noexcept {}

@@ -89,10 +89,10 @@ private:
         executor_->transport.abandon();
         int const rank = r.number;
         auto const name = "device " + std::to_string(rank) + " (" + Device::name + " " +
-                          std::to_string(executor_->transport.device_of(rank - executor_->transport.first_rank())) +
+                          std::to_string(executor_->transport.device_of(rank - executor_->transport.here().first)) +
                           ")";
         std::string rest = std::string(what) + ", training step " + std::to_string(steps_);
-        if (executor_->transport.local_ranks() != executor_->layout.devices())
+        if (executor_->transport.here().count != executor_->layout.devices())
             rest += "; it may wait for a device of another process: look whether these still run";
         throw deadline_error(rank, late_text(name, "finish", deadline_, rest));
     }
