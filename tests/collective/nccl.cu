@@ -110,7 +110,7 @@ public:
         transport_.prepare(0, {static_cast<float*>(data_.data())}, elements);
     }
 
-    int rank() const { return transport_.first_rank(); }
+    int rank() const { return transport_.here().first; }
     transport_type& transport() { return transport_; }
 
     void write(std::vector<float> const& values) {
@@ -127,7 +127,7 @@ public:
 
     void enqueue() {
         gpu::stream* const streams[] = {&queue_};
-        for (std::size_t i = 0; i < layout_.reductions(); ++i) transport_.enqueue(0, i, streams);
+        for (std::size_t i = 0; i < layout_.reductions(); ++i) transport_.enqueue(0, 0, i, streams);
     }
     void capture() {
         queue_.begin_capture();
@@ -142,7 +142,7 @@ public:
         auto const bytes = words.size() * sizeof words[0];
         std::memcpy(host_.data(), words.data(), bytes);
         queue_.copy(words_.data(), host_.data(), bytes);
-        transport_.enqueue_scores(0, places, words.size(), streams);
+        transport_.enqueue_scores(places, words.size(), streams);
         queue_.copy(host_.data(), words_.data(), bytes);
         finish();
         auto const* const p = static_cast<std::uint64_t const*>(host_.data());

@@ -161,7 +161,7 @@ public:
         pointers_[0]->record(begun);
         for (std::size_t r = 1; r < pointers_.size(); ++r) pointers_[r]->wait(begun);
         for (int time = 0; time < times; ++time)
-            for (std::size_t i = layout_.reductions(); i-- > 0;) transport_.enqueue(0, i, pointers_);
+            for (std::size_t i = layout_.reductions(); i-- > 0;) transport_.enqueue(0, 0, i, pointers_);
         for (std::size_t r = 1; r < pointers_.size(); ++r) {
             rehearsal::event over(pointers_[r]->device());
             pointers_[r]->record(over);
@@ -223,7 +223,7 @@ void matches_the_host(parallel_layout const& l, std::size_t elements, std::size_
     all.launch();
     all.finish();
     CHECK(all.holds(wanted));
-    REQUIRE(all.transport().local_ranks() == l.replicas);
+    REQUIRE(all.transport().here().count == l.replicas);
     bytes_t moved_by_all = 0;
     for (int r = 0; r < l.replicas; ++r) {
         CHECK(all.taken(r) == ranks_of<T>::transport_type::table_bytes(l, r, elements, sizeof(T)));
