@@ -223,8 +223,8 @@ TEST_SUITE("rehearsed/nccl_processes") {
         });
         for (std::size_t k = 0; k < 3; ++k) {
             CAPTURE(results[k]);
-            CHECK(test_support::says(results[k], {"thrown: device " + std::to_string(k),
-                                                  "deadline of 10 s: a step, training step 2",
+            auto const device = "thrown: device " + std::to_string(k);
+            CHECK(test_support::says(results[k], {device.c_str(), "deadline of 10 s: a step, training step 2",
                                                   "another process: look whether these still run"}));
         }
         CHECK(results[3] == "it ended without a word");

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace trireme {
+namespace trireme::detail {
 
 /// The ranks of a process, neighbours: those of whole replicas, or a part of one replica's.
 struct local_ranks {
@@ -15,12 +15,12 @@ struct local_ranks {
     int count = 1;
     int stages = 1; ///< ranks of a replica
 
-    /// Those of process `index` of so many.
+    /// The ranks of process `index` of so many.
     static constexpr local_ranks of(parallel_layout const& l, int index, int processes) noexcept {
         auto const count = l.devices() / processes;
         return {count * index, count, l.stages};
     }
-    /// Whether replicas and processes have their ends in common.
+    /// True if a process has whole replicas, or an equal part of one.
     constexpr bool fit() const noexcept { return count > 0 && (count % stages == 0 || stages % count == 0); }
 
     constexpr bool is_part() const noexcept { return count < stages; }
@@ -37,4 +37,4 @@ struct local_ranks {
     constexpr int role_of(int i) const noexcept { return first_role() + i % roles(); }
 };
 
-} // namespace trireme
+} // namespace trireme::detail

@@ -71,7 +71,7 @@ public:
     static constexpr bytes_t relay_bytes(parallel_layout const& l) noexcept { return l.stages == 1 ? 0 : 64 * 1024; }
 
     nccl_transport(parallel_layout const& l, auto const& r)
-        : base(l, local_ranks::of(l, r.processes.value.index, std::max(r.processes.value.count, 1))),
+        : base(l, detail::local_ranks::of(l, r.processes.value.index, std::max(r.processes.value.count, 1))),
           group_(std::make_unique<group_type>(attendance_of(r), r.share_devices.value)) {
         if (l.stages == 1) return;
         if (l.replicas != 1) roles_ = group_->along(l.mesh(), {l.mesh().find("dp")});
@@ -192,7 +192,7 @@ private:
     TRIREME_COLD [[noreturn]] static void refuse_processes(parallel_layout const& l, int count) {
         std::string would;
         for (int n = 1; n <= l.devices(); ++n)
-            if (l.devices() % n == 0 && local_ranks::of(l, 0, n).fit())
+            if (l.devices() % n == 0 && detail::local_ranks::of(l, 0, n).fit())
                 would += (would.empty() ? "" : ", ") + std::to_string(n);
         throw usage_error(std::to_string(l.replicas) + (l.replicas == 1 ? " replica of " : " replicas of ") +
                           std::to_string(l.stages) + " stages over " + std::to_string(count) +

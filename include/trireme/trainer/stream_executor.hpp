@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/collective/stage_moves.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/stream_order.hpp>
@@ -11,7 +10,7 @@
 #include <trireme/parallel/ties.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/trainer/stream_meetings.hpp>
-#include <trireme/trainer/stream_ranks.hpp>
+#include <trireme/trainer/stream_moves.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
 #include <algorithm>
@@ -27,9 +26,11 @@ namespace trireme {
 /// can be done. Waits between streams follow from what tasks read and write. All of it may be noted as a graph. What a
 /// device that does not answer may still be using is here; nothing here waits.
 template<class Value, accelerator Device, class Transport>
-class stream_executor : public detail::stream_ranks<Value, Device, Transport> {
-    using base = detail::stream_ranks<Value, Device, Transport>;
-    using base::at, base::here, base::bytes_of, base::list_of, base::tail_of, base::takes, base::replicas_;
+class stream_executor : public detail::stream_moves<Value, Device, Transport> {
+    using base = detail::stream_moves<Value, Device, Transport>;
+    using base::at, base::here, base::tail_of, base::list_of, base::replicas_, base::order_, base::stamping_,
+        base::evaluating_;
+    using base::hand_over, base::stamp, base::take;
     using typename base::task_of_role;
 
 public:
@@ -176,7 +177,7 @@ public:
         }
         join();
     }
-    /// Whether the host is told the results of a rank: one has those of all if the transport shares them.
+    /// True if the host is told the results of a rank: one has those of all if the transport shares them.
     bool tells_results(rank_type const& r) const noexcept {
         return transport.shares_scores() ? &r == ranks[0].get() : r.has_results();
     }
@@ -228,10 +229,6 @@ private:
         }
     }
 
-    /// A task of a rank begins or ends on a stream, in a step or an evaluation that is traced.
-    void stamp(rank_type& r, step_task const& t, int slot, bool end, stream& on) {
-        if (stamping_) r.stamp(slot, static_cast<std::size_t>(&t - list_of(r, evaluating_).data()), end, on);
-    }
     /// f(rank) for a role of this process, in each of its replicas.
     template<class F>
     void for_role(int role, F&& f) {
@@ -241,13 +238,6 @@ private:
             f(r);
         }
     }
-    template<class F>
-    void hand_over(stream_work const& w, F&& f) {
-        order_->begin(w);
-        f();
-        order_->end(w);
-    }
-
     /// The gradients of all replicas, each in the order of its program. Where layers exchange numbers in the middle of
     /// a row, replicas go through the rows together: then they have one program.
     void enqueue_gradients(int slot) {
@@ -422,7 +412,7 @@ private:
         for (std::size_t k = 0; k < replicas_.size(); ++k) {
             auto const found = [&](int role) { return find(k, role); };
             auto const carried = [&](int from, auto const& source, int to, auto const& goal, bytes_t bytes) {
-                carry(k, from, source, to, goal, bytes);
+                this->carry(k, from, source, to, goal, bytes);
             };
             if (auto const kind = tail_of(*ranks[0])[i].kind; kind != task_kind::measure)
                 detail::tie_rows(ties_, kind, found, handed, carried);
@@ -440,67 +430,6 @@ private:
                 stamp(r, tail_of(r)[i], slot, true, r.compute);
             });
         });
-    }
-
-    /// Hands over that numbers go from one role of the k-th replica to another: `source(rank)` and `goal(rank)` say
-    /// where they lie, each on its rank. `taking(f)` calls f(), which brings them, and may note the time.
-    template<class Source, class Goal, class Taking>
-    void carry(std::size_t k, int from, Source const& source, int to, Goal const& goal, bytes_t bytes,
-               Taking const& taking) {
-        using detail::numbers_in_places;
-        auto *const sender = find(k, from), *const receiver = find(k, to);
-        auto const out = sender != nullptr ? source(*sender) : numbers_in_places{};
-        auto const in = receiver != nullptr ? goal(*receiver) : numbers_in_places{};
-        if (receiver != nullptr) at(*receiver);
-        if (sender != nullptr && receiver != nullptr) {
-            hand_over(receiver->taking(out.places, in.places),
-                      [&] { taking([&] { receiver->exchange.copy(in.at, out.at, bytes); }); });
-        } else if constexpr (Transport::has_messages) {
-            if (receiver != nullptr) {
-                hand_over(receiver->receiving(in.places), [&] {
-                    taking([&] { transport.enqueue_receive(to, from, in.at, bytes, receiver->exchange); });
-                });
-            } else if (sender != nullptr) {
-                at(*sender);
-                hand_over(sender->sending(out.places),
-                          [&] { transport.enqueue_send(from, to, out.at, bytes, sender->exchange); });
-            }
-        }
-    }
-    template<class Source, class Goal>
-    void carry(std::size_t k, int from, Source const& source, int to, Goal const& goal, bytes_t bytes) {
-        carry(k, from, source, to, goal, bytes, [](auto const& f) { f(); });
-    }
-
-    /// The moves to a role of the k-th replica from those beside it.
-    void take(std::size_t k, task_of_role const& next, sent_places const& sent, int slot) {
-        auto const& t = *next.task;
-        stage_transfer const* taken[max_transfers];
-        int count = 0;
-        for (int i = 0; i < t.transfers; ++i)
-            if (takes(t.moves[i])) taken[count++] = &t.moves[i];
-        auto* const r = find(k, next.role);
-        for (int i = 0; i < count; ++i) {
-            auto const& m = *taken[i];
-            auto const left = sent.of(m);
-            auto const source = [&](rank_type& from) -> detail::numbers_in_places {
-                auto const& there = from.own_stage(m.from()).blocks;
-                return {m.gradient ? from.slot_place(left) : from.frame_place(left),
-                        from.values() + (m.gradient ? there.outgoing(left) : there.output(left))};
-            };
-            auto const goal = [&](rank_type& to) -> detail::numbers_in_places {
-                auto const& there = to.own_stage(m.to()).blocks;
-                return {to.frame_place(m.place),
-                        to.values() + (m.gradient ? there.output_gradient(m.place) : there.input(m.place))};
-            };
-            carry(k, m.role, source, next.role, goal, bytes_of(m), [&](auto const& bring) {
-                if (i == 0) stamp(*r, t, slot, false, r->exchange);
-                bring();
-                if (i + 1 == count) stamp(*r, t, slot, true, r->exchange);
-            });
-        }
-        if (count == 0 && r != nullptr) // it only sends: others take it
-            for (bool const end : {false, true}) stamp(*r, t, slot, end, r->compute);
     }
 
     void evaluate(std::size_t k, task_of_role const& next, int slot, std::size_t shard) {
@@ -529,14 +458,12 @@ private:
     }
 
     std::vector<detail::tied_pair> ties_;
-    std::unique_ptr<stream_order<stream>> order_;
     std::vector<stream*> compute_, exchange_;
     std::vector<std::vector<stream*>> by_role_; ///< exchange, of the roles of this process
     std::vector<std::uint64_t*> words_;
     std::vector<event> fork_;
     std::vector<placed_task> tasks_;
-    bool stamping_ = false, evaluating_ = false; ///< the times of tasks are noted; they are those of an evaluation
-    typename Device::graph graphs_[2];           ///< gone before all that they use
+    typename Device::graph graphs_[2]; ///< gone before all that they use
 };
 
 } // namespace trireme

@@ -57,7 +57,7 @@ class prepared_collectives {
 public:
     using stream = typename Collective::stream;
 
-    local_ranks const& here() const noexcept { return here_; }
+    detail::local_ranks const& here() const noexcept { return here_; }
 
     void enqueue(int role, int chunk, std::size_t reduction, std::span<stream* const> streams) {
         auto const& made = made_[prepared(role, chunk)];
@@ -82,10 +82,10 @@ public:
 protected:
     using collective_type = Collective;
 
-    prepared_collectives(parallel_layout const& l, local_ranks const& here) : layout_(l), here_(here) {}
+    prepared_collectives(parallel_layout const& l, detail::local_ranks const& here) : layout_(l), here_(here) {}
 
     parallel_layout layout_;
-    local_ranks here_;
+    detail::local_ranks here_;
     std::vector<std::vector<std::unique_ptr<collective_type>>> made_; ///< by role and stage
     std::vector<std::unique_ptr<collective_type>> sums_;
 
@@ -126,7 +126,7 @@ public:
     static constexpr bytes_t relay_bytes(parallel_layout const&) noexcept { return 0; }
 
     peer_transport(parallel_layout const& l, auto const& r)
-        : base(l, local_ranks::of(l, 0, 1)),
+        : base(l, detail::local_ranks::of(l, 0, 1)),
           group_(std::make_unique<peer_group<Device>>(l.devices(), r.share_devices.value, r.deadline)) {
         detail::check_no_strategy_of_a_transport(l);
         if (r.processes.value.count != 1)
