@@ -19,6 +19,10 @@
 
 namespace trireme::detail::inline TRIREME_ISA {
 
+/// A tile's registers side by side, and terms that pass together: accumulators, factors and one number for all lanes
+/// fit into the registers that there are, and a panel of so many terms into the first cache.
+inline constexpr std::size_t tile_registers = vector_bytes == 64 ? 4 : 2, panel_terms = vector_bytes == 64 ? 128 : 256;
+
 /// c = a b or c += a b for `rows` rows; N columns, known to the compiler, and `terms` terms. See matrix_product. Each
 /// row begins with the numbers of `start`, unless that is null.
 template<std::size_t N, product_strides S, into Into, class T>
@@ -27,8 +31,9 @@ template<std::size_t N, product_strides S, into Into, class T>
     constexpr std::size_t width = row_register<T, N>, registers = (N + width - 1) / width;
     constexpr std::size_t back = registers * width - N;
     using vector = lane_vector<T, width>;
-    for_blocks<0, registers, 4>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {
-        constexpr std::size_t most_rows = Registers == 4 ? accumulators / 4 : std::bit_floor(accumulators / Registers);
+    for_blocks<0, registers, tile_registers>([&]<std::size_t Registers>(block_length<Registers>, std::size_t r) {
+        constexpr std::size_t most_rows =
+            Registers == tile_registers ? accumulators / Registers : std::bit_floor(accumulators / Registers);
         auto const shared = r + Registers == registers ? back : 0;
         auto const begin = [=](std::size_t, std::ptrdiff_t column) {
             return start == nullptr ? vector::all(0) : vector::load(start + r * width + column);
@@ -72,16 +77,17 @@ inline void transposed_copy(T const* from, std::size_t rows, std::size_t columns
 enum class right_factor { rows_of_terms, rows_of_columns };
 
 /// c = a b, each row beginning with the numbers of `start` unless that is null, or c += a b. Shapes: a M x K, b K x N,
-/// or N x K where its rows are those of columns, c M x N. A sum runs over the terms in their order, 128 at a time.
-/// Cost: a copy of b by panels of columns, each of which stays in the first cache while the rows pass; none where few
-/// rows pass, and b need not be transposed.
+/// or N x K where its rows are those of columns, c M x N. A sum runs over the terms in their order, panel_terms at a
+/// time. Cost: a copy of b by panels of columns, each of which stays in the first cache while the rows pass; none where
+/// few rows pass, and b need not be transposed.
 template<std::size_t M, std::size_t N, std::size_t K, product_strides S, right_factor B, into Into, class T>
 [[gnu::always_inline]] inline void product_by_panels(T const* a, T const* b, T* c, T const* start = nullptr) noexcept {
     constexpr std::size_t width = full_register<T>;
-    constexpr std::size_t most_terms = std::min<std::size_t>(128, K), block = std::min(4 * width, round_up(N, width));
+    constexpr std::size_t most_terms = std::min(panel_terms, K);
+    constexpr std::size_t block = std::min(tile_registers * width, round_up(N, width));
     // Rows that pass together: whole tiles, and few enough for their numbers to stay in the second cache.
     constexpr std::size_t most_rows = 264;
-    static_assert(most_rows % (accumulators / 4) == 0);
+    static_assert(most_rows % (accumulators / tile_registers) == 0);
     constexpr bool copies = M >= 64 || B == right_factor::rows_of_columns;
     constexpr product_strides strides{S.a_row, S.a_column, copies ? block : S.b_row, S.c_row};
     alignas(64) T panel[copies ? most_terms * block : 1]; // [term][column]
