@@ -174,7 +174,12 @@ public:
     }
 
     void check() {
-        for_each_group([](group_type& g) { g.check(); });
+        try {
+            for_each_group([](group_type& g) { g.check(); });
+        } catch (...) { // the others wait for it, too
+            abandon();
+            throw;
+        }
     }
     void abandon() noexcept {
         for_each_group([](group_type& g) { g.abandon(); });
@@ -244,7 +249,7 @@ private:
     }
 
     std::unique_ptr<group_type> group_;
-    std::vector<std::unique_ptr<group_type>> roles_; ///< those of this process, if it is not the only one
+    std::vector<std::unique_ptr<group_type>> roles_; ///< of this process, if there are several stages and replicas
     std::unique_ptr<group_type> replica_;            ///< if this process has a part of it
     std::vector<typename Device::memory> staging_, relay_;
     typename Device::pinned_memory pinned_;

@@ -72,35 +72,36 @@ protected:
         carry(k, from, source, to, goal, bytes, [](auto const& f) { f(); });
     }
 
-    /// The moves to a role of the k-th replica from those beside it.
+    /// Hands over what a role of the k-th replica receives from one beside it.
     void take(std::size_t k, task_of_role const& next, sent_places const& sent, int slot) {
         auto const& t = *next.task;
-        stage_transfer const* taken[max_transfers];
-        int count = 0;
-        for (int i = 0; i < t.transfers; ++i)
-            if (takes(t.moves[i])) taken[count++] = &t.moves[i];
         auto* const r = find(k, next.role);
-        for (int i = 0; i < count; ++i) {
-            auto const& m = *taken[i];
-            auto const left = sent.of(m);
-            auto const source = [&](rank_type& from) -> numbers_in_places {
-                auto const& there = from.own_stage(m.from()).blocks;
-                return {m.gradient ? from.slot_place(left) : from.frame_place(left),
-                        from.values() + (m.gradient ? there.outgoing(left) : there.output(left))};
-            };
-            auto const goal = [&](rank_type& to) -> numbers_in_places {
-                auto const& there = to.own_stage(m.to()).blocks;
-                return {to.frame_place(m.place),
-                        to.values() + (m.gradient ? there.output_gradient(m.place) : there.input(m.place))};
-            };
-            carry(k, m.role, source, next.role, goal, bytes_of(m), [&](auto const& bring) {
-                if (i == 0) stamp(*r, t, slot, false, r->exchange);
-                bring();
-                if (i + 1 == count) stamp(*r, t, slot, true, r->exchange);
-            });
+        int first = 0, end = t.transfers;
+        while (first < end && !takes(t.moves[first])) ++first;
+        while (first < end && !takes(t.moves[end - 1])) --end;
+        if (first == end) { // it only sends: others take it
+            for (bool const over : {false, true})
+                if (r != nullptr) stamp(*r, t, slot, over, r->compute);
+            return;
         }
-        if (count == 0 && r != nullptr) // it only sends: others take it
-            for (bool const end : {false, true}) stamp(*r, t, slot, end, r->compute);
+        auto const& m = t.moves[next.transfer];
+        if (!takes(m)) return;
+        auto const left = sent.of(m);
+        auto const source = [&](rank_type& from) -> numbers_in_places {
+            auto const& there = from.own_stage(m.from()).blocks;
+            return {m.gradient ? from.slot_place(left) : from.frame_place(left),
+                    from.values() + (m.gradient ? there.outgoing(left) : there.output(left))};
+        };
+        auto const goal = [&](rank_type& to) -> numbers_in_places {
+            auto const& there = to.own_stage(m.to()).blocks;
+            return {to.frame_place(m.place),
+                    to.values() + (m.gradient ? there.output_gradient(m.place) : there.input(m.place))};
+        };
+        carry(k, m.role, source, next.role, goal, bytes_of(m), [&](auto const& bring) {
+            if (next.transfer == first) stamp(*r, t, slot, false, r->exchange);
+            bring();
+            if (next.transfer + 1 == end) stamp(*r, t, slot, true, r->exchange);
+        });
     }
 
     std::unique_ptr<stream_order<stream>> order_;

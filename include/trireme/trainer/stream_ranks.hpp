@@ -13,6 +13,7 @@
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/trainer/stream_rank.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -76,8 +77,11 @@ protected:
     struct task_of_role {
         int role;
         step_task const* task;
+        int transfer; ///< of a task that moves, what is received; -1: nothing is
+        double begin;
     };
-    /// The programs of a replica, in an order in which they can be handed over.
+    /// The programs of a replica, in an order in which they can be handed over: that of time, if all tasks take as
+    /// long, so that no message is behind one that comes later.
     struct replica {
         rank_programs programs;
         sent_places sent_in_step, sent_in_evaluation;
@@ -91,9 +95,18 @@ protected:
         static void list(step_program const& p, std::vector<task_of_role>& to) {
             play_step(
                 p, [](task_kind, int) { return 1.0; },
-                [&](int role, std::size_t i, double, double) {
-                    if (i < p.tail[role]) to.push_back({role, &p.list(role)[i]});
+                [&](int role, std::size_t i, double begin, double) {
+                    auto const& t = p.list(role)[i];
+                    if (i < p.tail[role] && !receives(t)) to.push_back({role, &t, -1, begin});
+                },
+                0.0,
+                [&](int role, std::size_t i, int transfer, double when) {
+                    to.push_back({role, &p.list(role)[i], transfer, when});
                 });
+            std::ranges::stable_sort(to, {}, &task_of_role::begin);
+        }
+        static bool receives(step_task const& t) noexcept {
+            return std::any_of(t.moves, t.moves + t.transfers, [](stage_transfer const& m) { return !m.sends; });
         }
     };
 

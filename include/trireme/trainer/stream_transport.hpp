@@ -36,6 +36,7 @@ namespace trireme {
 //     bool shares_scores() const;     // whether every rank gets those of all
 //     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
 //     void share(std::span<std::byte> numbers, std::span<stream* const>, waits for these);
+//     static constexpr bool has_messages;                                     // whether there are these two:
 //     void enqueue_send(int role, int to, void const*, bytes_t, stream&);     // if a process may have part of a
 //     void enqueue_receive(int role, int from, void*, bytes_t, stream&);      // replica: to another process's rank of it
 //     traffic moved(int local) const;                                              // by collectives, per step

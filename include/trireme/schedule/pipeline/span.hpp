@@ -38,12 +38,20 @@ struct stage_times {
     }
 };
 
+namespace detail {
+struct told_to_nobody {
+    constexpr void operator()(auto const&...) const noexcept {}
+};
+} // namespace detail
+
 /// Plays a proved program, each role doing its next task as soon as it can: `times(kind, stage)` is how long one takes,
 /// moves nothing; `done(role, task, begin, end)` is told of each. What has been sent from a frame or a slot stays there
 /// until its receiver gets to it. Between two roles that takes `transfer` at least, beside what both compute: seconds,
-/// or a function of the transfer and the role that receives it. Returns when the last one ends.
-template<class Times, class Done, class Transfer = double>
-constexpr double play_step(step_program const& p, Times const& times, Done&& done, Transfer const& transfer = {}) {
+/// or a function of the transfer and the role that receives it. `took(role, task, transfer, when)` is told when a
+/// message is taken. Returns when the last task ends.
+template<class Times, class Done, class Transfer = double, class Took = detail::told_to_nobody>
+constexpr double play_step(step_program const& p, Times const& times, Done&& done, Transfer const& transfer = {},
+                           Took const& took = {}) {
     auto const crossing = [&](stage_transfer const& m, int to) -> double {
         if constexpr (std::is_arithmetic_v<Transfer>) {
             static_cast<void>(m), static_cast<void>(to);
@@ -96,6 +104,7 @@ constexpr double play_step(step_program const& p, Times const& times, Done&& don
                     wait_for(when < 0 || m.role == r ? when : when + crossing(m, static_cast<int>(r)));
                     if (waits) break;
                     taken[number(m)] = now[r];
+                    took(static_cast<int>(r), next[r], k, now[r]);
                     moved = true;
                 }
                 if (t.computes() && stage == 0 && (goes_forward(t.kind) || t.kind == task_kind::evaluate))

@@ -135,7 +135,7 @@ public:
                 throw usage_error("process " + std::to_string(who_.index) + " has places " + std::to_string(g.first_) +
                                   " and " + std::to_string(keys[i]) +
                                   " of an axis, and none between: give it neighbouring ones, as processes of whole "
-                                  "replicas have");
+                                  "replicas, or of equal parts of one, have");
             g.device_.push_back(device_[i]);
             g.number_.push_back(number_[i]);
             g.handles_.push_back(made[i].handle());
