@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <random>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -60,6 +62,38 @@ std::vector<schedule_choice> const choices = {gpipe{}, one_f_one_b{}, zero_bubbl
 } // namespace
 
 TEST_SUITE("schedule/predicted_step") {
+    TEST_CASE("a message is taken once, when its sender has computed it") {
+        for (auto const& choice : {schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_v{}),
+                                   schedule_choice(interleaved<2>{}), schedule_choice(gpipe{})}) {
+            CAPTURE(choice.name);
+            built const step(choice, 4, 8);
+            auto const& p = step.program;
+            std::map<std::tuple<int, bool, int>, double> computed; // stage, gradient, micro-batch
+            std::size_t taken = 0, receives = 0;
+            play_step(
+                p, [](task_kind, int) { return 1.0; },
+                [&](int role, std::size_t i, double, double end) {
+                    auto const& t = p.list(role)[i];
+                    if (!t.computes()) return;
+                    auto const stage = p.stage(role, t.chunk);
+                    if (goes_forward(t.kind)) computed[{stage, false, t.micro_batch}] = end;
+                    if (gives_input(t.kind)) computed[{stage, true, t.micro_batch}] = end;
+                },
+                0.0,
+                [&](int role, std::size_t i, int transfer, double when) {
+                    auto const& m = p.list(role)[i].moves[transfer];
+                    CHECK(!m.sends);
+                    REQUIRE(computed.count({m.from(), m.gradient, m.micro_batch}) == 1);
+                    CHECK(when >= computed.at({m.from(), m.gradient, m.micro_batch}));
+                    ++taken;
+                });
+            for (auto const& t : p.all)
+                for (int k = 0; k < t.transfers; ++k) receives += t.moves[k].sends ? 0 : 1;
+            CHECK(taken == receives);
+            CHECK(taken >= 2 * 3 * 8);
+        }
+    }
+
     TEST_CASE("times that are the same in all tasks of a stage give the span that they came from") {
         std::mt19937_64 random(test_seed());
         std::uniform_real_distribution<double> some(0.1, 10);
