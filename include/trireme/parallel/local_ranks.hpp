@@ -24,7 +24,6 @@ struct local_ranks {
     constexpr bool fit() const noexcept { return count > 0 && (count % stages == 0 || stages % count == 0); }
 
     constexpr bool is_part() const noexcept { return count < stages; }
-    constexpr std::size_t replicas() const noexcept { return static_cast<std::size_t>(count / roles()); }
     constexpr int roles() const noexcept { return std::min(count, stages); } ///< of each replica
     constexpr int first_role() const noexcept { return first % stages; }
     constexpr bool has(int role) const noexcept { return role >= first_role() && role < first_role() + roles(); }

@@ -20,7 +20,7 @@ struct numbers_in_places {
     void* at = nullptr;
 };
 
-// What roles of a replica meet for. `find(role)` is a stream_rank, or null if another process has it; hand_over(rank,
+// Meetings of a replica's roles. `find(role)` is a stream_rank, or null if another process has it; hand_over(rank,
 // work, f) calls f() when streams wait for what the work reads and writes; carry(from, source, to, goal, bytes) hands
 // over that numbers go from one role to another: source(rank) and goal(rank) say where they lie, each on its rank.
 
