@@ -36,9 +36,9 @@ auto const cost = program::plan(batch{64});
 } // namespace tri0090
 
 namespace tri0091 {
-// Stages read one another's memory.
+// Stages read one another's memory, or send what goes from one to another.
 #if defined(STAGES_OVER_MESSAGES)
-// STAGES_OVER_MESSAGES: TRI0091 | shared_windows | pp<2> | pigeons
+// STAGES_OVER_MESSAGES: TRI0091 | shared_windows | transport<nccl> | pp<2> | pigeons
 // errors <= 1
 using program = staged<on<mesh<host, dp<1>, pp<2>>>, pipeline<gpipe, 4>, transport<pigeons>>;
 #else

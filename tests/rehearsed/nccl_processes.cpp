@@ -212,6 +212,35 @@ TEST_SUITE("rehearsed/nccl_processes") {
         }
     }
 
+    TEST_CASE("processes that were given different options are told the first that differs, and nobody trains") {
+        nccl_on_stage const as_usual;
+        using trainer_t = in_stages<nccl>;
+        struct {
+            void (*change)(trainer_t::options&, trainer_t::run_options&);
+            char const *of_one, *of_other;
+        } const cases[] = {{[](auto& o, auto&) { o.batch.samples = 60; }, "batch 50", "batch 60"},
+                           {[](auto& o, auto&) { o.seed = 4; }, "seed 3", "seed 4"},
+                           {[](auto&, auto& run) { run.schedule = gpipe{}; }, "one_f_one_b", "gpipe"},
+                           {[](auto&, auto& run) { run.strategy = direct{}; }, "ring", "direct"}};
+        for (auto const& c : cases) {
+            CAPTURE(c.of_other);
+            auto const results = in_processes(4, [&](int k, std::string const& file) {
+                trainer_t::options o{.learning_rate = 0.05f, .batch = 50, .seed = 3};
+                trainer_t::run_options run;
+                run.devices = run.stages = 2;
+                run.strategy = ring{};
+                run.deadline = std::chrono::seconds(10);
+                run.processes = process_of{.index = k, .count = 4, .id_file = file};
+                if (k == 1) c.change(o, run);
+                trainer_t const t(o, run);
+                return std::string("it was made");
+            });
+            for (auto const& said : results)
+                CHECK(test_support::says(said, {"thrown: the processes of this job are not of one program: ",
+                                                "process 1", c.of_one, c.of_other}));
+        }
+    }
+
     TEST_CASE("a process that ends leaves the others no longer waiting than their deadline, and a hint") {
         nccl_on_stage const as_usual;
         auto const results = in_processes(4, [&](int k, std::string const& file) {

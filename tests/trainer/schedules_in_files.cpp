@@ -68,6 +68,19 @@ TEST_SUITE("trainer/schedules_in_files") {
         CHECK(train(twice) == train(named));
     }
 
+    TEST_CASE("processes agree in the orders that they have read, not in a name alone") {
+        auto const text = [](schedule_orders const& orders) {
+            trainer_t::run_options const run{.devices = 2, .stages = 2, .schedule = orders};
+            return agreement<composition<dense, cross_entropy, sgd, portable, float>, xavier_uniform>(
+                training, trainer_t::layout_of(training, run));
+        };
+        auto const orders = written(gpipe{}, 2, 4, schedule_cells::compute);
+        CHECK(has(text(orders), "mine.csv; orders with digest "));
+        CHECK(text(orders) == text(written(gpipe{}, 2, 4, schedule_cells::compute)));
+        CHECK(text(orders) != text(written(one_f_one_b{}, 2, 4, schedule_cells::compute)));
+        CHECK(text(orders) != text(written(gpipe{}, 2, 4, schedule_cells::compute_and_moves)));
+    }
+
     TEST_CASE("on other devices, with other micro-batches, and in a wrong order it is refused") {
         auto const orders = written(gpipe{}, 2, 4, schedule_cells::compute);
         auto const said = [](auto const& options, trainer_t::run_options const& where) {

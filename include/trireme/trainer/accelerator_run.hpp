@@ -6,6 +6,7 @@
 #include <trireme/layer/initialise.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/trainer/agreement.hpp>
 #include <trireme/trainer/composition.hpp>
 #include <trireme/trainer/host_run.hpp>
 #include <trireme/trainer/stream_rank_of.hpp>
@@ -14,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace trireme {
 
@@ -53,7 +55,9 @@ public:
     }
 
     accelerator_run(Options const& o, auto const& r, parallel_layout const& layout)
-        : base(stream_model_of<Model, Device, Options>, layout, o.batch.samples, o.seed, state_, r), state_(o, layout) {
+        : base(stream_model_of<Model, Device, Options>, layout, o.batch.samples, o.seed, state_, r,
+               agreed_by(o, layout)),
+          state_(o, layout) {
         this->start();
     }
 
@@ -61,6 +65,13 @@ public:
     state_type const& state() const noexcept { return state_; }
 
 private:
+    static std::string agreed_by([[maybe_unused]] Options const& o, [[maybe_unused]] parallel_layout const& l) {
+        if constexpr (Transport::joins_processes)
+            return agreement<Model, Initialiser>(o, l);
+        else
+            return {};
+    }
+
     void write_settings(std::uint64_t step, std::byte* to) const override {
         rank_type::write_settings(detail::options_of_step(state_.options, step), to);
     }

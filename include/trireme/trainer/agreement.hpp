@@ -4,11 +4,13 @@
 
 #include <trireme/core/digest.hpp>
 #include <trireme/core/extents.hpp>
+#include <trireme/core/macros.hpp>
 #include <trireme/data/sample_source.hpp>
 #include <trireme/layer/summary.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/pipeline/schedule.hpp>
 
 #include <array>
 #include <bit>
@@ -16,8 +18,26 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 namespace trireme {
+
+namespace detail {
+
+/// A digest of orders that were read: two files may give them one name.
+TRIREME_COLD inline std::uint64_t digest_of_orders(schedule_choice const& orders) {
+    static_assert(std::has_unique_object_representations_v<scheduled_work>);
+    std::vector<scheduled_work> lines(orders.lines + 1);
+    std::uint64_t digest = 0;
+    for (int role = 0; role < orders.roles; ++role) {
+        auto const n = orders.write(orders.roles, orders.micro_batches, role, lines.data());
+        digest = digest_of(std::as_bytes(std::span(lines).first(static_cast<std::size_t>(n))), digest);
+    }
+    return digest;
+}
+
+} // namespace detail
 
 /// Everything that decides a trainer's weights, in words: what the processes of a trainer must agree in before they
 /// begin. Parts are separated by "; ", the longest, the network, is last. Options that decide no weight (the deadline)
@@ -32,6 +52,7 @@ std::string agreement(Options const& o, parallel_layout const& l) {
     if (l.stages != 1) {
         say("pp<" + number(l.stages) + ">");
         say(l.schedule.name);
+        if (l.schedule.lines != 0) say("orders with digest " + digest_text(detail::digest_of_orders(l.schedule)));
         for (int stage = 1; stage < l.stage_count(); ++stage)
             say("cut before row " + number(l.cut(l.stage_count(), stage).begin));
     }

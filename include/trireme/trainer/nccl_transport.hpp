@@ -48,7 +48,7 @@ class nccl_transport : public prepared_collectives<nccl_collective<Device, T>> {
 
 public:
     using typename base::stream;
-    static constexpr bool has_messages = true;
+    static constexpr bool has_messages = true, joins_processes = true;
 
     /// The bytes that a rank needs for the numbers that it receives.
     static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, arena_extent const& arena,
@@ -70,9 +70,10 @@ public:
     /// The bytes of a rank through which numbers of other processes' stages come to the host, piece by piece.
     static constexpr bytes_t relay_bytes(parallel_layout const& l) noexcept { return l.stages == 1 ? 0 : 64 * 1024; }
 
-    nccl_transport(parallel_layout const& l, auto const& r)
+    /// `agreed`: what all processes must have in common.
+    nccl_transport(parallel_layout const& l, auto const& r, std::string const& agreed = {})
         : base(l, detail::local_ranks::of(l, r.processes.value.index, std::max(r.processes.value.count, 1))),
-          group_(std::make_unique<group_type>(attendance_of(r), r.share_devices.value)) {
+          group_(std::make_unique<group_type>(attendance_of(r, agreed), r.share_devices.value)) {
         if (l.stages == 1) return;
         if (l.replicas != 1) roles_ = group_->along(l.mesh(), {l.mesh().find("dp")});
         if (here_.is_part()) replica_ = std::move(group_->along(l.mesh(), {l.mesh().find("pp")})[0]);
@@ -188,11 +189,11 @@ public:
 private:
     using group_type = nccl_group<Device>;
 
-    nccl_runtime::attendance attendance_of(auto const& r) const {
+    nccl_runtime::attendance attendance_of(auto const& r, std::string const& agreed) const {
         auto const& p = r.processes.value;
         if (p.count > 1 && layout_.devices() % p.count == 0 && !here_.fit()) refuse_processes(layout_, p.count);
-        return {p.index, p.count, layout_.devices(), p.id_file, std::chrono::duration<double>(r.deadline),
-                p.share, p.with};
+        return {p.index, p.count, layout_.devices(), p.id_file, std::chrono::duration<double>(r.deadline), p.share,
+                p.with,  agreed};
     }
     TRIREME_COLD [[noreturn]] static void refuse_processes(parallel_layout const& l, int count) {
         std::string would;

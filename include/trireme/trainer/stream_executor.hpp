@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace trireme {
@@ -40,9 +41,11 @@ public:
     using base::find, base::of_replica, base::program;
     using base::transport, base::layout, base::model, base::ranks, base::at_rank;
 
-    /// `batch`: the most samples of a step that is staged at once. `where`: options of the run.
-    stream_executor(parallel_layout const& l, stream_model<T, Device> const& m, std::size_t batch, auto const& where)
-        : base(l, m, batch, where), ties_(m.ties(l)) {
+    /// `batch`: the most samples of a step that is staged at once. `where`: options of the run. `agreed`: what all
+    /// processes must have in common.
+    stream_executor(parallel_layout const& l, stream_model<T, Device> const& m, std::size_t batch, auto const& where,
+                    std::string const& agreed = {})
+        : base(l, m, batch, where, agreed), ties_(m.ties(l)) {
         make_order();
     }
 

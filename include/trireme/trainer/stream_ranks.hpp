@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace trireme::detail {
@@ -110,8 +111,9 @@ protected:
         }
     };
 
-    stream_ranks(parallel_layout const& l, stream_model<T, Device> const& m, std::size_t batch, auto const& where)
-        : transport(l, where), layout(l), model(m) {
+    stream_ranks(parallel_layout const& l, stream_model<T, Device> const& m, std::size_t batch, auto const& where,
+                 std::string const& agreed)
+        : transport(l, where, agreed), layout(l), model(m) {
         make_ranks(batch);
     }
     void make_ranks(std::size_t batch) {

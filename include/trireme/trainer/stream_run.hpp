@@ -214,10 +214,10 @@ public:
     }
 
 protected:
-    /// `r`: options of the run.
+    /// `r`: options of the run. `agreed`: what all processes must have in common.
     TRIREME_COLD stream_run(stream_model<T, Device> const& model, parallel_layout const& layout, std::size_t batch,
-                            std::uint64_t seed, training_state& work, auto const& r)
-        : waits(std::make_unique<executor>(layout, model, batch, r), r.deadline), work_(work), batch_(batch),
+                            std::uint64_t seed, training_state& work, auto const& r, std::string const& agreed)
+        : waits(std::make_unique<executor>(layout, model, batch, r, agreed), r.deadline), work_(work), batch_(batch),
           seed_(seed), eager_(r.eager.value || !executor_->transport.captures()) {
         if (r.trace.value) log_.begin(executor_->ranks.size());
     }

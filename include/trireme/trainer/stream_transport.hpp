@@ -25,7 +25,8 @@ namespace trireme {
 //                                          std::size_t element_bytes);            // device memory, for the plan
 //     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes);
 //     static constexpr bytes_t relay_bytes(parallel_layout const&);
-//     type(parallel_layout const&, run_options const&);
+//     static constexpr bool joins_processes;
+//     type(parallel_layout const&, run_options const&, std::string const& agreed); // what processes have in common
 //     local_ranks here() const;
 //     int device_of(int local) const;
 //     bool captures() const;          // whether a step may be a graph
@@ -126,7 +127,7 @@ public:
 
     static constexpr bytes_t relay_bytes(parallel_layout const&) noexcept { return 0; }
 
-    peer_transport(parallel_layout const& l, auto const& r)
+    peer_transport(parallel_layout const& l, auto const& r, std::string const& = {})
         : base(l, detail::local_ranks::of(l, 0, 1)),
           group_(std::make_unique<peer_group<Device>>(l.devices(), r.share_devices.value, r.deadline)) {
         detail::check_no_strategy_of_a_transport(l);
@@ -163,7 +164,7 @@ public:
     }
 
     // This process has all ranks.
-    static constexpr bool has_messages = false;
+    static constexpr bool has_messages = false, joins_processes = false;
     bool shares_scores() const noexcept { return false; }
     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
     void share(std::span<std::byte>, std::span<stream* const>, auto const&) const noexcept {}

@@ -105,9 +105,9 @@ struct compressed_device_rule {
 template<class... Where>
 struct pipeline_device_rule {
     static_assert(rule_holds<Where...>,
-                  "TRI0091: the stages of a pipeline read one another's memory: threads do, processes of one "
-                  "machine (transport<shared_windows>, transport<mpi>), and accelerators of one process. Leave out the "
-                  "axis pp, or the policy that names another transport");
+                  "TRI0091: this transport does not join the stages of a pipeline: threads do, which need none, "
+                  "processes by transport<shared_windows> or transport<mpi>, and accelerators by transport<peer> or "
+                  "transport<nccl>. Name one of these, or leave out the axis pp");
 };
 template<class... Where>
 struct pipeline_shards_rule {

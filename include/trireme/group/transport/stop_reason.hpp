@@ -142,16 +142,20 @@ private:
 };
 
 /// Throws launch_error unless two ranks agree in what the program is and how it is spread (agreed_text). The first part
-/// in which they differ is said first, then both descriptions.
-TRIREME_COLD inline void require_one_program(int rank, std::string const& mine, int other, std::string const& theirs) {
+/// in which they differ is said first, then both descriptions. `each`: what the numbers are of.
+TRIREME_COLD inline void require_one_program(int rank, std::string const& mine, int other, std::string const& theirs,
+                                             char const* each = "rank") {
     if (theirs == mine) return;
+    std::string const all_mine = mine + "; ", all_theirs = theirs + "; "; // so that every part has an end
     std::size_t begin = 0;
-    for (std::size_t i = 0; i < mine.size() && i < theirs.size() && mine[i] == theirs[i]; ++i)
-        if (mine.compare(i, 2, "; ") == 0) begin = i + 2;
-    auto const part = [begin](std::string const& all) { return all.substr(begin, all.find("; ", begin) - begin); };
-    auto const name = [](int r) { return "rank " + std::to_string(r); };
-    throw launch_error("the processes of this job are not of one program: " + name(rank) + " has " + part(mine) + ", " +
-                       name(other) + " has " + part(theirs) +
+    for (std::size_t i = 0; i + 1 < all_mine.size() && i + 1 < all_theirs.size() && all_mine[i] == all_theirs[i]; ++i)
+        if (all_mine.compare(i, 2, "; ") == 0 && all_theirs[i + 1] == ' ') begin = i + 2;
+    auto const part = [begin](std::string const& all) {
+        return begin == all.size() ? "nothing more" : all.substr(begin, all.find("; ", begin) - begin);
+    };
+    auto const name = [each](int r) { return std::string(each) + " " + std::to_string(r); };
+    throw launch_error("the processes of this job are not of one program: " + name(rank) + " has " + part(all_mine) +
+                       ", " + name(other) + " has " + part(all_theirs) +
                        "; start one program, with one set of flags, in all processes\n  " + name(rank) + ": " + mine +
                        "\n  " + name(other) + ": " + theirs);
 }
