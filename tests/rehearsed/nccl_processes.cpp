@@ -71,13 +71,14 @@ std::vector<std::string> in_processes(int count, F const& f) {
         ::_exit(0);
     }
     auto const limit = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    for (auto const process : processes) // all of them, for letters are found in the order in which they were begun
+        while (::waitpid(process, nullptr, WNOHANG) == 0) {
+            if (std::chrono::steady_clock::now() > limit) ::kill(process, SIGKILL);
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        }
     std::vector<std::string> all;
     for (int k = 0; k < count; ++k) {
         nccl_mock::route const from{result.kind, result.world, k, 0};
-        while (::waitpid(processes[static_cast<std::size_t>(k)], nullptr, WNOHANG) == 0) {
-            if (std::chrono::steady_clock::now() > limit) ::kill(processes[static_cast<std::size_t>(k)], SIGKILL);
-            std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        }
         all.emplace_back("it ended without a word");
         if (!post.is_there(from)) continue;
         auto const letter = post.take(from);
@@ -239,6 +240,41 @@ TEST_SUITE("rehearsed/nccl_processes") {
                 CHECK(test_support::says(said, {"thrown: the processes of this job are not of one program: ",
                                                 "process 1", c.of_one, c.of_other}));
         }
+    }
+
+    TEST_CASE(
+        "processes that work on other samples, or at another rate, are told so in that step, evaluation or epoch") {
+        nccl_on_stage const as_usual;
+        using trainer_t = in_stages<nccl>;
+        auto const usual = test_networks::made_up(150), other = test_networks::made_up(150, 8);
+        struct {
+            void (*use)(trainer_t&, labelled_images const&);
+            labelled_images const& of_one;
+            char const* said;
+        } const cases[] = {
+            {[](auto& t, auto const& set) { t.step(set.take(0, 50)); }, other, "50 samples with digest "},
+            {[](auto& t, auto const& set) { t.step(set.take(0, set.size() / 3)); }, other.take(0, 147),
+             "49 samples with digest "},
+            {[](auto& t, auto const& set) { t.train({set, set}, {.epochs = 1}); }, other, "150 samples with digest "},
+            {[](auto& t, auto const& set) { t.evaluate(set); }, other, "150 samples with digest "}};
+        for (int const processes : {2, 4}) // each has a replica, or half of one
+            for (auto const& c : cases)
+                for (auto const &said : in_processes(processes, [&](int k, std::string const& file) {
+                         auto t = trainer_of<nccl>({2, 2, processes, 0, ring{}}, {k, processes, file});
+                         c.use(t, usual);
+                         c.use(t, k == 1 ? c.of_one : usual);
+                         return std::string("it went on");
+                     }))
+                    CHECK(test_support::says(said, {"thrown: the processes do not work on the same data: ",
+                                                    "process 1 has ", c.said, "; give all of them the same data"}));
+        for (auto const &said : in_processes(2, [&](int k, std::string const& file) {
+                 auto t = trainer_of<nccl>({2, 2, 2, 0, ring{}}, {k, 2, file});
+                 t.step(usual.take(0, 50));
+                 if (k == 1) t.set_learning_rate(0.25f);
+                 t.step(usual.take(0, 50));
+                 return std::string("it went on");
+             }))
+            CHECK(test_support::says(said, {"learning rate 0.05", "learning rate 0.25"}));
     }
 
     TEST_CASE("a process that ends leaves the others no longer waiting than their deadline, and a hint") {

@@ -75,6 +75,7 @@ private:
     void write_settings(std::uint64_t step, std::byte* to) const override {
         rank_type::write_settings(detail::options_of_step(state_.options, step), to);
     }
+    float learning_rate() const noexcept override { return state_.options.learning_rate; }
     void initialise(detail::stream_stage<T> const& s, T* weights) const override {
         s.template initialise<network, Initialiser>(weights, state_.options.seed);
     }

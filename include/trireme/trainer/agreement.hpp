@@ -3,17 +3,13 @@
 #pragma once
 
 #include <trireme/core/digest.hpp>
-#include <trireme/core/extents.hpp>
 #include <trireme/core/macros.hpp>
-#include <trireme/data/sample_source.hpp>
 #include <trireme/layer/summary.hpp>
 #include <trireme/optimizer/optimizer.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
 
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -79,41 +75,5 @@ std::string agreement(Options const& o, parallel_layout const& l) {
     say(detail::type_name<network>());
     return text;
 }
-
-/// Digests of samples, by what they hold: numbers, shapes, sizes. The last two sets are remembered if they have a
-/// holder, so that an epoch and the test after it read their data once, not once per epoch.
-class sample_digests {
-public:
-    std::uint64_t of(sample_set const& samples) {
-        for (auto const& e : known_)
-            if (e.samples.same_as(samples)) return e.digest;
-        auto& oldest = known_[next_++ % known_.size()];
-        oldest = {samples, of(samples.inputs(), samples.size(), of(samples.targets(), samples.size(), 0))};
-        return oldest.digest;
-    }
-
-private:
-    static std::uint64_t of(sample_rows const& rows, std::size_t samples, std::uint64_t seed) {
-        if (rows.data == nullptr) return seed;
-        std::uint64_t about[max_rank + 6] = {static_cast<std::uint64_t>(rows.kind),
-                                             rows.classes,
-                                             std::bit_cast<std::uint64_t>(rows.scale),
-                                             static_cast<std::uint64_t>(rows.ignored),
-                                             rows.changes.crop_padding + (rows.changes.flip ? 65536u : 0u),
-                                             static_cast<std::uint64_t>(rows.shape.rank)};
-        for (int d = 0; d < rows.shape.rank; ++d) about[6 + d] = rows.shape.extent[d];
-        auto digest = digest_of(std::as_bytes(std::span(about)), seed);
-        if (rows.stride == rows.bytes()) return digest_of({rows.data, samples * rows.stride}, digest);
-        for (std::size_t i = 0; i < samples; ++i) digest = digest_of({rows.of(i), rows.bytes()}, digest);
-        return digest;
-    }
-
-    struct entry {
-        sample_set samples; ///< keeps its holder, so that no other set takes its address
-        std::uint64_t digest = 0;
-    };
-    std::array<entry, 2> known_;
-    std::size_t next_ = 0;
-};
 
 } // namespace trireme

@@ -12,7 +12,6 @@
 #include <trireme/group/transport/stop_reason.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/schedule/collective/direct.hpp>
-#include <trireme/trainer/agreement.hpp>
 #include <trireme/trainer/host_executor.hpp>
 #include <trireme/trainer/host_facts.hpp>
 #include <trireme/trainer/report.hpp>
@@ -153,7 +152,6 @@ protected:
         std::vector<std::unique_ptr<executor>> executors; ///< by rank
         std::vector<std::unique_ptr<task_log>> logs;      ///< of the ranks of this process, if they are traced
         std::chrono::steady_clock::time_point const origin = std::chrono::steady_clock::now();
-        sample_digests digests;
         arena scores;
         traffic beside; ///< of what is no step, in a process
         numbers_to_take<T> from;

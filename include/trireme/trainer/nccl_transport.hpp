@@ -11,6 +11,7 @@
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/messages.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
+#include <trireme/trainer/stream_subjects.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
 #include <algorithm>
@@ -67,17 +68,21 @@ public:
         return staging_bytes(s, {elements, element_bytes, s.chunks}, rank);
     }
 
-    /// The bytes of a rank through which numbers of other processes' stages come to the host, piece by piece.
-    static constexpr bytes_t relay_bytes(parallel_layout const& l) noexcept { return l.stages == 1 ? 0 : 64 * 1024; }
+    /// The bytes of a rank through which numbers of other processes come to the host: what these work on, and, piece by
+    /// piece, what their stages have.
+    static constexpr bytes_t relay_bytes(parallel_layout const& l) noexcept {
+        return subjects_type::bytes(l.devices()) + (l.stages == 1 ? 0 : piece);
+    }
 
     /// `agreed`: what all processes must have in common.
     nccl_transport(parallel_layout const& l, auto const& r, std::string const& agreed = {})
         : base(l, detail::local_ranks::of(l, r.processes.value.index, std::max(r.processes.value.count, 1))),
-          group_(std::make_unique<group_type>(attendance_of(r, agreed), r.share_devices.value)) {
+          group_(std::make_unique<group_type>(attendance_of(r, agreed), r.share_devices.value)),
+          subjects_(r.processes.value.index, group_->processes()) {
+        for (int i = 0; i < here_.count; ++i) relay_.emplace_back(device_of(i), relay_bytes(l), "numbers for the host");
         if (l.stages == 1) return;
         if (l.replicas != 1) roles_ = group_->along(l.mesh(), {l.mesh().find("dp")});
         if (here_.is_part()) replica_ = std::move(group_->along(l.mesh(), {l.mesh().find("pp")})[0]);
-        for (int i = 0; i < here_.count; ++i) relay_.emplace_back(device_of(i), relay_bytes(l), "numbers for the host");
         for (int i = 0; i < here_.count; ++i)
             for (int k = 0; k < here_.count; ++k)
                 if (i != k && Device::reaches(device_of(i), device_of(k)))
@@ -140,27 +145,41 @@ public:
     }
 
     bool shares_scores() const noexcept { return group_->processes() != 1; }
-    /// Every rank has filled in its own words, and all others are zero: their sum is all of them, bit for bit.
-    void enqueue_scores(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams) {
-        if (shares_scores()) add_words(*group_, words, count, streams, "scores");
+    /// Every rank has filled in its own words, and all others are zero: their sum is all of them, bit for bit. Beside
+    /// them go what the processes work on in the step of this slot.
+    void enqueue_scores(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams,
+                        int slot) {
+        if (!shares_scores()) return;
+        begin_words(words, count, streams);
+        auto const relays = relay_words(0);
+        subjects_.enqueue_told(slot, relays[0], *streams[0]);
+        for (std::size_t i = 1; i < relays.size(); ++i)
+            streams[i]->zero(relays[i], subjects_.words() * sizeof(std::uint64_t));
+        also_words(relays, subjects_.words(), streams);
+        add_words(*group_, "scores");
+        subjects_.enqueue_heard(slot, relays[0], *streams[0]);
+    }
+    void work_on(collective_subject const& s) noexcept { subjects_.work_on(s); }
+    /// Throws mismatch_error if processes worked on different data in the step of a slot, which is over.
+    void compare_subjects(int slot) const {
+        if (shares_scores()) subjects_.compare(slot);
     }
     /// Gives all processes of a replica the numbers that each of them has filled in, where all others are zero.
     /// `wait()` waits for the streams. All of these processes call it.
     void share(std::span<std::byte> numbers, std::span<stream* const> streams, auto const& wait) {
         if (!here_.is_part()) return;
         constexpr auto word = sizeof(std::uint64_t);
-        auto const room = static_cast<std::size_t>(relay_bytes(layout_));
-        if (pinned_.data() == nullptr) pinned_ = typename Device::pinned_memory(room);
-        std::vector<std::uint64_t*> words;
-        for (auto const& r : relay_) words.push_back(static_cast<std::uint64_t*>(r.data()));
-        for (std::size_t begin = 0; begin < numbers.size(); begin += room) {
-            auto const some = numbers.subspan(begin, std::min(room, numbers.size() - begin));
+        if (pinned_.data() == nullptr) pinned_ = typename Device::pinned_memory(piece);
+        auto const words = relay_words(subjects_type::bytes(layout_.devices()) / word);
+        for (std::size_t begin = 0; begin < numbers.size(); begin += piece) {
+            auto const some = numbers.subspan(begin, std::min(piece, numbers.size() - begin));
             auto const count = (some.size() + word - 1) / word;
             std::memset(pinned_.data(), 0, count * word);
             std::memcpy(pinned_.data(), some.data(), some.size());
             streams[0]->copy(words[0], pinned_.data(), count * word);
             for (std::size_t i = 1; i < words.size(); ++i) streams[i]->zero(words[i], count * word);
-            add_words(*replica_, words, count, streams, "numbers");
+            begin_words(words, count, streams);
+            add_words(*replica_, "numbers");
             streams[0]->copy(pinned_.data(), words[0], count * word);
             wait();
             std::memcpy(some.data(), pinned_.data(), some.size());
@@ -188,6 +207,8 @@ public:
 
 private:
     using group_type = nccl_group<Device>;
+    using subjects_type = detail::stream_subjects<Device>;
+    static constexpr std::size_t piece = 64 * 1024; ///< bytes
 
     nccl_runtime::attendance attendance_of(auto const& r, std::string const& agreed) const {
         auto const& p = r.processes.value;
@@ -214,14 +235,28 @@ private:
         replica_->run({&c, 1}, {sends ? "send" : "receive", "stages", static_cast<std::size_t>(c.peer), c.count},
                       connected_.insert({sends, role, c.peer}).second);
     }
-    void add_words(group_type& group, std::span<std::uint64_t* const> words, std::size_t count,
-                   std::span<stream* const> streams, char const* what) {
-        if (count == 0) return;
-        calls_.resize(words.size());
-        for (std::size_t i = 0; i < words.size(); ++i)
-            calls_[i] = {nccl_call::kind::all_reduce, static_cast<int>(i), 0, ncclUint64, words[i], count,
-                         streams[i]->handle()};
-        group.run(calls_, {"all_reduce", what, 0, count * sizeof(std::uint64_t)}, added_by_.insert(&group).second);
+    /// The words that the next group of calls adds: of every rank here, as many. `also_words`: those as well.
+    void begin_words(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams) {
+        calls_.clear();
+        also_words(words, count, streams);
+    }
+    void also_words(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams) {
+        for (std::size_t i = 0; i < words.size() && count != 0; ++i)
+            calls_.push_back({nccl_call::kind::all_reduce, static_cast<int>(i), 0, ncclUint64, words[i], count,
+                              streams[i]->handle()});
+    }
+    void add_words(group_type& group, char const* what) {
+        if (calls_.empty()) return;
+        std::size_t words = 0;
+        for (auto const& c : calls_)
+            if (c.local == 0) words += c.count;
+        group.run(calls_, {"all_reduce", what, 0, words * sizeof(std::uint64_t)}, added_by_.insert(&group).second);
+    }
+    /// The ranks' relays, from a word on.
+    std::vector<std::uint64_t*> relay_words(std::size_t first) const {
+        std::vector<std::uint64_t*> words;
+        for (auto const& r : relay_) words.push_back(static_cast<std::uint64_t*>(r.data()) + first);
+        return words;
     }
 
     static constexpr staged_tree tree_of(parallel_layout const& l, std::size_t elements,
@@ -254,6 +289,7 @@ private:
     std::unique_ptr<group_type> replica_;            ///< if this process has a part of it
     std::vector<typename Device::memory> staging_, relay_;
     typename Device::pinned_memory pinned_;
+    subjects_type subjects_;
     std::vector<nccl_call> calls_;
     std::set<group_type*> added_by_;                 ///< those that have done so before
     std::set<std::tuple<bool, int, int>> connected_; ///< so have messages: whether sent, and the roles of both ends

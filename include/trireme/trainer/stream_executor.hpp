@@ -171,7 +171,7 @@ public:
             if (shared || r->has_results()) order_->begin(r->sharing_scores());
             words_.push_back(r->score_words());
         }
-        transport.enqueue_scores(words_, 2 * ranks[0]->score_count(), exchange_);
+        transport.enqueue_scores(words_, 2 * ranks[0]->score_count(), exchange_, slot);
         for (auto& r : ranks) {
             if (!shared && !r->has_results()) continue;
             at(*r);

@@ -37,7 +37,7 @@ class stream_run : public stream_waits<stream_executor<Value, Device, Transport>
     using typename waits::rank_type;
 
 protected:
-    using waits::executor_, waits::steps_, waits::guarded, waits::wait_for;
+    using waits::executor_, waits::steps_, waits::guarded, waits::wait_for, waits::wait_for_all;
 
 public:
     using T = Value;
@@ -49,6 +49,7 @@ public:
     step_report step() {
         auto const report = guarded([&] {
             work_.number_all();
+            work_on_samples();
             auto const number = ++steps_;
             auto const indices = work_.all();
             work_.set_weight(number, work_.weigh(indices));
@@ -70,6 +71,7 @@ public:
         guarded([&] {
             auto const& order = work_.order;
             auto const size = batch_;
+            work_on_samples();
             times_ = {0, std::numeric_limits<double>::quiet_NaN(), 0};
             auto const start = clock::now();
             auto const tell = [&](std::size_t b, std::uint64_t number) {
@@ -94,6 +96,7 @@ public:
     void evaluate() {
         guarded([&] {
             work_.number_all();
+            work_on_samples();
             work_.set_weight(work_.weigh(work_.all()));
             executor_->begin();
             auto const together = executor_->evaluated_together();
@@ -109,6 +112,7 @@ public:
                 if (shard < executor_->layout.shards()) // training's terms are behind them
                     work_.set_score(shard, s.loss, static_cast<std::size_t>(s.correct));
             });
+            executor_->transport.compare_subjects(0);
         });
     }
 
@@ -236,6 +240,7 @@ protected:
 
     /// Writes the settings of step number `step`, counted from 0: see stream_rank.
     virtual void write_settings(std::uint64_t step, std::byte* to) const = 0;
+    virtual float learning_rate() const noexcept = 0;
     /// Gives the weights of a stage their first values.
     virtual void initialise(stream_stage<T> const&, T* weights) const = 0;
 
@@ -276,10 +281,6 @@ private:
         executor_->share(std::as_writable_bytes(std::span(numbers)),
                          [&] { wait_for_all("numbers of other processes"); });
     }
-    void wait_for_all(char const* what) {
-        for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
-        for (auto& r : executor_->ranks) wait_for(*r, r->used[0], what);
-    }
 
     void begin_weights() {
         for (auto& r : executor_->ranks) {
@@ -307,6 +308,12 @@ private:
     }
 
     // ---- one step ----
+
+    /// The samples in use and the learning rate are what all processes must have in common in the next steps.
+    void work_on_samples() {
+        auto& t = executor_->transport;
+        if (t.shares_scores()) t.work_on(work_.subject(learning_rate()));
+    }
 
     /// With the learning rate of the step that was begun last.
     void set_settings(rank_type& r, int slot) const {
@@ -422,6 +429,7 @@ private:
     void collect(std::uint64_t number) {
         for_results(static_cast<int>(number % 2),
                     [&](std::size_t at, sample_score const& s) { work_.set_loss(number, at, s.loss); });
+        executor_->transport.compare_subjects(static_cast<int>(number % 2));
         log_.add(*executor_, number, static_cast<int>(number % 2), {0, log_.ranks()});
     }
     /// Hands over the evaluation of the granules in a slot. If tasks are traced, the times that the slot's last

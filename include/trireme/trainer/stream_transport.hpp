@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/collective/on_streams/peer.hpp>
+#include <trireme/group/communicator.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/local_ranks.hpp>
 #include <trireme/schedule/collective/direct.hpp>
@@ -35,7 +36,9 @@ namespace trireme {
 //     void enqueue(int role, int chunk, std::size_t reduction, std::span<stream* const>); // one stream per local rank
 //     void enqueue_sum(std::size_t sum, std::span<stream* const>);
 //     bool shares_scores() const;     // whether every rank gets those of all
-//     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
+//     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>, int slot);
+//     void work_on(collective_subject const&);    // of this process, from the next step on, if the transport shares;
+//     void compare_subjects(int slot) const;      // throws unless all processes did, when the slot's step is over
 //     void share(std::span<std::byte> numbers, std::span<stream* const>, waits for these);
 //     static constexpr bool has_messages;                                     // whether there are these two:
 //     void enqueue_send(int role, int to, void const*, bytes_t, stream&);     // if a process may have part of a
@@ -166,7 +169,9 @@ public:
     // This process has all ranks.
     static constexpr bool has_messages = false, joins_processes = false;
     bool shares_scores() const noexcept { return false; }
-    void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
+    void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>, int) const noexcept {}
+    void work_on(collective_subject const&) const noexcept {}
+    void compare_subjects(int) const noexcept {}
     void share(std::span<std::byte>, std::span<stream* const>, auto const&) const noexcept {}
 
     void check() const noexcept {} // what goes wrong on a device of this process, its events tell

@@ -68,6 +68,11 @@ protected:
         }
     }
 
+    void wait_for_all(char const* what) {
+        for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
+        for (auto& r : executor_->ranks) wait_for(*r, r->used[0], what);
+    }
+
     std::unique_ptr<Executor> executor_;
     std::chrono::duration<double> deadline_;
     std::uint64_t steps_ = 0; ///< of the training
