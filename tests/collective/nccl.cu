@@ -142,7 +142,7 @@ public:
         auto const bytes = words.size() * sizeof words[0];
         std::memcpy(host_.data(), words.data(), bytes);
         queue_.copy(words_.data(), host_.data(), bytes);
-        transport_.enqueue_scores(places, words.size(), streams, 0);
+        transport_.enqueue_scores(places, words.size(), streams);
         queue_.copy(host_.data(), words_.data(), bytes);
         finish();
         auto const* const p = static_cast<std::uint64_t const*>(host_.data());

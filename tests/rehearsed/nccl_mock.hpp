@@ -158,17 +158,15 @@ inline std::size_t bytes_of(call const& c) {
     return bytes;
 }
 
-/// A group, sorted: messages by their ends, in the order that both ends named them; all-reduces by communicators, in
-/// the order that each rank named them.
+/// A group, sorted: messages by their ends, in the order that both ends named them; all-reduces by communicators.
 struct sorted_calls {
     struct message {
         std::vector<call> sends, receives;
     };
-    std::map<std::tuple<int, int, int>, message> messages;        ///< world, from, to
-    std::map<std::pair<int, int>, std::vector<call>> all_reduces; ///< world, number; one per rank
+    std::map<std::tuple<int, int, int>, message> messages; ///< world, from, to
+    std::map<int, std::vector<call>> all_reduces;          ///< world; one per rank
 
     explicit sorted_calls(std::vector<call> const& calls) {
-        std::map<ncclComm_t, int> numbers;
         for (auto const& c : calls) {
             auto const world = c.comm->world;
             if (c.kind == call_kind::send)
@@ -176,7 +174,7 @@ struct sorted_calls {
             else if (c.kind == call_kind::receive)
                 messages[{world, c.peer, c.comm->rank}].receives.push_back(c);
             else
-                all_reduces[{world, numbers[c.comm]++}].push_back(c);
+                all_reduces[world].push_back(c);
         }
     }
 };
@@ -204,7 +202,7 @@ inline std::string fault_of(std::vector<call> const& calls, sorted_calls const& 
                 return text + number(bytes_of(m.sends[i])) + " bytes sent, " + number(bytes_of(m.receives[i])) +
                        " received";
     }
-    for (auto const& [which, of_ranks] : sorted.all_reduces) {
+    for (auto const& [world, of_ranks] : sorted.all_reduces) {
         std::vector<int> ranks;
         for (auto const& c : of_ranks) {
             ranks.push_back(c.comm->rank);
@@ -213,7 +211,7 @@ inline std::string fault_of(std::vector<call> const& calls, sorted_calls const& 
         }
         std::sort(ranks.begin(), ranks.end());
         bool const all =
-            static_cast<int>(ranks.size()) == library::here().members_of(which.first) &&
+            static_cast<int>(ranks.size()) == library::here().members_of(world) &&
             (library::here().post != nullptr || of_ranks[0].comm->ranks == static_cast<int>(ranks.size())) &&
             std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end();
         if (!all) return "an all-reduce, not by every rank once";
@@ -264,12 +262,12 @@ inline void play_sum(std::vector<call> of_ranks, stream& on) {
 }
 
 /// So do the ranks of several processes: each sends its numbers to all others, and adds when theirs are there.
-inline void play_sum_by_post(std::vector<call> of_ranks, int number, stream& on) {
+inline void play_sum_by_post(std::vector<call> of_ranks, stream& on) {
     for_type(of_ranks[0].dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         auto const world = of_ranks[0].comm->world, ranks = of_ranks[0].comm->ranks;
         auto* const post = library::here().post;
-        auto const from = [=](int rank) { return route{letter_kind::numbers, world, rank, -1 - number}; };
+        auto const from = [world](int rank) { return route{letter_kind::numbers, world, rank, -1}; };
         std::vector<T*> own(static_cast<std::size_t>(ranks));
         for (auto const& c : of_ranks) own[static_cast<std::size_t>(c.comm->rank)] = static_cast<T*>(c.data);
         auto const count = of_ranks[0].count;
@@ -361,7 +359,7 @@ inline void play(std::vector<call> const& calls, sorted_calls const& sorted) {
             if (static_cast<int>(entry.second.size()) == entry.second[0].comm->ranks)
                 play_sum(entry.second, wire);
             else
-                play_sum_by_post(entry.second, entry.first.second, wire);
+                play_sum_by_post(entry.second, wire);
         });
     for (auto const& [s, done] : after) stream::of(s).wait(done);
 }

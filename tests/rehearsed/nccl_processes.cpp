@@ -242,57 +242,95 @@ TEST_SUITE("rehearsed/nccl_processes") {
         }
     }
 
-    TEST_CASE(
-        "processes that work on other samples, or at another rate, are told so in that step, evaluation or epoch") {
+    TEST_CASE("processes that do not begin the same work are told so before it") {
         nccl_on_stage const as_usual;
         using trainer_t = in_stages<nccl>;
         auto const usual = test_networks::made_up(150), other = test_networks::made_up(150, 8);
         struct {
-            void (*use)(trainer_t&, labelled_images const&);
-            labelled_images const& of_one;
-            char const* said;
+            void (*use)(trainer_t&, labelled_images const&, labelled_images const&, bool);
+            char const *usually, *differs;
         } const cases[] = {
-            {[](auto& t, auto const& set) { t.step(set.take(0, 50)); }, other, "50 samples with digest "},
-            {[](auto& t, auto const& set) { t.step(set.take(0, set.size() / 3)); }, other.take(0, 147),
-             "49 samples with digest "},
-            {[](auto& t, auto const& set) { t.train({set, set}, {.epochs = 1}); }, other, "150 samples with digest "},
-            {[](auto& t, auto const& set) { t.evaluate(set); }, other, "150 samples with digest "}};
+            {[](auto& t, auto& a, auto& b, bool odd) { t.step((odd ? b : a).take(0, 50)); },
+             "a step on 50 samples with", "a step on 50 samples with"},
+            {[](auto& t, auto& a, auto&, bool odd) { t.step(a.take(0, odd ? 49 : 50)); }, "a step on 50 ",
+             "a step on 49 "},
+            {[](auto& t, auto& a, auto&, bool odd) { t.evaluate(a.take(0, odd ? 150 : 100)); }, // other messages, too
+             "an evaluation on 100", "an evaluation on 150"},
+            {[](auto& t, auto& a, auto& b, bool odd) { t.train({odd ? b : a, a}, {.epochs = 1}); }, "an epoch on 150 ",
+             "an epoch on 150 "},
+            {[](auto& t, auto& a, auto&, bool odd) {
+                 if (odd) t.evaluate(a);
+                 t.step(a.take(0, 50));
+             },
+             "a step on 50 ", "an evaluation on 150 "},
+            {[](auto& t, auto& a, auto&, bool odd) {
+                 if (odd) t.set_learning_rate(0.25f);
+                 t.step(a.take(0, 50));
+             },
+             "learning rate 0.05", "learning rate 0.25"}};
         for (int const processes : {2, 4}) // each has a replica, or half of one
-            for (auto const& c : cases)
-                for (auto const &said : in_processes(processes, [&](int k, std::string const& file) {
-                         auto t = trainer_of<nccl>({2, 2, processes, 0, ring{}}, {k, processes, file});
-                         c.use(t, usual);
-                         c.use(t, k == 1 ? c.of_one : usual);
-                         return std::string("it went on");
-                     }))
-                    CHECK(test_support::says(said, {"thrown: the processes do not work on the same data: ",
-                                                    "process 1 has ", c.said, "; give all of them the same data"}));
+            for (auto const& c : cases) {
+                auto const results = in_processes(processes, [&](int k, std::string const& file) {
+                    auto t = trainer_of<nccl>({2, 2, processes, 0, ring{}}, {k, processes, file});
+                    t.step(usual.take(0, 50));
+                    std::string said;
+                    try {
+                        c.use(t, usual, other, k == 1);
+                    } catch (mismatch_error const& e) {
+                        said = e.what();
+                    }
+                    return said;
+                });
+                for (auto const& said : results)
+                    CHECK(
+                        test_support::says(said, {"the processes do not begin the same work: process ",
+                                                  "process 1 begins ", c.usually, c.differs, ", after 1 steps and "}));
+            }
+    }
+
+    TEST_CASE("a process that has not loaded what the others have is found") {
+        nccl_on_stage const as_usual;
+        files::folder const folder;
+        in_processes(2, [&](int k, std::string const& file) {
+            auto t = two_by_two({k, 2, file});
+            test_going_on::train_on(t);
+            save_checkpoint(t, folder.path());
+            return std::string("saved");
+        });
         for (auto const &said : in_processes(2, [&](int k, std::string const& file) {
-                 auto t = trainer_of<nccl>({2, 2, 2, 0, ring{}}, {k, 2, file});
-                 t.step(usual.take(0, 50));
-                 if (k == 1) t.set_learning_rate(0.25f);
-                 t.step(usual.take(0, 50));
+                 auto t = two_by_two({k, 2, file});
+                 if (k == 0) load_checkpoint(t, folder.path());
+                 t.step(test_networks::made_up(40));
                  return std::string("it went on");
              }))
-            CHECK(test_support::says(said, {"learning rate 0.05", "learning rate 0.25"}));
+            CHECK(test_support::says(said,
+                                     {"thrown: the processes do not begin the same work: ", ", after 0 steps and "}));
     }
 
     TEST_CASE("a process that ends leaves the others no longer waiting than their deadline, and a hint") {
         nccl_on_stage const as_usual;
-        auto const results = in_processes(4, [&](int k, std::string const& file) {
-            auto t = trainer_of<nccl>({2, 2, 4, 0, ring{}}, {.index = k, .count = 4, .id_file = file}, 10);
-            t.step(test_networks::made_up(50));
-            if (k == 3) ::_exit(1);
-            t.step(test_networks::made_up(50));
-            return std::string("it went on");
-        });
-        for (std::size_t k = 0; k < 3; ++k) {
-            CAPTURE(results[k]);
-            auto const device = "thrown: device " + std::to_string(k);
-            CHECK(test_support::says(results[k], {device.c_str(), "deadline of 10 s: a step, training step 2",
-                                                  "another process: look whether these still run"}));
+        for (bool const in_an_epoch : {false, true}) {
+            CAPTURE(in_an_epoch);
+            auto const results = in_processes(4, [&](int k, std::string const& file) {
+                auto t = trainer_of<nccl>({2, 2, 4, 0, ring{}}, {.index = k, .count = 4, .id_file = file}, 5);
+                auto const set = test_networks::made_up(150);
+                t.step(set.take(0, 50));
+                if (k == 3 && !in_an_epoch) ::_exit(1);
+                t.train({set, set}, {.epochs = 1}, [&](progress_report const&) {
+                    if (k == 3) ::_exit(1);
+                });
+                return std::string("it went on");
+            });
+            for (std::size_t k = 0; k < 3; ++k) {
+                CAPTURE(results[k]);
+                auto const device = "thrown: device " + std::to_string(k);
+                auto const what = in_an_epoch ? "deadline of 5 s: a step, training step "
+                                              : "deadline of 5 s: comparing what the processes begin, training step 1";
+                CHECK(test_support::says(results[k],
+                                         {device.c_str(), what, "another process: look whether these still run"}));
+            }
+            CHECK(results[3] == "it ended without a word");
         }
-        CHECK(results[3] == "it ended without a word");
     }
 }
 

@@ -79,6 +79,9 @@ TEST_SUITE("trainer/schedules_in_files") {
         CHECK(text(orders) == text(written(gpipe{}, 2, 4, schedule_cells::compute)));
         CHECK(text(orders) != text(written(one_f_one_b{}, 2, 4, schedule_cells::compute)));
         CHECK(text(orders) != text(written(gpipe{}, 2, 4, schedule_cells::compute_and_moves)));
+        auto const around = parse_schedule_csv("0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n", "mine.csv");
+        auto const there_and_back = parse_schedule_csv("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "mine.csv");
+        CHECK(text(around) != text(there_and_back)); // the same lines, on other stages
     }
 
     TEST_CASE("on other devices, with other micro-batches, and in a wrong order it is refused") {

@@ -2,15 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/core/digest.hpp>
-#include <trireme/core/errors.hpp>
-#include <trireme/core/macros.hpp>
 #include <trireme/core/units.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace trireme {
 
@@ -35,24 +31,7 @@ struct collective_subject {
     std::uint64_t digest = 0;
     float learning_rate = 0;
     bool operator==(collective_subject const&) const = default;
-
-    /// "64 samples with digest 0123456789abcdef, learning rate 0.1".
-    TRIREME_COLD std::string text() const {
-        if (*what == 0) return "no data";
-        return std::to_string(count) + ' ' + what + " with digest " + digest_text(digest) + ", learning rate " +
-               number_text(learning_rate);
-    }
 };
-
-/// The error of all ranks, or processes, when two of them work on different data.
-TRIREME_COLD inline mismatch_error different_data(char const* all, char const* each, int one,
-                                                  collective_subject const& mine, int other,
-                                                  collective_subject const& theirs) {
-    auto const name = [each](int n) { return std::string(each) + ' ' + std::to_string(n); };
-    return mismatch_error(std::string("the ") + all + " do not work on the same data: " + name(one) + " has " +
-                          mine.text() + ", " + name(other) + " has " + theirs.text() +
-                          "; give all of them the same data, and the same rate");
-}
 
 /// A rank's part in one call of a collective: what all ranks must agree in, and where its numbers are.
 struct collective_call {

@@ -28,6 +28,10 @@ TRIREME_COLD inline std::uint64_t digest_of_orders(schedule_choice const& orders
     std::uint64_t digest = 0;
     for (int role = 0; role < orders.roles; ++role) {
         auto const n = orders.write(orders.roles, orders.micro_batches, role, lines.data());
+        for (int chunk = 0; chunk < orders.chunks; ++chunk) {
+            int const stage = orders.stage(orders.roles, role, chunk);
+            digest = digest_of(std::as_bytes(std::span(&stage, 1)), digest);
+        }
         digest = digest_of(std::as_bytes(std::span(lines).first(static_cast<std::size_t>(n))), digest);
     }
     return digest;

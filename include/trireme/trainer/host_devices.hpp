@@ -15,6 +15,7 @@
 #include <trireme/trainer/host_executor.hpp>
 #include <trireme/trainer/host_facts.hpp>
 #include <trireme/trainer/report.hpp>
+#include <trireme/trainer/sample_digests.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -152,6 +153,7 @@ protected:
         std::vector<std::unique_ptr<executor>> executors; ///< by rank
         std::vector<std::unique_ptr<task_log>> logs;      ///< of the ranks of this process, if they are traced
         std::chrono::steady_clock::time_point const origin = std::chrono::steady_clock::now();
+        detail::sample_digests digests;
         arena scores;
         traffic beside; ///< of what is no step, in a process
         numbers_to_take<T> from;

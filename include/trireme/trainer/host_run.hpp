@@ -260,8 +260,11 @@ private:
         if constexpr (!of_one_process) {
             auto& s = all();
             if (s.layout.devices() == 1) return; // no other rank compares, so that no sample is read
-            auto const here = s.subject(s.options.learning_rate);
-            own().works_on(s.subject(s.options.learning_rate, s.layout.stages == 1 || s.samples().has_both()), here);
+            collective_subject const here = {"samples", s.samples().size(), s.digests.of(s.samples()),
+                                             s.options.learning_rate};
+            auto everywhere = here;
+            if (s.layout.stages > 1 && !s.samples().has_both()) everywhere.digest = 0;
+            own().works_on(everywhere, here);
         }
     }
 

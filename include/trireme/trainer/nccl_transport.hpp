@@ -3,15 +3,17 @@
 #pragma once
 
 #include <trireme/collective/on_streams/nccl.hpp>
+#include <trireme/core/deadline.hpp>
+#include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/group/transport/nccl/group.hpp>
+#include <trireme/group/transport/stop_reason.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/local_ranks.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/messages.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
-#include <trireme/trainer/stream_subjects.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
 #include <algorithm>
@@ -68,18 +70,16 @@ public:
         return staging_bytes(s, {elements, element_bytes, s.chunks}, rank);
     }
 
-    /// The bytes of a rank through which numbers of other processes come to the host: what these work on, and, piece by
-    /// piece, what their stages have.
-    static constexpr bytes_t relay_bytes(parallel_layout const& l) noexcept {
-        return subjects_type::bytes(l.devices()) + (l.stages == 1 ? 0 : piece);
-    }
+    /// The bytes of a rank through which numbers of other processes come to the host, piece by piece.
+    static constexpr bytes_t relay_bytes(parallel_layout const& l) noexcept { return l.devices() == 1 ? 0 : 64 * 1024; }
 
-    /// `agreed`: what all processes must have in common.
+    /// Throws launch_error unless all processes have `agreed` in common.
     nccl_transport(parallel_layout const& l, auto const& r, std::string const& agreed = {})
         : base(l, detail::local_ranks::of(l, r.processes.value.index, std::max(r.processes.value.count, 1))),
-          group_(std::make_unique<group_type>(attendance_of(r, agreed), r.share_devices.value)),
-          subjects_(r.processes.value.index, group_->processes()) {
+          group_(std::make_unique<group_type>(attendance_of(r), r.share_devices.value)) {
+        Device::use(device_of(0)); // what is allocated wakes no other one
         for (int i = 0; i < here_.count; ++i) relay_.emplace_back(device_of(i), relay_bytes(l), "numbers for the host");
+        require_agreed(r.processes.value.index, agreed); // before groups are made of groups, as the layout says
         if (l.stages == 1) return;
         if (l.replicas != 1) roles_ = group_->along(l.mesh(), {l.mesh().find("dp")});
         if (here_.is_part()) replica_ = std::move(group_->along(l.mesh(), {l.mesh().find("pp")})[0]);
@@ -144,46 +144,20 @@ public:
         }
     }
 
-    bool shares_scores() const noexcept { return group_->processes() != 1; }
-    /// Every rank has filled in its own words, and all others are zero: their sum is all of them, bit for bit. Beside
-    /// them go what the processes work on in the step of this slot.
-    void enqueue_scores(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams,
-                        int slot) {
-        if (!shares_scores()) return;
-        begin_words(words, count, streams);
-        auto const relays = relay_words(0);
-        subjects_.enqueue_told(slot, relays[0], *streams[0]);
-        for (std::size_t i = 1; i < relays.size(); ++i)
-            streams[i]->zero(relays[i], subjects_.words() * sizeof(std::uint64_t));
-        also_words(relays, subjects_.words(), streams);
-        add_words(*group_, "scores");
-        subjects_.enqueue_heard(slot, relays[0], *streams[0]);
-    }
-    void work_on(collective_subject const& s) noexcept { subjects_.work_on(s); }
-    /// Throws mismatch_error if processes worked on different data in the step of a slot, which is over.
-    void compare_subjects(int slot) const {
-        if (shares_scores()) subjects_.compare(slot);
+    int processes() const noexcept { return group_->processes(); }
+    bool shares_scores() const noexcept { return processes() != 1; }
+    /// Every rank has filled in its own words, and all others are zero: their sum is all of them, bit for bit.
+    void enqueue_scores(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams) {
+        if (shares_scores()) add_words(*group_, words, count, streams, "scores");
     }
     /// Gives all processes of a replica the numbers that each of them has filled in, where all others are zero.
     /// `wait()` waits for the streams. All of these processes call it.
     void share(std::span<std::byte> numbers, std::span<stream* const> streams, auto const& wait) {
-        if (!here_.is_part()) return;
-        constexpr auto word = sizeof(std::uint64_t);
-        if (pinned_.data() == nullptr) pinned_ = typename Device::pinned_memory(piece);
-        auto const words = relay_words(subjects_type::bytes(layout_.devices()) / word);
-        for (std::size_t begin = 0; begin < numbers.size(); begin += piece) {
-            auto const some = numbers.subspan(begin, std::min(piece, numbers.size() - begin));
-            auto const count = (some.size() + word - 1) / word;
-            std::memset(pinned_.data(), 0, count * word);
-            std::memcpy(pinned_.data(), some.data(), some.size());
-            streams[0]->copy(words[0], pinned_.data(), count * word);
-            for (std::size_t i = 1; i < words.size(); ++i) streams[i]->zero(words[i], count * word);
-            begin_words(words, count, streams);
-            add_words(*replica_, "numbers");
-            streams[0]->copy(pinned_.data(), words[0], count * word);
-            wait();
-            std::memcpy(some.data(), pinned_.data(), some.size());
-        }
+        if (here_.is_part()) share_in(*replica_, numbers, streams, wait);
+    }
+    /// Gives all processes these likewise.
+    void share_with_all(std::span<std::byte> numbers, std::span<stream* const> streams, auto const& wait) {
+        if (processes() != 1) share_in(*group_, numbers, streams, wait);
     }
 
     void enqueue_send(int role, int to, void const* from, bytes_t bytes, stream& on) {
@@ -207,14 +181,12 @@ public:
 
 private:
     using group_type = nccl_group<Device>;
-    using subjects_type = detail::stream_subjects<Device>;
-    static constexpr std::size_t piece = 64 * 1024; ///< bytes
 
-    nccl_runtime::attendance attendance_of(auto const& r, std::string const& agreed) const {
+    nccl_runtime::attendance attendance_of(auto const& r) const {
         auto const& p = r.processes.value;
         if (p.count > 1 && layout_.devices() % p.count == 0 && !here_.fit()) refuse_processes(layout_, p.count);
-        return {p.index, p.count, layout_.devices(), p.id_file, std::chrono::duration<double>(r.deadline), p.share,
-                p.with,  agreed};
+        return {p.index, p.count, layout_.devices(), p.id_file, std::chrono::duration<double>(r.deadline),
+                p.share, p.with};
     }
     TRIREME_COLD [[noreturn]] static void refuse_processes(parallel_layout const& l, int count) {
         std::string would;
@@ -235,28 +207,73 @@ private:
         replica_->run({&c, 1}, {sends ? "send" : "receive", "stages", static_cast<std::size_t>(c.peer), c.count},
                       connected_.insert({sends, role, c.peer}).second);
     }
-    /// The words that the next group of calls adds: of every rank here, as many. `also_words`: those as well.
-    void begin_words(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams) {
-        calls_.clear();
-        also_words(words, count, streams);
-    }
-    void also_words(std::span<std::uint64_t* const> words, std::size_t count, std::span<stream* const> streams) {
-        for (std::size_t i = 0; i < words.size() && count != 0; ++i)
-            calls_.push_back({nccl_call::kind::all_reduce, static_cast<int>(i), 0, ncclUint64, words[i], count,
-                              streams[i]->handle()});
-    }
-    void add_words(group_type& group, char const* what) {
-        if (calls_.empty()) return;
-        std::size_t words = 0;
-        for (auto const& c : calls_)
-            if (c.local == 0) words += c.count;
-        group.run(calls_, {"all_reduce", what, 0, words * sizeof(std::uint64_t)}, added_by_.insert(&group).second);
-    }
-    /// The ranks' relays, from a word on.
-    std::vector<std::uint64_t*> relay_words(std::size_t first) const {
+    void share_in(group_type& group, std::span<std::byte> numbers, std::span<stream* const> streams, auto const& wait) {
+        constexpr auto word = sizeof(std::uint64_t);
+        auto const room = static_cast<std::size_t>(relay_bytes(layout_));
+        if (pinned_.data() == nullptr) pinned_ = typename Device::pinned_memory(room);
         std::vector<std::uint64_t*> words;
-        for (auto const& r : relay_) words.push_back(static_cast<std::uint64_t*>(r.data()) + first);
-        return words;
+        for (auto const& r : relay_) words.push_back(static_cast<std::uint64_t*>(r.data()));
+        for (std::size_t begin = 0; begin < numbers.size(); begin += room) {
+            auto const some = numbers.subspan(begin, std::min(room, numbers.size() - begin));
+            auto const count = (some.size() + word - 1) / word;
+            std::memset(pinned_.data(), 0, count * word);
+            std::memcpy(pinned_.data(), some.data(), some.size());
+            streams[0]->copy(words[0], pinned_.data(), count * word);
+            for (std::size_t i = 1; i < words.size(); ++i) streams[i]->zero(words[i], count * word);
+            add_words(group, words, count, streams, "numbers");
+            streams[0]->copy(pinned_.data(), words[0], count * word);
+            wait();
+            std::memcpy(some.data(), pinned_.data(), some.size());
+        }
+    }
+    /// The processes compare digests, and what these are of where they differ.
+    TRIREME_COLD void require_agreed(int index, std::string const& agreed) {
+        if (processes() == 1) return;
+        std::vector<stream> streams;
+        std::vector<stream*> all;
+        for (int i = 0; i < here_.count; ++i) streams.emplace_back(device_of(i));
+        for (auto& s : streams) all.push_back(&s);
+        auto const table_of = [&]<class Entry>(Entry const& own) {
+            std::vector<Entry> table(static_cast<std::size_t>(processes()));
+            table[static_cast<std::size_t>(index)] = own;
+            share_with_all(std::as_writable_bytes(std::span(table)), all, [&] { wait_for(all); });
+            return table;
+        };
+        auto const digests = table_of(digest_of(std::as_bytes(std::span(agreed))));
+        if (std::ranges::all_of(digests, [&](auto digest) { return digest == digests[0]; })) return;
+        agreed_text mine;
+        mine.set(agreed);
+        auto const texts = table_of(mine);
+        for (std::size_t k = 0; k < texts.size(); ++k)
+            require_one_program(index, mine.get(), static_cast<int>(k), texts[k].get(), "process");
+    }
+    /// The host waits for what all ranks of this process have got.
+    TRIREME_COLD void wait_for(std::span<stream* const> streams) {
+        auto const limit = deadline::in(group_->wait_limit());
+        for (auto* const s : streams) {
+            typename Device::event done(s->device());
+            s->record(done);
+            while (!await(done, deadline::in(std::min<std::chrono::duration<double>>(limit.left(),
+                                                                                     std::chrono::milliseconds(20))))) {
+                group_->check();
+                if (!limit.passed()) continue;
+                group_->abandon();
+                throw deadline_error(
+                    here_.first, "rank " + std::to_string(here_.first) + " of " + std::to_string(group_->size()) +
+                                     " waited for what the other processes train, longer than the "
+                                     "deadline of " +
+                                     seconds_text(group_->wait_limit()) + " s: look whether all processes still run");
+            }
+        }
+    }
+    void add_words(group_type& group, std::span<std::uint64_t* const> words, std::size_t count,
+                   std::span<stream* const> streams, char const* what) {
+        if (count == 0) return;
+        calls_.resize(words.size());
+        for (std::size_t i = 0; i < words.size(); ++i)
+            calls_[i] = {nccl_call::kind::all_reduce, static_cast<int>(i), 0, ncclUint64, words[i], count,
+                         streams[i]->handle()};
+        group.run(calls_, {"all_reduce", what, 0, count * sizeof(std::uint64_t)}, added_by_.insert(&group).second);
     }
 
     static constexpr staged_tree tree_of(parallel_layout const& l, std::size_t elements,
@@ -289,7 +306,6 @@ private:
     std::unique_ptr<group_type> replica_;            ///< if this process has a part of it
     std::vector<typename Device::memory> staging_, relay_;
     typename Device::pinned_memory pinned_;
-    subjects_type subjects_;
     std::vector<nccl_call> calls_;
     std::set<group_type*> added_by_;                 ///< those that have done so before
     std::set<std::tuple<bool, int, int>> connected_; ///< so have messages: whether sent, and the roles of both ends

@@ -171,7 +171,7 @@ public:
             if (shared || r->has_results()) order_->begin(r->sharing_scores());
             words_.push_back(r->score_words());
         }
-        transport.enqueue_scores(words_, 2 * ranks[0]->score_count(), exchange_, slot);
+        transport.enqueue_scores(words_, 2 * ranks[0]->score_count(), exchange_);
         for (auto& r : ranks) {
             if (!shared && !r->has_results()) continue;
             at(*r);
@@ -184,10 +184,15 @@ public:
     bool tells_results(rank_type const& r) const noexcept {
         return transport.shares_scores() ? &r == ranks[0].get() : r.has_results();
     }
-    /// Gives all processes of a replica what each has of some numbers: see the transport. The host waits by `wait()`.
+    /// Gives all processes of a replica what each has of some numbers, or all processes: see the transport. The host
+    /// waits by `wait()`.
     template<class Wait>
     void share(std::span<std::byte> numbers, Wait const& wait) {
         transport.share(numbers, compute_, wait);
+    }
+    template<class Wait>
+    void share_with_all(std::span<std::byte> numbers, Wait const& wait) {
+        transport.share_with_all(numbers, compute_, wait);
     }
 
     /// The first rank goes on where all of them are.

@@ -9,6 +9,7 @@
 #include <trireme/parallel/plan.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
 #include <trireme/trainer/sample_batch.hpp>
+#include <trireme/trainer/sample_digests.hpp>
 #include <trireme/trainer/stream_executor.hpp>
 #include <trireme/trainer/stream_log.hpp>
 #include <trireme/trainer/stream_waits.hpp>
@@ -37,7 +38,7 @@ class stream_run : public stream_waits<stream_executor<Value, Device, Transport>
     using typename waits::rank_type;
 
 protected:
-    using waits::executor_, waits::steps_, waits::guarded, waits::wait_for, waits::wait_for_all;
+    using waits::executor_, waits::steps_, waits::guarded, waits::wait_for, waits::wait_for_all, waits::compare;
 
 public:
     using T = Value;
@@ -49,7 +50,7 @@ public:
     step_report step() {
         auto const report = guarded([&] {
             work_.number_all();
-            work_on_samples();
+            begin_work(process_work::step);
             auto const number = ++steps_;
             auto const indices = work_.all();
             work_.set_weight(number, work_.weigh(indices));
@@ -71,7 +72,7 @@ public:
         guarded([&] {
             auto const& order = work_.order;
             auto const size = batch_;
-            work_on_samples();
+            begin_work(process_work::epoch);
             times_ = {0, std::numeric_limits<double>::quiet_NaN(), 0};
             auto const start = clock::now();
             auto const tell = [&](std::size_t b, std::uint64_t number) {
@@ -96,7 +97,7 @@ public:
     void evaluate() {
         guarded([&] {
             work_.number_all();
-            work_on_samples();
+            begin_work(process_work::evaluation);
             work_.set_weight(work_.weigh(work_.all()));
             executor_->begin();
             auto const together = executor_->evaluated_together();
@@ -112,7 +113,6 @@ public:
                 if (shard < executor_->layout.shards()) // training's terms are behind them
                     work_.set_score(shard, s.loss, static_cast<std::size_t>(s.correct));
             });
-            executor_->transport.compare_subjects(0);
         });
     }
 
@@ -309,10 +309,11 @@ private:
 
     // ---- one step ----
 
-    /// The samples in use and the learning rate are what all processes must have in common in the next steps.
-    void work_on_samples() {
-        auto& t = executor_->transport;
-        if (t.shares_scores()) t.work_on(work_.subject(learning_rate()));
+    /// Throws mismatch_error unless all processes begin this job, on the samples in use.
+    void begin_work(process_work::job job) {
+        if (executor_->transport.processes() == 1) return; // nobody compares, so that no sample is read
+        auto const& samples = work_.samples();
+        compare({job, steps_, work_.epochs, samples.size(), digests_.of(samples), learning_rate()});
     }
 
     /// With the learning rate of the step that was begun last.
@@ -429,7 +430,6 @@ private:
     void collect(std::uint64_t number) {
         for_results(static_cast<int>(number % 2),
                     [&](std::size_t at, sample_score const& s) { work_.set_loss(number, at, s.loss); });
-        executor_->transport.compare_subjects(static_cast<int>(number % 2));
         log_.add(*executor_, number, static_cast<int>(number % 2), {0, log_.ranks()});
     }
     /// Hands over the evaluation of the granules in a slot. If tasks are traced, the times that the slot's last
@@ -492,6 +492,7 @@ private:
     std::uint64_t steps_before_ = 0; ///< those that others have made
     step_times times_;
     stream_log log_;
+    sample_digests digests_;
     bool eager_;
 };
 

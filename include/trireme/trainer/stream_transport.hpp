@@ -3,7 +3,6 @@
 #pragma once
 
 #include <trireme/collective/on_streams/peer.hpp>
-#include <trireme/group/communicator.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/local_ranks.hpp>
 #include <trireme/schedule/collective/direct.hpp>
@@ -36,10 +35,10 @@ namespace trireme {
 //     void enqueue(int role, int chunk, std::size_t reduction, std::span<stream* const>); // one stream per local rank
 //     void enqueue_sum(std::size_t sum, std::span<stream* const>);
 //     bool shares_scores() const;     // whether every rank gets those of all
-//     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>, int slot);
-//     void work_on(collective_subject const&);    // of this process, from the next step on, if the transport shares;
-//     void compare_subjects(int slot) const;      // throws unless all processes did, when the slot's step is over
-//     void share(std::span<std::byte> numbers, std::span<stream* const>, waits for these);
+//     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t words, std::span<stream* const>);
+//     void share(std::span<std::byte> numbers, std::span<stream* const>, waits for these);  // in a replica
+//     void share_with_all(std::span<std::byte> numbers, std::span<stream* const>, waits for these);
+//     int processes() const;
 //     static constexpr bool has_messages;                                     // whether there are these two:
 //     void enqueue_send(int role, int to, void const*, bytes_t, stream&);     // if a process may have part of a
 //     void enqueue_receive(int role, int from, void*, bytes_t, stream&);      // replica: to another process's rank of it
@@ -168,11 +167,11 @@ public:
 
     // This process has all ranks.
     static constexpr bool has_messages = false, joins_processes = false;
+    int processes() const noexcept { return 1; }
     bool shares_scores() const noexcept { return false; }
-    void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>, int) const noexcept {}
-    void work_on(collective_subject const&) const noexcept {}
-    void compare_subjects(int) const noexcept {}
+    void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
     void share(std::span<std::byte>, std::span<stream* const>, auto const&) const noexcept {}
+    void share_with_all(std::span<std::byte>, std::span<stream* const>, auto const&) const noexcept {}
 
     void check() const noexcept {} // what goes wrong on a device of this process, its events tell
     void abandon() const noexcept {}

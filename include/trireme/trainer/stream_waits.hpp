@@ -9,14 +9,18 @@
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/group/late.hpp>
+#include <trireme/trainer/process_work.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace trireme::detail {
 
@@ -71,6 +75,16 @@ protected:
     void wait_for_all(char const* what) {
         for (auto& r : executor_->ranks) r->compute.record(r->used[0]);
         for (auto& r : executor_->ranks) wait_for(*r, r->used[0], what);
+    }
+
+    /// Throws mismatch_error unless all processes begin the same work. All of them call it.
+    TRIREME_COLD void compare(process_work const& mine) {
+        std::vector<process_work> all(static_cast<std::size_t>(executor_->transport.processes()));
+        auto const own = static_cast<std::size_t>(executor_->transport.here().first) / executor_->ranks.size();
+        all[own] = mine;
+        executor_->share_with_all(std::as_writable_bytes(std::span(all)),
+                                  [&] { wait_for_all("comparing what the processes begin"); });
+        require_same_work(all, own);
     }
 
     std::unique_ptr<Executor> executor_;

@@ -10,13 +10,11 @@
 #include <trireme/data/sample_source.hpp>
 #include <trireme/data/sampler.hpp>
 #include <trireme/device/host/floats.hpp>
-#include <trireme/group/communicator.hpp>
 #include <trireme/layer/loss.hpp>
 #include <trireme/layer/summary.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/trainer/report.hpp>
-#include <trireme/trainer/sample_digests.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -162,11 +160,6 @@ public:
     std::span<std::uint32_t const> all() const noexcept { return std::span(all_).first(samples_.size()); }
 
     sample_set const& samples() const noexcept { return samples_; }
-    /// The samples in use and the learning rate, which processes must have in common in the next steps; `whole`: what
-    /// the samples hold is, too.
-    collective_subject subject(float learning_rate, bool whole = true) {
-        return {"samples", samples_.size(), whole ? digests_.of(samples_) : 0, learning_rate};
-    }
 
     /// Weight of the batch of these samples in use, 0 where this process has no targets that weigh them.
     batch_weight weigh(std::span<std::uint32_t const> indices) const {
@@ -330,7 +323,6 @@ private:
 
     std::vector<std::uint32_t> all_; ///< 0, 1, 2, ...
     sample_set samples_;
-    detail::sample_digests digests_;
 };
 
 /// The state of a trainer of this composition, with its options.

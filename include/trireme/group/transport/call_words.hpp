@@ -60,10 +60,13 @@ public:
     bool differs_in_subject_only(call_words const& other) const noexcept {
         return words != other.words && std::equal(words.begin(), words.begin() + 16, other.words.begin());
     }
-    /// The data; `what` keeps its name.
-    collective_subject subject(std::string& what) const {
-        what = read(16, 1);
-        return {what.c_str(), words[17], words[18], std::bit_cast<float>(static_cast<std::uint32_t>(words[19]))};
+    /// "64 samples with digest 0123456789abcdef, learning rate 0.1".
+    TRIREME_COLD std::string subject_text() const {
+        auto const what = read(16, 1);
+        if (what.empty()) return "no data";
+        auto const rate = std::bit_cast<float>(static_cast<std::uint32_t>(words[19]));
+        return std::to_string(words[17]) + ' ' + what + " with digest " + digest_text(words[18]) + ", learning rate " +
+               number_text(rate);
     }
 
     std::array<std::uint64_t, count> words{};
@@ -83,12 +86,11 @@ private:
 TRIREME_COLD inline mismatch_error different_calls(char const* member, std::uint32_t number, int rank,
                                                    call_words const& called, int other, call_words const& other_called,
                                                    std::uint32_t other_number) {
-    if (number == other_number && called.differs_in_subject_only(other_called)) {
-        std::string what, other_what;
-        return different_data((std::string(member) + "s of a group").c_str(), member, rank, called.subject(what), other,
-                              other_called.subject(other_what));
-    }
     auto const name = [&](int r) { return std::string(member) + ' ' + std::to_string(r); };
+    if (number == other_number && called.differs_in_subject_only(other_called))
+        return mismatch_error(std::string("the ") + member + "s of a group do not work on the same data: " +
+                              name(rank) + " has " + called.subject_text() + ", " + name(other) + " has " +
+                              other_called.subject_text() + "; give all of them the same data, and the same rate");
     return mismatch_error(std::string("the ") + member + "s of a group called different collectives, their number " +
                           std::to_string(number) + ": " + name(rank) + " called " + called.text() + ", " + name(other) +
                           " called " + other_called.text() +

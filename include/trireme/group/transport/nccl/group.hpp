@@ -86,9 +86,8 @@ class nccl_group {
 public:
     using span_of_time = nccl_runtime::span_of_time;
 
-    /// `who.world` ranks in `who.count` processes. Throws usage_error for numbers that do not fit together, or GPUs
-    /// that are not there; launch_error if another process has other ones, or another `who.agreed`; deadline_error if
-    /// others do not come.
+    /// `who.world` ranks in `who.count` processes. Throws usage_error for numbers that do not fit together or with
+    /// those of another process, or GPUs that are not there; deadline_error if others do not come.
     nccl_group(nccl_runtime::attendance who, bool share_devices) : who_(std::move(who)) {
         check_numbers();
         nccl_runtime::require_version();
@@ -327,12 +326,16 @@ private:
     /// Through whoever has started the processes.
     TRIREME_COLD void share_id(making& m) const {
         struct {
+            int world, count;
             ncclUniqueId id;
-            agreed_text common;
-        } shared{m.id, who_.common()};
+        } shared{who_.world, who_.count, m.id};
         who_.share(who_.with, &shared, sizeof shared);
         m.id = shared.id;
-        who_.require_same(shared.common.get(), 0);
+        if (shared.world != who_.world || shared.count != who_.count)
+            throw usage_error("process " + std::to_string(who_.index) + " has " + std::to_string(who_.world) +
+                              " devices over " + std::to_string(who_.count) + " processes, process 0 has " +
+                              std::to_string(shared.world) + " over " + std::to_string(shared.count) +
+                              ": start one program in all processes");
     }
 
     /// The communicators that there are, once nobody makes any more.

@@ -8,12 +8,10 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/path.hpp>
 #include <trireme/core/replaced_file.hpp>
-#include <trireme/group/transport/stop_reason.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -32,21 +30,18 @@ namespace trireme::nccl_runtime {
 
 // How the processes of a run find one another: through a file that all of them see, and one more per process beside it.
 //
-// - Process k writes FILE.k: a number drawn for this run, and what it takes the run to be.
-// - Process 0 writes FILE: the same, NCCL's id, and the numbers that it has found in the files of the others; again
-//   whenever one of these changes.
+// - Process k writes FILE.k: a number drawn for this run, and how large it takes the run to be.
+// - Process 0 writes FILE: NCCL's id, a number drawn for it, and the numbers that it has found in the files of the
+//   others; again whenever one of these changes.
 // - Process k believes FILE when its own number is in it, and only then; and answers in FILE.k with the number of FILE.
-// - Process 0 compares what they take the run to be. When everyone has answered, or one does not agree, it says so in
-//   FILE.
-// - Process k reads that, removes FILE.k and goes on, or ends with an error; process 0 when all others have gone.
+// - Process 0 goes on when everyone has answered.
 //
 // So a file that an earlier run has left behind is never taken for one of this run, whatever the clocks say: the
-// numbers are not those of this run. Nothing has to be removed before a run; every process removes what it has
-// written. Two runs at a time need two names. Files are written beside their place, synchronised, and put there by
+// numbers are not those of this run. Nothing has to be removed before a run; afterwards every process removes what it
+// has written. Two runs at a time need two names. Files are written beside their place, synchronised, and put there by
 // a rename, so that nobody reads half of one.
 
-/// A process of a run, by its number; the numbers of processes and ranks; the time to wait for the others; and what all
-/// must have in common besides, in words (agreed_text).
+/// A process of a run, by its number; the numbers of processes and ranks; and the time to wait for the others.
 struct attendance {
     int index = 0;
     int count = 1;
@@ -56,33 +51,18 @@ struct attendance {
     /// If there is one: shares what process 0 has, with no file. All processes call it together.
     void (*share)(std::intptr_t with, void* data, std::size_t bytes) = nullptr;
     std::intptr_t with = 0;
-    std::string agreed = {};
-
-    /// All that processes must have in common.
-    agreed_text common() const {
-        agreed_text text;
-        text.set(std::to_string(world) + " ranks in " + std::to_string(count) + " processes" +
-                 (agreed.empty() ? "" : "; " + agreed));
-        return text;
-    }
-    bool is_same(agreed_text const& theirs) const { return common().get() == theirs.get(); }
-    /// Throws launch_error if another process has something else.
-    void require_same(std::string const& theirs, int process) const {
-        require_one_program(index, common().get(), process, theirs, "process");
-    }
 };
 
 namespace detail {
 
 struct id_header {
-    char magic[16] = {'t', 'r', 'i', 'r', 'e', 'm', 'e', ' ', 'n', 'c', 'c', 'l', ' ', 'i', 'd', '2'};
+    char magic[16] = {'t', 'r', 'i', 'r', 'e', 'm', 'e', ' ', 'n', 'c', 'c', 'l', ' ', 'i', 'd', '1'};
+    std::int32_t count = 0;
+    std::int32_t world = 0;
     std::uint64_t created = 0; ///< seconds since 1970, for people
     std::uint64_t run = 0;     ///< drawn by the writer
     std::uint64_t answers = 0; ///< FILE.k: the number of the FILE that is believed
-    std::uint32_t agreed = 0;  ///< FILE: 1: all processes have answered, and agree
-    std::uint32_t differs = 0; ///< FILE: the number of a process that does not
     std::uint64_t sum = 0;     ///< of all that follows, and of what is before
-    agreed_text common = {};
 
     bool is_ours() const noexcept { return std::memcmp(magic, id_header{}.magic, sizeof magic) == 0; }
 };
@@ -153,24 +133,17 @@ public:
     }
     id_exchange(id_exchange const&) = delete;
     id_exchange& operator=(id_exchange const&) = delete;
-    ~id_exchange() { leave(); }
+    ~id_exchange() {
+        if (wrote_ && !answered_) ::unlink(mine().c_str()); // an answer is for process 0 to read, and to remove
+        for (std::size_t k = 1; a_.index == 0 && k < static_cast<std::size_t>(a_.count); ++k)
+            if (answer_of(k)) ::unlink(file_of(k).c_str());
+    }
 
-    /// Process 0: hands `id` to all others. Throws launch_error if one takes the run to be another.
+    /// Process 0: hands `id` to all others.
     void give(id_type const& id) {
         auto const limit = deadline::in(a_.limit);
         auto const others = static_cast<std::size_t>(a_.count);
         std::vector<std::uint64_t> seen(others, 0);
-        auto const say = [&](std::uint32_t agreed, std::size_t differs, agreed_text const& theirs = {}) {
-            auto r = record(0);
-            r.header.agreed = agreed;
-            r.header.differs = static_cast<std::uint32_t>(differs);
-            r.body.assign(id.begin(), id.end());
-            auto const* const numbers = reinterpret_cast<std::byte const*>(seen.data());
-            r.body.insert(r.body.end(), numbers, numbers + others * sizeof seen[0]);
-            auto const text = std::as_bytes(std::span(theirs.text));
-            if (differs != 0) r.body.insert(r.body.end(), text.begin(), text.end());
-            write(r);
-        };
         for (bool first = true;; first = false) {
             bool changed = first, everyone = true;
             for (std::size_t k = 1; k < others; ++k) {
@@ -179,65 +152,70 @@ public:
                 changed = changed || theirs != seen[k];
                 seen[k] = theirs;
                 bool const answered = r && r->header.answers == run_;
+                if (answered) agree(r->header, static_cast<int>(k));
                 everyone = everyone && answered;
-                if (!answered || a_.is_same(r->header.common)) continue;
-                say(0, k, r->header.common);
-                await_leaving(seen, deadline::in(std::min<std::chrono::duration<double>>(a_.limit, most_to_refuse)));
-                a_.require_same(r->header.common.get(), static_cast<int>(k));
             }
-            if (everyone) break;
-            if (changed) say(0, 0);
+            if (everyone) return;
+            if (changed) {
+                auto r = record(0);
+                r.body.assign(id.begin(), id.end());
+                auto const* const numbers = reinterpret_cast<std::byte const*>(seen.data());
+                r.body.insert(r.body.end(), numbers, numbers + others * sizeof seen[0]);
+                write(r);
+            }
             if (limit.passed()) {
-                std::vector<std::size_t> missing;
-                for (std::size_t k = 1; k < others; ++k)
-                    if (!answer_of(k)) missing.push_back(k);
-                if (!missing.empty()) unheard(missing);
+                std::string missing;
+                int first_missing = 0;
+                for (std::size_t k = 1; k < others; ++k) {
+                    if (answer_of(k)) continue;
+                    if (missing.empty()) first_missing = static_cast<int>(k);
+                    missing += (missing.empty() ? "" : ", ") + std::to_string(k);
+                }
+                if (!missing.empty()) late(first_rank(first_missing), "did not hear from process " + missing);
             }
             pause();
         }
-        say(1, 0);
-        if (auto const waiting = await_leaving(seen, limit); !waiting.empty()) unheard(waiting);
     }
 
-    /// The others: the id that process 0 hands out. Throws launch_error if one takes the run to be another.
+    /// The others: the id that process 0 hands out.
     id_type take() {
         auto const limit = deadline::in(a_.limit);
         auto const index = static_cast<std::size_t>(a_.index);
-        std::string stranger;       // what FILE says, which may be of another run
-        std::uint64_t answered = 0; // to whose FILE
+        std::string stranger; // of another size, and not known to be of this run
         while (true) {
-            if (auto const r = detail::read_record(mine()); !r || r->header.run != run_) write(record(answered));
+            if (auto const r = detail::read_record(mine()); !r || r->header.run != run_) write(record(0));
             if (auto const r = detail::read_record(a_.file)) {
                 auto const numbers = IdBytes + (index + 1) * sizeof(std::uint64_t);
                 std::uint64_t mine = 0;
                 if (r->body.size() >= numbers)
                     std::memcpy(&mine, r->body.data() + IdBytes + index * sizeof mine, sizeof mine);
-                stranger = r->header.common.get();
                 if (mine == run_) {
-                    if (answered != r->header.run) write(record(answered = r->header.run));
-                    if (r->header.differs != 0) refuse(*r);
-                    if (r->header.agreed != 0) {
-                        leave();
-                        id_type id;
-                        std::memcpy(id.data(), r->body.data(), IdBytes);
-                        return id;
-                    }
+                    write(record(r->header.run)); // also if they do not agree, so that process 0 learns of it
+                    answered_ = true;
+                    agree(r->header, 0);
+                    id_type id;
+                    std::memcpy(id.data(), r->body.data(), IdBytes);
+                    return id;
                 }
+                stranger.clear();
+                if (r->header.count != a_.count || r->header.world != a_.world) stranger = sizes(r->header);
             }
             if (limit.passed()) {
-                if (!stranger.empty()) a_.require_same(stranger, 0);
-                late(0, answered != 0 ? "waited for other processes" : "found no id of this run");
+                if (!stranger.empty())
+                    throw usage_error("id file " + a_.file + " is for " + stranger + ", and process " +
+                                      std::to_string(a_.index) + " was started for " + own_sizes() +
+                                      ": start all processes with the same mesh and the same number of processes");
+                late(0, "found no id of this run");
             }
             pause();
         }
     }
 
 private:
-    static constexpr std::chrono::seconds most_to_refuse{5}; ///< for which process 0 waits until all have read why
-
     detail::id_record record(std::uint64_t answers) const {
         detail::id_record r;
-        r.header.common = a_.common();
+        r.header.count = a_.count;
+        r.header.world = a_.world;
         r.header.created = static_cast<std::uint64_t>(
             std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
                 .count());
@@ -255,38 +233,22 @@ private:
         auto const r = detail::read_record(file_of(process));
         return r && r->header.answers == run_;
     }
-    void leave() {
-        if (wrote_) ::unlink(mine().c_str());
-        wrote_ = false;
-    }
-    /// Process 0: waits until the others have read what it said, and left; returns those that have not.
-    std::vector<std::size_t> await_leaving(std::vector<std::uint64_t> const& seen, deadline const& limit) const {
-        std::vector<std::size_t> here;
-        for (std::size_t k = 1; k < seen.size(); ++k) {
-            auto const is_here = [&] {
-                auto const r = detail::read_record(file_of(k));
-                return r && r->header.run == seen[k];
-            };
-            while (is_here() && !limit.passed()) pause();
-            if (is_here()) here.push_back(k);
-        }
-        return here;
-    }
-    /// The others: process 0 has found one that takes the run to be another.
-    TRIREME_COLD void refuse(detail::id_record const& first) const {
-        auto const other = static_cast<int>(first.header.differs);
-        auto theirs = a_.common();
-        auto const body = std::span(first.body);
-        if (other != a_.index && body.size() > sizeof theirs.text)
-            std::memcpy(theirs.text, body.last(sizeof theirs.text).data(), sizeof theirs.text);
-        require_one_program(0, first.header.common.get(), other, theirs.get(), "process");
-    }
-    TRIREME_COLD [[noreturn]] void unheard(std::vector<std::size_t> const& processes) const {
-        std::string numbers;
-        for (auto const k : processes) numbers += (numbers.empty() ? "" : ", ") + std::to_string(k);
-        late(first_rank(static_cast<int>(processes[0])), "did not hear from process " + numbers);
-    }
     int first_rank(int process) const noexcept { return a_.world / a_.count * process; }
+
+    static std::string sizes(detail::id_header const& h) {
+        return std::to_string(h.world) + " ranks in " + std::to_string(h.count) + " processes";
+    }
+    std::string own_sizes() const {
+        return std::to_string(a_.world) + " ranks in " + std::to_string(a_.count) + " processes";
+    }
+
+    /// Throws usage_error if another process of this run was started for another number of ranks or processes.
+    void agree(detail::id_header const& h, int process) const {
+        if (h.count == a_.count && h.world == a_.world) return;
+        throw usage_error("process " + std::to_string(process) + " was started for " + sizes(h) + ", and process " +
+                          std::to_string(a_.index) + " for " + own_sizes() +
+                          ": start all processes with the same mesh and the same number of processes");
+    }
 
     TRIREME_COLD [[noreturn]] void late(int rank, std::string const& what) const {
         throw deadline_error(rank, "rank " + std::to_string(first_rank(a_.index)) + " of " + std::to_string(a_.world) +
@@ -301,6 +263,7 @@ private:
     attendance a_;
     std::uint64_t run_;
     bool wrote_ = false;
+    bool answered_ = false;
 };
 
 } // namespace trireme::nccl_runtime
