@@ -66,7 +66,7 @@ public:
 
 private:
     static std::string agreed_by([[maybe_unused]] Options const& o, [[maybe_unused]] parallel_layout const& l) {
-        if constexpr (Transport::joins_processes)
+        if constexpr (Transport::has_messages)
             return agreement<Model, Initialiser>(o, l);
         else
             return {};

@@ -7,6 +7,7 @@
 #include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/group/late.hpp>
 #include <trireme/group/transport/nccl/group.hpp>
 #include <trireme/group/transport/stop_reason.hpp>
 #include <trireme/parallel/layout.hpp>
@@ -51,7 +52,7 @@ class nccl_transport : public prepared_collectives<nccl_collective<Device, T>> {
 
 public:
     using typename base::stream;
-    static constexpr bool has_messages = true, joins_processes = true;
+    static constexpr bool has_messages = true;
 
     /// The bytes that a rank needs for the numbers that it receives.
     static constexpr bytes_t table_bytes(parallel_layout const& l, int rank, arena_extent const& arena,
@@ -258,11 +259,10 @@ private:
                 group_->check();
                 if (!limit.passed()) continue;
                 group_->abandon();
-                throw deadline_error(
-                    here_.first, "rank " + std::to_string(here_.first) + " of " + std::to_string(group_->size()) +
-                                     " waited for what the other processes train, longer than the "
-                                     "deadline of " +
-                                     seconds_text(group_->wait_limit()) + " s: look whether all processes still run");
+                throw deadline_error(here_.first, late_text("rank " + std::to_string(here_.first) + " of " +
+                                                                std::to_string(group_->size()),
+                                                            "hear what the other processes train", group_->wait_limit(),
+                                                            "look whether these still run"));
             }
         }
     }

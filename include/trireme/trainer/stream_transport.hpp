@@ -25,7 +25,6 @@ namespace trireme {
 //                                          std::size_t element_bytes);            // device memory, for the plan
 //     static constexpr bytes_t sum_bytes(int ranks, int rank, std::size_t elements, std::size_t element_bytes);
 //     static constexpr bytes_t relay_bytes(parallel_layout const&);
-//     static constexpr bool joins_processes;
 //     type(parallel_layout const&, run_options const&, std::string const& agreed); // what processes have in common
 //     local_ranks here() const;
 //     int device_of(int local) const;
@@ -39,7 +38,7 @@ namespace trireme {
 //     void share(std::span<std::byte> numbers, std::span<stream* const>, waits for these);  // in a replica
 //     void share_with_all(std::span<std::byte> numbers, std::span<stream* const>, waits for these);
 //     int processes() const;
-//     static constexpr bool has_messages;                                     // whether there are these two:
+//     static constexpr bool has_messages;             // whether it joins processes, and there are these two:
 //     void enqueue_send(int role, int to, void const*, bytes_t, stream&);     // if a process may have part of a
 //     void enqueue_receive(int role, int from, void*, bytes_t, stream&);      // replica: to another process's rank of it
 //     traffic moved(int local) const;                                              // by collectives, per step
@@ -166,7 +165,7 @@ public:
     }
 
     // This process has all ranks.
-    static constexpr bool has_messages = false, joins_processes = false;
+    static constexpr bool has_messages = false;
     int processes() const noexcept { return 1; }
     bool shares_scores() const noexcept { return false; }
     void enqueue_scores(std::span<std::uint64_t* const>, std::size_t, std::span<stream* const>) const noexcept {}
