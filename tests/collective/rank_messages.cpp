@@ -53,7 +53,10 @@ TEST_SUITE("collective/rank_messages") {
         auto const seed = test_seed();
         for (int ranks = 1; ranks <= 8; ++ranks) {
             threads::group g(ranks, 100s);
-            g.run([&](comm& c) { test_collectives::require_rank_messages(c, seed); });
+            g.run([&](comm& c) {
+                test_collectives::require_rank_messages(c, seed);
+                test_collectives::require_messages_beside_a_sum(c);
+            });
         }
     }
 

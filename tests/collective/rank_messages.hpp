@@ -4,7 +4,9 @@
 
 #include <collective/matrix.hpp>
 
+#include <trireme/collective/all_reduce.hpp>
 #include <trireme/collective/rank_messages.hpp>
+#include <trireme/schedule/collective/direct.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -22,6 +24,27 @@ inline std::vector<std::uint32_t> contents(int from, int to, std::uint32_t numbe
     for (std::size_t i = 0; i < count; ++i)
         x[i] = static_cast<std::uint32_t>(from * 1000003 + to * 7919) + number * 31 + static_cast<std::uint32_t>(i);
     return x;
+}
+
+/// Two ranks send one another a message while one of them has a sum in flight, whose other ranks come after that.
+template<class C>
+void require_messages_beside_a_sum(C& c) {
+    if (c.size() == 1) return;
+    trireme::rank_messages messages(c, 4096);
+    std::vector<double> x(1000, 1.0);
+    if (c.rank() == 0) {
+        auto sum = trireme::start_all_reduce<trireme::direct>(c, x);
+        static_cast<void>(sum.advance());
+        messages.send(1, messages.template receive<int>(1).at(0) + 1);
+        sum.wait();
+    } else {
+        if (c.rank() == 1) {
+            messages.send(0, 41);
+            require(messages.template receive<int>(0).at(0) == 42, "an answer");
+        }
+        trireme::all_reduce<trireme::direct>(c, x);
+    }
+    require(x[999] == c.size(), "the sum");
 }
 
 /// Every rank sends to all others, of all sizes around those of a slot's parts, and receives in an order of its own.

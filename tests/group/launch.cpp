@@ -93,6 +93,15 @@ TEST_SUITE("group/launch") {
                               {"SLURM_STEP_ID", "0"}};
             expect(launch::discover(), 3, 4, 1, 2, "srun of SLURM");
         }
+        for (auto const* const uneven : {"4,3", "2(x3),1", "1,4(x2)"}) { // which of them this machine is, nobody says
+            CAPTURE(uneven);
+            variables const v{{"SLURM_PROCID", "5"},
+                              {"SLURM_NTASKS", "7"},
+                              {"SLURM_LOCALID", "1"},
+                              {"SLURM_TASKS_PER_NODE", uneven},
+                              {"SLURM_STEP_ID", "0"}};
+            expect(launch::discover(), 5, 7, 1, 0, "srun of SLURM");
+        }
     }
 
     TEST_CASE("a shell in an allocation is no task of it") {

@@ -230,6 +230,7 @@ void begun(mpi_communicator& c) {
     while (!first.advance()) std::this_thread::yield();
     first.wait();
     require(x[999] == c.size(), "a sum that was begun");
+    require_messages_beside_a_sum(c);
 }
 
 void every_collective() {

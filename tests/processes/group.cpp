@@ -74,7 +74,10 @@ TEST_SUITE("processes/group") {
         watchdog const guard("channels");
         for (int const ranks : {2, 3}) {
             in_processes(ranks, [](comm& c) { require_messages(c, 100); });
-            in_processes(ranks, [](comm& c) { require_rank_messages(c, 5); });
+            in_processes(ranks, [](comm& c) {
+                require_rank_messages(c, 5);
+                require_messages_beside_a_sum(c);
+            });
             in_processes(ranks, [](comm& c) { require_program(c, one_f_one_b{}, 9); });
         }
         in_processes(4, [](comm& c) { require_program(c, one_f_one_b{}, 5, 2); });

@@ -12,6 +12,7 @@
 #include <rehearsed/nccl_on_stage.hpp>
 #include <rehearsed/trainings.hpp>
 #include <support/compare.hpp>
+#include <support/messages.hpp>
 #include <support/networks.hpp>
 #include <support/training.hpp>
 
@@ -36,8 +37,8 @@ using rehearsal_runtime::stage;
 using rehearsal_runtime::timing;
 using rehearsed::index;
 using rehearsed::nccl_on_stage;
-using rehearsed::text_of_error;
 using rehearsed::tiny;
+using test_support::text_of_error;
 
 /// What a transport is told of a trainer's options.
 struct options {

@@ -11,7 +11,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <string>
 
 // What rehearsals of NCCL share.
 namespace rehearsed {
@@ -37,16 +36,5 @@ template<class Way>
 using in_stages =
     test_pipelines::any_pipeline<nccl_mock::rehearsal_with_nccl, in_rows,
                                  trireme::reduce_by<trireme::chosen_at_run_time>, trireme::transport<Way>>;
-
-/// What is thrown, as text.
-template<class Error, class F>
-std::string text_of_error(F const& f) {
-    try {
-        f();
-    } catch (Error const& e) {
-        return e.what();
-    }
-    return "nothing was thrown";
-}
 
 } // namespace rehearsed

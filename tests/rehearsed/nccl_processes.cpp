@@ -129,6 +129,15 @@ std::string trained(composition const& c, process_of const& process) {
     return bytes_of({result.told, result.numbers, std::vector<double>(predicted.begin(), predicted.end())});
 }
 
+/// Samples, of which a first stage has the inputs, and a last one the targets.
+struct part_of {
+    sample_set all;
+    bool first;
+    std::size_t size() const { return all.size(); }
+    sample_rows inputs() const { return first ? all.inputs() : sample_rows{}; }
+    sample_rows targets() const { return first ? sample_rows{} : all.targets(); }
+};
+
 /// Adam, the norm of all gradients, tied rows: by NCCL, and on devices of one process.
 using by_nccl = test_going_on::any_trainer<rehearsal_with_nccl, adamw, clip_norm, transport<nccl>>;
 using in_one = test_going_on::any_trainer<rehearsal, adamw, clip_norm>;
@@ -288,6 +297,97 @@ TEST_SUITE("rehearsed/nccl_processes") {
             }
     }
 
+    TEST_CASE("a process may be without the samples that its stages do not read, and all are told of others' there") {
+        nccl_on_stage const as_usual;
+        auto const all = test_networks::made_up(50), others = test_networks::made_up(50, 8);
+        auto const trained_on = [&](auto& t, auto const& samples) {
+            std::vector<double> told{t.step(samples).loss, t.evaluate(samples).loss};
+            auto const weights = t.gather_parameters();
+            told.insert(told.end(), weights.begin(), weights.end());
+            return bytes_of({told});
+        };
+        composition const c{2, 2, 4, 8, direct{}};
+        auto const wanted = [&] {
+            auto t = trainer_of<peer>(c, {});
+            return trained_on(t, all);
+        }();
+        for (int const odd : {-1, 2, 3}) { // of the second replica, in the first stage or in the last
+            CAPTURE(odd);
+            auto const results = in_processes(4, [&](int k, std::string const& file) {
+                auto t = trainer_of<nccl>(c, {.index = k, .count = 4, .id_file = file});
+                return trained_on(t, part_of{k == odd ? others : all, k % 2 == 0});
+            });
+            for (auto const& said : results)
+                if (odd < 0)
+                    CHECK((said == wanted));
+                else
+                    CHECK(test_support::says(said, {"thrown: the processes do not begin the same work: process ",
+                                                    ("process " + std::to_string(odd) + " begins a step").c_str()}));
+        }
+        for (auto const &said : in_processes(2, [&](int k, std::string const& file) {
+                 auto t = trainer_of<nccl>({1, 2, 2, 0, direct{}}, {k, 2, file});
+                 try {
+                     t.step(part_of{all, k != 0});
+                 } catch (usage_error const& e) {
+                     return std::string(e.what());
+                 }
+                 return std::string("it went on");
+             }))
+            CHECK(test_support::says(said, {"the samples have no ", " in this process: give it a source whose "}));
+    }
+
+    TEST_CASE("a file that one process cannot read, or that holds something else there, is refused by all, and a save "
+              "that fails is told to all") {
+        nccl_on_stage const as_usual;
+        files::folder const folder;
+        auto const right = folder.path("right"), other = folder.path("other"), none = folder.path("none");
+        {
+            auto t = trainer_of<peer>({1, 2, 1, 0, direct{}}, {});
+            save_weights(t, right);
+            t.step(test_networks::made_up(50));
+            save_weights(t, other);
+        }
+        folder.write("file", {0});
+        for (int const odd : {0, 1}) {
+            CAPTURE(odd);
+            auto const results = in_processes(2, [&](int k, std::string const& file) {
+                auto t = trainer_of<nccl>({1, 2, 2, 0, direct{}}, {k, 2, file});
+                t.step(test_networks::made_up(50));
+                auto const before = t.gather_parameters();
+                auto const error_of = [&](auto const& f) -> std::string {
+                    try {
+                        f();
+                    } catch (data_error const& e) {
+                        return std::string("data: ") + e.what();
+                    } catch (mismatch_error const& e) {
+                        return std::string("mismatch: ") + e.what();
+                    } catch (device_error const& e) {
+                        return std::string("device: ") + e.what();
+                    }
+                    return "nothing was thrown";
+                };
+                std::string said;
+                for (auto const& odd_file : {none, other})
+                    said += error_of([&] { load_weights(t, k == odd ? odd_file : right); }) + "\n";
+                said += error_of([&] { save_checkpoint(t, folder.path("file")); }) + "\n";
+                said += t.gather_parameters() == before ? "as before\n" : "changed\n";
+                load_weights(t, right); // training goes on
+                said += t.gather_parameters() != before ? "loaded\n" : "not loaded\n";
+                t.step(test_networks::made_up(50));
+                return said;
+            });
+            for (int k = 0; k < 2; ++k) {
+                auto const& said = results[static_cast<std::size_t>(k)];
+                CAPTURE(said);
+                CHECK(
+                    test_support::says(said, {k == odd ? "data: " : "device: ", none.c_str(),
+                                              "\nmismatch: the weights that process 1 has read",
+                                              k == 0 ? "\ndata: " : "\ndevice: device 0: ", "\nas before\nloaded\n"}));
+                CHECK_FALSE(test_support::has(said, "nothing was thrown"));
+            }
+        }
+    }
+
     TEST_CASE("a process that has not loaded what the others have is found") {
         nccl_on_stage const as_usual;
         files::folder const folder;
@@ -303,8 +403,9 @@ TEST_SUITE("rehearsed/nccl_processes") {
                  t.step(test_networks::made_up(40));
                  return std::string("it went on");
              }))
-            CHECK(test_support::says(said,
-                                     {"thrown: the processes do not begin the same work: ", ", after 0 steps and "}));
+            CHECK(test_support::says(said, {"thrown: the processes do not begin the same work: ",
+                                            "process 0 begins a load or a save, after 0 steps",
+                                            "process 1 begins a step on 40 samples"}));
     }
 
     TEST_CASE("a process that ends leaves the others no longer waiting than their deadline, and a hint") {

@@ -10,6 +10,7 @@
 #include <rehearsed/nccl_mock.hpp>
 #include <rehearsed/nccl_on_stage.hpp>
 #include <rehearsed/trainings.hpp>
+#include <support/messages.hpp>
 #include <trainer/pipelines.hpp>
 
 #include <trireme/rehearsal.hpp>
@@ -27,7 +28,7 @@ using rehearsal_runtime::timing;
 using rehearsed::in_stages;
 using rehearsed::index;
 using rehearsed::nccl_on_stage;
-using rehearsed::text_of_error;
+using test_support::text_of_error;
 
 namespace {
 

@@ -24,6 +24,17 @@ inline bool says(std::string const& message, std::initializer_list<char const*> 
     return true;
 }
 
+/// The message of the Error that `f` throws.
+template<class Error, class F>
+std::string text_of_error(F const& f) {
+    try {
+        f();
+    } catch (Error const& e) {
+        return e.what();
+    }
+    return "nothing was thrown";
+}
+
 /// The message of the usage_error that `f` throws; empty if it throws none.
 template<class F>
 std::string refusal(F&& f) {

@@ -8,6 +8,7 @@
 #include <data/files.hpp>
 #include <doctest/doctest.h>
 #include <support/going_on.hpp>
+#include <support/messages.hpp>
 #include <support/system_calls.hpp>
 
 #include <cerrno>
@@ -205,6 +206,43 @@ TEST_SUITE("trainer/checkpoint") {
         safetensors_file const of_adam(path + "/optimizer.b.safetensors");
         CHECK(of_adam.at("2.weight.exp_avg").shape == std::vector<std::size_t>{12, 49});
         CHECK(of_adam.find("2.weight.exp_avg_sq") != nullptr);
+    }
+
+    TEST_CASE("notes that no manifest has room for are refused, and the checkpoint that is there stays") {
+        files::folder const folder;
+        small_trainer t({.seed = 1});
+        auto const path = folder.path("run");
+        save_checkpoint(t, path);
+        auto const before = t.gather_parameters();
+        auto const names = names_in(path);
+        t.step(made_up(32));
+        auto const said = test_support::refusal(
+            [&] { save_checkpoint(t, path, {{"log", std::string(std::size_t{1} << 20, '\n')}}); });
+        CHECK(test_support::says(
+            said, {"the manifest of the checkpoint has 2097", "may have 1048576", "make its notes shorter"}));
+        CHECK(names_in(path) == names);
+        load_checkpoint(t, path);
+        CHECK(t.gather_parameters() == before);
+    }
+
+    TEST_CASE(
+        "a manifest that cannot be read is replaced by one in the other slot, so that its files stay until then") {
+        files::folder const folder;
+        small_trainer t({.seed = 1});
+        auto const path = folder.path("run");
+        for (char const* const slot : {"a", "b"}) {
+            save_checkpoint(t, path);
+            auto const weights = path + "/weights." + slot + ".safetensors";
+            CHECK(fs::exists(weights));
+            auto const manifest = path + "/manifest.json", kept = path + "/kept.json";
+            fs::rename(manifest, kept);
+            fs::create_directory(manifest); // there, and no file
+            CHECK_THROWS_AS(save_checkpoint(t, path), data_error);
+            CHECK(fs::exists(weights));
+            fs::remove(manifest);
+            fs::rename(kept, manifest);
+            load_checkpoint(t, path);
+        }
     }
 
     TEST_CASE("what cannot be gone on from is refused in a sentence, and nothing changes") {

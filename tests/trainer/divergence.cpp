@@ -8,6 +8,10 @@
 #include <doctest/doctest.h>
 #include <support/diverging.hpp>
 
+#include <limits>
+#include <utility>
+#include <vector>
+
 namespace trainer_divergence_test {
 using namespace trireme;
 using namespace test_diverging;
@@ -43,6 +47,25 @@ TEST_SUITE("trainer/divergence") {
                 shows_in_the_next_loss<any_trainer_with<pitfalls>>(devices, stages, shards, zero_bubble_v{});
                 shows_in_the_next_loss<any_trainer_with<pitfalls, clip_norm>>(devices, stages, shards, zero_bubble_v{});
             }
+    }
+
+    TEST_CASE("a stage without parameters counts no update that the others have not made") {
+        using in_stages = trainer<network<input<4>, relu, linear<3>>, mean_squared_error, adam,
+                                  on<mesh<host, dp<dynamic>, pp<2>>>, stages_by<cut_before<1>>>;
+        std::vector<float> const inputs(4 * 24, 0.5f), targets(3 * 24, 0.25f);
+        auto bad_targets = targets;
+        bad_targets[60] = std::numeric_limits<float>::infinity(); // of the last replica's
+        samples_in_memory const good{inputs, make_shape(4), targets, make_shape(3)},
+            bad{inputs, make_shape(4), bad_targets, make_shape(3)};
+        for (int const devices : {1, 2}) {
+            CAPTURE(devices);
+            in_stages t({.learning_rate = 0.01f, .batch = 24}, {.devices = devices, .micro_batches = 2});
+            t.step(good);
+            CHECK(divergence_of([&] { t.step(bad); }) == intact);
+            CHECK(t.snapshot().updates == 1);
+            t.step(good);
+            CHECK(t.snapshot().updates == 2);
+        }
     }
 
     TEST_CASE("an epoch ends with the step, on all devices") {

@@ -61,7 +61,9 @@ public:
     /// After this the new file survives a loss of power; before it, the old one does.
     void put_in_place() {
         if (::fsync(file_.number) != 0) fail("the file cannot be synchronised", errno);
-        if (::close(::dup(file_.number)) != 0) fail("the file cannot be closed", errno); // its lock stays
+        int const copy = ::dup(file_.number); // whose closing tells what writing has not; the lock stays
+        if (copy < 0) fail("the file cannot be closed", errno);
+        if (::close(copy) != 0 && errno != EINTR) fail("the file cannot be closed", errno);
         if (std::rename(beside_.c_str(), path_.c_str()) != 0) fail("the file cannot be put in its place", errno);
         in_place_ = true;
         // Some file systems cannot synchronise a folder, and say so; there is nothing that they would have to do.

@@ -45,8 +45,9 @@ struct launch {
             l.rank = number(k.rank);
             l.size = number(k.size);
             l.local_rank = std::getenv(k.local_rank) == nullptr ? 0 : number(k.local_rank);
-            // "4(x2)" in SLURM: as many on each of two machines
-            l.local_size = std::getenv(k.local_size) == nullptr ? 0 : number(k.local_size);
+            // "4(x2)" in SLURM: as many on each of two machines; "4,3" does not say which is this one
+            auto const* const here = std::getenv(k.local_size);
+            l.local_size = here == nullptr || std::strchr(here, ',') != nullptr ? 0 : number(k.local_size);
             l.source = std::string(k.rank) + " = " + std::to_string(l.rank) + ", " + k.size + " = " +
                        std::to_string(l.size) + " of " + k.launcher;
             if (l.size < 1 || l.rank < 0 || l.rank >= l.size)

@@ -284,6 +284,7 @@ struct row_calls {
     using function = void (*)(Context const&, std::size_t row, int phase);
     function of[row_call_count] = {};
 
+    static void nothing(Context const&, std::size_t, int) {}
     void operator()(row_call what, Context const& c, std::size_t row, int phase = 0) const {
         of[static_cast<std::size_t>(what)](c, row, phase);
     }
@@ -347,7 +348,7 @@ private:
         else if constexpr (does(What))
             return &run<What>;
         else
-            return [](Context const&, std::size_t, int) {};
+            return &row_calls<Context>::nothing;
     }
 
     template<row_call What>
@@ -454,7 +455,7 @@ struct row_table {
         write_calls<Context, network, true, chain_edges<>>(of, std::make_index_sequence<network::units>{});
         if constexpr (!std::is_void_v<typename Context::loss> && trains_with<typename Context::loss>) {
             auto& last = of[network::depth].of;
-            for (auto& call : last) call = [](Context const&, std::size_t, int) {};
+            for (auto& call : last) call = &row_calls<Context>::nothing;
             last[static_cast<std::size_t>(row_call::evaluate)] = &lose<false>;
             last[static_cast<std::size_t>(row_call::backward_input)] = &lose<true>;
         }

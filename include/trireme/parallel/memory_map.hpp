@@ -16,7 +16,8 @@
 namespace trireme {
 
 /// Bytes that the library owns on one device, by what they are for. Exact: what the transport is asked for, to the
-/// byte.
+/// byte. MPI's messages between machines have buffers besides, at most as large as the gradients for each of a rank's
+/// blocks.
 struct owned_bytes {
     bytes_t parameters = 0;
     bytes_t gradients = 0;
@@ -41,8 +42,8 @@ struct memory_area {
     constexpr bytes_t total() const noexcept { return bytes * parts; }
 };
 
-/// The memory of a rank, area by area. Constructors take their memory from this map, and the plan adds it up: there is
-/// no other memory.
+/// The memory of a rank, area by area. Constructors take their memory from this map, and the plan adds it up: a
+/// device has no other memory.
 struct memory_map {
     memory_area parameters;        ///< and behind them the buffers, each padded to whole cache lines
     memory_area gradients;         ///< one part per slot, of the form of `parameters`

@@ -58,6 +58,10 @@ public:
         : base(stream_model_of<Model, Device, Options>, layout, o.batch.samples, o.seed, state_, r,
                agreed_by(o, layout)),
           state_(o, layout) {
+        auto const here = this->executor_->transport.here();
+        state_.reads_inputs = here.has(layout.place_of(0).role);
+        state_.reads_targets = here.has(layout.role_of_last_stage());
+        state_.weighs_here = true; // the losses that the transport shares
         this->start();
     }
 

@@ -130,8 +130,11 @@ TRIREME_COLD void write_checkpoint(training_snapshot<T> const& s, saved_tensors 
     auto const slot_of_old = [&]() -> std::string {
         try {
             return has_checkpoint(folder) ? read_checkpoint(folder).slot : "b";
-        } catch (data_error const&) { // a damaged one: nothing can be lost
-            return "b";
+        } catch (data_error const&) { // damaged, or not to be read: what files say of themselves is left
+            auto const is_there = [&](char const* slot) {
+                return ::access(weights_path(folder, slot).c_str(), F_OK) == 0;
+            };
+            return is_there("a") && !is_there("b") ? "a" : "b";
         }
     }();
     constexpr auto dtype = file_dtype<T>;
@@ -145,6 +148,11 @@ TRIREME_COLD void write_checkpoint(training_snapshot<T> const& s, saved_tensors 
                           s.learning_rate,
                           notes};
     m.digest = digest_of_checkpoint(m, s);
+    auto const text = manifest_text::whole(m);
+    if (text.size() > manifest_text::most_bytes)
+        throw usage_error("the manifest of the checkpoint has " + std::to_string(text.size()) +
+                          " bytes, and may have " + std::to_string(manifest_text::most_bytes) +
+                          ": make its notes shorter");
     auto const updates = static_cast<std::int64_t>(s.steps);
     write_safetensors(weights_path(folder, m.slot),
                       weights_as_tensors<T>(saved.of_network, s.parameters, s.buffers, updates));
@@ -156,7 +164,6 @@ TRIREME_COLD void write_checkpoint(training_snapshot<T> const& s, saved_tensors 
         });
         write_safetensors(optimizer_path(folder, m.slot), std::move(tensors));
     }
-    auto const text = manifest_text::whole(m);
     replaced_file file(manifest_path(folder));
     file.write(std::as_bytes(std::span(text)));
     file.put_in_place();

@@ -9,11 +9,11 @@
 #include <trireme/core/digest.hpp>
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
-#include <trireme/group/transport/stop_reason.hpp>
 #include <trireme/parallel/plan.hpp>
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/trainer/host_executor.hpp>
 #include <trireme/trainer/host_facts.hpp>
+#include <trireme/trainer/process_outcome.hpp>
 #include <trireme/trainer/report.hpp>
 #include <trireme/trainer/sample_digests.hpp>
 
@@ -90,7 +90,18 @@ public:
                       std::span(everybody).subspan(static_cast<std::size_t>(rank) * most + before(rank, chunk)));
         return all;
     }
-    std::uint64_t updates() const noexcept { return own().updates(); }
+    /// Of the devices that have parameters; processes ask together.
+    TRIREME_COLD std::uint64_t updates() const {
+        auto const& l = devices_->layout;
+        if (l.stages == 1) return own().updates();
+        std::vector<std::uint64_t> all(static_cast<std::size_t>(l.devices()));
+        if constexpr (of_one_process) {
+            for (int rank = 0; rank < l.devices(); ++rank) all[static_cast<std::size_t>(rank)] = at(rank).updates();
+        } else {
+            gather(std::vector{own().updates()}, all);
+        }
+        return std::ranges::max(all);
+    }
     std::uint64_t steps() const noexcept { return own().steps(); }
 
     /// Gives numbers to all devices. `learning_rate`: what ranks must have in common beside them.
@@ -112,28 +123,10 @@ public:
     void agree(std::exception_ptr const& failed, std::span<std::span<std::byte const> const> values) const
         requires(!of_one_process)
     {
-        struct state_of_rank {
-            bool well = true;
-            std::uint64_t sum = 0;
-            stop_reason why;
-        } mine;
-        if (failed != nullptr) {
-            mine.well = false;
-            mine.why = stop_reason::of(first_rank(), failed);
-        } else
-            for (auto const bytes : values) mine.sum = digest_of(bytes, mine.sum);
-        std::vector<state_of_rank> all(static_cast<std::size_t>(devices_->layout.devices()));
-        devices_->mine = std::as_bytes(std::span(&mine, 1));
-        devices_->everybody = std::as_writable_bytes(std::span(all));
-        ranks_.run(devices_, [](shared_devices& s, communicator& c) { s.gather(c); });
-        if (!mine.well) return;
-        for (auto const& other : all)
-            if (!other.well) other.why.raise();
-        for (std::size_t r = 1; r < all.size(); ++r)
-            if (all[r].sum != all[0].sum)
-                throw mismatch_error("the weights that rank " + std::to_string(r) +
-                                     " has read are not those that rank 0 has read, and all ranks begin with one set: "
-                                     "no rank has taken them; give all ranks a file with one content");
+        std::vector const mine{process_outcome::of(first_rank(), failed, values)};
+        std::vector<process_outcome> all(static_cast<std::size_t>(devices_->layout.devices()));
+        gather(mine, all);
+        require_same_outcome(all, mine[0], "rank");
     }
 
     /// Of this process alone: what others move is counted there.
@@ -258,7 +251,8 @@ private:
         return list_at(numbers_of_rows(network, sizeof(T), rows), list, l, rank, sizeof(T));
     }
     /// Gathers the numbers of each rank on all ranks.
-    void gather(std::vector<T> const& mine, std::vector<T>& everybody) const {
+    template<class Number>
+    void gather(std::vector<Number> const& mine, std::vector<Number>& everybody) const {
         devices_->mine = std::as_bytes(std::span(mine));
         devices_->everybody = std::as_writable_bytes(std::span(everybody));
         ranks_.run(devices_, [](shared_devices& here, communicator& c) { here.gather(c); });

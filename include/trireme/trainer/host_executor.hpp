@@ -159,7 +159,8 @@ protected:
             else
                 add_gradients(*t, [](stage_type const&) { return detail::adder<op::sum>{}; }, update_slice);
         }
-        if (updates_made_ != nullptr && !(layout_.shared_weights ? is_lost() : lost)) ++*updates_made_;
+        if (updates_made_ != nullptr && has_gradients() && !(layout_.shared_weights ? is_lost() : lost))
+            ++*updates_made_;
         auto const end = clock::now();
         times_.synchronisation += seconds(before_reduce, end) - updating_;
         times_.step += seconds(start, end);
@@ -290,6 +291,10 @@ private:
             for (std::size_t i = 0; s->numbers.elements != 0 && i < std::max<std::size_t>(s->tree.depth(), 1); ++i)
                 if (T& first = *gradient_slot(*s, i); !finite || !std::isfinite(first))
                     first = finite ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::quiet_NaN();
+    }
+    /// False for stages without parameters: they do not hear that a step is lost, and count no updates.
+    bool has_gradients() const noexcept {
+        return std::ranges::any_of(stages_, [](auto const* s) { return s->numbers.elements != 0; });
     }
     bool is_lost() const noexcept {
         return std::ranges::any_of(

@@ -260,7 +260,7 @@ private:
         if constexpr (!of_one_process) {
             auto& s = all();
             if (s.layout.devices() == 1) return; // no other rank compares, so that no sample is read
-            collective_subject const here = {"samples", s.samples().size(), s.digests.of(s.samples()),
+            collective_subject const here = {"samples", s.samples().size(), s.digests.of(s.samples()).both(),
                                              s.options.learning_rate};
             auto everywhere = here;
             if (s.layout.stages > 1 && !s.samples().has_both()) everywhere.digest = 0;

@@ -79,7 +79,10 @@ public:
         : base(l, detail::local_ranks::of(l, r.processes.value.index, std::max(r.processes.value.count, 1))),
           group_(std::make_unique<group_type>(attendance_of(r), r.share_devices.value)) {
         Device::use(device_of(0)); // what is allocated wakes no other one
-        for (int i = 0; i < here_.count; ++i) relay_.emplace_back(device_of(i), relay_bytes(l), "numbers for the host");
+        for (int i = 0; i < here_.count; ++i) {
+            relay_.emplace_back(device_of(i), relay_bytes(l), "numbers for the host");
+            relay_words_.push_back(static_cast<std::uint64_t*>(relay_.back().data()));
+        }
         require_agreed(r.processes.value.index, agreed); // before groups are made of groups, as the layout says
         if (l.stages == 1) return;
         if (l.replicas != 1) roles_ = group_->along(l.mesh(), {l.mesh().find("dp")});
@@ -212,8 +215,7 @@ private:
         constexpr auto word = sizeof(std::uint64_t);
         auto const room = static_cast<std::size_t>(relay_bytes(layout_));
         if (pinned_.data() == nullptr) pinned_ = typename Device::pinned_memory(room);
-        std::vector<std::uint64_t*> words;
-        for (auto const& r : relay_) words.push_back(static_cast<std::uint64_t*>(r.data()));
+        auto const& words = relay_words_;
         for (std::size_t begin = 0; begin < numbers.size(); begin += room) {
             auto const some = numbers.subspan(begin, std::min(room, numbers.size() - begin));
             auto const count = (some.size() + word - 1) / word;
@@ -305,6 +307,7 @@ private:
     std::vector<std::unique_ptr<group_type>> roles_; ///< of this process, if there are several stages and replicas
     std::unique_ptr<group_type> replica_;            ///< if this process has a part of it
     std::vector<typename Device::memory> staging_, relay_;
+    std::vector<std::uint64_t*> relay_words_;
     typename Device::pinned_memory pinned_;
     std::vector<nccl_call> calls_;
     std::set<group_type*> added_by_;                 ///< those that have done so before

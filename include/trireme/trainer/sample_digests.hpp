@@ -14,21 +14,32 @@
 
 namespace trireme::detail {
 
-/// Digests of samples, by what they hold: numbers, shapes, sizes. The last two sets are remembered if they have a
-/// holder, so that an epoch and the test after it read their data once, not once per epoch.
+/// The digests of what samples hold: numbers, shapes, sizes; 0 of what a process does not have.
+struct sample_digest {
+    std::uint64_t inputs = 0, targets = 0;
+    bool operator==(sample_digest const&) const = default;
+
+    std::uint64_t both() const noexcept {
+        std::uint64_t const all[] = {inputs, targets};
+        return digest_of(std::as_bytes(std::span(all)));
+    }
+};
+
+/// Digests of samples. The last two sets are remembered if they have a holder, so that an epoch and the test after it
+/// read their data once, not once per epoch.
 class sample_digests {
 public:
-    std::uint64_t of(sample_set const& samples) {
+    sample_digest const& of(sample_set const& samples) {
         for (auto const& e : known_)
             if (e.samples.same_as(samples)) return e.digest;
         auto& oldest = known_[next_++ % known_.size()];
-        oldest = {samples, of(samples.inputs(), samples.size(), of(samples.targets(), samples.size(), 0))};
+        oldest = {samples, {of(samples.inputs(), samples.size()), of(samples.targets(), samples.size())}};
         return oldest.digest;
     }
 
 private:
-    static std::uint64_t of(sample_rows const& rows, std::size_t samples, std::uint64_t seed) {
-        if (rows.data == nullptr) return seed;
+    static std::uint64_t of(sample_rows const& rows, std::size_t samples) {
+        if (rows.data == nullptr) return 0;
         std::uint64_t about[max_rank + 6] = {static_cast<std::uint64_t>(rows.kind),
                                              rows.classes,
                                              std::bit_cast<std::uint64_t>(rows.scale),
@@ -36,7 +47,7 @@ private:
                                              rows.changes.crop_padding + (rows.changes.flip ? 65536u : 0u),
                                              static_cast<std::uint64_t>(rows.shape.rank)};
         for (int d = 0; d < rows.shape.rank; ++d) about[6 + d] = rows.shape.extent[d];
-        auto digest = digest_of(std::as_bytes(std::span(about)), seed);
+        auto digest = digest_of(std::as_bytes(std::span(about)));
         if (rows.stride == rows.bytes()) return digest_of({rows.data, samples * rows.stride}, digest);
         for (std::size_t i = 0; i < samples; ++i) digest = digest_of({rows.of(i), rows.bytes()}, digest);
         return digest;
@@ -44,7 +55,7 @@ private:
 
     struct entry {
         sample_set samples; ///< keeps its holder, so that no other set takes its address
-        std::uint64_t digest = 0;
+        sample_digest digest;
     };
     std::array<entry, 2> known_;
     std::size_t next_ = 0;

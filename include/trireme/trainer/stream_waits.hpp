@@ -9,16 +9,19 @@
 #include <trireme/device/accelerator.hpp>
 #include <trireme/device/host/floats.hpp>
 #include <trireme/group/late.hpp>
+#include <trireme/trainer/process_outcome.hpp>
 #include <trireme/trainer/process_work.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,6 +33,22 @@ template<class Executor, accelerator Device>
 class stream_waits {
 public:
     bool stopped() const noexcept { return stopped_; }
+
+    /// Finds out in all processes whether each is well (`failed` is null), and has read these values; all of them call
+    /// it. Throws why another process is not, as a device_error, or a mismatch_error for different values; a process
+    /// that is not well itself returns. Training can go on.
+    TRIREME_COLD void agree(std::exception_ptr const& failed,
+                            std::span<std::span<std::byte const> const> values) const {
+        if (executor_->transport.processes() == 1) return;
+        auto const mine = process_outcome::of(executor_->transport.here().first, failed, values);
+        std::vector<process_outcome> all;
+        auto* const self = const_cast<stream_waits*>(this);
+        self->guarded([&] {
+            self->compare({.is = process_work::file, .steps = steps_}); // none of them does anything else
+            self->tell_all(all, mine, "comparing what the processes have read");
+        });
+        require_same_outcome(all, mine, "process");
+    }
 
 protected:
     using rank_type = typename Executor::rank_type;
@@ -79,12 +98,8 @@ protected:
 
     /// Throws mismatch_error unless all processes begin the same work. All of them call it.
     TRIREME_COLD void compare(process_work const& mine) {
-        std::vector<process_work> all(static_cast<std::size_t>(executor_->transport.processes()));
-        auto const own = static_cast<std::size_t>(executor_->transport.here().first) / executor_->ranks.size();
-        all[own] = mine;
-        executor_->share_with_all(std::as_writable_bytes(std::span(all)),
-                                  [&] { wait_for_all("comparing what the processes begin"); });
-        require_same_work(all, own);
+        tell_all(works_, mine, "comparing what the processes begin");
+        require_same_work(works_);
     }
 
     std::unique_ptr<Executor> executor_;
@@ -92,6 +107,16 @@ protected:
     std::uint64_t steps_ = 0; ///< of the training
 
 private:
+    /// Gives all processes what each of them says: all[k] is that of the k-th.
+    template<class Entry>
+    void tell_all(std::vector<Entry>& all, Entry const& mine, char const* what) {
+        static_assert(std::is_trivially_copyable_v<Entry>);
+        all.resize(static_cast<std::size_t>(executor_->transport.processes()));
+        auto const bytes = std::as_writable_bytes(std::span(all));
+        std::memset(bytes.data(), 0, bytes.size()); // what others say is added there
+        all[static_cast<std::size_t>(executor_->transport.here().first) / executor_->ranks.size()] = mine;
+        executor_->share_with_all(bytes, [&] { wait_for_all(what); });
+    }
     bool idle() const noexcept {
         bool all = !stalled_;
         for (auto& r : executor_->ranks)
@@ -120,6 +145,7 @@ private:
         throw_of_rank(executor_->at_rank, std::current_exception());
     }
 
+    std::vector<process_work> works_; ///< of all processes
     bool stopped_ = false;
     bool stalled_ = false;
 };

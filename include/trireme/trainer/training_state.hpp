@@ -232,6 +232,7 @@ public:
     void (*observer)(void* state, std::size_t batch, double loss) = nullptr;
     void* observer_state = nullptr;
     bool reads_inputs = true, reads_targets = true; ///< whether any rank of this process does: of a first, a last stage
+    bool weighs_here = false;                       ///< this process weighs the losses, whatever stages it has
 
 protected:
     /// A place per shard, and behind them one per shard for each row that adds to the loss. Losses of two steps are
@@ -278,10 +279,11 @@ private:
         auto const& wants = contract_.loss;
         auto const of_loss = contract_.loss_name;
         if (rows.data == nullptr) {
-            bool const weigh_terms = contract_.loss_terms != 0 && contract_.weigh != nullptr;
-            if (weigh_terms && !reads_targets)
-                throw usage_error("the samples have no targets, which weigh what layers add to the loss in this "
-                                  "process: give it a source whose targets() are there");
+            bool const weighs = contract_.weigh != nullptr && (contract_.loss_terms != 0 || weighs_here);
+            if (weighs && !reads_targets)
+                throw usage_error(std::string("the samples have no targets, which weigh ") +
+                                  (weighs_here ? "the losses" : "what layers add to the loss") +
+                                  " in this process: give it a source whose targets() are there");
             if (!reads_targets) return;
             throw usage_error("the samples have no targets, and " + of_loss() +
                               " is in this process: give it a source whose targets() are there");

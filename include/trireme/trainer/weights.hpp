@@ -93,7 +93,7 @@ void read_weights(std::string const& path, std::vector<named_tensor> const& of_n
     });
     for (auto const& entry : file.tensors())
         if (!known.contains(entry.name) && !is_count(entry.name))
-            throw data_error(path, entry.begin,
+            throw data_error(path,
                              "tensor " + entry.name +
                                  " is not one of the network's: is the file of another network? tensors_of<network>() "
                                  "lists its names, and named<\"...\", layer> gives a layer another one");

@@ -6,6 +6,7 @@
 #include <trireme/device/rehearsal/device.hpp>
 
 #include <kernels/cuda/on_gpu.hpp>
+#include <support/messages.hpp>
 
 #include <doctest/doctest.h>
 
@@ -17,6 +18,7 @@
 
 using namespace trireme;
 using on_gpu::finish;
+using test_support::text_of_error;
 
 namespace cuda_test {
 
@@ -121,16 +123,6 @@ void sums_agree() {
     CHECK(to.read() == expected);
 }
 
-template<class Error, class F>
-std::string message_of(F const& f) {
-    try {
-        f();
-    } catch (Error const& e) {
-        return e.what();
-    }
-    return "nothing was thrown";
-}
-
 } // namespace cuda_test
 using namespace cuda_test;
 
@@ -158,7 +150,7 @@ TEST_SUITE("device/cuda") {
         gpu::pinned_memory const host(100);
         CHECK(static_cast<unsigned char const*>(host.data())[99] == 0);
 
-        auto const refusal = message_of<usage_error>([] { gpu::memory(0, std::size_t{1} << 50, "gradients"); });
+        auto const refusal = text_of_error<usage_error>([] { gpu::memory(0, std::size_t{1} << 50, "gradients"); });
         CHECK(refusal.find("gpu 0 has no memory for the gradients: 1125899906842624 bytes") == 0);
         CHECK(refusal.find("are free; use a smaller batch, or more devices") != std::string::npos);
         finish(r.queue); // nothing is broken after it
@@ -288,7 +280,7 @@ TEST_SUITE("device/cuda") {
         r.queue.begin_capture();
         r.queue.zero(some.data(), 4);
         r.queue.record(fork);
-        auto const asked = message_of<accelerator_error>([&] { fork.reached(); });
+        auto const asked = text_of_error<accelerator_error>([&] { fork.reached(); });
         CHECK(asked.find("cudaEventQuery on gpu 0 for ") == 0);
         r.queue.abandon_capture();
 
@@ -297,7 +289,7 @@ TEST_SUITE("device/cuda") {
         r.queue.record(fork);
         side.wait(fork);
         side.zero(some.data(), 4);
-        auto const unjoined = message_of<accelerator_error>([&] { r.queue.end_capture(); });
+        auto const unjoined = text_of_error<accelerator_error>([&] { r.queue.end_capture(); });
         CHECK(unjoined.find("cudaStreamEndCapture on gpu 0 for a capture: cudaErrorStreamCapture") == 0);
         finish(r.queue);
     }

@@ -151,9 +151,14 @@ public:
                                "MPI_Comm_split", rank(), "a group is split");
         }
         if (part == MPI_COMM_NULL) return nullptr;
-        auto const owned = mpi_handle::own(part);
+        auto owned = mpi_handle::own(part);
         mpi_job job{part, windows};
-        return std::make_unique<mpi_group>(job, 0, limit_);
+        try {
+            return std::make_unique<mpi_group>(job, 0, limit_);
+        } catch (...) { // others may not come to free it
+            owned.give_up();
+            throw;
+        }
     }
 
     /// The ranks that differ from this one along one axis of a mesh alone. `mesh` has the sizes of its axes, the

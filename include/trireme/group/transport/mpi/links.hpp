@@ -104,7 +104,7 @@ public:
     template<class Ready>
     void wait(int other, operation const& what, Ready&& ready) {
         group_.awaits(other);
-        group_.wait(what, ready);
+        group_.wait_for(what, ready);
     }
 
 private:

@@ -10,6 +10,7 @@
 #include <trireme/group/communicator.hpp>
 #include <trireme/group/late.hpp>
 #include <trireme/group/transport/call_words.hpp>
+#include <trireme/group/transport/mpi/arguments.hpp>
 #include <trireme/group/transport/mpi/errors.hpp>
 #include <trireme/group/transport/mpi/handle.hpp>
 #include <trireme/group/transport/mpi/members.hpp>
@@ -33,25 +34,6 @@
 #include <vector>
 
 namespace trireme {
-
-template<class T>
-MPI_Datatype mpi_dtype() noexcept {
-    if constexpr (std::is_same_v<T, float>)
-        return MPI_FLOAT;
-    else if constexpr (std::is_same_v<T, double>)
-        return MPI_DOUBLE;
-    else if constexpr (std::is_same_v<T, std::int32_t>)
-        return MPI_INT32_T;
-    else
-        return MPI_DATATYPE_NULL;
-}
-
-/// Calls `f(offset, count)` for pieces of `total` that a count of MPI, an int, can tell. `most` is for tests.
-template<class F>
-void in_pieces(std::size_t total, F&& f, std::size_t most = std::size_t{1} << 30) {
-    if (total == 0) return f(std::size_t{0}, 0);
-    for (std::size_t at = 0; at < total; at += most) f(at, static_cast<int>(std::min(most, total - at)));
-}
 
 /// The messages of one rank in a group: what is sent and received without waiting, the waits for it, and how a group
 /// ends when one of its ranks fails.
@@ -196,20 +178,15 @@ public:
     template<class Ready>
     void wait(operation const& what, Ready&& ready) {
         if (requests_.empty() && ready()) return;
-        begin_wait();
-        mpi_runtime::watchdog::guard const guard(limit_ + std::chrono::seconds(2), what.name);
         bool over = false; // what was begun
-        for (int turn = 0; !((over = over || settled(what)) && ready()); ++turn) {
-            if (turn < waiting.spins) continue;
-            if (turn % 16 == 0) look(what);
-            // MPI moves nothing while nobody asks, so a rank that waits long only makes room for others
-            if (turn < waiting.spins + 1000)
-                std::this_thread::yield();
-            else
-                std::this_thread::sleep_for(std::chrono::microseconds(20));
-        }
-        neighbour_ = -1;
-        end_wait();
+        wait_until(what, [&] { return (over = over || settled(what)) && ready(); });
+    }
+    /// Waits until `ready()`, whatever was begun besides.
+    template<class Ready>
+    void wait_for(operation const& what, Ready&& ready) {
+        if (ready()) return;
+        wait_until(what, ready);
+        asking_ = false; // the wait for what was begun has a deadline of its own
     }
 
     // ---- messages outside of collectives ----
@@ -382,6 +359,22 @@ private:
         return static_cast<int>(hash % most_tag_);
     }
 
+    template<class Over>
+    void wait_until(operation const& what, Over&& over) {
+        begin_wait();
+        mpi_runtime::watchdog::guard const guard(limit_ + std::chrono::seconds(2), what.name);
+        for (int turn = 0; !over(); ++turn) {
+            if (turn < waiting.spins) continue;
+            if (turn % 16 == 0) look(what);
+            // MPI moves nothing while nobody asks, so a rank that waits long only makes room for others
+            if (turn < waiting.spins + 1000)
+                std::this_thread::yield();
+            else
+                std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
+        neighbour_ = -1;
+        end_wait();
+    }
     void begin_wait() noexcept {
         wait_until_ = deadline::in(limit_);
         tell_at_ = look_around_at_ = deadline::clock::now() + std::chrono::milliseconds(100);

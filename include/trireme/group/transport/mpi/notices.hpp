@@ -96,14 +96,19 @@ public:
     TRIREME_COLD bool close(Stops&& stops) noexcept {
         mpi_runtime::watchdog::guard const guard(std::chrono::seconds(30), "MPI_Ireduce_scatter_block");
         auto const end = deadline::in(std::min<std::chrono::duration<double>>(limit_, std::chrono::seconds(5)));
-        std::unique_ptr<int> expected;
+        struct counts {
+            std::vector<int> told;
+            int expected = 0;
+        };
+        std::unique_ptr<counts> of;
         try {
-            expected = std::make_unique<int>(0);
+            of = std::make_unique<counts>();
+            of->told = told_;
             MPI_Request request = MPI_REQUEST_NULL;
-            mpi_runtime::check(
-                MPI_Ireduce_scatter_block(told_.data(), expected.get(), 1, MPI_INT, MPI_SUM, control_.get(), &request),
-                "MPI_Ireduce_scatter_block", rank_, "a group ends");
-            for (int known = 0, told = 0; known == 0 || told == 0 || heard_notices_ < *expected;) {
+            mpi_runtime::check(MPI_Ireduce_scatter_block(of->told.data(), &of->expected, 1, MPI_INT, MPI_SUM,
+                                                         control_.get(), &request),
+                               "MPI_Ireduce_scatter_block", rank_, "a group ends");
+            for (int known = 0, told = 0; known == 0 || told == 0 || heard_notices_ < of->expected;) {
                 if (known == 0)
                     mpi_runtime::check(MPI_Test(&request, &known, MPI_STATUS_IGNORE), "MPI_Test", rank_,
                                        "a group ends");
@@ -115,7 +120,7 @@ public:
                 std::this_thread::yield();
             }
         } catch (...) {
-            leave_behind(std::move(expected)); // MPI may still write there
+            leave_behind(std::move(of)); // MPI may still read and write there
             return false;
         }
         return true;

@@ -136,7 +136,7 @@ public:
         s->keys.assign(keys.begin(), keys.end());
         auto const& first = all.front();
         auto const limit = deadline::in(first.limit_);
-        bool over = nccl_runtime::finishes_within(limit, [s, rank = first.rank_] {
+        bool const called = nccl_runtime::finishes_within(limit, [s, rank = first.rank_] {
             nccl_runtime::check(ncclGroupStart(), "ncclGroupStart", rank, "a split");
             auto status = ncclSuccess;
             for (std::size_t i = 0; i < s->from.size(); ++i)
@@ -147,21 +147,30 @@ public:
             nccl_runtime::check(status, "ncclCommSplit", rank, "a split", s->from[0]);
             nccl_runtime::check(ended, "ncclGroupEnd", rank, "a split", s->from[0]);
         });
+        bool over = called;
         for (auto const* list : {&s->from, &s->to})
             for (auto* const comm : *list)
                 while (over && comm != nullptr && nccl_runtime::state_of(comm) == ncclInProgress) {
                     over = !limit.passed();
                     std::this_thread::sleep_for(std::chrono::microseconds(200));
                 }
-        if (!over)
+        if (!over) {
+            if (called) { // else the call may still write them
+                std::erase(s->to, nullptr);
+                nccl_runtime::abort_all(s->to, first.limit_);
+            }
             throw deadline_error(first.rank_,
                                  "rank " + std::to_string(first.rank_) + " of " + std::to_string(first.size_) +
                                      " waited in ncclCommSplit for the others, longer than the deadline of " +
                                      seconds_text(first.limit_) + " s: all ranks have to split together");
+        }
         std::vector<nccl_communicator> made;
-        for (std::size_t i = 0; i < s->to.size(); ++i) {
-            all[i].check("a split");
-            made.push_back(s->to[i] == nullptr ? nccl_communicator() : own(s->to[i], first.limit_));
+        for (auto* const comm : s->to) made.push_back(comm == nullptr ? nccl_communicator() : own(comm, first.limit_));
+        try {
+            for (auto& c : all) c.check("a split");
+        } catch (...) {
+            for (auto& c : made) c.abandon();
+            throw;
         }
         return made;
     }
