@@ -128,6 +128,7 @@ void weights_are_refused_by_all() {
         auto const refused = [&](int odd_rank, std::string const& odd_file) {
             try {
                 load_weights(p, rank == odd_rank ? odd_file : right);
+                throw std::runtime_error("nothing was thrown");
             } catch (data_error const& e) {
                 require(rank == odd_rank && e.path() == odd_file, "an error in the file of another rank");
             } catch (device_error const& e) {

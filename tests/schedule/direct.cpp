@@ -25,6 +25,22 @@ static_assert(proved<direct, 20>); // within the default limits of all compilers
 
 static_assert(proved_for<direct, 1, 16, collective::reduce_scatter>);
 
+/// The faults of every collective that direct makes, for these ranks.
+template<int... Goal>
+std::string faults_of_all(int ranks, std::integer_sequence<int, Goal...>) {
+    std::string all;
+    (
+        [&] {
+            constexpr auto goal = static_cast<collective>(Goal);
+            if constexpr (makes<direct, goal>)
+                for (int const root : {0, ranks - 1})
+                    if (auto const v = verify(goal, schedule_of<direct, goal>(ranks, root), ranks); !v.ok())
+                        all += std::string(name_of(goal)) + " " + describe(v) + "; ";
+        }(),
+        ...);
+    return all;
+}
+
 } // namespace
 
 TEST_SUITE("schedule/direct") {
@@ -86,6 +102,15 @@ TEST_SUITE("schedule/direct") {
         for (int n = 2; n <= 64; ++n) {
             CAPTURE(n);
             CHECK(verify(collective::all_reduce, direct::all_reduce(n)).ok());
+        }
+    }
+}
+
+TEST_SUITE("schedule/direct: every collective") {
+    TEST_CASE("what nobody proves while a program runs is proved here, for 1 to 64 ranks, and for some more") {
+        for (int n = 1; n <= 200; n = n < 64 ? n + 1 : n + 34) {
+            CAPTURE(n);
+            CHECK(faults_of_all(n, std::make_integer_sequence<int, collectives>{}) == "");
         }
     }
 }

@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/remembered.hpp>
 #include <trireme/core/words.hpp>
+#include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/verify.hpp>
 
@@ -36,10 +37,17 @@ struct makes_check<Strategy, Goal, false> {
     using type = strategy_makes_rule<strategy<Strategy>, asked_for<Goal>>;
 };
 
+/// True for a strategy that needs no proof while a program runs: each rank does the same, whatever their number is, and
+/// tests have proved more of them than the compiler can.
+template<class Strategy>
+inline constexpr bool proved_by_tests = false;
+template<>
+inline constexpr bool proved_by_tests<direct> = true;
+
 } // namespace detail
 
 /// The schedule of a strategy, proved for these ranks and groups: the first time it is asked for, by the function that
-/// the compiler would use. Throws usage_error if the proof fails. Cost of the first time: that of `verify`, with its
+/// the compiler would use, but for `direct`, which tests have proved. Throws usage_error if the proof fails. Cost of the first time: that of `verify`, with its
 /// memory, once for all threads; later: a look at one word. A schedule with another root is the same one turned round,
 /// and not proved again; one for more than 1023 ranks is proved each time. `bytes` (of the buffer) is for strategies
 /// that choose by it.
@@ -53,6 +61,8 @@ schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}, [[m
         return Strategy::template with_best<Goal>(ranks, bytes, groups, [&]<class Best>(levels const& near) {
             return proved_schedule<Best, Goal>(ranks, root, near, bytes);
         });
+    } else if constexpr (detail::proved_by_tests<Strategy>) {
+        return schedule_of<Strategy, Goal>(ranks, root, groups);
     } else {
         static detail::remembered<256> proved;
         static std::mutex proving; // one rank proves, the others wait for it
