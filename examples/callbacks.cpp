@@ -6,6 +6,9 @@
 // LeNet on the first few thousand pictures of Fashion-MNIST. FOLDER gets the logs: epochs.jsonl, steps.csv, and a
 // folder that TensorBoard shows; it is that of this program unless another one is named.
 
+#include "result_file.hpp"
+#include "standard_output.hpp"
+
 #include <trireme/core/exit_code.hpp>
 #include <trireme/logs.hpp>
 #include <trireme/weights.hpp>
@@ -22,6 +25,7 @@ using lenet = network<input<1, 28, 28>,
 // clang-format on
 
 int main(int argc, char** argv) try {
+    watch_standard_output();
     auto const beside = std::filesystem::path(argv[0]).parent_path() / "."; // the program
     std::string const folder = argc > 1 ? argv[1] : beside.string();
     auto const all = fashion_mnist::load();
@@ -43,7 +47,7 @@ int main(int argc, char** argv) try {
               << "the best test was that of epoch " << best.epoch << ", whose weights are back: loss "
               << t.evaluate(data.test).loss << ", accuracy " << best.test.accuracy << '\n'
               << "logs: " << folder << '\n';
-    save_weights(t, folder + "/best.safetensors");
+    saving([&] { save_weights(t, folder + "/best.safetensors"); });
     return 0;
 } catch (std::exception const& e) {
     std::cerr << "callbacks: " << e.what() << '\n';

@@ -2,19 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "standard_output.hpp"
 #include "strategy_names.hpp"
 
 #include <CLI/CLI.hpp>
 
 #include <trireme/core/errors.hpp>
-#include <trireme/core/exit_code.hpp>
 #include <trireme/parallel/layout.hpp>
 
-#include <fcntl.h>
-
 #include <charconv>
-#include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <sstream>
@@ -70,18 +66,6 @@ void add_deadline_flag(CLI::App& app, Flags& f) {
 
 inline CLI::Validator some_name() {
     return CLI::Validator([](std::string const& text) { return text.empty() ? "the name is empty" : ""; }, "");
-}
-
-/// Loses no output in silence: the process ends with exit code 3 if what it printed could not be written. A descriptor
-/// of 0, 1 and 2 that is closed becomes /dev/null; the file of a flag would get its number, and all that is printed.
-inline void watch_standard_output() {
-    for (int at = 0; at <= 2; ++at)
-        if (::fcntl(at, F_GETFD) == -1) static_cast<void>(::open("/dev/null", O_RDWR)); // gets the lowest free number
-    std::atexit([] {
-        if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-        std::fprintf(stderr, "standard output: writing failed; is the disk full, or the reader of the pipe gone?\n");
-        std::_Exit(trireme::exit_code::failure);
-    });
 }
 
 /// False if only --help was asked for, and has been printed. Throws usage_error, with a sentence for the user.

@@ -281,6 +281,8 @@ int run(gpt_flags flags) {
         std::fflush(stdout);
         std::raise(signal); // by the default action: the handler has put it back
     }
+    for (int const signal : {SIGINT, SIGTERM}) // there is nothing left to save
+        if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
     if (flags.characters != 0)
         std::printf(
             "\n%s\n",

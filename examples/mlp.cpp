@@ -7,6 +7,8 @@
 //
 // Exit codes: 0; 2 for a file that is missing, damaged, or of other columns; 3 for a failure while it runs.
 
+#include "standard_output.hpp"
+
 #include <trireme/core/exit_code.hpp>
 #include <trireme/readers.hpp>
 #include <trireme/trireme.hpp>
@@ -33,6 +35,7 @@ void make_up(std::filesystem::path const& file) {
 }
 
 int main(int argc, char** argv) try {
+    watch_standard_output();
     auto const beside = std::filesystem::path(argv[0]).parent_path() / "flowers.csv"; // the program
     if (argc < 2) make_up(beside);
     auto const table = read_csv(argc > 1 ? argv[1] : beside.string());

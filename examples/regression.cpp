@@ -4,6 +4,8 @@
 // A network that gives values: the height and the speed of a stone, for any time of its flight. Samples are numbers in
 // memory, the loss is the mean squared error, and predictions are drawn beside what is right.
 
+#include "standard_output.hpp"
+
 #include <trireme/trireme.hpp>
 
 #include <cmath>
@@ -23,6 +25,7 @@ void fly(float seconds, std::vector<float>& times, std::vector<float>& state) {
 }
 
 int main() {
+    watch_standard_output();
     std::vector<float> times, state, later, later_state;
     for (int i = 0; i < 400; ++i) fly(float(i) / 200, times, state);
     for (int i = 0; i < 8; ++i) fly(0.003f + float(i) / 4, later, later_state); // other times than those it learns from

@@ -102,7 +102,7 @@ int train(resnet18_flags const& flags) {
                         layout.stages == 1 ? "adding gradients" : "waiting for other devices");
             std::fflush(stdout);
             log.write(flags, layout.strategy.name, trainer, epoch);
-            if (!flags.save.empty()) save_weights(trainer, flags.save);
+            if (!flags.save.empty()) saving([&] { save_weights(trainer, flags.save); });
         }
     });
     return 0;

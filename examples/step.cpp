@@ -105,10 +105,14 @@ int run(step_flags const& flags) {
     });
     std::vector<std::vector<timed_task>> measured(static_cast<std::size_t>(steps));
     for (auto const& task : t.traced()) measured[task.step - 1].push_back(task);
+    auto const expected = predicted(t, flags.batch, seconds_per_flop(images));
     measured.erase(measured.begin(), measured.begin() + 3); // the first ones find cold caches
+    std::erase_if(measured, [&](auto const& tasks) { return tasks.size() < expected.size(); });
+    if (measured.empty())
+        throw usage_error("--micro-batches " + std::to_string(flags.micro_batches) + ": no step has left all of its " +
+                          std::to_string(expected.size()) + " tasks in the trace; use fewer");
     std::ranges::sort(measured, {}, span_of);
     auto const& median = measured[measured.size() / 2];
-    auto const expected = predicted(t, flags.batch, seconds_per_flop(images));
 
     std::printf("%s\n", table_of(t.program(0)).c_str());
     std::printf("%d x %d devices, %zu micro-batches of each replica, %s\n\n", flags.devices, flags.stages,

@@ -5,6 +5,9 @@
 // `model` loads the file, which has no gradients and no optimizer, and tells what it sees. `use_weights FILE` asks the
 // weights in FILE instead. Exit codes: those in the README.
 
+#include "result_file.hpp"
+#include "standard_output.hpp"
+
 #include <trireme/core/exit_code.hpp>
 #include <trireme/trireme.hpp>
 #include <trireme/weights.hpp>
@@ -20,6 +23,7 @@ using lenet = network<input<1, 28, 28>, conv2d<6, kernel<5>, padding<2>>, sigmoi
                       sigmoid, avg_pool2d<2>, flatten, linear<120>, sigmoid, linear<84>, sigmoid, linear<10>>;
 
 int main(int argc, char** argv) try {
+    watch_standard_output();
     auto const data = fashion_mnist::load();
     auto const beside = std::filesystem::path(argv[0]).parent_path() / "lenet.safetensors"; // the program
     std::string const path = argc > 1 ? argv[1] : beside.string();
@@ -27,7 +31,7 @@ int main(int argc, char** argv) try {
         trainer<lenet, cross_entropy, adam, on<mesh<host, dp<2>>>> t{
             {.learning_rate = 0.003f, .batch = 256, .seed = 1}};
         std::printf("trained for an epoch: test accuracy %.3f\n", t.train(data, {.epochs = 1}).test.accuracy);
-        save_weights(t, path);
+        saving([&] { save_weights(t, path); });
     }
     model<lenet, on<mesh<host, dp<2>>>> m;
     load_weights(m, path);

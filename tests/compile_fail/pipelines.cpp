@@ -80,6 +80,33 @@ program::run_options const options{.devices = 2, .stages = 2, .micro_batches = 8
 #endif
 } // namespace tri0093
 
+namespace tri0131 {
+#if defined(SCHEDULE_WITHOUT_STAGES)
+// SCHEDULE_WITHOUT_STAGES: TRI0131 | leave them out | pipeline< | dp<2>
+// errors <= 1
+using program = staged<on<mesh<host, dp<2>>>, pipeline<gpipe, 4>>;
+#elif defined(CUT_WITHOUT_STAGES)
+// CUT_WITHOUT_STAGES: TRI0131 | leave them out | stages_by< | dp<2>
+// errors <= 1
+using program = staged<on<mesh<host, dp<2>>>, stages_by<cut_before<3>>>;
+#else
+using program = staged<on<mesh<host, dp<2>, pp<2>>>, pipeline<gpipe, 4>, stages_by<cut_before<2>>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0131
+
+namespace tri0132 {
+// What the type leaves open is an option, and its default is no constant of the type.
+using program = staged<on<mesh<host, dp<1>, pp<2>>>>; // how many micro-batches?
+#if defined(OPEN)
+// OPEN: TRI0132 | plan(batch, layout_of(options, run_options)) | pp<2>
+// errors <= 1
+auto const cost = program::plan(batch{64});
+#else
+auto const cost = program::plan(batch{64}, program::layout_of({}, {.micro_batches = 8}));
+#endif
+} // namespace tri0132
+
 namespace tri0094 {
 #if defined(MORE_STAGES_THAN_PLACES)
 // MORE_STAGES_THAN_PLACES: TRI0094 | Use fewer stages | at_most<4> | pp<5>

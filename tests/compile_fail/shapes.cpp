@@ -162,6 +162,18 @@ using net = network<input<1, 28, 28>, flatten, linear<84>, sigmoid, linear<10>>;
 auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
 } // namespace tri0018
 
+namespace tri0130 {
+// A network begins with the shape of one sample, without the number of samples.
+#if defined(NO_INPUT)
+// NO_INPUT: TRI0130 | network<input<1, 28, 28>, flatten, linear<10>> | gets< | linear<8>
+// errors <= 1
+using net = network<linear<8>, relu, linear<3>>;
+#else
+using net = network<input<4>, linear<8>, relu, linear<3>>;
+#endif
+auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
+} // namespace tri0130
+
 namespace tri0019 {
 // The loss compares a row of values, one per class, with a label.
 #if defined(LOSS_ON_AN_IMAGE)
@@ -266,7 +278,7 @@ auto const cost = trainer<net, cross_entropy, sgd>::plan(batch{64});
 } // namespace tri0075
 
 namespace tri0139 {
-// y = 2 x.
+// Its `forward`, `backward_input` and `backward_weights` are static, and take what one layer works on.
 struct twice {
     static constexpr layer_description describe(shape in) {
         layer_description d;
@@ -277,15 +289,23 @@ struct twice {
         for (std::size_t i = 0; i < io.x.size(); ++i) io.y[i] = 2 * io.x[i];
     }
 #if defined(MISSPELT_BACKWARD)
-    // MISSPELT_BACKWARD: TRI0139 | shows which | gets< | twice
+    // MISSPELT_BACKWARD: TRI0139 | missing, misspelt or not static | gets< | twice
     // errors <= 1
-    static void backward_inputs(auto const& io){
+    static void backward_inputs(auto const& io) {
+        for (std::size_t i = 0; i < io.dx.size(); ++i) io.dx[i] = 2 * io.dy[i];
+    }
+#elif defined(NOT_STATIC)
+    // NOT_STATIC: TRI0139 | missing, misspelt or not static | gets< | twice
+    // errors <= 1
+    void backward_input(auto const& io) {
+        for (std::size_t i = 0; i < io.dx.size(); ++i) io.dx[i] = 2 * io.dy[i];
+    }
 #else
     static void backward_input(auto const& io) {
-#endif
         for (std::size_t i = 0; i < io.dx.size(); ++i) io.dx[i] = 2 * io.dy[i];
-}
-}; // namespace tri0139
+    }
+#endif
+};
 inline bool right() { return check_gradients<twice, input<8>>().ok(); }
 } // namespace tri0139
 

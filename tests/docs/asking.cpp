@@ -45,9 +45,10 @@ TEST_CASE("asking a trained network") {
     static_assert(lenet_model::plan(batch{256}).memory().gradients == 0);
     lenet_model m;
     load_weights(m, path); // or m.load_parameters(t.gather_parameters()), and with batch_norm load_buffers likewise
-    auto const answer = m.predict(samples_in_memory(pixels, make_shape(1, 28, 28)));
+    auto const answer = m.predict(samples_in_memory(pixels, make_shape(1, 28, 28)).scaled(1.0 / 255)); // as in training
     // [/model]
     CHECK(answer.size() == 64);
+    CHECK(answer.all_classes() == said.all_classes());
 }
 
 TEST_CASE("a loss that is not finite") {

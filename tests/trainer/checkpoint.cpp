@@ -11,6 +11,7 @@
 #include <support/messages.hpp>
 #include <support/system_calls.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -225,8 +227,7 @@ TEST_SUITE("trainer/checkpoint") {
         CHECK(t.gather_parameters() == before);
     }
 
-    TEST_CASE(
-        "a manifest that cannot be read is replaced by one in the other slot, so that its files stay until then") {
+    TEST_CASE("a save over a manifest that is damaged leaves the files beside it until its own are whole") {
         files::folder const folder;
         small_trainer t({.seed = 1});
         auto const path = folder.path("run");
@@ -235,14 +236,41 @@ TEST_SUITE("trainer/checkpoint") {
             auto const weights = path + "/weights." + slot + ".safetensors";
             CHECK(fs::exists(weights));
             auto const manifest = path + "/manifest.json", kept = path + "/kept.json";
+            auto const in_the_way = path + "/optimizer." + (slot[0] == 'a' ? "b" : "a") + ".safetensors";
             fs::rename(manifest, kept);
-            fs::create_directory(manifest); // there, and no file
+            folder.write("run/manifest.json", {'{'});
+            fs::create_directory(in_the_way);
+            auto const before = content_of(weights);
+            t.step(made_up(32));
             CHECK_THROWS_AS(save_checkpoint(t, path), data_error);
-            CHECK(fs::exists(weights));
-            fs::remove(manifest);
+            CHECK(content_of(weights) == before);
+            fs::remove(in_the_way);
+            fs::remove(path + "/weights." + (slot[0] == 'a' ? "b" : "a") + ".safetensors");
             fs::rename(kept, manifest);
             load_checkpoint(t, path);
         }
+    }
+
+    TEST_CASE("a manifest that cannot be read, or is another version's, is not written over") {
+        files::folder const folder;
+        small_trainer t({.seed = 1});
+        auto const path = folder.path("run");
+        save_checkpoint(t, path);
+        auto const manifest = path + "/manifest.json";
+        auto text = content_of(manifest);
+        std::string_view const format = "trireme checkpoint 1";
+        auto const version = std::search(text.begin(), text.end(), format.begin(), format.end());
+        REQUIRE(version != text.end());
+        version[static_cast<std::ptrdiff_t>(format.size()) - 1] = '2';
+        folder.write("run/manifest.json", text);
+        CHECK_THROWS_AS(save_checkpoint(t, path), data_error);
+        CHECK_THROWS_AS(prepare_checkpoint(path), data_error);
+        CHECK(content_of(manifest) == text);
+        fs::remove(manifest);
+        fs::create_directory(manifest);
+        CHECK_THROWS_AS(save_checkpoint(t, path), data_error);
+        CHECK(names_in(path) ==
+              std::set<std::string>{"manifest.json", "weights.a.safetensors", "optimizer.a.safetensors"});
     }
 
     TEST_CASE("what cannot be gone on from is refused in a sentence, and nothing changes") {

@@ -47,10 +47,10 @@ inline constexpr bool proved_by_tests<direct> = true;
 } // namespace detail
 
 /// The schedule of a strategy, proved for these ranks and groups: the first time it is asked for, by the function that
-/// the compiler would use, but for `direct`, which tests have proved. Throws usage_error if the proof fails. Cost of the first time: that of `verify`, with its
-/// memory, once for all threads; later: a look at one word. A schedule with another root is the same one turned round,
-/// and not proved again; one for more than 1023 ranks is proved each time. `bytes` (of the buffer) is for strategies
-/// that choose by it.
+/// the compiler would use, but for `direct`, which tests have proved. Throws usage_error if the proof fails. Cost of
+/// the first time: that of `verify`, with its memory, once for all threads; later: a look at one word. A schedule with
+/// another root is the same one turned round, and not proved again; one for more than 1023 ranks is proved each time.
+/// `bytes` (of the buffer) is for strategies that choose by it.
 template<class Strategy, collective Goal>
 schedule proved_schedule(int ranks, int root = 0, levels const& groups = {}, [[maybe_unused]] bytes_t bytes = 0) {
     using rule = typename detail::makes_check<Strategy, Goal, makes<Strategy, Goal>>::type;

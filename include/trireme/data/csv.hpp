@@ -36,7 +36,7 @@ struct csv_columns {
     std::vector<std::string> inputs = {};  ///< in this order; empty: all but the targets, which then all have names
     std::vector<std::string> targets = {}; ///< numbers that the network is to give
     std::string classes = {};              ///< the column that holds the class of each row
-    /// Names of the classes by their numbers, as another table has them: samples.class_names(). Empty: the different
+    /// Names of the classes by their numbers, as another table's samples have them, class_names(). Empty: the different
     /// fields of the column, sorted, by their values if all are whole numbers.
     std::vector<std::string> class_names = {};
     std::size_t class_count = 0; ///< if not 0: the column holds the numbers of the classes themselves, 0 ... count - 1

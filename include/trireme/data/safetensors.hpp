@@ -168,7 +168,8 @@ private:
             return convert<format::half>(entry, out);
         case safetensors_dtype::f64:
             if (!to_float || narrowing == safetensors_narrowing::rounded) return convert<double>(entry, out);
-            fail(dtypes, "read it into doubles, or pass safetensors_narrowing::rounded to have it rounded");
+            fail(dtypes, "load it into numbers as wide, precision<f64>, or read the tensor by safetensors_file with "
+                         "safetensors_narrowing::rounded");
             break;
         default:
             fail(dtypes, "save it so, or read its bytes and convert them");

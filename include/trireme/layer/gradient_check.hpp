@@ -62,10 +62,10 @@ std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& o
 
 template<class... Where>
 struct incomplete_layer_rule {
-    static_assert(rule_holds<Where...>,
-                  "TRI0139: this layer lacks a function that its description asks for, or has it under another name: "
-                  "forward, backward_input, with parameters backward_weights; static_assert(layer_on<it, input<...>>) "
-                  "beside the layer shows which");
+    static_assert(
+        rule_holds<Where...>,
+        "TRI0139: this layer lacks a function that its description asks for: forward, backward_input, and with "
+        "parameters backward_weights; one of them is missing, misspelt or not static");
 };
 
 namespace detail::inline TRIREME_ISA {

@@ -10,6 +10,7 @@
 #include <trireme/layer/network_rules.hpp>
 
 #include <cstddef>
+#include <type_traits>
 
 namespace trireme {
 
@@ -75,6 +76,22 @@ struct exchange_list {
     constexpr layer_exchange const& operator[](std::size_t i) const noexcept { return of[i]; }
 };
 
+/// The chain of a network's arguments; no layers where it does not begin with an input, so that this mistake is one
+/// error.
+template<class Input, class... Layers>
+struct chain_of_network {
+    using type = chain<extents<1>, pack<>>;
+};
+template<std::size_t... N, class... Layers>
+struct chain_of_network<input<N...>, Layers...> {
+    using type = chain<extents<N...>, decltype(with_ties(flat_list<Layers...>()))>;
+};
+
+template<class T>
+inline constexpr bool is_input = false;
+template<std::size_t... N>
+inline constexpr bool is_input<input<N...>> = true;
+
 } // namespace detail
 
 /// A chain of layers in data order. Every shape is deduced from the input's and checked; naming a network costs
@@ -85,9 +102,9 @@ struct exchange_list {
 /// the canonical coordinates in which they are initialised, reduced, updated and saved. Buffers (running statistics)
 /// lie in the same order behind them.
 template<class Input, class... Layers> // types: hyperbolic_tangent, not the function tanh
-struct network : detail::chain<typename Input::extents, decltype(detail::with_ties(detail::flat_list<Layers...>()))> {
+struct network : detail::chain_of_network<Input, Layers...>::type {
 private:
-    using chain = detail::chain<typename Input::extents, decltype(detail::with_ties(detail::flat_list<Layers...>()))>;
+    using chain = typename detail::chain_of_network<Input, Layers...>::type;
 
     /// True if `holds` is true of some row's description.
     template<class Holds>
@@ -100,7 +117,7 @@ private:
 public:
     using chain::depth;
     using chain::table;
-    using input_extents = typename Input::extents;
+    using input_extents = typename chain::template input_of<0>;
     using output_extents = typename chain::template input_of<chain::units>;
 
     /// Trainable numbers of the whole network.
@@ -141,9 +158,11 @@ public:
     /// layer keeps. Those of row r begin at row(r).first_exchange.
     static constexpr detail::exchange_list<chain> exchanges{};
 
-    static constexpr bool valid = table.refused_at == npos;
+    static constexpr bool valid = detail::is_input<Input> && table.refused_at == npos;
 
-    using rule = typename detail::network_check<chain, !valid>::type;
+    using rule = std::conditional_t<detail::is_input<Input>,
+                                    typename detail::network_check<chain, table.refused_at != npos>::type,
+                                    network_input_rule<gets<Input>>>;
     static constexpr rule checked{};
 };
 

@@ -22,6 +22,13 @@ struct network_layer_rule {
                   "describe(shape)` (layer/layer.hpp); the first argument of network is input<...>");
 };
 
+template<class... Where>
+struct network_input_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0130: the first argument of network is the shape of a sample, and the layers "
+                  "follow: network<input<1, 28, 28>, flatten, linear<10>>");
+};
+
 namespace detail {
 
 /// The first unit that does not accept its input.

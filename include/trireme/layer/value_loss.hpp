@@ -16,8 +16,9 @@ void value_loss() = delete;
 template<class F, std::size_t Values, std::size_t Lanes>
 void value_loss_gradient() = delete;
 
-/// A loss made of a functor with `value(x, target)` and `slope(x, target)`, its derivative by x: the mean over all
-/// values of the network's output, each of which has its target, and over the batch. Any shape.
+/// A loss made of a type with static functions `value(x, target)` and `slope(x, target)`, its derivative by x, and
+/// `static constexpr int operations`, the FLOPs of one of them: the mean over all values of the network's output, each
+/// of which has its target, and over the batch. Any shape.
 template<class Function>
 struct value_loss_of {
     static constexpr loss_description describe(shape output) noexcept {

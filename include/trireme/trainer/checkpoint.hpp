@@ -127,16 +127,7 @@ template<class T>
 TRIREME_COLD void write_checkpoint(training_snapshot<T> const& s, saved_tensors const& saved, std::string const& folder,
                                    checkpoint_notes const& notes) {
     checkpoint_folder const here(folder);
-    auto const slot_of_old = [&]() -> std::string {
-        try {
-            return has_checkpoint(folder) ? read_checkpoint(folder).slot : "b";
-        } catch (data_error const&) { // damaged, or not to be read: what files say of themselves is left
-            auto const is_there = [&](char const* slot) {
-                return ::access(weights_path(folder, slot).c_str(), F_OK) == 0;
-            };
-            return is_there("a") && !is_there("b") ? "a" : "b";
-        }
-    }();
+    auto const slot_of_old = slot_in(folder);
     constexpr auto dtype = file_dtype<T>;
     checkpoint_manifest m{saved.optimizer,
                           std::string(safetensors::kind_of(dtype).name),
@@ -210,6 +201,7 @@ TRIREME_COLD checkpoint_manifest read_snapshot(training_snapshot<T>& s, saved_te
 /// Errors: data_error with the reason.
 inline void prepare_checkpoint(std::string const& folder) {
     detail::checkpoint_folder const here(folder);
+    static_cast<void>(detail::slot_in(folder));
     detail::replaced_file const tried(detail::manifest_path(folder));
 }
 

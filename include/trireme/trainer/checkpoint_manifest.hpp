@@ -21,6 +21,7 @@
 #include <utility>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace trireme {
 
@@ -58,6 +59,12 @@ public:
         std::string text;
         append_json(text, strings);
         return text + "\n";
+    }
+
+    /// True if another version of the library has written the text.
+    static bool is_of_another_version(std::string_view text) noexcept {
+        auto const name = format.substr(0, format.rfind(' ') + 1);
+        return text.find(name) != text.npos && text.find(format) == text.npos;
     }
 
     manifest_text(std::string const& path, std::string_view text)
@@ -127,6 +134,37 @@ inline bool has_checkpoint(std::string const& folder) {
     return ::stat(detail::manifest_path(checked_path(folder)).c_str(), &about) == 0;
 }
 
+namespace detail {
+
+/// The text of the manifest of the checkpoint in a folder.
+inline std::string read_manifest(std::string const& folder) {
+    regular_file const file(manifest_path(folder));
+    if (file.size() > manifest_text::most_bytes)
+        file.fail(file.size(), "a manifest has at most " + std::to_string(manifest_text::most_bytes) +
+                                   " bytes: the checkpoint is damaged; take an older copy");
+    std::string text(file.size(), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    return text;
+}
+
+/// The slot of the checkpoint in a folder; of one that is damaged, the slot whose files are there alone, or b.
+/// Throws data_error if its manifest cannot be read, or is another version's.
+inline std::string slot_in(std::string const& folder) {
+    if (!has_checkpoint(folder)) return "b";
+    auto const text = read_manifest(folder);
+    try {
+        return manifest_text(manifest_path(folder), text).read().slot;
+    } catch (data_error const&) {
+        if (manifest_text::is_of_another_version(text)) throw;
+        auto const is_there = [&](char const* slot) {
+            return ::access((folder + "/weights." + slot + ".safetensors").c_str(), F_OK) == 0;
+        };
+        return is_there("a") && !is_there("b") ? "a" : "b";
+    }
+}
+
+} // namespace detail
+
 /// Reads the manifest of the checkpoint in a folder.
 /// Errors: data_error if there is none, or it is damaged.
 inline checkpoint_manifest read_checkpoint(std::string const& folder) {
@@ -134,13 +172,7 @@ inline checkpoint_manifest read_checkpoint(std::string const& folder) {
         throw data_error(folder,
                          "there is no checkpoint in this folder, or no such folder: pass one that save_checkpoint has "
                          "written, with its manifest.json");
-    detail::regular_file const file(detail::manifest_path(folder));
-    if (file.size() > detail::manifest_text::most_bytes)
-        file.fail(file.size(), "a manifest has at most " + std::to_string(detail::manifest_text::most_bytes) +
-                                   " bytes: the checkpoint is damaged; take an older copy");
-    std::string text(file.size(), '\0');
-    file.read(0, std::as_writable_bytes(std::span(text)));
-    return detail::manifest_text(file.path(), text).read();
+    return detail::manifest_text(detail::manifest_path(folder), detail::read_manifest(folder)).read();
 }
 
 } // namespace trireme

@@ -50,7 +50,7 @@ TRIREME_COLD inline void check_samples(std::size_t row, std::size_t least, bool 
         what = "an epoch over " + number(of) + " samples ends with a batch of " + number(samples) + ", which";
         remedy = samples == of
                      ? "give it at least " + number(least * shards)
-                     : "leave these out, train.take(0, " + number(of - samples) + "), or take another `batch`";
+                     : "leave these out, so that there are " + number(of - samples) + ", or take another `batch`";
     }
     if (shards > 1) {
         bool const parts = !l.reproducible() && l.micro_batches > 1;

@@ -71,7 +71,10 @@ public:
     }
 
 private:
-    std::span<T const> scores_of(std::size_t i) const noexcept {
+    std::span<T const> scores_of(std::size_t i) const {
+        if (i >= values_.size() / classes_)
+            throw usage_error("prediction " + std::to_string(i) + " of " + std::to_string(values_.size() / classes_) +
+                              " was asked for: they are counted from 0");
         return std::span(values_).subspan(i * classes_, classes_);
     }
     static std::size_t largest(std::span<T const> scores) noexcept {

@@ -93,6 +93,12 @@ public:
                                      static_cast<std::size_t>(policies::shards), policies::stages, 0,
                                      typename option_fields<policies>::schedule{}));
     }
+    template<class... Open>
+        requires(!policies::is_static)
+    static constexpr training_plan plan(batch, Open...) {
+        static_assert(sizeof(open_plan_rule<gets<Policies>..., Open...>) != 0);
+        return {};
+    }
     /// The plan for a layout chosen when the program runs. Throws usage_error if it has no device.
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
         return layouts::template plan<run_type>(b, layout);

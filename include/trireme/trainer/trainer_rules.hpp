@@ -80,6 +80,19 @@ struct cut_rule {
         "behind the layer whose values it takes");
 };
 template<class... Where>
+struct stages_without_axis_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0131: pipeline and stages_by are about the stages of a mesh with the axis pp, and this mesh has "
+                  "none: write on<mesh<host, dp<1>, pp<2>>>, or leave them out");
+};
+template<class... Where>
+struct open_plan_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0132: the plan of a trainer that leaves something open needs what is chosen: plan(batch, "
+                  "layout_of(options, run_options)); or say it in the type: dp<N>, pp<P>, pipeline<schedule, "
+                  "MicroBatches>, reduce_by<strategy>, reproducible<fixed_tree, V>");
+};
+template<class... Where>
 struct synchronised_stages_rule {
     static_assert(
         rule_holds<Where...>,
@@ -258,6 +271,13 @@ constexpr auto broken_stages_rule() {
         return pack<no_rule>{};
 }
 
+/// The first policy about stages; `npos` if there is none, or one that cuts nothing.
+template<class Policies, class... P>
+constexpr std::size_t policy_of_stages() {
+    constexpr auto schedule = find_policy<pipeline_policy, P...>, cut = find_policy<cut_policy, P...>;
+    return schedule != npos ? schedule : Policies::cut::stages == 1 ? npos : cut;
+}
+
 template<class Optimizer, class Policies>
 using options_of_training = typename Optimizer::template options<typename option_fields<Policies>::training>;
 
@@ -310,6 +330,9 @@ constexpr auto broken_trainer_rule() {
             missing_block<Network, typename trainer_policies<Policies...>::recomputation>>>>>{};
     else if constexpr (trainer_policies<Policies...>::has_stages)
         return broken_stages_rule<Network, trainer_policies<Policies...>>();
+    else if constexpr (constexpr auto at = policy_of_stages<trainer_policies<Policies...>, Policies...>(); at != npos)
+        return pack<stages_without_axis_rule<gets<type_at<at, Policies...>>,
+                                             gets<typename trainer_policies<Policies...>::mesh>>>{};
     else
         return pack<no_rule>{};
 }

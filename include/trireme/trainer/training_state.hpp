@@ -63,9 +63,10 @@ TRIREME_COLD inline void check_tokens(sample_rows const& rows, std::size_t sampl
         if (token >= 0 && token < static_cast<double>(vocabulary) && token == std::floor(token)) return;
         throw usage_error("token " + std::to_string(k) + " of sample " + std::to_string(i) + " is " +
                           number_text(token) + ", and the vocabulary of the network's embedding has " +
-                          std::to_string(vocabulary) + " tokens, counted from 0: write embedding<" +
-                          (token >= 0 ? number_text(std::floor(token) + 1) : std::string("vocabulary")) +
-                          ", width> or correct the data");
+                          std::to_string(vocabulary) + " tokens, counted from 0: " +
+                          (token >= 0 && token == std::floor(token)
+                               ? "write embedding<" + number_text(token + 1) + ", width> or correct the data"
+                               : std::string("tokens are whole numbers from 0; correct the data")));
     });
 }
 
@@ -272,8 +273,9 @@ private:
             throw usage_error(samples_are + ", the network's input is " + detail::to_string(in) +
                               ", though it has as many values: write the input<...> of the network in the shape of "
                               "the samples");
-        throw usage_error(samples_are + ", " + number(rows.size()) + " values each, the network's input has " +
-                          number(in.size()) + ": the input<...> of the network must be the shape of the samples");
+        throw usage_error("each sample is " + detail::to_string(rows.shape) + ", " + number(rows.size()) +
+                          " values, the network's input has " + number(in.size()) +
+                          ": the input<...> of the network must have as many values as a sample");
     }
     TRIREME_COLD void check_targets(sample_rows const& rows, std::size_t samples) const {
         auto const& wants = contract_.loss;
@@ -286,7 +288,8 @@ private:
                                   " in this process: give it a source whose targets() are there");
             if (!reads_targets) return;
             throw usage_error("the samples have no targets, and " + of_loss() +
-                              " is in this process: give it a source whose targets() are there");
+                              " wants them: pass labels and the number of classes, or values, or give a source whose "
+                              "targets() are there");
         }
         if (wants.classes != 0 && rows.classes == 0)
             throw usage_error("the targets of the samples are values, and " + of_loss() +

@@ -224,7 +224,7 @@ private:
                     std::to_string(size()) + (size() == 1 ? " process" : " processes") + " (" + mpi_runtime::library() +
                     "): ";
         auto const by = launch::discover();
-        if (by.size == size() && size() != 1)
+        if (by.launched() && by.size == size())
             text += "start as many processes as the mesh has devices, mpirun -n " + number + ", or change the mesh";
         else if (!by.launched() && std::getenv("SLURM_JOB_ID") != nullptr)
             text += "this is an allocation of SLURM, but srun was not used: srun -n " + number + " PROGRAM";

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Trireme authors
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <trireme/core/errors.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+/// A file for what a run finds, which is refused before the run if it cannot be written. What is in it stays until the
+/// first writing takes its place. `append`: behind what is there.
+class result_file {
+public:
+    result_file(char const* flag, std::string path, bool append = false)
+        : flag_(flag), path_(std::move(path)), append_(append) {
+        if (path_.empty()) return;
+        // a pipe without a reader would have to wait for one
+        file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (append ? O_APPEND : 0), 0666);
+        if (file_ < 0)
+            throw trireme::usage_error(std::string(flag) + ' ' + path_ + ": cannot be written (" +
+                                       (errno == ENXIO ? "a pipe that nobody reads" : std::strerror(errno)) +
+                                       "); name a file in a folder that exists and is yours");
+        ::fcntl(file_, F_SETFL, append ? O_APPEND : 0);
+    }
+    result_file(result_file const&) = delete;
+    result_file& operator=(result_file const&) = delete;
+    ~result_file() {
+        if (file_ >= 0) ::close(file_);
+    }
+
+    bool wanted() const { return !path_.empty(); }
+    void write(std::string const& text) {
+        struct ::stat about = {};
+        bool const first = !std::exchange(begun_, true) && !append_;
+        bool well = !first || ::fstat(file_, &about) != 0 || !S_ISREG(about.st_mode) || ::ftruncate(file_, 0) == 0;
+        for (std::size_t at = 0; well && at < text.size();) {
+            auto const done = ::write(file_, text.data() + at, text.size() - at);
+            if (done > 0) at += static_cast<std::size_t>(done);
+            well = done > 0 || (done < 0 && errno == EINTR);
+        }
+        if (!well)
+            throw std::runtime_error(std::string(flag_) + ' ' + path_ + ": writing failed (" + std::strerror(errno) +
+                                     ")");
+    }
+
+private:
+    char const* flag_;
+    std::string path_;
+    bool append_, begun_ = false;
+    int file_ = -1;
+};
+
+/// Runs `f()`, which saves what a run has made: a file that cannot be written is no wrong flag then, but a failure.
+template<class F>
+void saving(F const& f) {
+    try {
+        f();
+    } catch (trireme::data_error const& e) {
+        throw std::runtime_error(e.what());
+    }
+}
