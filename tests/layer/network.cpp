@@ -130,7 +130,7 @@ TEST_SUITE("layer/network") {
         CHECK(network_table<network<input<4>, multiply>>().find("multiply ") != std::string::npos);
         auto const table = network_table<lenet>();
         for (char const* part : {"conv2d<6, kernel<5>, padding<2>>", "sigmoid", "avg_pool2d<2>", "linear<120>",
-                                 "flatten", "6 x 28 x 28", "48,120", "61,706", "845,852"}) {
+                                 "\n  6  flatten", "6 x 28 x 28", "48,120", "61,706", "845,852"}) {
             CAPTURE(part);
             CHECK(table.find(part) != std::string::npos);
         }
@@ -250,6 +250,10 @@ TEST_SUITE("layer/network") {
         CHECK(convolutions == 2);
         CHECK(sums == 2);
         CHECK(table.find("fork") == std::string::npos);
+        for (char const* line : {"\n  1  conv2d", "\n  3    + shortcut", "\n  5  conv2d", "\n  7    + shortcut"}) {
+            CAPTURE(line);
+            CHECK(table.find(line) != std::string::npos);
+        }
     }
 }
 

@@ -49,13 +49,14 @@ inline std::string to_string(shape const& s) {
 }
 
 /// One line of the table; a name that is too long pushes the rest to the right.
-inline std::string table_line(std::string layer, std::string const& output, std::string const& parameters,
-                              std::string const& flops) {
+inline std::string table_line(std::string const& row, std::string layer, std::string const& output,
+                              std::string const& parameters, std::string const& flops) {
     auto const right = [](std::string const& text, std::size_t width) {
         return std::string(text.size() < width ? width - text.size() : 0, ' ') + text;
     };
     if (layer.size() < 36) layer.resize(36, ' ');
-    auto text = layer + ' ' + right(output, 14) + ' ' + right(parameters, 12) + ' ' + right(flops, 14);
+    auto text =
+        right(row, 3) + "  " + layer + ' ' + right(output, 14) + ' ' + right(parameters, 12) + ' ' + right(flops, 14);
     text.erase(text.find_last_not_of(' ') + 1);
     return text + '\n';
 }
@@ -82,21 +83,22 @@ inline std::string with_commas(unsigned long long n) {
     return digits;
 }
 
-/// A table of the network: each layer, its output shape for one sample, its parameters, and the FLOPs of one sample's
-/// forward pass.
+/// A table of the network: each layer with the number of its row, its output shape for one sample, its parameters, and
+/// the FLOPs of one sample's forward pass. Rows that compute nothing of their own, as the fork that begins a residual,
+/// have no line, but a number.
 template<class Network>
 std::string network_table() {
-    auto text = detail::table_line("layer", "output", "parameters", "forward FLOPs");
-    text += detail::table_line("input", detail::to_string(Network::row(0).input), "", "");
+    auto text = detail::table_line("row", "layer", "output", "parameters", "forward FLOPs");
+    text += detail::table_line("", "input", detail::to_string(Network::row(0).input), "", "");
     detail::for_units<Network>(0, [&]<class Chain, std::size_t Unit>(detail::unit<Chain, Unit>, std::size_t row) {
         auto const name = detail::line_name<typename Chain::template layer_type<Unit>>();
         if (name.empty()) return;
         auto const& d = Network::row(row).description;
-        text += detail::table_line(name, detail::to_string(d.output),
+        text += detail::table_line(std::to_string(row), name, detail::to_string(d.output),
                                    Network::row(row).own_tensors() == 0 ? "" : with_commas(d.parameter_elements()),
                                    d.forward_flops == 0 ? "" : with_commas(d.forward_flops));
     });
-    text += detail::table_line("total", "", with_commas(Network::parameters), with_commas(Network::forward_flops));
+    text += detail::table_line("", "total", "", with_commas(Network::parameters), with_commas(Network::forward_flops));
     return text;
 }
 
