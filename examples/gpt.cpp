@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -50,23 +51,31 @@ double unigram_entropy(std::string_view text) {
     return entropy;
 }
 
-/// One JSON object per step, on disk as soon as the step is over.
+/// One JSON object per step, on disk as soon as the step is over. A log that cannot be written any more ends no
+/// training: it is said once.
 class step_log {
 public:
     step_log(std::string const& path, bool append) : file_("--log", path, append) {}
     /// `more`: further members of the object.
     void write(std::uint64_t step, double loss, double rate, double tokens_per_second, char const* more) {
-        if (!file_.wanted()) return;
+        if (!file_.wanted() || !whole_) return;
         char line[300];
         std::snprintf(line, sizeof line,
                       R"({"step": %llu, "loss": %.17g, "rate": %.17g, "tokens_per_second": %.17g%s})"
                       "\n",
                       static_cast<unsigned long long>(step), loss, rate, tokens_per_second, more);
-        file_.write(line);
+        try {
+            file_.write(line);
+        } catch (std::runtime_error const& e) {
+            whole_ = false;
+            std::fprintf(stderr, "gpt: %s\n", e.what());
+        }
     }
+    bool whole() const { return whole_; }
 
 private:
     result_file file_;
+    bool whole_ = true;
 };
 
 /// Byte after byte: each is drawn by the probabilities that the network gives behind those before it.
@@ -275,7 +284,7 @@ int run(gpt_flags flags) {
                     std::abs(gained), gained < 0 ? "more" : "less");
     });
     if (int const signal = signal_to_end; signal != 0) {
-        if (!all_saved) return exit_code::failure;
+        if (!all_saved || !log.whole()) return exit_code::failure;
         std::printf("ended by a signal; --resume %s goes on from step %llu\n", flags.save.c_str(),
                     static_cast<unsigned long long>(t.steps()));
         std::fflush(stdout);
@@ -287,7 +296,7 @@ int run(gpt_flags flags) {
         std::printf(
             "\n%s\n",
             printable(written(t, text.substr(0, std::min(text.size(), window)), flags.characters, flags.seed)).c_str());
-    return all_saved ? 0 : exit_code::failure;
+    return all_saved && log.whole() ? 0 : exit_code::failure;
 }
 
 int main(int argc, char** argv) {

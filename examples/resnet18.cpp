@@ -45,9 +45,10 @@ using synchronised_trainer =
 /// Throws usage_error if --save names a file that cannot be written: before the first epoch, which takes minutes.
 void check_save(std::string const& path) {
     auto const folder = std::filesystem::path(path).parent_path();
-    bool const is_folder = std::filesystem::is_directory(path);
-    if (!is_folder && ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return;
-    throw usage_error("--save " + path + ": cannot be written (" + std::strerror(is_folder ? EISDIR : errno) +
+    bool const is_other = std::filesystem::exists(path) && !std::filesystem::is_regular_file(path);
+    if (!is_other && ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0) return;
+    throw usage_error("--save " + path + ": cannot be written (" +
+                      (is_other ? "a folder, pipe or device is there" : std::strerror(errno)) +
                       "); name a file in a folder that exists and is yours");
 }
 

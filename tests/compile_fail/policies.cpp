@@ -151,6 +151,13 @@ struct without_an_update {
     static constexpr std::size_t state_per_parameter = 0;
 };
 using program = trainer<net, cross_entropy, without_an_update>;
+#elif defined(NO_CONSTANT)
+// NO_CONSTANT: TRI0027 | loss<it>
+// errors <= 1
+struct described_at_run_time {
+    static loss_description describe(shape output) { return {.targets = output}; }
+};
+using program = trainer<net, described_at_run_time, sgd>;
 #else
 using program = trainer<net, cross_entropy, sgd, on<mesh<host, dp<2>>>>;
 #endif

@@ -22,7 +22,7 @@ class CheckedProgram:
         def limited():
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_file_bytes, most_file_bytes))
         return subprocess.run([self.path, *map(str, arguments)], capture_output=True, text=True, errors='replace',
-                              check=False, restore_signals=False, preexec_fn=limited if most_file_bytes else None)
+                              check=False, preexec_fn=limited if most_file_bytes else None)
 
     def refuses(self, words, *arguments, at_once=True):
         """It ends with code 2, and a sentence with all words; `at_once`: before it has said anything else."""

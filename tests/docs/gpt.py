@@ -139,6 +139,13 @@ with tempfile.TemporaryDirectory() as name:
     closed = subprocess.run(short_run, preexec_fn=lambda: os.close(1))
     expect(closed.returncode == 0 and [json.loads(line)['step'] for line in (folder / 'log').read_text().splitlines()] == [1],
            'what is printed to a standard output that is closed goes into the log')
+    done = run('--text', text, '--steps', 3, '--batch', 1, '--characters', 0, '--log', '/dev/full', '--save', folder / 'kept')
+    expect(done.returncode == 3 and done.stderr.count('--log /dev/full: writing failed') == 1 and done.stderr.count('\n') == 1,
+           f'a log that cannot be written: {done.returncode} {done.stderr}')
+    expect((folder / 'kept' / 'manifest.json').exists(), 'a training is not saved if its log cannot be written')
+    (folder / 'old').write_text('old')
+    refuses(['no such folder'], '--text', text, '--trace', folder / 'old', '--resume', folder / 'none', at_once=False)
+    expect((folder / 'old').read_text() == 'old', 'a run that is refused has emptied a file')
     refuses(['--text FILE is missing', 'sh examples/run.sh gpt'])
     refuses(['nowhere', 'cannot be opened'], '--text', folder / 'nowhere')
     refuses(['9 tokens', 'a window of 128'], '--text', short)

@@ -48,6 +48,15 @@ with tempfile.TemporaryDirectory() as name:
         return [','.join([f'x{c}' for c in range(columns)] + ['kind']), *rows, ','.join(['1'] * columns + [last])]
 
     expect(0, [], 'mlp', table(*flowers()))
+    for each in ('mlp', 'callbacks') if pathlib.Path('/dev/full').exists() else ():
+        if each in programs:
+            with open('/dev/full', 'w', encoding='utf-8') as full:
+                lost = subprocess.run([programs[each], table(*flowers()) if each == 'mlp' else folder / 'nowhere'], stdout=full,
+                                      stderr=subprocess.PIPE, text=True, timeout=300, env=environment)
+            right = lost.returncode == (3 if each == 'mlp' else 2) # what is wrong before anything is printed comes first
+            passed, failed = passed + right, failed + (not right)
+            if not right:
+                print(f'{each} loses its output: {lost.returncode}: {lost.stderr}')
     expect(2, ['nowhere.csv', 'cannot be opened', 'check the path'], 'mlp', folder / 'nowhere.csv')
     expect(2, [str(folder), 'this is a folder', 'pass the path of a file'], 'mlp', folder)
     expect(2, ['--help', 'cannot be opened'], 'mlp', '--help')

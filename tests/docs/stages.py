@@ -9,6 +9,7 @@ The images are few, and made here: random bytes, the same ones in every run.
 """
 import collections
 import json
+import os
 import pathlib
 import random
 import re
@@ -196,6 +197,17 @@ with tempfile.TemporaryDirectory() as name:
     refuses(['stages = 3, each in 4 by the schedule interleaved<4>', 'into at most 11 stages'],
             'step', '--stages', 3, '--schedule', 'interleaved:4')
     refuses(['3 micro-batches', 'with --micro-batches 4'], 'step', '--micro-batches', 3, '--schedule', 'dual_pipe_v')
+    for name, flag in (('lenet', '--log'), ('lenet', '--trace'), ('resnet18', '--trace'), ('step', '--svg')):
+        kept, pipe = where / 'kept', where / 'pipe'
+        kept.write_text('old', encoding='utf-8')
+        if not pipe.exists():
+            os.mkfifo(pipe)
+        if name in programs:
+            refused = run(name, '--data', 'nowhere', flag, kept)
+            expect(refused.returncode == 2 and kept.read_text(encoding='utf-8') == 'old',
+                   f'{name} {flag}: a run that is refused has emptied a file: {refused.stderr}')
+        if flag != '--log': # which is opened behind the data
+            refuses([f'{flag} {pipe}: cannot be written (a pipe that nobody reads)'], name, flag, pipe)
     if 'lenet' in programs:
         lenet(where)
     if 'step' in programs:

@@ -45,6 +45,7 @@ struct loss_description {
 template<class L>
 concept loss = requires(shape s) {
     { L::describe(s) } -> std::same_as<loss_description>;
+    typename std::bool_constant<L::describe(make_shape(1)).accepts>; // a constant expression
 };
 
 namespace detail {
