@@ -156,6 +156,17 @@ using net = network<input<1, 28, 28>, flatten, linear<84>, sigmoid_function, lin
 // NO_LAYER: TRI0018 | at_layer<1 | int
 // errors <= 1
 using net = network<input<10>, relu, int>;
+#elif defined(NO_CONSTANT)
+// NO_CONSTANT: TRI0018 | static constexpr layer_description | at_layer<1 | described_at_run_time
+// errors <= 1
+struct described_at_run_time {
+    static layer_description describe(shape in) {
+        layer_description d;
+        d.output = in;
+        return d;
+    }
+};
+using net = network<input<1, 28, 28>, flatten, described_at_run_time, linear<10>>;
 #else
 using net = network<input<1, 28, 28>, flatten, linear<84>, sigmoid, linear<10>>;
 #endif

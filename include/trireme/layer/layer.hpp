@@ -189,6 +189,15 @@ struct backward_io {
 
 } // namespace TRIREME_ISA
 
+namespace detail {
+
+/// A description that the compiler can compute, of a list or of an image.
+template<class L>
+concept described_by_the_compiler = requires { typename std::bool_constant<L::describe(make_shape(1)).accepts>; } ||
+                                    requires { typename std::bool_constant<L::describe(make_shape(1, 1, 1)).accepts>; };
+
+} // namespace detail
+
 /// A layer is a type that describes and computes one operation of a network. This concept asks for the description
 /// alone, which is all that a network's shapes need; `layer_on` asks for the functions, too.
 ///
@@ -220,7 +229,7 @@ struct backward_io {
 template<class L>
 concept layer = requires(shape s) {
     { L::describe(s) } -> std::same_as<layer_description>;
-};
+} && detail::described_by_the_compiler<L>;
 
 template<class... Where>
 struct untrained_parameters_rule {
