@@ -9,6 +9,7 @@
 #include <support/diverging.hpp>
 
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,9 @@ TEST_SUITE("trainer/divergence") {
             CHECK(t.snapshot().updates == 1);
             t.step(good);
             CHECK(t.snapshot().updates == 2);
+            auto const line = to_string(t.train(training_set{good, good}, {.epochs = 1}));
+            CHECK(line.find("  test loss 0.") != std::string::npos);
+            CHECK(line.find("accuracy") == std::string::npos);
         }
     }
 

@@ -59,6 +59,7 @@ struct epoch_report {
     double sync_share = 0; ///< adding gradients, waiting for other devices included; NaN on accelerators: not measured
     double data_share = 0; ///< gathering samples
     bool best = false;     ///< the test is the best of this fit so far
+    bool of_values = false; ///< the loss is one for values, so that a test has no right answers
 };
 
 TRIREME_COLD inline std::string to_string(epoch_report const& e) {
@@ -67,8 +68,10 @@ TRIREME_COLD inline std::string to_string(epoch_report const& e) {
         std::snprintf(text, sizeof text, format, value);
         return std::string(text);
     };
-    auto line = "epoch " + std::to_string(e.epoch) + "  loss " + number(e.loss < 1e6 ? "%.4f" : "%.4g", e.loss);
-    if (e.tested) line += "  test accuracy " + number("%.4f", e.test.accuracy);
+    auto const loss = [&](double value) { return number(value < 1e6 ? "%.4f" : "%.4g", value); };
+    auto line = "epoch " + std::to_string(e.epoch) + "  loss " + loss(e.loss);
+    if (e.tested)
+        line += e.of_values ? "  test loss " + loss(e.test.loss) : "  test accuracy " + number("%.4f", e.test.accuracy);
     line += "  " + number("%.0f", e.samples_per_second) + " samples/s  " + std::to_string(e.devices) + " device" +
             (e.devices == 1 ? "" : "s");
     if (!std::isnan(e.sync_share)) line += "  sync " + number("%.1f%%", 100 * e.sync_share);
