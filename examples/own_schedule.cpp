@@ -4,8 +4,6 @@
 // A pipeline schedule of one's own. The compiler proves it and prices it beside one_f_one_b; a small network is trained
 // with it in two stages, and ends with the weights of one device, bit for bit.
 
-#include "standard_output.hpp"
-
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/trireme.hpp>
 
@@ -72,7 +70,6 @@ void print_price() {
 }
 
 int main() {
-    watch_standard_output();
     std::printf("schedule      span     bubble frames\n");
     print_price<one_f_one_b>();
     print_price<eager>();

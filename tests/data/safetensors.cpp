@@ -295,7 +295,8 @@ TEST_SUITE("data/safetensors") {
             CHECK_MESSAGE(what.starts_with(path), what);
             CHECK_MESSAGE(what.find(words) != std::string::npos, what);
         };
-        refused("f64", {4}, "tensor 'f64' is F64 [4], and wanted is F32 (or BF16, F16) [4]: read it into doubles");
+        refused("f64", {4},
+                "tensor 'f64' is F64 [4], and wanted is F32 (or BF16, F16) [4]: load it into numbers as wide");
         refused("i32", {1}, "tensor 'i32' is I32 [1], and wanted is F32");
         refused("f32", {3, 2}, "tensor 'f32' is F32 [2, 3], and wanted is F32 (or BF16, F16) [3, 2]: pass a file");
         refused("f32", {}, "and wanted is F32 (or BF16, F16) []");

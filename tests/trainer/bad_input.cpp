@@ -136,7 +136,7 @@ TEST_SUITE("trainer/bad_input") {
         auto const before = weights(two);
         CHECK(says(refusal([&] { two.step(made_up(3)); }), {"a step on 3 samples", "at least 4"}));
         CHECK(says(refusal([&] { two.train({made_up(15), {}}, {.epochs = 1}); }),
-                   {"15 samples ends with a batch of 3", "train.take(0, 12)"}));
+                   {"15 samples ends with a batch of 3", "so that there are 12"}));
         CHECK(same_bits(before, weights(two)));
         CHECK(two.train({made_up(16), made_up(1)}, {.epochs = 1}).loss > 0); // and a test may be of one image
 

@@ -73,8 +73,8 @@ TEST_SUITE("trainer/model") {
         CHECK(says(refusal([&] { other.predict(asked); }), {"no weights yet"})); // it has not got half of them
         CHECK(says(refusal([&] { other.load_parameters(std::vector<float>(3)); }), {"3", "61706"}));
         std::vector<float> const numbers(8, 1.0f);
-        CHECK(
-            says(refusal([&] { m.predict(samples_in_memory(numbers, make_shape(4))); }), {"the samples are 4", "784"}));
+        CHECK(says(refusal([&] { m.predict(samples_in_memory(numbers, make_shape(4))); }),
+                   {"each sample is 4, 4 values", "784"}));
     }
 
     TEST_CASE("there are no gradients, no optimizer's numbers, and few values between layers") {

@@ -97,7 +97,7 @@ TEST_SUITE("trainer/predictions") {
             says(refusal([&] { t.predict(asked).all_classes(); }), {"3 values", "none of them the score of a class"}));
         CHECK(says(refusal([&] { t.predict(asked).probabilities(); }), {"a loss for classes"}));
         CHECK(says(refusal([&] { t.predict(samples_in_memory(numbers, make_shape(4))); }),
-                   {"the samples are 4", "the network's input has 6"}));
+                   {"each sample is 4, 4 values", "the network's input has 6"}));
         CHECK(says(refusal([&] { t.predict(sample_set{}); }), {"the data set is empty", "a prediction"}));
         CHECK(says(refusal([&] { t.step(asked); }), {"no targets"}));
         CHECK(says(refusal([&] { samples_in_memory(numbers, make_shape(5)); }), {"12 numbers", "5 each"}));

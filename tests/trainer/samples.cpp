@@ -170,7 +170,7 @@ TEST_SUITE("trainer/samples") {
         CHECK(says(refusal([&] { of_values.step(labelled); }), {"are classes", "squared_error wants values"}));
         CHECK(says(refusal([&] { of_classes.step(table); }), {"are values", "cross_entropy wants classes"}));
         samples_in_memory const other_shape(table.inputs, make_shape(4), table.targets, make_shape(2));
-        CHECK(says(refusal([&] { of_values.step(other_shape); }), {"4 values each", "has 6"}));
+        CHECK(says(refusal([&] { of_values.step(other_shape); }), {"each sample is 4, 4 values", "has 6"}));
         std::vector<float> const fewer(16);
         CHECK(
             says(refusal([&] { of_values.step(samples_in_memory(table.inputs, make_shape(6), fewer, make_shape(2))); }),

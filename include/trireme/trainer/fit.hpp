@@ -152,8 +152,7 @@ private:
         if (data_.test.size() > 0 && (done_ % options_.test_every == 0 || done_ == options_.epochs)) {
             report_.test = trainer_->evaluate(data_.test);
             report_.tested = true;
-            report_.of_values =
-                Trainer::loss_type::describe(Trainer::network_type::output_extents::shape).classes == 0;
+            report_.of_values = Trainer::loss_type::describe(Trainer::network_type::output_extents::shape).classes == 0;
             report_.best = tests_.take(report_.test, options_);
         }
         if (report_.best) {

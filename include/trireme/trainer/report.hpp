@@ -56,9 +56,9 @@ struct epoch_report {
     double seconds = 0; ///< of training, without the test
     double samples_per_second = 0;
     int devices = 1;
-    double sync_share = 0; ///< adding gradients, waiting for other devices included; NaN on accelerators: not measured
-    double data_share = 0; ///< gathering samples
-    bool best = false;     ///< the test is the best of this fit so far
+    double sync_share = 0;  ///< adding gradients, waiting for other devices included; NaN on accelerators: not measured
+    double data_share = 0;  ///< gathering samples
+    bool best = false;      ///< the test is the best of this fit so far
     bool of_values = false; ///< the loss is one for values, so that a test has no right answers
 };
 
