@@ -330,9 +330,10 @@ constexpr auto broken_trainer_rule() {
             missing_block<Network, typename trainer_policies<Policies...>::recomputation>>>>>{};
     else if constexpr (trainer_policies<Policies...>::has_stages)
         return broken_stages_rule<Network, trainer_policies<Policies...>>();
-    else if constexpr (constexpr auto at = policy_of_stages<trainer_policies<Policies...>, Policies...>(); at != npos)
-        return pack<stages_without_axis_rule<gets<type_at<at, Policies...>>,
-                                             gets<typename trainer_policies<Policies...>::mesh>>>{};
+    else if constexpr (policy_of_stages<trainer_policies<Policies...>, Policies...>() != npos)
+        return pack<stages_without_axis_rule<
+            gets<type_at<policy_of_stages<trainer_policies<Policies...>, Policies...>(), Policies...>>,
+            gets<typename trainer_policies<Policies...>::mesh>>>{};
     else
         return pack<no_rule>{};
 }
