@@ -132,7 +132,7 @@ struct without_backward_input : scale {
 struct without_backward_weights : scale {
     struct backward_weights;
 };
-static_assert(layer<described_at_run_time> && !layer_on<described_at_run_time, input<4>>);
+static_assert(!layer<described_at_run_time> && !layer_on<described_at_run_time, input<4>>);
 static_assert(layer<without_forward> && !layer_on<without_forward, input<4>>);
 static_assert(!layer_on<without_backward_input, input<4>>);
 static_assert(!layer_on<without_backward_weights, input<4>>);
