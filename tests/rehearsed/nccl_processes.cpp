@@ -326,12 +326,7 @@ TEST_SUITE("rehearsed/nccl_processes") {
         }
         for (auto const &said : in_processes(2, [&](int k, std::string const& file) {
                  auto t = trainer_of<nccl>({1, 2, 2, 0, direct{}}, {k, 2, file});
-                 try {
-                     t.step(part_of{all, k != 0});
-                 } catch (usage_error const& e) {
-                     return std::string(e.what());
-                 }
-                 return std::string("it went on");
+                 return test_support::text_of_error<usage_error>([&] { t.step(part_of{all, k != 0}); });
              }))
             CHECK(test_support::says(said, {"the samples have no ", "source whose "}));
     }

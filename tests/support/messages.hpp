@@ -24,26 +24,21 @@ inline bool says(std::string const& message, std::initializer_list<char const*> 
     return true;
 }
 
-/// The message of the Error that `f` throws.
+/// The message of the Error that `f` throws; `otherwise` if it throws none.
 template<class Error, class F>
-std::string text_of_error(F const& f) {
+std::string text_of_error(F&& f, char const* otherwise = "nothing was thrown") {
     try {
         f();
     } catch (Error const& e) {
         return e.what();
     }
-    return "nothing was thrown";
+    return otherwise;
 }
 
 /// The message of the usage_error that `f` throws; empty if it throws none.
 template<class F>
 std::string refusal(F&& f) {
-    try {
-        f();
-    } catch (trireme::usage_error const& e) {
-        return e.what();
-    }
-    return {};
+    return text_of_error<trireme::usage_error>(f, "");
 }
 
 } // namespace test_support

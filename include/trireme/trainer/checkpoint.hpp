@@ -48,6 +48,20 @@ inline std::string optimizer_path(std::string const& folder, std::string const& 
     return folder + "/optimizer." + slot + ".safetensors";
 }
 
+/// The slot of the checkpoint in a folder; of one that is damaged, the slot whose files are there alone, or b.
+/// Throws data_error if its manifest cannot be read, or is another version's.
+inline std::string slot_in(std::string const& folder) {
+    if (!has_checkpoint(folder)) return "b";
+    auto const text = read_manifest(folder);
+    try {
+        return manifest_text(manifest_path(folder), text).read().slot;
+    } catch (data_error const&) {
+        if (manifest_text::is_of_another_version(text)) throw;
+        auto const is_there = [&](char const* slot) { return ::access(weights_path(folder, slot).c_str(), F_OK) == 0; };
+        return is_there("a") && !is_there("b") ? "a" : "b";
+    }
+}
+
 /// Makes the folder if it is not there, and holds a lock on it while it lives: nobody else saves there meanwhile. The
 /// kernel takes the lock from a process that ends; file systems without locks have none.
 /// Errors: data_error if it cannot be made, is none, or another process is saving there.

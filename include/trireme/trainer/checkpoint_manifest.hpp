@@ -21,7 +21,6 @@
 #include <utility>
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 namespace trireme {
 
@@ -145,22 +144,6 @@ inline std::string read_manifest(std::string const& folder) {
     std::string text(file.size(), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));
     return text;
-}
-
-/// The slot of the checkpoint in a folder; of one that is damaged, the slot whose files are there alone, or b.
-/// Throws data_error if its manifest cannot be read, or is another version's.
-inline std::string slot_in(std::string const& folder) {
-    if (!has_checkpoint(folder)) return "b";
-    auto const text = read_manifest(folder);
-    try {
-        return manifest_text(manifest_path(folder), text).read().slot;
-    } catch (data_error const&) {
-        if (manifest_text::is_of_another_version(text)) throw;
-        auto const is_there = [&](char const* slot) {
-            return ::access((folder + "/weights." + slot + ".safetensors").c_str(), F_OK) == 0;
-        };
-        return is_there("a") && !is_there("b") ? "a" : "b";
-    }
 }
 
 } // namespace detail

@@ -15,6 +15,7 @@
 #include <trireme/schedule/collective/direct.hpp>
 #include <trireme/schedule/messages.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
+#include <trireme/trainer/process_table.hpp>
 #include <trireme/trainer/stream_transport.hpp>
 
 #include <algorithm>
@@ -215,16 +216,15 @@ private:
         constexpr auto word = sizeof(std::uint64_t);
         auto const room = static_cast<std::size_t>(relay_bytes(layout_));
         if (pinned_.data() == nullptr) pinned_ = typename Device::pinned_memory(room);
-        auto const& words = relay_words_;
         for (std::size_t begin = 0; begin < numbers.size(); begin += room) {
             auto const some = numbers.subspan(begin, std::min(room, numbers.size() - begin));
             auto const count = (some.size() + word - 1) / word;
             std::memset(pinned_.data(), 0, count * word);
             std::memcpy(pinned_.data(), some.data(), some.size());
-            streams[0]->copy(words[0], pinned_.data(), count * word);
-            for (std::size_t i = 1; i < words.size(); ++i) streams[i]->zero(words[i], count * word);
-            add_words(group, words, count, streams, "numbers");
-            streams[0]->copy(pinned_.data(), words[0], count * word);
+            streams[0]->copy(relay_words_[0], pinned_.data(), count * word);
+            for (std::size_t i = 1; i < relay_words_.size(); ++i) streams[i]->zero(relay_words_[i], count * word);
+            add_words(group, relay_words_, count, streams, "numbers");
+            streams[0]->copy(pinned_.data(), relay_words_[0], count * word);
             wait();
             std::memcpy(some.data(), pinned_.data(), some.size());
         }
@@ -237,9 +237,10 @@ private:
         for (int i = 0; i < here_.count; ++i) streams.emplace_back(device_of(i));
         for (auto& s : streams) all.push_back(&s);
         auto const table_of = [&]<class Entry>(Entry const& own) {
-            std::vector<Entry> table(static_cast<std::size_t>(processes()));
-            table[static_cast<std::size_t>(index)] = own;
-            share_with_all(std::as_writable_bytes(std::span(table)), all, [&] { wait_for(all); });
+            std::vector<Entry> table;
+            detail::share_table(
+                table, processes(), static_cast<std::size_t>(index), own,
+                [&](std::span<std::byte> bytes) { share_with_all(bytes, all, [&] { wait_for(all); }); });
             return table;
         };
         auto const digests = table_of(digest_of(std::as_bytes(std::span(agreed))));

@@ -18,17 +18,17 @@ namespace trireme::detail {
 /// The outcome of what each process of a trainer does on its own, as reading a file: a digest of what it has read, or
 /// why it could not.
 struct process_outcome {
-    std::uint64_t failed = 0, digest = 0;
-    stop_reason why;
+    std::uint64_t digest = 0;
+    stop_reason why; ///< unknown if nothing has failed
+    bool failed() const noexcept { return why.what != stop_reason::kind::unknown; }
 
     /// `rank`: the first one of this process. `failed`: null if all went well.
     static process_outcome of(int rank, std::exception_ptr const& failed,
                               std::span<std::span<std::byte const> const> read) {
         process_outcome o;
-        if (failed != nullptr) {
-            o.failed = 1;
+        if (failed != nullptr)
             o.why = stop_reason::of(rank, failed);
-        } else
+        else
             for (auto const bytes : read) o.digest = digest_of(bytes, o.digest);
         return o;
     }
@@ -38,9 +38,9 @@ struct process_outcome {
 /// process that has failed itself returns. `each`: what the numbers of the outcomes count.
 TRIREME_COLD inline void require_same_outcome(std::span<process_outcome const> all, process_outcome const& own,
                                               char const* each) {
-    if (own.failed != 0) return;
+    if (own.failed()) return;
     for (auto const& other : all)
-        if (other.failed != 0) other.why.raise();
+        if (other.failed()) other.why.raise();
     for (std::size_t k = 1; k < all.size(); ++k)
         if (all[k].digest != all[0].digest)
             throw mismatch_error(std::string("the weights that ") + each + " " + std::to_string(k) +

@@ -17,7 +17,6 @@ namespace trireme::detail {
 /// The digests of what samples hold: numbers, shapes, sizes; 0 of what a process does not have.
 struct sample_digest {
     std::uint64_t inputs = 0, targets = 0;
-    bool operator==(sample_digest const&) const = default;
 
     std::uint64_t both() const noexcept {
         std::uint64_t const all[] = {inputs, targets};

@@ -10,18 +10,17 @@
 #include <trireme/device/host/floats.hpp>
 #include <trireme/group/late.hpp>
 #include <trireme/trainer/process_outcome.hpp>
+#include <trireme/trainer/process_table.hpp>
 #include <trireme/trainer/process_work.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -110,12 +109,9 @@ private:
     /// Gives all processes what each of them says: all[k] is that of the k-th.
     template<class Entry>
     void tell_all(std::vector<Entry>& all, Entry const& mine, char const* what) {
-        static_assert(std::is_trivially_copyable_v<Entry>);
-        all.resize(static_cast<std::size_t>(executor_->transport.processes()));
-        auto const bytes = std::as_writable_bytes(std::span(all));
-        std::memset(bytes.data(), 0, bytes.size()); // what others say is added there
-        all[static_cast<std::size_t>(executor_->transport.here().first) / executor_->ranks.size()] = mine;
-        executor_->share_with_all(bytes, [&] { wait_for_all(what); });
+        auto const own = static_cast<std::size_t>(executor_->transport.here().first) / executor_->ranks.size();
+        share_table(all, executor_->transport.processes(), own, mine,
+                    [&](std::span<std::byte> bytes) { executor_->share_with_all(bytes, [&] { wait_for_all(what); }); });
     }
     bool idle() const noexcept {
         bool all = !stalled_;

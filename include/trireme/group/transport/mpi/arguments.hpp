@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-// How MPI's calls take numbers.
+// Numbers, and counts of them, as MPI's calls take them.
 namespace trireme {
 
 template<class T>
