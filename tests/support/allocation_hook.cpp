@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <support/allocation_hook.hpp>
 
+#include <trireme/device/rehearsal/queue.hpp>
+
 #include <cstdlib>
 #include <new>
 
@@ -11,13 +13,17 @@ std::atomic<std::size_t> allocations{0}, aligned_to_line{0}, aligned_beyond{0};
 
 namespace {
 
+void count() {
+    if (trireme::rehearsal_runtime::own_work::depth == 0) ++allocations;
+}
+
 void* plain(std::size_t bytes) {
-    ++allocations;
+    count();
     if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
     throw std::bad_alloc();
 }
 void* aligned(std::size_t bytes, std::size_t alignment) {
-    ++allocations;
+    count();
     if (alignment == 64) aligned_to_line += bytes;
     if (alignment > 64) aligned_beyond += bytes;
     if (void* p = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)) return p;

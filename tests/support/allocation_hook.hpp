@@ -4,12 +4,22 @@
 
 #include <atomic>
 #include <cstddef>
+#include <stdexcept>
 
 // Who reads these counts has the global operators new and delete of its program replaced by some that count.
 namespace allocation_hook {
 
-extern std::atomic<std::size_t> allocations;     ///< calls of any operator new
+extern std::atomic<std::size_t> allocations;     ///< calls of any operator new, but a rehearsal's own
 extern std::atomic<std::size_t> aligned_to_line; ///< bytes asked for with the alignment of a cache line
 extern std::atomic<std::size_t> aligned_beyond;  ///< bytes asked for with a larger alignment
+
+/// What a step returns that allocates nothing. Throws std::runtime_error if it does, on any thread.
+template<class Step>
+auto nothing_by(Step const& step) {
+    auto const before = allocations.load();
+    auto const report = step();
+    if (allocations != before) throw std::runtime_error("a step allocates");
+    return report;
+}
 
 } // namespace allocation_hook

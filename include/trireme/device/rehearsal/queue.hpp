@@ -47,6 +47,16 @@ struct task {
 };
 using task_ptr = std::shared_ptr<task>;
 
+/// A rehearsal's own work, on the thread where one lives: what it takes memory for, a device would not, and tests that
+/// count what a step takes do not count it.
+struct own_work {
+    own_work() noexcept { ++depth; }
+    ~own_work() { --depth; }
+    own_work(own_work const&) = delete;
+    own_work& operator=(own_work const&) = delete;
+    static inline thread_local int depth = 0; ///< how many live
+};
+
 /// A watcher is told of each piece of work when it begins and when it ends, in the order in which it is done.
 struct watcher {
     virtual ~watcher() = default;
@@ -107,6 +117,7 @@ public:
 
     /// One poll for `t`: does some work; true if `t` is done. Throws what a piece of work has thrown.
     bool poll(task_ptr const& t) {
+        own_work const is_not_counted;
         if (failure_ != nullptr) std::rethrow_exception(failure_);
         if (t == nullptr || t->done) return true;
         if (stalled) return false;
@@ -297,25 +308,30 @@ public:
     int device() const noexcept { return device_; }
 
     void copy(void* to, void const* from, std::size_t bytes) {
+        own_work const is_not_counted;
         enqueue(work_kind::copy, [=] {
             if (bytes != 0) std::memcpy(to, from, bytes);
         });
     }
     void zero(void* to, std::size_t bytes) {
+        own_work const is_not_counted;
         enqueue(work_kind::zeros, [=] {
             if (bytes != 0) std::memset(to, 0, bytes);
         });
     }
     /// Work that begins when something from outside of the process is there, which is polled: a message.
     void when(std::function<bool()> there, std::function<void()> work) {
+        own_work const is_not_counted;
         enqueue(work_kind::copy, std::move(work), nullptr, "", std::move(there));
     }
     template<block_program P>
     void launch(P const& program, std::uint32_t blocks) {
+        own_work const is_not_counted;
         launch(any_program(program), blocks);
     }
 
     void record(event& e) {
+        own_work const is_not_counted;
         if (e.device_ != device_) throw std::logic_error("a stream recorded an event of another device");
         if (noting() && tail_noted_ == nullptr) enqueue_join();
         e.at_ = noting() ? tail_noted_ : tail_;
@@ -323,6 +339,7 @@ public:
         e.waited_ = waited_;
     }
     void wait(event const& e) {
+        own_work const is_not_counted;
         if (e.in_ == nullptr) {
             if (noting()) throw std::logic_error("a stream in capture waited for an event from outside");
             if (e.at_ != nullptr && !e.at_->done) enqueue_join(e.at_);
@@ -345,11 +362,13 @@ public:
     }
 
     void begin_capture() {
+        own_work const is_not_counted;
         if (noting()) throw std::logic_error("a stream in capture began another");
         recording_ = std::make_shared<recording>();
         tail_noted_ = nullptr;
     }
     graph end_capture() {
+        own_work const is_not_counted;
         if (!noting()) throw std::logic_error("a capture was ended that had not been begun");
         std::vector<task_ptr> joined;
         if (tail_noted_ != nullptr) joined.push_back(tail_noted_);
@@ -377,6 +396,7 @@ public:
     }
 
     void launch(graph& g) {
+        own_work const is_not_counted;
         if (noting()) throw std::logic_error("a graph was launched in a capture");
         if (g.nodes() == 0) return;
         std::vector<task_ptr> copies;
