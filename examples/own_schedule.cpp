@@ -54,11 +54,11 @@ using curve_trainer = trainer<curve, mean_squared_error, adam, reproducible<fixe
 template<class Schedule>
 using in_stages = curve_trainer<on<mesh<host, pp<2>>>, pipeline<Schedule, 8>>;
 
-// Gradients are added in one order, or the bits would be others. The next line without its slashes does not compile:
+// Where bits are promised, gradients are added in one order. The next line without its slashes does not compile:
 // constexpr auto never = in_stages<last_first>::plan(batch{64});
-// TRI0097: this schedule is no training step on so many stages: each micro-batch goes once forward and once back
-// through every stage, back in the order of their numbers, and nobody waits for ever. ... last_first, 8 ...
-// on_rank<1> ... at_step<16>
+// TRI0143: this role adds gradients in another order than that of the micro-batches, so that the bits are not those of
+// one device: go back from 0 upwards, or leave out reproducible ... last_first, 8 ... on_role<1> ... at_task<16> ...
+// of_micro_batch<7>
 
 /// The constants of a step of 4 roles and 8 micro-batches, in units of a forward task. A transfer takes half of one.
 template<class Schedule>

@@ -11,10 +11,11 @@
 //     sh examples/run.sh pipelines --stages 4 --micro-batches 8 --svg pictures
 //     sh examples/run.sh pipelines --csv mine.csv
 //
-// The second has a schedule of yours beside them, in a file as PyTorch keeps its own.
+// The second has a schedule of yours beside them, in a file as PyTorch keeps its own. Beside the pictures of schedules
+// the folder gets one of a step that has run: measured.svg has what was predicted above what was measured.
 //
 // Exit codes: 0; 2 for a wrong flag, a folder that cannot be written, or a file that holds no schedule, or one that
-// makes no training step.
+// makes no training step; 3 for a failure while it runs.
 
 #include "pipelines_flags.hpp"
 #include "trace_file.hpp"
@@ -25,7 +26,9 @@
 #include <trireme/trireme.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -84,14 +87,16 @@ struct made_schedule {
     made_schedule(made_schedule&&) = default;
 };
 
-/// The schedule of a file, which is refused if it makes no training step.
-schedule_orders judged(std::string const& path) {
-    auto orders = read_schedule_csv(path);
+/// Refuses the schedule of a file if it makes no training step, and draws what is wrong.
+void judge(schedule_orders const& orders, std::string const& path, folder_of_files& pictures) {
     made_schedule const made(path, "", orders, orders.shape());
-    if (auto const v = verify(made.step); !v.ok())
-        throw usage_error("--csv " + path + ": its step " + marked_lists(made.step, v) +
-                          "make it a training step: docs/pipelines.md says what is proved");
-    return orders;
+    auto const v = verify(made.step);
+    if (v.ok()) return;
+    pictures.open("refused.svg");
+    pictures.write("refused.svg", refused_svg(std::filesystem::path(path).filename().string(), made.step, v));
+    throw usage_error("--csv " + path + ": its step " + marked_lists(made.step, v) +
+                      "make it a training step: docs/pipelines.md says what is proved" +
+                      (pictures.wanted() ? ", and refused.svg in the folder of --svg shows where it goes wrong" : ""));
 }
 
 /// A number as short as it is exact to two digits behind the point.
@@ -140,12 +145,54 @@ std::string priced(schedule_choice const& s, step_shape const& shape) {
            " | " + milliseconds(far) + " |";
 }
 
+// ---- a training that runs ----
+
+using ten_layers = network<input<1, 28, 28>, flatten, linear<256>, repeat<8, relu, linear<256>>, relu, linear<10>>;
+using two_stages = trainer<ten_layers, cross_entropy, sgd, on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 8>>;
+
+double span_of(std::vector<timed_task> const& tasks) { return tasks.back().end - tasks.front().begin; }
+
+/// The picture of one step on two threads of this machine, the quickest: as its program has it if a stage needs as long
+/// for a FLOP as one device alone, and as it was.
+std::string measured_step() {
+    constexpr std::size_t samples = 256, steps = 20;
+    std::vector<std::uint8_t> const pixels(samples * 28 * 28, 99), labels(samples, 7);
+    labelled_images const images(pixels, labels, 28, 28, 10);
+    trainer<ten_layers, cross_entropy, sgd> alone({.batch = samples});
+    two_stages t({.batch = samples}, {.trace = true});
+    double seconds = 1e9; // of a step of one device
+    for (std::size_t k = 0; k < steps; ++k) {
+        auto const begin = std::chrono::steady_clock::now();
+        alone.step(images);
+        seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+        t.step(images);
+    }
+    std::vector<std::vector<timed_task>> measured(steps);
+    for (auto const& task : t.traced()) measured[task.step - 1].push_back(task);
+    for (auto& tasks : measured) std::ranges::sort(tasks, {}, &timed_task::begin);
+
+    auto const of_flop = seconds / static_cast<double>(alone.plan().flops_per_step()) * (samples / 8.0);
+    std::vector<timed_task> predicted;
+    auto const& program = t.program(0);
+    play_step(
+        program, [&](task_kind kind, int stage) { return t.plan().times(stage, of_flop).of(kind); },
+        [&](int role, std::size_t task, double begin, double end) {
+            auto const& what = program.list(role)[task];
+            if (what.computes()) predicted.push_back({role, 1, what.kind, role, what.micro_batch, begin, end});
+        });
+    drawn_tasks const parts[] = {{"predicted", predicted},
+                                 {"measured", *std::ranges::min_element(measured, {}, span_of)}};
+    return step_svg("a step of ten layers on this machine: 2 roles, 8 micro-batches, one_f_one_b", parts);
+}
+
 void run(pipelines_flags const& flags) {
     std::optional<schedule_orders> own;
-    if (!flags.csv.empty()) own = judged(flags.csv);
+    if (!flags.csv.empty()) own = read_schedule_csv(flags.csv);
     step_shape const shape = own ? own->shape() : step_shape{flags.stages, flags.micro_batches};
 
-    folder_of_files pictures("--svg", flags.svg), texts("--write-csv", flags.write_csv);
+    folder_of_files pictures("--svg", flags.svg);
+    if (own) judge(*own, flags.csv, pictures);
+    folder_of_files texts("--write-csv", flags.write_csv);
     std::vector<made_schedule> all;
     if (own) all.emplace_back(std::filesystem::path(flags.csv).filename().string(), "own", *own, shape);
     schedule_choice const built_in[] = {
@@ -159,6 +206,7 @@ void run(pipelines_flags const& flags) {
         pictures.open(s.file + ".svg");
         texts.open(s.file + ".csv");
     }
+    pictures.open("measured.svg");
     pictures.open("index.md");
 
     std::string table =
@@ -196,7 +244,11 @@ void run(pipelines_flags const& flags) {
         shown += "\n![" + name + "](" + file + ".svg)\n";
     }
     std::printf("%s", table.c_str());
-    pictures.write("index.md", "# Pipeline schedules\n\n" + table + shown);
+    if (!pictures.wanted()) return;
+    pictures.write("measured.svg", measured_step());
+    pictures.write("index.md", "# Pipeline schedules\n\n" + table + shown +
+                                   "\nA step that has run, predicted above measured; `step --svg FILE` draws one of "
+                                   "your layout:\n\n![measured](measured.svg)\n");
 }
 
 } // namespace

@@ -18,19 +18,10 @@
 inline void refuse_few_micro_batches(trireme::parallel_layout const& l, std::string const& name) {
     using namespace trireme;
     if (l.stages == 1) return;
-    auto const works = [&](std::size_t micro_batches) {
-        step_shape const shape{l.stages, static_cast<int>(micro_batches)};
-        std::vector<step_task> room(step_capacity(l.schedule, shape));
-        return verify(build_step(l.schedule, shape, room)).ok();
-    };
-    if (l.schedule.micro_batches != 0) return; // a file's, for so many
     for (int replica = 0; replica < l.replicas; ++replica) {
         auto const has = l.shards_of_device(replica * l.stages).size();
-        if (works(has)) continue;
-        auto least = has + 1;
-        auto const most = has + 8 * static_cast<std::size_t>(l.stages);
-        while (least < most && !works(least)) ++least;
-        if (least == most) return;
+        auto const least = least_micro_batches(l, has);
+        if (least == 0 || least_micro_batches(l, has - 1) == has) continue; // it makes none at all, or one of these
         auto const number = [](auto n) { return std::to_string(n); };
         throw usage_error("--schedule " + name + " with --stages " + number(l.stages) + ": " + number(has) +
                           (has == 1 ? " micro-batch" : " micro-batches") +
@@ -47,8 +38,8 @@ void check_options(typename Trainer::options const& training, typename Trainer::
     try {
         Trainer::check(training, where);
     } catch (trireme::usage_error const& e) {
-        bool const of_step = std::string_view(e.what()).find(": its step ") != std::string_view::npos;
-        if (of_step) refuse_few_micro_batches(Trainer::layout_of(training, where), name);
+        bool const too_few = std::string_view(e.what()).find(" takes at least ") != std::string_view::npos;
+        if (too_few) refuse_few_micro_batches(Trainer::layout_of(training, where), name);
         throw;
     }
 }

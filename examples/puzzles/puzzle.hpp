@@ -6,6 +6,7 @@
 // sentence of the first one that is not, and its words say where.
 
 #include <trireme/core/words.hpp>
+#include <trireme/schedule/pipeline/rules.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 #include <trireme/schedule/play.hpp>
@@ -21,10 +22,6 @@ using namespace trireme;
 
 // ---- words ----
 
-template<int>
-struct on_role;
-template<int>
-struct at_task; // of the role's list, with sends and receives
 template<int>
 struct of_stage;
 template<int>
@@ -69,48 +66,6 @@ template<class... Where>
 struct v_rule {
     static_assert(rule_holds<Where...>, "this is no V: stages go down from role 0 to the last role, one on each, and "
                                         "then up again, so that role 0 has the first stage and the last");
-};
-
-template<program_fault, class... Where>
-struct step_rule {
-    static_assert(rule_holds<Where...>, "this is no training step: the task named here reads what is not there, or "
-                                        "overwrites what is still needed");
-};
-template<class... Where>
-struct step_rule<program_fault::out_of_range, Where...> {
-    static_assert(rule_holds<Where...>, "this role writes a task that does not exist, or more tasks than there are: "
-                                        "each of its micro-batches, counted from 0, goes once forward and once back");
-};
-template<class... Where>
-struct step_rule<program_fault::order, Where...> {
-    static_assert(rule_holds<Where...>,
-                  "this role goes back before it has gone forward, or adds the weights' gradients "
-                  "before backward_input: swap the task named here with a later one");
-};
-template<class... Where>
-struct step_rule<program_fault::twice, Where...> {
-    static_assert(rule_holds<Where...>, "this role sends a micro-batch the same way twice: leave out the task named "
-                                        "here");
-};
-template<class... Where>
-struct step_rule<program_fault::sum_order, Where...> {
-    static_assert(rule_holds<Where...>, "this role adds gradients in another order than that of the micro-batches, so "
-                                        "that the bits are not those of one device: go back from 0 upwards");
-};
-template<class... Where>
-struct step_rule<program_fault::mismatch, Where...> {
-    static_assert(rule_holds<Where...>, "this role and its neighbour send and receive different micro-batches, or in "
-                                        "different orders: let both do the same ones in one order");
-};
-template<class... Where>
-struct step_rule<program_fault::deadlock, Where...> {
-    static_assert(rule_holds<Where...>, "this role waits for ever: what the task named here needs comes only after "
-                                        "something that this role has not done yet; do that first");
-};
-template<class... Where>
-struct step_rule<program_fault::incomplete, Where...> {
-    static_assert(rule_holds<Where...>, "a gradient is lost: this role updates its weights before it has added the "
-                                        "gradients of every micro-batch; let none be left out");
 };
 
 // ---- goals ----
@@ -182,8 +137,8 @@ struct trains {
             return program_verdict{program_fault::out_of_range, wrong_role};
     }();
     static constexpr bool met = found.ok();
-    using rule =
-        step_rule<found.fault, roles<Roles>, micro_batches<MicroBatches>, on_role<found.role>, at_task<found.task>>;
+    using rule = pipeline_schedule_rule<found.fault, roles<Roles>, micro_batches<MicroBatches>, on_role<found.role>,
+                                        at_task<found.task>>;
 };
 
 /// Role r of a proved step keeps the values of `Most(roles, micro_batches, r)` micro-batches at most.

@@ -13,8 +13,10 @@
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
 #include <trireme/schedule/pipeline/schedules/dual_pipe_v.hpp>
+#include <trireme/schedule/pipeline/schedules/gpipe.hpp>
 #include <trireme/schedule/pipeline/schedules/interleaved.hpp>
 #include <trireme/schedule/pipeline/schedules/named.hpp>
+#include <trireme/schedule/pipeline/schedules/one_f_one_b.hpp>
 #include <trireme/schedule/pipeline/schedules/v_half.hpp>
 #include <trireme/schedule/pipeline/schedules/v_min.hpp>
 #include <trireme/schedule/pipeline/schedules/zero_bubble_auto.hpp>

@@ -89,6 +89,8 @@
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
+#include <trireme/schedule/pipeline/schedules/gpipe.hpp>
+#include <trireme/schedule/pipeline/schedules/one_f_one_b.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/schedule/verify.hpp>
 #include <trireme/trainer/accuracy.hpp>

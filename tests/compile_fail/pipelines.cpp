@@ -131,6 +131,12 @@ using program = staged<on<mesh<host, pp<3>>>, pipeline<gpipe, 4>, stages_by<cut_
 // CUTS_THE_WRONG_WAY_ROUND: TRI0095 | in rising order
 // errors <= 1
 using program = staged<on<mesh<host, pp<3>>>, pipeline<gpipe, 4>, stages_by<cut_before<4, 2>>>;
+#elif defined(CUT_INSIDE_A_RESIDUAL)
+// CUT_INSIDE_A_RESIDUAL: TRI0095 | none inside a residual | cut_before<4 | rows<2, 8
+// errors <= 1
+using body = residual<sequential<linear<8>, relu, linear<8>>>; // rows 2 to 7
+using program = trainer<network<input<8>, linear<8>, relu, body, linear<4>>, cross_entropy, sgd, on<mesh<host, pp<2>>>,
+                        pipeline<gpipe, 4>, stages_by<cut_before<4>>>;
 #else
 using program = staged<on<mesh<host, pp<3>>>, pipeline<gpipe, 4>, stages_by<cut_before<2, 4>>>;
 #endif
@@ -242,27 +248,220 @@ auto const cost = program::plan(batch{64});
 } // namespace tri0096
 
 namespace tri0097 {
-// Sends, receives and where values are kept follow from the order; the compiler plays it.
-struct backwards {
-    static constexpr char const* name = "backwards";
+// Values are kept from forward to backward; evaluation keeps none.
+struct own_order {
+    static constexpr char const* name = "own_order";
     static constexpr int chunks = 1;
     static constexpr int write(int, int m, int, scheduled_work* out) {
+        int n = 0;
+#if defined(VALUES_NOT_KEPT)
+        // VALUES_NOT_KEPT: TRI0097 | reads what is not there | own_order | on_role<1> | at_task<2>
+        // errors <= 1
         for (int i = 0; i < m; ++i) {
-            out[i] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
-            out[m + i] = {task_kind::backward, 0, static_cast<std::uint16_t>(m - 1 - i)};
+            out[n++] = {task_kind::evaluate, 0, static_cast<std::uint16_t>(i)};
+            out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
         }
-        return 2 * m;
+#else
+        for (int i = 0; i < m; ++i) {
+            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+            out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+        }
+#endif
+        return n;
     }
 };
-#if defined(LAST_IN_FIRST_OUT)
-// LAST_IN_FIRST_OUT: TRI0097 | back in the order of their numbers | backwards | on_rank<1> | at_step<
-// errors <= 1
-using program = staged<on<mesh<host, pp<2>>>, pipeline<backwards, 4>>;
-#else
-using program = staged<on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>>;
-#endif
+using program = staged<on<mesh<host, pp<2>>>, pipeline<own_order, 4>>;
 auto const cost = program::plan(batch{64});
 } // namespace tri0097
+
+namespace tri0140 {
+// Micro-batches are counted from 0.
+struct own_order {
+    static constexpr char const* name = "own_order";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, int, scheduled_work* out) {
+        int n = 0;
+#if defined(COUNTED_FROM_ONE)
+        // COUNTED_FROM_ONE: TRI0140 | counted from 0 | own_order | on_role<0> | of_micro_batch<4>
+        // errors <= 1
+        for (int i = 1; i <= m; ++i) {
+            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+            out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+        }
+#else
+        for (int i = 0; i < m; ++i) {
+            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+            out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+        }
+#endif
+        return n;
+    }
+};
+using program = staged<on<mesh<host, pp<2>>>, pipeline<own_order, 4>>;
+auto const cost = program::plan(batch{64});
+} // namespace tri0140
+
+namespace tri0141 {
+// What has not gone forward cannot go back.
+struct own_order {
+    static constexpr char const* name = "own_order";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, int, scheduled_work* out) {
+        int n = 0;
+#if defined(BACK_BEFORE_FORWARD)
+        // BACK_BEFORE_FORWARD: TRI0141 | swap the task | own_order | on_role<1> | at_task<0> | of_micro_batch<0>
+        // errors <= 1
+        for (int i = 0; i < m; ++i) {
+            out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+        }
+#else
+        for (int i = 0; i < m; ++i) {
+            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+            out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+        }
+#endif
+        return n;
+    }
+};
+using program = staged<on<mesh<host, pp<2>>>, pipeline<own_order, 4>>;
+auto const cost = program::plan(batch{64});
+} // namespace tri0141
+
+namespace tri0142 {
+// Each micro-batch goes once each way.
+struct own_order {
+    static constexpr char const* name = "own_order";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, int, scheduled_work* out) {
+        int n = 0;
+#if defined(FORWARD_TWICE)
+        // FORWARD_TWICE: TRI0142 | leave out the task | own_order | on_role<0> | at_task<
+        // errors <= 1
+        out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(0)};
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+        for (int i = 1; i < m; ++i) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+#else
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+#endif
+        return n;
+    }
+};
+using program = staged<on<mesh<host, pp<2>>>, pipeline<own_order, 4>>;
+auto const cost = program::plan(batch{64});
+} // namespace tri0142
+
+namespace tri0143 {
+// Bits depend on the order in which numbers are added.
+struct own_order {
+    static constexpr char const* name = "own_order";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, int, scheduled_work* out) {
+        int n = 0;
+#if defined(LAST_IN_FIRST_OUT)
+        // LAST_IN_FIRST_OUT: TRI0143 | leave out reproducible | own_order | on_role<1> | of_micro_batch<3>
+        // errors <= 1
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+        for (int i = m - 1; i >= 0; --i) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+#else
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+#endif
+        return n;
+    }
+};
+using program = staged<on<mesh<host, pp<2>>>, pipeline<own_order, 4>, reproducible<fixed_tree, 4>>;
+auto const cost = program::plan(batch{64});
+} // namespace tri0143
+
+namespace tri0144 {
+// What one role sends, its neighbour receives, in one order.
+struct own_order {
+    static constexpr char const* name = "own_order";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, [[maybe_unused]] int role, scheduled_work* out) {
+        int n = 0;
+#if defined(ORDERS_OF_THEIR_OWN)
+        // ORDERS_OF_THEIR_OWN: TRI0144 | in one order | own_order | on_role<1> | at_task<0> | of_micro_batch<3>
+        // errors <= 1
+        for (int i = 0; i < m; ++i)
+            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(role == 0 ? i : m - 1 - i)};
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+#else
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+#endif
+        return n;
+    }
+};
+using program = staged<on<mesh<host, pp<2>>>, pipeline<own_order, 4>>;
+auto const cost = program::plan(batch{64});
+} // namespace tri0144
+
+namespace tri0145 {
+// Nobody may wait for what comes only afterwards: here the last role goes back when two micro-batches are there, and
+// the first one sends the second when it has the gradient of the first.
+struct own_order {
+    static constexpr char const* name = "own_order";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, [[maybe_unused]] int role, scheduled_work* out) {
+        int n = 0;
+#if defined(EACH_WAITS_FOR_THE_OTHER)
+        // EACH_WAITS_FOR_THE_OTHER: TRI0145 | waits for ever | own_order | on_role<0> | at_task<
+        // errors <= 1
+        for (int i = 0; i < m; ++i) {
+            if (role == 0 || i == 0) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+            if (role == 1 && i + 1 < m) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i + 1)};
+            out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+        }
+#else
+        for (int i = 0; i < m; ++i) {
+            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+            out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+        }
+#endif
+        return n;
+    }
+};
+using program = staged<on<mesh<host, pp<2>>>, pipeline<own_order, 4>>;
+auto const cost = program::plan(batch{64});
+} // namespace tri0145
+
+namespace tri0146 {
+// No gradient is used before all are there.
+struct own_order {
+    static constexpr char const* name = "own_order";
+    static constexpr int chunks = 1;
+    static constexpr int write(int, int m, int, scheduled_work* out) {
+        int n = 0;
+#if defined(ONE_LEFT_OUT)
+        // ONE_LEFT_OUT: TRI0146 | a gradient is lost | own_order | on_role<1>
+        // errors <= 1
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+        for (int i = 0; i + 1 < m; ++i) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+#else
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(i)};
+        for (int i = 0; i < m; ++i) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(i)};
+#endif
+        return n;
+    }
+};
+using program = staged<on<mesh<host, pp<2>>>, pipeline<own_order, 4>>;
+auto const cost = program::plan(batch{64});
+} // namespace tri0146
+
+namespace tri0147 {
+// Some schedules need so many micro-batches that every role has something to do.
+#if defined(FEW_MICRO_BATCHES)
+// FEW_MICRO_BATCHES: TRI0147 | so few micro-batches | at_least<4> | dual_pipe_v | 3
+// errors <= 1
+using program = staged<on<mesh<host, pp<2>>>, pipeline<dual_pipe_v, 3>>;
+#else
+using program = staged<on<mesh<host, pp<2>>>, pipeline<dual_pipe_v, 4>>;
+#endif
+auto const cost = program::plan(batch{64});
+} // namespace tri0147
 
 namespace tri0133 {
 // A transport with one queue from device to device cannot carry a schedule whose values and gradients pass one another.
@@ -270,7 +469,7 @@ struct one_queue : thread_transport {
     static constexpr lowering moves = by_messages;
 };
 #if defined(ONE_QUEUE)
-// ONE_QUEUE: TRI0133 | choose another schedule | zero_bubble_v | one_queue | on_rank<
+// ONE_QUEUE: TRI0133 | choose another schedule | zero_bubble_v | one_queue | on_role<
 // errors <= 1
 using program = staged<on<mesh<host, pp<2>>>, pipeline<zero_bubble_v, 8>, transport<one_queue>>;
 #else

@@ -61,6 +61,26 @@ static_assert(pipeline_schedule<folded>);
 static_assert(verify(static_step<folded, 2, 4>::program).ok());
 // [/placed_archetype]
 
+/// A schedule that writes all roles at once.
+struct all_at_once {
+    static constexpr char const* name = "all_at_once";
+    static constexpr int chunks = 1;
+    static constexpr bool searches = true;
+    static constexpr void write_all(int roles, int micro_batches, role_order* lists) {
+        for (int role = 0; role < roles; ++role)
+            for (int m = 0; m < micro_batches; ++m)
+                for (auto const kind : {task_kind::forward, task_kind::backward})
+                    lists[role].add({kind, 0, static_cast<std::uint16_t>(m)});
+    }
+};
+static_assert(pipeline_schedule<all_at_once> && is_step_for_compiler<all_at_once>(4, 16));
+static_assert(!is_step_for_compiler<all_at_once>(5, 1) && is_step_for_compiler<folded>(8, 16));
+
+struct that_returns_a_number : all_at_once {
+    static constexpr int write_all(int, int, role_order*) { return 0; }
+};
+static_assert(!pipeline_schedule<that_returns_a_number>);
+
 // A member of another kind under the name takes a requirement away.
 struct without_name : backwards_at_once {
     struct name;
@@ -114,5 +134,6 @@ TEST_SUITE("concepts/schedule") {
         using on_two = on<mesh<host, dp<1>, pp<2>>>;
         CHECK(trained<on_two, pipeline<backwards_at_once, 4>>() == alone);
         CHECK(trained<on_two, pipeline<folded, 4>>() == alone);
+        CHECK(trained<on_two, pipeline<all_at_once, 4>>() == alone);
     }
 }

@@ -11,15 +11,116 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstddef>
+#include <deque>
+#include <exception>
+#include <mutex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace docs_pipelines_test {
 using namespace trireme;
+
+// Two stages by hand, as in examples/by_hand_pipeline.cpp, which pipelines.py compares.
+
+// [by_hand_queue]
+/// A queue from one thread to another with room for some messages. After `close` it gives and takes none.
+class bounded_queue {
+public:
+    explicit bounded_queue(std::size_t room) : room_(room) {}
+
+    void put(std::vector<float> message) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return closed_ || messages_.size() < room_; });
+        if (closed_) throw std::runtime_error("the other stage has failed");
+        messages_.push_back(std::move(message));
+        changed_.notify_all();
+    }
+    std::vector<float> take() {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return closed_ || !messages_.empty(); });
+        if (closed_) throw std::runtime_error("the other stage has failed");
+        auto message = std::move(messages_.front());
+        messages_.pop_front();
+        changed_.notify_all();
+        return message;
+    }
+    void close() {
+        std::scoped_lock const lock(mutex_);
+        closed_ = true;
+        changed_.notify_all();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::vector<float>> messages_;
+    std::size_t room_;
+    bool closed_ = false;
+};
+// [/by_hand_queue]
+
+// [by_hand_stages]
+struct two_queues {
+    bounded_queue values{1}, gradients{1}; // to the second stage, and back
+
+    void close() {
+        values.close();
+        gradients.close();
+    }
+};
+
+/// The order of the first stage in a step: one micro-batch ahead, then one forward and one back in turn.
+void first_stage(two_queues& to, std::size_t micro_batches, auto const& forward, auto const& backward) {
+    for (std::size_t m = 0; m <= micro_batches; ++m) {
+        if (m < micro_batches) to.values.put(forward(m));
+        if (m > 0) backward(m - 1, to.gradients.take());
+    }
+}
+/// The order of the second stage: each micro-batch goes back as soon as it has come.
+void second_stage(two_queues& from, std::size_t micro_batches, auto const& forward_and_backward) {
+    for (std::size_t m = 0; m < micro_batches; ++m) from.gradients.put(forward_and_backward(m, from.values.take()));
+}
+// [/by_hand_stages]
+
+// [by_hand_threads]
+/// A thread for each stage. The first error of either closes the queues, which ends the other one, and is thrown.
+void on_two_threads(two_queues& queues, auto const& first, auto const& second) {
+    std::exception_ptr error;
+    std::once_flag failed;
+    auto const guarded = [&](auto const& stage) {
+        try {
+            stage();
+        } catch (...) {
+            std::call_once(failed, [&] { error = std::current_exception(); });
+            queues.close();
+        }
+    };
+    std::thread other([&] { guarded(second); });
+    guarded(first);
+    other.join();
+    if (error) std::rethrow_exception(error);
+}
+// [/by_hand_threads]
+
+// [concise]
+using perceptron = network<input<1, 28, 28>, flatten, linear<64>, sigmoid, linear<10>>;
+using concise = trainer<perceptron, cross_entropy, sgd, on<mesh<host, pp<2>>>, pipeline<one_f_one_b, 4>,
+                        stages_by<cut_before<3>>>; // 0 flatten, 1 linear, 2 sigmoid | 3 linear
+// [/concise]
+
+// [concise_plan]
+constexpr auto written = concise::plan(batch{256});
+static_assert(written.in_flight(0) == 2);                            // frames, as many as by hand
+static_assert(written.wire(0, 1).bytes == 256 * 64 * sizeof(float)); // gradients that come back in a step
+static_assert(written.bubble() > 0.48);                              // the second stage hardly has anything to do
+// [/concise_plan]
 
 // [cut_by]
 using uneven = network<input<1, 28, 28>, conv2d<8, kernel<3>, padding<1>>, relu, conv2d<8, kernel<3>, padding<1>>, relu,
@@ -110,6 +211,27 @@ training_plan spread(int replicas, int stages, schedule_choice const& schedule) 
 double milliseconds(training_plan const& plan, machine const& m) { return 1e3 * seconds_of(plan, m, 50e12).seconds; }
 // [/two_clusters]
 
+// [eight_and_sixteen]
+constexpr machine two_routers{{within, beside, beyond}, levels(8, 1, 2)}; // two of the dragonfly's, at a router each
+
+using by_any =
+    trainer<wide, cross_entropy, adam, on<mesh<host, dp<dynamic>, pp<dynamic>>>, reduce_by<chosen_at_run_time>>;
+
+training_plan shared(int replicas, int stages, strategy_choice const& adding, schedule_choice const& schedule = {}) {
+    by_any::run_options const where{.devices = replicas,
+                                    .stages = stages,
+                                    .micro_batches = stages == 1 ? 1u : 16u,
+                                    .schedule = schedule,
+                                    .strategy = adding};
+    auto layout = by_any::layout_of({.batch = 65536}, where);
+    if (stages == 1 && replicas == 16) layout.groups = levels(8, 2); // for hierarchical: whose links are near ones
+    return by_any::plan(65536, layout);
+}
+double times_as_fast(training_plan const& plan, machine const& m) {
+    return seconds_of(shared(1, 1, ring{}), m, 50e12).seconds / seconds_of(plan, m, 50e12).seconds;
+}
+// [/eight_and_sixteen]
+
 namespace {
 
 double waiting_of(std::string const& path, std::string& written) {
@@ -129,6 +251,61 @@ double waiting_of(std::string const& path, std::string& written) {
 } // namespace
 
 TEST_SUITE("docs/pipelines") {
+    TEST_CASE("stages by hand do their tasks in the order of one_f_one_b") {
+        two_queues queues;
+        constexpr auto& program = static_step<one_f_one_b, 2, 4>::program;
+        std::vector<std::pair<task_kind, std::size_t>> done[2], wanted[2];
+        for (int role = 0; role < 2; ++role)
+            for (auto const& task : program.list(role))
+                if (task.computes()) wanted[role].emplace_back(task.kind, task.micro_batch);
+        auto const number = [](std::size_t m) { return std::vector<float>{static_cast<float>(m)}; };
+        on_two_threads(
+            queues,
+            [&] {
+                first_stage(
+                    queues, 4,
+                    [&](std::size_t m) {
+                        done[0].emplace_back(task_kind::forward, m);
+                        return number(m);
+                    },
+                    [&](std::size_t m, std::vector<float> const& gradient) {
+                        done[0].emplace_back(task_kind::backward, m);
+                        CHECK(gradient == number(10 + m));
+                    });
+            },
+            [&] {
+                second_stage(queues, 4, [&](std::size_t m, std::vector<float> const& value) {
+                    done[1].emplace_back(task_kind::forward, m);
+                    done[1].emplace_back(task_kind::backward, m);
+                    CHECK(value == number(m));
+                    return number(10 + m);
+                });
+            });
+        for (int role = 0; role < 2; ++role) CHECK(done[role] == wanted[role]);
+    }
+
+    TEST_CASE("an error of either stage by hand ends the other one, and is thrown") {
+        for (int const failing : {0, 1, 2}) // going forward, going back, the second stage
+            for (std::size_t at = 0; at < 4; ++at) {
+                CAPTURE(failing);
+                CAPTURE(at);
+                two_queues queues;
+                auto const fails = [&](int where, std::size_t m) {
+                    if (where == failing && m == at) throw std::logic_error("the oar is broken");
+                    return std::vector<float>(1);
+                };
+                auto const first = [&] {
+                    first_stage(
+                        queues, 4, [&](std::size_t m) { return fails(0, m); },
+                        [&](std::size_t m, std::vector<float> const&) { fails(1, m); });
+                };
+                auto const second = [&] {
+                    second_stage(queues, 4, [&](std::size_t m, std::vector<float> const&) { return fails(2, m); });
+                };
+                CHECK_THROWS_AS(on_two_threads(queues, first, second), std::logic_error);
+            }
+    }
+
     TEST_CASE("rows are timed, and the cut is told that balances their seconds") {
         std::ostringstream out;
         // [measured]
@@ -170,6 +347,55 @@ TEST_SUITE("docs/pipelines") {
             CHECK(gigabytes("dp") == doctest::Approx(r.dp));
             CHECK(gigabytes("pp") == doctest::Approx(r.pp));
         }
+    }
+
+    TEST_CASE("the table of eight and sixteen devices is what they cost") {
+        struct row {
+            int replicas, stages;
+            strategy_choice adding_by;
+            schedule_choice schedule;
+            double between, computing, adding, waiting, faster, far_adding, far_faster;
+        };
+        using in_levels = hierarchical<ring, ring>;
+        for (auto const& r : {row{1, 1, ring{}, {}, 0, 261.34, 0, 0, 1, 0, 1},
+                              row{8, 1, ring{}, {}, 0, 32.67, 0.95, 0, 7.77, 0.95, 7.77},
+                              row{16, 1, ring{}, {}, 504, 16.33, 10.42, 0, 9.77, 63.49, 3.27},
+                              row{16, 1, in_levels{}, {}, 269, 16.33, 1.65, 0, 14.53, 5.19, 12.14},
+                              row{8, 2, ring{}, one_f_one_b{}, 470, 16.51, 4.87, 1.03, 11.66, 29.65, 5.54},
+                              row{2, 8, ring{}, one_f_one_b{}, 269, 16.54, 0.70, 8.28, 10.24, 4.25, 8.99},
+                              row{2, 8, ring{}, zero_bubble_h2{}, 269, 16.54, 0.70, 2.62, 13.15, 4.25, 11.16}}) {
+            CAPTURE(r.replicas);
+            CAPTURE(r.stages);
+            CAPTURE(r.adding_by.name);
+            CAPTURE(r.schedule.name);
+            auto const plan = shared(r.replicas, r.stages, r.adding_by, r.schedule);
+            auto const near = seconds_of(plan, fat_tree, 50e12), far = seconds_of(plan, two_routers, 50e12);
+            bytes_t between = 0; // machines of eight
+            for (int a = 0; a < plan.devices(); ++a)
+                for (int b = 0; b < plan.devices(); ++b)
+                    if (a / 8 != b / 8) between += plan.wire(a, b).bytes;
+            auto const is = [](double shown) { return doctest::Approx(shown).epsilon(0.002); };
+            CHECK(std::round(1e-6 * static_cast<double>(between)) == r.between);
+            CHECK(1e3 * near.computing == is(r.computing));
+            CHECK(1e3 * near.adding == is(r.adding));
+            CHECK(1e3 * near.waiting() == is(r.waiting));
+            CHECK(times_as_fast(plan, fat_tree) == is(r.faster));
+            CHECK(1e3 * far.adding == is(r.far_adding));
+            CHECK(times_as_fast(plan, two_routers) == is(r.far_faster));
+            // the dragonfly's machines at one router have the link of the fat tree
+            CHECK(seconds_of(plan, dragonfly, 50e12).seconds == near.seconds);
+        }
+
+        auto const eight = shared(8, 1, ring{}), sixteen = shared(16, 1, ring{});
+        CHECK(eight.arena_elements * sizeof(float) / 1'000'000 == 134); // MB of gradients
+        auto const on_the_wire = [](training_plan const& plan, link_cost const& slowest) {
+            auto const n = static_cast<double>(plan.devices());
+            auto const slice = static_cast<double>(plan.arena_elements * sizeof(float)) / n; // of a step of the ring
+            return std::pair(1e3 * slice * slowest.beta, 2 * (n - 1) * slice * slowest.beta);
+        };
+        CHECK(on_the_wire(eight, within).first == doctest::Approx(0.056).epsilon(0.01));
+        CHECK(on_the_wire(sixteen, beside).first == doctest::Approx(0.34).epsilon(0.02));
+        CHECK(on_the_wire(sixteen, beside).second > 0.96 * seconds_of(sixteen, fat_tree, 50e12).adding);
     }
 
     TEST_CASE("what zero_bubble_h2 saves of a role's own time, a step by itself does not show") {

@@ -1,12 +1,14 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares the pictures and the table of docs/pipelines.md with those that examples/pipelines makes, and tries what it
-refuses.
+refuses. The pipeline that the guide shows by hand is that of examples/by_hand_pipeline.cpp.
 
 pipelines.py SOURCE_ROOT PIPELINES [--mend]    --mend writes them
 
-The pictures are docs/pictures/pipelines/*.svg; the table stands between <!-- prices --> and <!-- /prices -->.
+The pictures are docs/pictures/pipelines/*.svg; the table stands between <!-- prices --> and <!-- /prices -->. One more
+picture, measured.svg, is of a step that has run, and is another one each time.
 """
+import collections
 import pathlib
 import re
 import shlex
@@ -15,6 +17,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+import snippets  # noqa: E402
 from gallery import gallery  # noqa: E402
 
 
@@ -37,6 +40,31 @@ def drawn(program):
         if unnamed:
             sys.exit(f'{program}: index.md does not show {", ".join(unnamed)}')
         return pictures, ran.stdout
+
+
+def measured(svg):
+    """A step of eight micro-batches on two roles, as predicted and as it was: each task once in both."""
+    wanted = collections.Counter((kind, m, stage) for kind in ('forward', 'backward') for m in range(8)
+                                 for stage in (0, 1))
+    for part, end in (('predicted', '>measured</text>'), ('measured', '</svg>')):
+        begin = svg.find(f'>{part}</text>')
+        if begin < 0 or end not in svg[begin:]:
+            yield f'measured.svg: nothing is drawn as {part}'
+            continue
+        there = collections.Counter((kind, int(m), int(stage)) for kind, m, stage, length in re.findall(
+            r'<title>(\w+) (\d+), stage (\d+): ([\d.]+) ms', svg[begin:svg.index(end, begin)])
+            if kind in ('forward', 'backward') and float(length) > 0)
+        if there != wanted:
+            yield f'measured.svg: {part} tasks that are missing: {wanted - there}, that are too many: {there - wanted}'
+
+
+def by_hand(root):
+    """Regions of the guide stand in the example, word for word."""
+    example = (root / 'examples/by_hand_pipeline.cpp').read_text(encoding='utf-8')
+    shown, _ = snippets.regions(root / 'tests/docs/pipelines.cpp')
+    for name in ('by_hand_queue', 'by_hand_stages', 'by_hand_threads', 'concise'):
+        if shown.get(name, '\0') not in example:
+            yield f'examples/by_hand_pipeline.cpp does not have the region {name} of tests/docs/pipelines.cpp'
 
 
 def refusals(program):
@@ -81,9 +109,12 @@ def files(program):
                 yield f'--csv {name}.csv: the others are not beside it'
         wrong = folder / 'wrong.csv'
         wrong.write_text('0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n')
-        ran = run(program, '--csv', wrong, '--svg', folder / 'none')
-        if ran.returncode != 2 or ran.stdout or ran.stderr.count('>> 4 1B1') != 1 or (folder / 'none').exists():
+        ran = run(program, '--csv', wrong, '--svg', folder / 'drawn')
+        if ran.returncode != 2 or ran.stdout or ran.stderr.count('>> 4 1B1') != 1 or 'refused.svg' not in ran.stderr:
             yield f'a file with a wrong order of gradients: {ran.returncode}, {ran.stdout}{ran.stderr}'
+        pictures = [path.name for path in (folder / 'drawn').iterdir()]
+        if pictures != ['refused.svg'] or 'stroke="#c62828"' not in (folder / 'drawn/refused.svg').read_text('utf-8'):
+            yield f'a file with a wrong order of gradients is drawn as {pictures}'
         roles = 33 # more than the others are drawn for
         wrong.write_text(''.join(f'{r}F0,{r}B0\n' for r in range(roles)))
         ran = run(program, '--csv', wrong)
@@ -121,7 +152,9 @@ def file_name(row):
 root, program = pathlib.Path(sys.argv[1]), sys.argv[2]
 page = gallery(root, 'docs/pipelines.md', 'pictures/pipelines', '*.svg', 'prices')
 pictures, table = drawn(program)
+of_a_run = pictures.pop('measured.svg', b'').decode()
 faults = page.compare(sys.argv, pictures, table)
+faults += [*measured(of_a_run), *by_hand(root)]
 faults += [*ranks(table), *refusals(program), *files(program)]
 print('\n'.join([*faults, f'{0 if faults else 1} passed, {len(faults)} failed']))
 sys.exit(1 if faults else 0)

@@ -104,7 +104,7 @@ SECTIONS = [
     Section('Costs', 'schedules.md#costs', 'schedule/cost.hpp schedule/machine.hpp', 'chunk_range|buffer_cut'),
     Section('Steps as values', 'guide.md#a-pipeline-of-stages', 'schedule/pipeline/*.hpp',
             'gpipe|one_f_one_b|schedule_choice|pipeline_schedule|scheduled_work|name_of|counted_by|task_log|lowering|by_.*'
-            '|.*_of.*|gives_.*|max_.*|step_capacity|task_lanes'),
+            '|.*_of.*|gives_.*|max_.*|step_capacity|task_lanes|role_order|is_step_for_compiler'),
     Section('Values and numbers', 'guide.md#a-network-is-a-type', 'core/units.hpp core/extents.hpp core/dtype.hpp core/bf16.hpp '
             'core/percentage.hpp core/label.hpp core/version.hpp core/philox.hpp', 'cache_line|huge_page|to_extents|philox'
             '|part|range'),

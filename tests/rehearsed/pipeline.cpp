@@ -78,6 +78,13 @@ TEST_SUITE("rehearsed/pipeline") {
                     }
     }
 
+    TEST_CASE("where no bits are promised, a schedule may go back in any order") {
+        for (timing const when : {timing::late, timing::shuffled}) {
+            on_stage const as_told(when, 3);
+            test_pipelines::last_first_has_one_devices_sums<rehearsal>();
+        }
+    }
+
     TEST_CASE("values as targets, and numbers that are no bytes, train as on one device, in stages, too") {
         using test_regression::made_up_table;
         using t = trainer<test_regression::curve, test_regression::squared_error, sgd_momentum,

@@ -4,6 +4,7 @@
 #include <trireme/schedules.hpp>
 
 #include <doctest/doctest.h>
+#include <schedule/own_schedules.hpp>
 
 #include <cstddef>
 #include <set>
@@ -75,6 +76,28 @@ TEST_SUITE("schedule/pipeline_draw") {
         CHECK(count(drawn<gpipe>(2, 1, {1, 2, 3, 0.5}), "backward 0, stage 1: 5.000 units") == 1);
         drawn_tasks const parts[] = {{"played", all}};
         CHECK(count(step_svg("a step", parts), "1.3e+04 ms</text>") == 1);
+    }
+
+    TEST_CASE("a program that is refused is drawn as far as it comes, with the task at fault in a frame") {
+        std::vector<step_task> room(step_capacity(own_schedules::last_first{}, {2, 3}));
+        auto const p = build_step(own_schedules::last_first{}, {2, 3}, room);
+        auto const v = verify(p);
+        REQUIRE(v.fault == program_fault::sum_order);
+        auto const picture = refused_svg("back < forward", p, v);
+        CHECK(count(picture, "back &lt; forward</text>") == 1);
+        CHECK(count(picture, "stroke=\"#c62828\"") == 1);
+        CHECK(count(picture, "adds gradients in another order than that of the micro-batches, role 1, task " +
+                                 std::to_string(v.task) + ": backward of micro-batch 2 in stage 1</text>") == 1);
+        CHECK(count(picture, "<title>") == p.all.size());
+        CHECK(count(picture, "opacity") ==
+              p.all.size() - 6 - 2 - 3); // forwards, and what is sent before, and received for them
+        CHECK(count(picture, colour(task_kind::backward, 0) + " stroke=\"white\" opacity=\"0.3\"") == 6);
+        // any order of sums will do for these
+        CHECK(verify(p, by_counters, gradient_order::any).ok());
+        // a fault that is seen without a play
+        std::vector<step_task> place(step_capacity(own_schedules::from_one{}, {2, 2}));
+        auto const q = build_step(own_schedules::from_one{}, {2, 2}, place);
+        CHECK(count(refused_svg("from one", q, verify(q)), "stroke=\"#c62828\"") == 1);
     }
 }
 

@@ -330,6 +330,18 @@ TEST_SUITE("trainer/pipeline") {
         plan_fault({});
     }
 
+    TEST_CASE("where no bits are promised, a schedule may go back in any order") {
+        last_first_has_one_devices_sums<host>();
+        using promised = any_pipeline<small>;
+        CHECK(has(refusal([] {
+                      promised::check({.batch = 24, .logical_shards = 4},
+                                      {.stages = 2, .schedule = own_schedules::last_first{}});
+                  }),
+                  "adds gradients in another order than that of the micro-batches, role 1"));
+        using plain = trainer<small, cross_entropy, sgd, on<mesh<host, pp<2>>>, pipeline<own_schedules::last_first, 4>>;
+        CHECK(plain::plan(batch{24}).bubble() > 0); // a constant: the compiler has proved it
+    }
+
     TEST_CASE("layouts that cannot work are refused with what would") {
         using t = any_pipeline<small>; // avg_pool2d, conv2d, tanh, max_pool2d, flatten, linear
         auto const text = [](t::options const& o, t::run_options const& r) {
@@ -348,12 +360,15 @@ TEST_SUITE("trainer/pipeline") {
         CHECK(has(refusal([] {
                       any_pipeline<small, stages_by<cut_before<2>>> made({}, {.stages = 2}); // between conv2d and tanh
                   }),
-                  "cut_before makes 2 stages, of rows that a stage can begin with"));
+                  "cut_before makes 2 stages, of rows that a stage can begin with, in rising order: some of "));
         CHECK(has(refusal([] { any_pipeline<small, stages_by<cut_before<3>>> made({}, {.stages = 3}); }),
                   "cut_before makes 2 stages"));
         // a schedule that makes no step of so few micro-batches
         CHECK(has(text({}, {.stages = 2, .micro_batches = 3, .schedule = dual_pipe_v{}}),
-                  "schedule dual_pipe_v on 2 stages: its step uses gradients before all of them are there"));
+                  "micro_batches = 3: the schedule dual_pipe_v on 2 stages takes at least 4 of each replica; set it to "
+                  "4"));
+        CHECK(has(text({.logical_shards = 6}, {.devices = 2, .stages = 2, .schedule = dual_pipe_v{}}),
+                  "takes at least 4 of each replica; set logical_shards to 8"));
         t small_batch({.batch = 8}, {.stages = 2});
         CHECK(has(refusal([&] { small_batch.step(made_up(9)); }), "give the trainer a larger batch"));
     }

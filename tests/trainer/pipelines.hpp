@@ -6,7 +6,9 @@
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
+#include <schedule/own_schedules.hpp>
 #include <support/allocation_hook.hpp>
+#include <support/compare.hpp>
 #include <support/networks.hpp>
 #include <support/sanitizers.hpp>
 
@@ -84,6 +86,24 @@ void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
                 CHECK(t.devices() == devices * stages);
                 CHECK(train(t) == wanted);
             }
+}
+
+/// Where no bits are promised, a schedule may go back in any order, as GPipe was published: its sums are one device's.
+template<class Device>
+void last_first_has_one_devices_sums() {
+    using trainer_t = trainer<test_networks::every_layer, cross_entropy, sgd_momentum,
+                              on<mesh<Device, dp<dynamic>, pp<dynamic>>>, precision<f64>>;
+    typename trainer_t::options const training{.learning_rate = 0.05f, .batch = 24, .seed = 3};
+    for (int const stages : {2, 3}) {
+        CAPTURE(stages);
+        trainer_t one(training, {.devices = 1, .stages = 1, .micro_batches = 4});
+        trainer_t many(training,
+                       {.devices = 1, .stages = stages, .micro_batches = 4, .schedule = own_schedules::last_first{}});
+        for (std::size_t const n : {24u, 13u, 24u, 3u})
+            CHECK(many.step(made_up(n, n)).loss == doctest::Approx(one.step(made_up(n, n)).loss).epsilon(1e-12));
+        CHECK(test_support::apart(many.gather_parameters(), one.gather_parameters()) < 1e-9);
+        CHECK(test_support::apart(many.gather_buffers(), one.gather_buffers()) < 1e-9);
+    }
 }
 
 } // namespace test_pipelines

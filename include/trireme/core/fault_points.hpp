@@ -7,7 +7,13 @@
 namespace trireme {
 
 /// Places in a step where a test may make a device fail.
-enum class fault_point : std::uint8_t { forward, backward, reduce, update };
+enum class fault_point : std::uint8_t {
+    forward,
+    backward,
+    reduce,
+    update,
+    task ///< the beginning of each task of a rank's step program; only devices of the host have it
+};
 
 /// The default: nothing, and no code.
 struct no_faults {

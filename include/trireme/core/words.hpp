@@ -41,6 +41,14 @@ struct on_rank;
 template<int>
 struct at_step;
 template<int>
+struct on_role;
+template<std::size_t...>
+struct rows;
+template<int>
+struct at_task; // of the role's list, with sends and receives
+template<int>
+struct of_micro_batch;
+template<int>
 struct of_chunk;
 template<class>
 struct strategy;

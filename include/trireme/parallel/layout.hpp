@@ -17,7 +17,7 @@
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 #include <trireme/schedule/verify.hpp>
 
 #include <algorithm>

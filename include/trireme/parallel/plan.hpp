@@ -70,6 +70,12 @@ struct training_plan {
     }
     constexpr bytes_t bytes_per_device() const { return memory().total(); }
 
+    /// Micro-batches whose activations device `rank` keeps at once, at most, those of each of its stages for itself: the
+    /// frames of its program. 1 without a pipeline.
+    constexpr std::size_t in_flight(int rank) const {
+        return layout.stages == 1 ? 1 : frames_of_rank(layout, rank).frames;
+    }
+
     /// Traffic that device `rank` reads from the others in one step, and writes to them itself.
     constexpr traffic wire(int rank) const {
         detail::traffic_by_peer sum(layout, rank, false);

@@ -7,7 +7,7 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 
 #include <cstddef>
@@ -31,6 +31,24 @@ constexpr step_shape shape_of_step(parallel_layout const& l, int rank) noexcept 
 /// The order in which a rank computes: one device with the whole network has nothing to wait for.
 constexpr schedule_choice schedule_of(parallel_layout const& l) noexcept {
     return l.stages == 1 ? schedule_choice{} : l.schedule;
+}
+
+/// The order in which a layout's stages have to add gradients.
+constexpr gradient_order order_of_gradients(parallel_layout const& l) noexcept {
+    return l.reproducible() ? gradient_order::of_micro_batches : gradient_order::any;
+}
+
+/// The fewest micro-batches of a replica, above `has`, of which the layout's schedule makes a training step; 0 if a few
+/// per stage are none.
+TRIREME_COLD inline std::size_t least_micro_batches(parallel_layout const& l, std::size_t has,
+                                                    lowering const& by = by_counters) {
+    auto const passes = static_cast<std::size_t>(l.passes);
+    for (auto n = has / passes + 1; l.schedule.micro_batches == 0 && n <= 8 * static_cast<std::size_t>(l.stages); ++n) {
+        step_shape const shape{l.stages, static_cast<int>(n)};
+        std::vector<step_task> room(step_capacity(l.schedule, shape));
+        if (verify(build_step(l.schedule, shape, room), by, order_of_gradients(l)).ok()) return n * passes;
+    }
+    return 0;
 }
 
 /// f(program) for the step of a rank's replica, which lives as long as the call.
@@ -76,18 +94,30 @@ public:
     /// Proves both, for a way in which moves are carried out: a schedule may be the user's own. One device with the
     /// whole network follows none. Throws usage_error if the layout's schedule makes no training step.
     void prove(parallel_layout const& l, lowering const& by = by_counters) const {
-        require(l, by, step_, verify(step_, by));
-        require(l, by, evaluation_, verify_evaluation(evaluation_, by));
+        if (auto const v = verify(step_, by, order_of_gradients(l)); !v.ok()) {
+            refuse_few_micro_batches(l, by, static_cast<std::size_t>(step_.shape.micro_batches));
+            refuse(l, by, step_, v);
+        }
+        if (auto const v = verify_evaluation(evaluation_, by); !v.ok()) refuse(l, by, evaluation_, v);
     }
 
 private:
-    static void require(parallel_layout const& l, lowering const& by, step_program const& p, program_verdict const& v) {
-        if (!v.ok()) refuse(l, by, marked_lists(p, v, by));
+    static std::string schedule_in(parallel_layout const& l, lowering const& by) {
+        return "schedule " + std::string(l.schedule.name) + " on " + std::to_string(l.stages) + " stages" +
+               (by.one_queue || by.rendezvous ? ", over " + std::string(by.name) : std::string());
     }
-    [[noreturn]] TRIREME_COLD static void refuse(parallel_layout const& l, lowering const& by, std::string const& why) {
-        throw usage_error("schedule " + std::string(l.schedule.name) + " on " + std::to_string(l.stages) + " stages" +
-                          (by.one_queue || by.rendezvous ? ", over " + std::string(by.name) : std::string()) +
-                          ": its step " + why);
+    TRIREME_COLD static void refuse_few_micro_batches(parallel_layout const& l, lowering const& by, std::size_t has) {
+        auto const number = [](auto n) { return std::to_string(n); };
+        if (auto const least = least_micro_batches(l, has, by); least != 0)
+            throw usage_error("micro_batches = " + number(has) + ": the " + schedule_in(l, by) + " takes at least " +
+                              number(least) + " of each replica; set " +
+                              (l.reproducible()
+                                   ? "logical_shards to " + number(least * static_cast<std::size_t>(l.replicas))
+                                   : "it to " + number(least)));
+    }
+    [[noreturn]] TRIREME_COLD static void refuse(parallel_layout const& l, lowering const& by, step_program const& p,
+                                                 program_verdict const& v) {
+        throw usage_error(schedule_in(l, by) + ": its step " + marked_lists(p, v, by, order_of_gradients(l)));
     }
 
     std::vector<step_task> of_step_;

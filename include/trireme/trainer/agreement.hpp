@@ -8,7 +8,7 @@
 #include <trireme/optimizer/optimizer.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/layout.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,15 +24,19 @@ namespace detail {
 /// A digest of orders that were read: two files may give them one name.
 TRIREME_COLD inline std::uint64_t digest_of_orders(schedule_choice const& orders) {
     static_assert(std::has_unique_object_representations_v<scheduled_work>);
-    std::vector<scheduled_work> lines(orders.lines + 1);
+    auto const roles = static_cast<std::size_t>(orders.roles);
+    std::vector<scheduled_work> lines(roles * orders.lines);
+    std::vector<role_order> lists(roles);
+    for (std::size_t r = 0; r < roles; ++r) lists[r].tasks = lines.data() + r * orders.lines;
+    orders.write(orders.roles, orders.micro_batches, lists.data());
     std::uint64_t digest = 0;
     for (int role = 0; role < orders.roles; ++role) {
-        auto const n = orders.write(orders.roles, orders.micro_batches, role, lines.data());
+        auto const& list = lists[static_cast<std::size_t>(role)];
         for (int chunk = 0; chunk < orders.chunks; ++chunk) {
             int const stage = orders.stage(orders.roles, role, chunk);
             digest = digest_of(std::as_bytes(std::span(&stage, 1)), digest);
         }
-        digest = digest_of(std::as_bytes(std::span(lines).first(static_cast<std::size_t>(n))), digest);
+        digest = digest_of(std::as_bytes(std::span(list.tasks, static_cast<std::size_t>(list.count))), digest);
     }
     return digest;
 }

@@ -118,7 +118,7 @@ protected:
     void run_step(sample_batch<T> const& batch, double max_norm) {
         auto const start = clock::now();
         batch_ = batch;
-        for (auto* s : stages_) s->tree = {};
+        for (auto* s : stages_) s->tree = {}, s->adds = false;
         updating_ = 0;
         comm_.at_training_step(++steps_);
         auto const update_slice = [this](stage_type const& s, range slice) { time_update(s, slice); };
@@ -129,6 +129,7 @@ protected:
         auto const list = program.list(role());
         auto const tail = list.begin() + program.tail[role()];
         for (auto t = list.begin(); t != tail; ++t) {
+            Faults::at(fault_point::task, comm_.rank(), steps_);
             auto const done = traced(*t, steps_);
             on_micro_batch(program, *t, samples_of, shards_.begin + t->micro_batch);
         }
@@ -141,6 +142,7 @@ protected:
         auto const added =
             std::find_if(tail, list.end(), [](auto const& t) { return t.kind != task_kind::collective; });
         for (auto t = tail; t != list.end(); ++t) {
+            Faults::at(fault_point::task, comm_.rank(), steps_);
             auto const done = traced(*t, steps_);
             if (t == added && (lost = is_lost())) scale_errors(T{0});
             if (t->kind == task_kind::update) {

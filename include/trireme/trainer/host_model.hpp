@@ -239,11 +239,12 @@ private:
         if (trains && layout_.reproducible()) s.tree.push({shard, shard + 1}, this->merging(s));
     }
 
-    /// The numbers that a task works with. The gradients of a micro-batch are added to one slot for all, in their
-    /// order, or, where a tree adds them, to one of their own.
-    model_numbers<T> numbers_for(placed const& s, step_task const& t) {
-        bool const trees = layout_.reproducible();
-        return s.numbers_for(t, weights(s), gradient_slot(s, trees ? s.tree.depth() : 0), trees || t.micro_batch == 0,
+    /// The numbers that a task works with. The gradients of a micro-batch are added to one slot for all, as they come,
+    /// or, where a tree adds them, to one of their own.
+    model_numbers<T> numbers_for(placed& s, step_task const& t) {
+        bool const trees = layout_.reproducible(), fresh = trees || !s.adds;
+        s.adds = s.adds || gives_weights(t.kind);
+        return s.numbers_for(t, weights(s), gradient_slot(s, trees ? s.tree.depth() : 0), fresh,
                              arena_of_activations());
     }
 

@@ -320,6 +320,7 @@ private:
 /// read one another's memory, those of several send.
 struct nccl : transport_traits {
     static constexpr bool has_native = true, has_stages = true;
+    static constexpr lowering moves = in_one_order;
     template<class Device, class T>
     using streams = nccl_transport<Device, T>;
 };

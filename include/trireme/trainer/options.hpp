@@ -6,7 +6,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/optimizer/rate_schedule.hpp>
 #include <trireme/parallel/layout.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 
 #include <chrono>

@@ -37,6 +37,7 @@ struct stage_numbers {
     int number = 0;              ///< of the stage in the network
     bool last = false;           ///< the network ends with it
     fixed_tree::stack tree = {}; ///< of the shards whose gradients it has in this step
+    bool adds = false;           ///< its gradients of this step have begun: others are added to them
     std::vector<copied_parameters> copies = {};
 
     template<class Model>

@@ -16,6 +16,7 @@
 #include <trireme/parallel/tensor_rules.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
 #include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/schedules/one_f_one_b.hpp>
 #include <trireme/trainer/policy_arguments.hpp>
 
 #include <concepts>
@@ -313,7 +314,8 @@ struct without_decay {
 };
 
 /// Policy `with_faults` makes devices fail, for tests: `Faults::at(point, device, step)` is called at every fault
-/// point, and may throw or sleep. Default: `with_faults<no_faults>`, no code.
+/// point, and may throw or sleep. On devices of the host the calls at `fault_point::task` count through the tasks of
+/// the device's step program. Default: `with_faults<no_faults>`, no code.
 template<class Faults>
 struct with_faults {
     using kind = struct faults_policy;

@@ -110,10 +110,11 @@ public:
             if (model.loss_terms != 0) hand_over(r->clearing_terms(), [&] { r->clear_terms(); });
         }
     }
-    /// The gradients of a rank's k-th shard begin, at zero or, where no tree adds them, at those of the shards before;
-    /// they come granule by granule; and they end.
-    void begin_shard(rank_type& r, std::size_t k, int chunk = 0) {
-        if (layout.reproducible() || k == 0) hand_over(r.clearing_gradients(chunk), [&] { r.clear_gradients(chunk); });
+    /// The gradients of a rank's shard begin, at zero or, where no tree adds them, at those of the shards before; they
+    /// come granule by granule; and they end.
+    void begin_shard(rank_type& r, int chunk = 0) {
+        if (bool const begins = r.begins_gradients(chunk); begins || layout.reproducible())
+            hand_over(r.clearing_gradients(chunk), [&] { r.clear_gradients(chunk); });
     }
     void enqueue_granule(rank_type& r, int slot, std::size_t shard) {
         step_task t;
@@ -279,7 +280,7 @@ private:
     void train() {
         auto const kind = tasks_[0].task->kind;
         for (auto const& t : tasks_)
-            if (gives_weights(kind)) begin_shard(*t.rank, t.task->micro_batch, t.task->chunk);
+            if (gives_weights(kind)) begin_shard(*t.rank, t.task->chunk);
         if (goes_forward(kind)) go_forward();
         if (kind == task_kind::backward_weights)
             add_later();

@@ -157,7 +157,11 @@ public:
     // ---- the work of tasks; the order is the caller's ----
 
     void begin_step() noexcept {
-        for (auto& s : own_) s.tree = {};
+        for (auto& s : own_) s.tree = {}, s.adds = false;
+    }
+    /// True before the first gradients of a stage in a step.
+    bool begins_gradients(int chunk) noexcept {
+        return !std::exchange(own_[static_cast<std::size_t>(chunk)].adds, true);
     }
     void clear_scores() { adding().zero(scores_.data(), all_shards_ * sizeof(sample_score)); }
     /// The terms of rows that add to the loss lie behind the scores.

@@ -355,7 +355,7 @@ private:
         for (std::size_t k = 0; k < most_shards(); ++k) {
             for (auto& r : executor_->ranks)
                 if (k < r->shards().size()) {
-                    executor_->begin_shard(*r, k);
+                    executor_->begin_shard(*r);
                     executor_->stamp_shard(*r, result, k, false);
                 }
             for_granules_of(k, indices, 1, [&](std::size_t q, int slot, auto some, std::size_t first) {

@@ -106,7 +106,9 @@ struct trainer_layouts {
         if constexpr (Policies::strategy_is_chosen) check_no_compressing_strategy(layout.strategy);
         if constexpr (Policies::has_stages) {
             using cut = typename Policies::cut;
-            check_stages(layout, {segments_of<network>.count, cut::stages, &cuts_wrongly<network, cut>});
+            auto const& segments = segments_of<network>;
+            check_stages(layout, {std::span(segments.begin).subspan(1, segments.count - 1), cut::stages,
+                                  &cuts_wrongly<network, cut>});
             if constexpr (!Policies::steps_proved) prove_steps(layout, Policies::transport::moves);
         }
         if constexpr (Model::trains) check_least_samples<network>(layout, batch, sample_count::batch);

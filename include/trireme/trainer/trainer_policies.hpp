@@ -229,7 +229,8 @@ struct trainer_policies {
     static constexpr bool is_static =
         replicas != dynamic && shards != dynamic && !strategy_is_chosen && pipeline_is_static;
     /// The compiler proves the step of a pipeline, which is then the same on each replica.
-    static constexpr bool steps_proved = has_stages && micro_batches > 0 && stages > 0 && stages <= max_roles;
+    static constexpr bool steps_proved = has_stages && micro_batches > 0 && stages > 0 &&
+                                         is_step_for_compiler<typename pipelining::schedule>(stages, micro_batches);
     /// The compiler proves a strategy for these devices.
     static constexpr bool provable = replicas != dynamic && replicas <= proved_by_compiler && !strategy_is_chosen;
     /// True if the compiler has proved all schedules that can run.

@@ -13,13 +13,16 @@
 #include <trireme/optimizer/optimizer.hpp>
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/stages.hpp>
+#include <trireme/schedule/pipeline/rules.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 namespace trireme {
 
@@ -77,7 +80,7 @@ struct cut_rule {
         rule_holds<Where...>,
         "TRI0095: the network cannot be cut so: cut_before names one row less than there are stages, in rising "
         "order, none inside a residual, and none of a function, a flatten, or behind conv2d a batch_norm, right "
-        "behind the layer whose values it takes");
+        "behind the layer whose values it takes. The words name the rows that a stage can begin with");
 };
 template<class... Where>
 struct stages_without_axis_rule {
@@ -105,14 +108,6 @@ struct synchronised_parts_rule {
         rule_holds<Where...>,
         "TRI0108: batch_norm<synchronised> takes its statistics from all samples of a step at once, and accumulate "
         "shows it a part of them at a time: write batch_norm<per_shard>, or leave out accumulate");
-};
-template<class... Where>
-struct pipeline_schedule_rule {
-    static_assert(
-        rule_holds<Where...>,
-        "TRI0097: this schedule is no training step on so many stages: each micro-batch goes once forward and "
-        "once back through every stage, back in the order of their numbers, and nobody waits for ever. The "
-        "words name the role and the number of its task where it goes wrong");
 };
 template<class... Where>
 struct pipeline_transport_rule {
@@ -231,25 +226,53 @@ constexpr bool cuts_wrongly(int stages) {
     return false;
 }
 
-/// The verdict on the program of a pipeline whose moves a transport carries out.
-template<class Schedule, int Stages, int MicroBatches, int Passes, class Transport>
-constexpr program_verdict verdict_on_pipeline() {
-    constexpr auto& program = static_step<Schedule, Stages, MicroBatches, 1, 1, Passes>::program;
-    auto const of_step = verify(program, Transport::moves);
-    step_task room[step_capacity(Schedule{}, step_shape{Stages, 2})] = {};
-    return of_step.ok() ? verify_evaluation(build_evaluation(Schedule{}, program, room), Transport::moves) : of_step;
-}
+/// The rows that a stage of a network can begin with, but for the first, as messages name them.
+template<class Network, std::size_t... I>
+rows<segments_of<Network>.begin[I + 1]...> rows_of_stages(std::index_sequence<I...>);
+template<class Network>
+using rows_of_stages_t = decltype(rows_of_stages<Network>(std::make_index_sequence<segments_of<Network>.count - 1>{}));
+
+/// A pipeline's step as the compiler knows it: the schedule, how often it runs, and the order of the gradients.
+template<class Schedule, int Stages, int MicroBatches, int Passes, gradient_order Order>
+struct known_step {
+    static constexpr auto& program = static_step<Schedule, Stages, MicroBatches, 1, 1, Passes>::program;
+
+    /// The verdict on it where a transport carries out the moves.
+    template<class Transport>
+    static constexpr program_verdict verdict() {
+        auto const of_step = verify(program, Transport::moves, Order);
+        step_task room[step_capacity(Schedule{}, step_shape{Stages, 2})] = {};
+        return of_step.ok() ? verify_evaluation(build_evaluation(Schedule{}, program, room), Transport::moves)
+                            : of_step;
+    }
+    /// As many micro-batches, or the fewest above, of which the schedule makes a training step; 0 if a few per stage
+    /// are none.
+    static constexpr int least() {
+        if constexpr (verify(program, by_counters, Order).ok())
+            return MicroBatches;
+        else if constexpr (MicroBatches < 4 * Stages * Passes)
+            return known_step<Schedule, Stages, MicroBatches + Passes, Passes, Order>::least();
+        else
+            return 0;
+    }
+};
 /// The rule that the program of a pipeline breaks if it is no training step, where the compiler knows the program.
-template<class Schedule, int Stages, int MicroBatches, int Passes, class Transport>
+template<class Schedule, int Stages, int MicroBatches, int Passes, gradient_order Order, class Transport>
 constexpr auto broken_pipeline_rule() {
-    constexpr auto v = verdict_on_pipeline<Schedule, Stages, MicroBatches, Passes, Transport>();
+    using step = known_step<Schedule, Stages, MicroBatches, Passes, Order>;
+    using policy = gets<pipeline<Schedule, MicroBatches>>;
+    constexpr auto v = step::template verdict<Transport>();
     if constexpr (v.ok())
         return pack<no_rule>{};
-    else if constexpr (verdict_on_pipeline<Schedule, Stages, MicroBatches, Passes, transport_traits>().ok())
-        return pack<pipeline_transport_rule<gets<pipeline<Schedule, MicroBatches>>, gets<transport<Transport>>,
-                                            on_rank<v.role>, at_step<v.task>>>{};
+    else if constexpr (step::template verdict<transport_traits>().ok())
+        return pack<pipeline_transport_rule<policy, gets<transport<Transport>>, on_role<v.role>, at_task<v.task>>>{};
+    else if constexpr (step::least() != 0)
+        return pack<few_micro_batches_rule<wants<at_least<std::size_t{step::least()}>>, policy>>{};
+    else if constexpr (micro_batch_at(step::program, v) < 0)
+        return pack<pipeline_schedule_rule<v.fault, policy, on_role<v.role>, at_task<v.task>>>{};
     else
-        return pack<pipeline_schedule_rule<gets<pipeline<Schedule, MicroBatches>>, on_rank<v.role>, at_step<v.task>>>{};
+        return pack<pipeline_schedule_rule<v.fault, policy, on_role<v.role>, at_task<v.task>,
+                                           of_micro_batch<micro_batch_at(step::program, v)>>>{};
 }
 
 /// The first rule of pipelines that a network breaks.
@@ -260,13 +283,16 @@ constexpr auto broken_stages_rule() {
         return pack<too_many_stages_rule<wants<at_most<segments_of<Network>.count>>, gets<typename Policies::mesh>,
                                          gets<typename Policies::pipelining>>>{};
     else if constexpr (all > 0 && cuts_wrongly<Network, typename Policies::cut>(all))
-        return pack<cut_rule<gets<stages_by<typename Policies::cut>>, gets<typename Policies::mesh>>>{};
+        return pack<cut_rule<gets<stages_by<typename Policies::cut>>, gets<typename Policies::mesh>,
+                             wants<rows_of_stages_t<Network>>>>{};
     else if constexpr (Network::whole_batch)
         return pack<
             synchronised_stages_rule<row_at_t<whole_batch_row<Network>(), Network>, gets<typename Policies::mesh>>>{};
     else if constexpr (Policies::steps_proved)
         return broken_pipeline_rule<typename Policies::pipelining::schedule, stages, Policies::micro_batches,
-                                    Policies::accumulation::parts, typename Policies::transport>();
+                                    Policies::accumulation::parts,
+                                    Policies::shards == 0 ? gradient_order::any : gradient_order::of_micro_batches,
+                                    typename Policies::transport>();
     else
         return pack<no_rule>{};
 }
@@ -347,8 +373,8 @@ TRIREME_COLD inline void check_count(char const* call, std::size_t given, std::s
 
 /// The stages that a network can be cut into, whatever its type.
 struct stage_limits {
-    std::size_t most = 0;
-    std::size_t of_cut = 0; ///< those that a policy's cut makes; 0 for any number
+    std::span<std::size_t const> begins; ///< rows that a stage can begin with, but for the first
+    std::size_t of_cut = 0;              ///< those that a policy's cut makes; 0 for any number
     bool (*cuts_wrongly)(int stages) = nullptr;
 };
 
@@ -384,13 +410,16 @@ TRIREME_COLD inline void check_stages(parallel_layout const& l, stage_limits con
     std::string const wanted =
         "stages = " + number(l.stages) +
         (l.chunks() == 1 ? std::string() : ", each in " + number(l.chunks()) + " by the schedule " + l.schedule.name);
-    if (static_cast<std::size_t>(l.stage_count()) > limits.most)
-        throw usage_error(wanted + ": this network can be cut at " + number(limits.most - 1) +
-                          " places, into at most " + number(limits.most) +
+    if (static_cast<std::size_t>(l.stage_count()) > limits.begins.size() + 1)
+        throw usage_error(wanted + ": this network can be cut at " + number(limits.begins.size()) +
+                          " places, into at most " + number(limits.begins.size() + 1) +
                           " stages (not inside a residual, and a function stays with the layer before it)");
-    if (limits.cuts_wrongly(l.stage_count()))
+    if (limits.cuts_wrongly(l.stage_count())) {
+        std::string rows;
+        for (auto const row : limits.begins) rows += (rows.empty() ? "" : ", ") + number(row);
         throw usage_error(wanted + ": cut_before makes " + number(limits.of_cut) +
-                          " stages, of rows that a stage can begin with");
+                          " stages, of rows that a stage can begin with, in rising order: some of " + rows);
+    }
 }
 
 // ---- errors of a trainer's calls, as usage_error ----

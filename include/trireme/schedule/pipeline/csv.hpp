@@ -9,7 +9,7 @@
 #include <trireme/schedule/pipeline/orders.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/schedule/pipeline/trace.hpp>
+#include <trireme/schedule/pipeline/verify.hpp>
 #include <trireme/schedule/svg_text.hpp>
 
 #include <algorithm>
@@ -177,6 +179,63 @@ inline std::string step_svg(std::string const& title, std::span<drawn_tasks cons
             per_second * longest * tick / 4, unit);
     }
     return svg + "</svg>\n";
+}
+
+/// A program that is refused, as an SVG picture: a lane per role with its tasks in their order, moves narrow. Colours
+/// are step_svg's where a play of the program by `by` comes, and pale behind that; the task at fault has a red frame,
+/// and the fault stands below, in words.
+///
+/// Cost: a hundred bytes of text per task.
+inline std::string refused_svg(std::string const& title, step_program const& p, program_verdict const& v,
+                               lowering const& by = by_counters,
+                               gradient_order order = gradient_order::of_micro_batches) {
+    int const left = 72, lane = 26, box = 20, wide = 24, narrow = 8;
+    detail::program_proof proof(p, by, order);
+    proof.run(false);
+    bool const played = v.fault != program_fault::out_of_range && v.fault != program_fault::mismatch;
+    std::string lanes;
+    int width = 480, y = 44;
+    auto const rect = [&](int x, int top, int w, std::string const& look) {
+        lanes += "<rect x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(top) + "\" width=\"" +
+                 std::to_string(w) + "\" height=\"" + std::to_string(box) + "\" " + look + ">";
+    };
+    for (int r = 0; r < p.shape.roles; ++r, y += lane) {
+        lanes += "<text x=\"12\" y=\"" + std::to_string(y + box - 5) + "\">role " + std::to_string(r) + "</text>\n";
+        auto const list = p.list(r);
+        int x = left;
+        for (std::size_t i = 0; i <= list.size(); ++i) {
+            bool const ends = i == list.size(), fails = r == v.role && i == static_cast<std::size_t>(v.task);
+            int const w = !ends && list[i].kind == task_kind::move ? narrow : wide;
+            if (!ends) {
+                auto const& t = list[i];
+                bool const done = played ? i < proof.next(r) : i < static_cast<std::size_t>(v.task);
+                rect(x, y, w,
+                     "fill=\"" + detail::task_colour(t.kind, t.chunk) + "\" stroke=\"white\"" +
+                         (done ? "" : " opacity=\"0.3\""));
+                lanes += "<title>" + std::to_string(i) + ' ' + detail::svg_text(detail::words_for(p, r, i)) +
+                         "</title></rect>\n";
+                if (t.computes())
+                    lanes += "<text class=\"n\" x=\"" + std::to_string(x + w / 2) + "\" y=\"" +
+                             std::to_string(y + box - 6) + "\">" + std::to_string(t.micro_batch) + "</text>\n";
+            }
+            if (fails) {
+                rect(x, y, w, "fill=\"none\" stroke=\"#c62828\" stroke-width=\"3\"/");
+                lanes += '\n';
+            }
+            x += w + 2;
+        }
+        width = std::max(width, x + 12);
+    }
+    auto const words = std::string(describe(v.fault)) + ", role " + std::to_string(v.role) + ", task " +
+                       std::to_string(v.task) + ": " + detail::words_for(p, v.role, static_cast<std::size_t>(v.task));
+    width = std::max(width, 24 + 7 * static_cast<int>(words.size()));
+    auto const size = "width=\"" + std::to_string(width) + "\" height=\"" + std::to_string(y + 34) + "\"";
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" " + size +
+           ">\n<style>text { font: 12px sans-serif; fill: #222 } .t { font-size: 15px } .n { fill: white; font-size: "
+           "10px; text-anchor: middle } .f { fill: #c62828 }</style>\n"
+           "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text class=\"t\" x=\"12\" y=\"24\">" +
+           detail::svg_text(title) + "</text>\n" + lanes + "<text class=\"f\" x=\"12\" y=\"" + std::to_string(y + 18) +
+           "\">" + detail::svg_text(words) + "</text>\n</svg>\n";
 }
 
 } // namespace trireme

@@ -5,7 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 
 #include <algorithm>
@@ -103,10 +103,9 @@ inline schedule_orders::operator schedule_choice() const& noexcept {
     c.lines = lists_.lines.size();
     c.has_moves = lists_.has_moves;
     c.orders_ = this;
-    c.write_ = [](void const* all, int, int, int role, scheduled_work* out) {
-        auto const order = at(all).order(role);
-        std::copy(order.begin(), order.end(), out);
-        return static_cast<int>(order.size());
+    c.write_ = [](void const* all, int roles, int, role_order* lists) {
+        for (int role = 0; role < roles; ++role)
+            for (auto const& line : at(all).order(role)) lists[role].add(line);
     };
     c.stage_ = [](void const* all, int roles, int role, int chunk) {
         return roles == at(all).roles() ? at(all).stage(role, chunk) : chunk * roles + role; // else it is refused

@@ -89,12 +89,13 @@ inline std::string words_for(step_program const& p, int role, std::size_t task) 
 /// eight roles those about the one at fault are shown. A fault that is seen without a play is shown by the numbers of
 /// the tasks alone. Tasks are written as PyTorch writes them: parse_schedule_csv.
 TRIREME_COLD inline std::string marked_lists(step_program const& p, program_verdict const& v,
-                                             lowering const& by = by_counters) {
+                                             lowering const& by = by_counters,
+                                             gradient_order order = gradient_order::of_micro_batches) {
     constexpr int most_columns = 8, around = 4;
     auto const failed = static_cast<std::size_t>(v.task);
     auto text = std::string(describe(v.fault)) + ", role " + std::to_string(v.role) + ", task " +
                 std::to_string(v.task) + ": " + detail::words_for(p, v.role, failed) + '\n';
-    detail::program_proof proof(p, by);
+    detail::program_proof proof(p, by, order);
     proof.run(false);
     bool const played = v.fault != program_fault::out_of_range && v.fault != program_fault::mismatch;
     int const first = std::clamp(v.role - most_columns / 2, 0, std::max(0, p.shape.roles - most_columns)),

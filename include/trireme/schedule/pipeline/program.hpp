@@ -5,7 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/core/scratch.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -265,10 +265,9 @@ constexpr std::size_t step_capacity(schedule_choice const& s, step_shape const& 
 
 namespace detail {
 
-/// The lines that a role may have in a step of this shape.
+/// The lines that a role may have in a pass.
 constexpr std::size_t most_lines(schedule_choice const& s, step_shape const& shape) noexcept {
-    auto const usual = static_cast<std::size_t>(3 * s.chunks * shape.micro_batches);
-    return std::max(usual, s.lines * static_cast<std::size_t>(shape.passes));
+    return std::max(static_cast<std::size_t>(3 * s.chunks * (shape.micro_batches / shape.passes)), s.lines);
 }
 
 [[noreturn]] TRIREME_COLD inline void refuse_shape(schedule_choice const& s, step_shape const& shape) {
@@ -321,35 +320,36 @@ TRIREME_COLD constexpr step_program build_step(schedule_choice const& s, step_sh
     auto const stages = static_cast<std::size_t>(shape.roles * s.chunks);
     scratch<std::uint8_t> role_of(stages);
     auto p = with_stages(s, shape, role_of);
-    auto const most = most_lines(s, shape);
-    scratch<scheduled_work> order(most + 1);
+    auto const most = most_lines(s, shape), roles = static_cast<std::size_t>(shape.roles);
+    scratch<scheduled_work> lines(roles * (most + 1));
+    scratch<role_order> lists(roles);
+    for (std::size_t r = 0; r < roles; ++r) lists[r].tasks = lines.data() + r * (most + 1);
     int const in_a_pass = shape.micro_batches / shape.passes;
+    s.write(shape.roles, in_a_pass, lists.data());
     bool const placed = p.misplaced_role() == shape.roles;
     std::size_t used = 0;
     for (int r = 0; r < shape.roles; ++r) {
-        role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, s.slots(shape.roles, in_a_pass), most,
-                      s.has_moves);
-        std::size_t n = 0;
-        for (int pass = 0; pass < shape.passes; ++pass) {
-            auto const end = n + static_cast<std::size_t>(s.write(shape.roles, in_a_pass, r, order.data() + n));
-            for (; n < end; ++n)
-                order[n].micro_batch = static_cast<std::uint16_t>(order[n].micro_batch + pass * in_a_pass);
-        }
-        for (std::size_t i = 0; i < n; ++i) {
-            auto c = order[i];
-            bool const whole = stages == 1 && i + 1 < n && c.kind == task_kind::forward &&
-                               order[i + 1].kind == task_kind::backward && order[i + 1].micro_batch == c.micro_batch;
-            if (whole) c.kind = task_kind::train, ++i;
-            if (placed && c.chunk < s.chunks && c.micro_batch < shape.micro_batches) {
-                w.add(c);
-            } else {
-                step_task unknown;
-                unknown.kind = c.kind;
-                unknown.chunk = c.chunk;
-                unknown.micro_batch = c.micro_batch;
-                w.add(unknown);
+        role_writer w(p, r, room.subspan(used), {role_of.data(), stages}, s.slots(shape.roles, in_a_pass),
+                      most * static_cast<std::size_t>(shape.passes), s.has_moves);
+        auto const& order = lists[static_cast<std::size_t>(r)];
+        for (int pass = 0; pass < shape.passes; ++pass)
+            for (int i = 0; i < order.count; ++i) {
+                auto c = order.tasks[i];
+                bool const whole = stages == 1 && i + 1 < order.count && c.kind == task_kind::forward &&
+                                   order.tasks[i + 1].kind == task_kind::backward &&
+                                   order.tasks[i + 1].micro_batch == c.micro_batch;
+                if (whole) c.kind = task_kind::train, ++i;
+                c.micro_batch = static_cast<std::uint16_t>(c.micro_batch + pass * in_a_pass);
+                if (placed && c.chunk < s.chunks && c.micro_batch < shape.micro_batches) {
+                    w.add(c);
+                } else {
+                    step_task unknown;
+                    unknown.kind = c.kind;
+                    unknown.chunk = c.chunk;
+                    unknown.micro_batch = c.micro_batch;
+                    w.add(unknown);
+                }
             }
-        }
         w.end_of_micro_batches();
         step_task t;
         t.end = static_cast<std::uint16_t>(s.chunks * shape.slices);

@@ -55,6 +55,14 @@ struct scheduled_work {
     constexpr bool operator==(scheduled_work const&) const = default;
 };
 
+/// A role's list of tasks, as it is written.
+struct role_order {
+    scheduled_work* tasks = nullptr;
+    int count = 0;
+
+    constexpr void add(scheduled_work const& w) { tasks[count++] = w; }
+};
+
 /// The order in which the roles of a pipeline compute. A role is the place of a device in the pipeline; each has
 /// `chunks` stages, by default chunk * roles + role, else `stage(roles, role, chunk)`.
 ///
@@ -62,16 +70,27 @@ struct scheduled_work {
 ///     static constexpr int chunks = 1;
 ///     static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out); // returns how many
 ///
+/// A schedule that plays all roles to write one writes them at once instead, each into its list:
+///
+///     static constexpr void write_all(int roles, int micro_batches, role_order* lists);
+///
 /// Sends, receives and where values are kept follow from the order; whether it works is proved (verify.hpp). A schedule
 /// that goes back several times before the role before it takes the first gradient says for how many a role has room:
 ///
 ///     static constexpr int slots(int roles, int micro_batches); // by default default_slots
+///
+/// One that looks for its order among many says so, so that compilers do only what they can: see is_step_for_compiler.
+///
+///     static constexpr bool searches = true;
 template<class S>
-concept pipeline_schedule = std::default_initializable<S> && requires(scheduled_work* out) {
+concept pipeline_schedule = std::default_initializable<S> && requires {
     { S::name } -> std::convertible_to<char const*>;
     typename std::integral_constant<int, S::chunks>;
+} && (requires(scheduled_work* out) {
     { S::write(1, 1, 0, out) } -> std::same_as<int>;
-};
+} || requires(role_order* lists) {
+    { S::write_all(1, 1, lists) } -> std::same_as<void>;
+});
 
 inline constexpr int max_chunks = 8;
 inline constexpr int default_slots = 2;
@@ -83,6 +102,14 @@ constexpr int stage_of(int roles, int role, int chunk) noexcept {
         return S::stage(roles, role, chunk);
     else
         return chunk * roles + role;
+}
+
+/// True for steps that compilers prove within the limits that they have by default; the others are proved when a
+/// trainer is made. A schedule that searches is for compilers only on few roles.
+template<pipeline_schedule S>
+constexpr bool is_step_for_compiler(int roles, int micro_batches) noexcept {
+    constexpr bool searches = requires { S::searches; };
+    return roles <= (searches ? 4 : 16) && roles * S::chunks * micro_batches <= (searches ? 64 : 256);
 }
 
 /// The gradients that a role may have sent while none of them has been taken.
@@ -109,101 +136,5 @@ struct name_with_chunks {
 };
 
 } // namespace detail
-
-/// Schedule: all micro-batches forward, then all backward. Keeps the values of all of them.
-/// Source: Huang et al., "GPipe", 2019.
-struct gpipe {
-    static constexpr char const* name = "gpipe";
-    static constexpr int chunks = 1;
-
-    TRIREME_COLD static constexpr int write(int, int micro_batches, int, scheduled_work* out) {
-        int n = 0;
-        for (auto const kind : {task_kind::forward, task_kind::backward})
-            for (int m = 0; m < micro_batches; ++m) out[n++] = {kind, 0, static_cast<std::uint16_t>(m)};
-        return n;
-    }
-};
-
-/// Schedule: forward until the first micro-batch comes back, then one forward, one backward. Keeps the values of as
-/// many micro-batches as there are stages from here to the end. Source: Narayanan et al., "PipeDream", 2019;
-/// "Memory-efficient pipeline-parallel DNN training", 2021.
-struct one_f_one_b {
-    static constexpr char const* name = "one_f_one_b";
-    static constexpr int chunks = 1;
-
-    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
-        int n = 0, ahead = std::min(roles - 1 - role, micro_batches), back = 0;
-        for (int m = 0; m < micro_batches; ++m) {
-            out[n++] = {task_kind::forward, 0, static_cast<std::uint16_t>(m)};
-            if (m >= ahead) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(back++)};
-        }
-        while (back < micro_batches) out[n++] = {task_kind::backward, 0, static_cast<std::uint16_t>(back++)};
-        return n;
-    }
-};
-
-class schedule_orders;
-
-namespace detail {
-
-// The functions of schedule_choice, which a type's do not look at: what orders they are of.
-template<pipeline_schedule S>
-constexpr int written_by(void const*, int roles, int micro_batches, int role, scheduled_work* out) {
-    return S::write(roles, micro_batches, role, out);
-}
-template<pipeline_schedule S>
-constexpr int staged_by(void const*, int roles, int role, int chunk) {
-    return stage_of<S>(roles, role, chunk);
-}
-template<pipeline_schedule S>
-constexpr int slots_by(void const*, int roles, int micro_batches) {
-    return slots_of<S>(roles, micro_batches);
-}
-
-} // namespace detail
-
-/// A pipeline's schedule as a value, made from the type: `schedule_choice s = gpipe{};`, or from orders that were read
-/// from a file, and live as long: `schedule_choice s = orders;`.
-class schedule_choice {
-public:
-    constexpr schedule_choice() = default;
-    template<pipeline_schedule S>
-    constexpr schedule_choice(S) noexcept
-        : name(S::name), chunks(S::chunks), write_(&detail::written_by<S>), stage_(&detail::staged_by<S>),
-          slots_(&detail::slots_by<S>) {
-        static_assert(S::chunks >= 1 && S::chunks <= max_chunks,
-                      "a role has at least one stage, and at most max_chunks");
-    }
-
-    char const* name = one_f_one_b::name;
-    int chunks = one_f_one_b::chunks;
-    int roles = 0;          ///< that the schedule is for; 0: any number
-    int micro_batches = 0;  ///< likewise
-    std::size_t lines = 0;  ///< of all roles; 0: as many as each micro-batch has tasks
-    bool has_moves = false; ///< some lines are sends and receives, which else follow
-
-    /// The order in which a role computes, its length, and the rest that a schedule says: see pipeline_schedule.
-    constexpr int write(int all_roles, int all_micro_batches, int role, scheduled_work* out) const {
-        return write_(orders_, all_roles, all_micro_batches, role, out);
-    }
-    constexpr int stage(int all_roles, int role, int chunk) const { return stage_(orders_, all_roles, role, chunk); }
-    constexpr int slots(int all_roles, int all_micro_batches) const {
-        return slots_(orders_, all_roles, all_micro_batches);
-    }
-
-    /// True if it was made from this type.
-    template<pipeline_schedule S>
-    bool is() const noexcept {
-        return write_ == &detail::written_by<S>;
-    }
-
-private:
-    friend schedule_orders;
-    void const* orders_ = nullptr;
-    int (*write_)(void const*, int roles, int micro_batches, int role,
-                  scheduled_work* out) = &detail::written_by<one_f_one_b>;
-    int (*stage_)(void const*, int roles, int role, int chunk) = &detail::staged_by<one_f_one_b>;
-    int (*slots_)(void const*, int roles, int micro_batches) = &detail::slots_by<one_f_one_b>;
-};
 
 } // namespace trireme

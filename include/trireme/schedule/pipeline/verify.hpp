@@ -4,6 +4,7 @@
 
 #include <trireme/core/pack.hpp>
 #include <trireme/core/scratch.hpp>
+#include <trireme/schedule/pipeline/lowering.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 
 #include <cstddef>
@@ -18,7 +19,7 @@ enum class program_fault : std::uint8_t {
     order,        ///< a way back before the way there, or the halves of backward the wrong way round
     twice,        ///< a micro-batch goes one way through a stage again
     missing,      ///< a micro-batch has not been everywhere, or something is sent that nobody takes
-    sum_order,    ///< a stage adds the gradients of a later micro-batch first: others bits on other layouts
+    sum_order,    ///< a stage adds the gradients of a later micro-batch first: other bits on other layouts
     overwritten,  ///< a frame is taken that is in use
     elsewhere,    ///< a frame or slot holds something else than what is read
     mismatch,     ///< two roles do not send and receive the same things in the same order
@@ -36,21 +37,9 @@ struct program_verdict {
     constexpr bool ok() const noexcept { return fault == program_fault::none; }
 };
 
-/// A transport's way of carrying out moves.
-struct lowering {
-    char const* name = "";
-    bool rendezvous = false; ///< a move ends when its sends have been received; else they are only posted
-    bool one_queue = false;  ///< all that one role sends to another comes in the order in which it was sent
-};
-
-/// Counters in shared memory: sends are posted, and values and gradients of each boundary come in orders of their own.
-inline constexpr lowering by_counters{"counters", false, false};
-/// Messages with a tag for each boundary and direction: posted, and each way comes in an order of its own.
-inline constexpr lowering by_tagged_messages{"tagged messages", false, false};
-/// Messages without tags: posted, and between two ranks in one order.
-inline constexpr lowering by_messages{"messages", false, true};
-/// Calls that return when both sides are there.
-inline constexpr lowering by_rendezvous{"rendezvous", true, true};
+/// The order in which a stage has to add the gradients of its micro-batches. Bits depend on it; sums of real numbers do
+/// not.
+enum class gradient_order : std::uint8_t { of_micro_batches, any };
 
 namespace detail {
 
@@ -58,8 +47,9 @@ namespace detail {
 /// goes first does not matter, and one play stands for all.
 class program_proof {
 public:
-    constexpr program_proof(step_program const& p, lowering const& by)
-        : p_(p), by_(by), roles_(static_cast<std::size_t>(p.shape.roles)),
+    constexpr program_proof(step_program const& p, lowering const& by,
+                            gradient_order order = gradient_order::of_micro_batches)
+        : p_(p), by_(by), order_(order), roles_(static_cast<std::size_t>(p.shape.roles)),
           stages_(static_cast<std::size_t>(p.stage_count())),
           micro_batches_(static_cast<std::size_t>(p.shape.micro_batches)),
           slices_(static_cast<std::size_t>(p.chunks * p.shape.slices)), next_(roles_), posted_(roles_),
@@ -161,6 +151,7 @@ private:
     /// Both sides of every pair of roles name the same transfers in the same order: of each way, or, where one queue
     /// carries all ways, of all of them together.
     constexpr program_verdict match() {
+        if (all_match()) return {};
         for (std::size_t a = 0; a < roles_; ++a)
             for (std::size_t b = 0; b < roles_; ++b) {
                 auto v = match(a, b, npos);
@@ -171,6 +162,32 @@ private:
                 if (!v.ok()) return v;
             }
         return {};
+    }
+    /// Says only whether: once through all lists, for what is sent, and once more, for what is received.
+    constexpr bool all_match() const {
+        std::size_t const keys = by_.one_queue ? roles_ * roles_ : 2 * stages_;
+        auto const key = [&](stage_transfer const& m, std::size_t r) {
+            return !by_.one_queue ? m.way() : m.sends ? r * roles_ + m.role : m.role * roles_ + r;
+        };
+        auto const for_each = [&](bool sends, auto const& f) {
+            for (std::size_t r = 0; r < roles_; ++r)
+                for (auto const& t : list(r))
+                    for (int k = 0; t.kind == task_kind::move && k < t.transfers; ++k)
+                        if (t.moves[k].sends == sends) f(key(t.moves[k], r), index_of(t.moves[k]));
+        };
+        scratch<std::size_t> begin(keys + 1), next(keys);
+        for_each(true, [&](std::size_t of, std::size_t) { ++begin[of + 1]; });
+        for (std::size_t i = 0; i < keys; ++i) begin[i + 1] += begin[i], next[i] = begin[i];
+        scratch<std::size_t> what(begin[keys] + 1);
+        for_each(true, [&](std::size_t of, std::size_t is) { what[next[of]++] = is; });
+        for (std::size_t i = 0; i < keys; ++i) next[i] = begin[i];
+        bool same = true;
+        for_each(false, [&](std::size_t of, std::size_t is) {
+            same = same && next[of] < begin[of + 1] && what[next[of]] == is;
+            ++next[of];
+        });
+        for (std::size_t i = 0; i < keys; ++i) same = same && next[i] == begin[i + 1];
+        return same;
     }
     /// Transfers from `a` to `b`; npos: of any way.
     constexpr program_verdict match(std::size_t a, std::size_t b, std::size_t way) {
@@ -312,7 +329,8 @@ private:
                 return program_fault::none;
             }
         }
-        if (added_[stage] != t.micro_batch) return program_fault::sum_order;
+        if (order_ == gradient_order::of_micro_batches && added_[stage] != t.micro_batch)
+            return program_fault::sum_order;
         ++added_[stage];
         been = all_done;
         f.is = content::free;
@@ -404,6 +422,7 @@ private:
 
     step_program const& p_;
     lowering by_;
+    gradient_order order_;
     std::size_t roles_, stages_, micro_batches_, slices_;
     scratch<std::size_t> next_;
     scratch<bool> posted_; ///< the sends of the role's next task, a move; or the role has come to a meeting
@@ -420,11 +439,12 @@ private:
 } // namespace detail
 
 /// Proves that a program is a training step if moves are carried out so: every micro-batch goes once through every
-/// stage, forward and back, gradients are added once and in the order of the micro-batches, weighted once, and only
-/// used when all are there; what is read from a frame or slot is what was put there for it; and nobody waits for ever.
-/// Cost: linear in the tasks, but for a factor of the roles.
-constexpr program_verdict verify(step_program const& p, lowering const& by = by_counters) {
-    return detail::program_proof(p, by).run(false);
+/// stage, forward and back, gradients are added once and in the order of the micro-batches, or in any, weighted once,
+/// and only used when all are there; what is read from a frame or slot is what was put there for it; and nobody waits
+/// for ever. Cost: linear in the tasks.
+constexpr program_verdict verify(step_program const& p, lowering const& by = by_counters,
+                                 gradient_order order = gradient_order::of_micro_batches) {
+    return detail::program_proof(p, by, order).run(false);
 }
 
 /// Proves that a program is an evaluation, likewise: every micro-batch goes once forward through every stage.

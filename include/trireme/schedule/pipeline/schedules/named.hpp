@@ -4,10 +4,12 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 #include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
 #include <trireme/schedule/pipeline/schedules/dual_pipe_v.hpp>
+#include <trireme/schedule/pipeline/schedules/gpipe.hpp>
 #include <trireme/schedule/pipeline/schedules/interleaved.hpp>
+#include <trireme/schedule/pipeline/schedules/one_f_one_b.hpp>
 #include <trireme/schedule/pipeline/schedules/v_half.hpp>
 #include <trireme/schedule/pipeline/schedules/v_min.hpp>
 #include <trireme/schedule/pipeline/schedules/zero_bubble_auto.hpp>

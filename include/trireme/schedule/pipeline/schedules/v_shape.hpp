@@ -36,21 +36,19 @@ public:
         place(block);
     }
 
-    TRIREME_COLD constexpr int write(int role, scheduled_work* out) {
-        int n = 0;
+    TRIREME_COLD constexpr void write(role_order* lists) {
         for (int left = 6 * p_ * m_; left > 0;) {
             for (int r = 0; r < p_; ++r)
                 for (int k = 0; k < 6; ++k) done(k, r) = begun(k, r);
             int const before = left;
             for (int r = 0; r < p_; ++r)
                 if (int const k = choose(r); k != none) {
-                    if (r == role) out[n++] = {kinds[k / 2], static_cast<std::uint8_t>(k % 2), number(begun(k, r))};
+                    lists[r].add({kinds[k / 2], static_cast<std::uint8_t>(k % 2), number(begun(k, r))});
                     begin(k, r);
                     --left;
                 }
-            if (left == before) return n; // cannot be: the repeated block alone goes on
+            if (left == before) return; // cannot be: the repeated block alone goes on
         }
-        return n;
     }
 
 private:
@@ -196,8 +194,8 @@ template<class Self>
 struct v_shape {
     static constexpr int chunks = 2;
     static constexpr int stage(int roles, int role, int chunk) { return chunk == 0 ? role : 2 * roles - 1 - role; }
-    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
-        return v_shape_writer(Self::block, roles, micro_batches, Self::most_frames(roles)).write(role, out);
+    TRIREME_COLD static constexpr void write_all(int roles, int micro_batches, role_order* lists) {
+        v_shape_writer(Self::block, roles, micro_batches, Self::most_frames(roles)).write(lists);
     }
 };
 

@@ -27,16 +27,15 @@ public:
         : c_(costs), p_(roles), m_(micro_batches), roles_(count(roles)), forward_(count(roles) * count(micro_batches)),
           backward_(count(roles) * count(micro_batches)) {}
 
-    TRIREME_COLD constexpr int write(int role, scheduled_work* out) {
+    TRIREME_COLD constexpr void write(role_order* lists) {
         int best = 0;
         price least;
         for (int setting = 0; setting < settings; ++setting) {
-            auto const is = play(setting, none, out);
+            auto const is = play(setting, nullptr);
             if (setting == 0 || is.own < least.own || (is.own == least.own && is.span < least.span))
                 best = setting, least = is;
         }
-        play(best, role, out);
-        return 3 * m_;
+        play(best, lists);
     }
 
 private:
@@ -74,10 +73,10 @@ private:
         return std::max(1, std::min(most, c_.frames));
     }
 
-    TRIREME_COLD constexpr price play(int setting, int role, scheduled_work* out) {
+    TRIREME_COLD constexpr price play(int setting, role_order* lists) {
         for (int r = 0; r < p_; ++r) at(r) = {};
         price is;
-        for (int n = 0, left = 3 * p_ * m_; left > 0;) {
+        for (int left = 3 * p_ * m_; left > 0;) {
             int r = none;
             for (int q = 0; q < p_; ++q)
                 if (at(q).w < m_ &&
@@ -90,7 +89,7 @@ private:
                 continue;
             }
             auto& i = kind == task_kind::forward ? s.f : kind == task_kind::backward_input ? s.b : s.w;
-            if (r == role) out[n++] = {kind, 0, static_cast<std::uint16_t>(i)};
+            if (lists != nullptr) lists[r].add({kind, 0, static_cast<std::uint16_t>(i)});
             if (s.begin < 0) s.begin = s.now;
             s.now += kind == task_kind::forward          ? c_.forward
                      : kind == task_kind::backward_input ? c_.backward_input
@@ -154,8 +153,8 @@ private:
 /// and where memory is full; twelve settings of these rules are played, and the one whose busiest role is done soonest
 /// is written. Bubble: that of zero_bubble_h1 with Frames = p, of zero_bubble_h2 with 2 p - 1 if F = B = W; with more
 /// frames it falls to none for unequal times, too. Peak: at most min(Frames, m). Wins where times are known and not
-/// equal. A role keeps a micro-batch's whole frame until its backward_weights. Cost: 36 p m tasks are played for each
-/// role. Source: Qi et al., "Zero bubble pipeline parallelism", 2024, section 3.1.
+/// equal. A role keeps a micro-batch's whole frame until its backward_weights. Cost: 39 p m tasks are played, each among p
+/// roles. Source: Qi et al., "Zero bubble pipeline parallelism", 2024, section 3.1.
 template<int F = 1, int B = 1, int W = 1, int Comm = 0, int Frames = 16>
 struct zero_bubble_auto {
     static_assert(
@@ -164,9 +163,10 @@ struct zero_bubble_auto {
     static constexpr char const* name = "zero_bubble_auto";
     static constexpr int frames = Frames;
     static constexpr int chunks = 1;
+    static constexpr bool searches = true;
 
-    TRIREME_COLD static constexpr int write(int roles, int micro_batches, int role, scheduled_work* out) {
-        return detail::zero_bubble_search({F, B, W, Comm, Frames}, roles, micro_batches).write(role, out);
+    TRIREME_COLD static constexpr void write_all(int roles, int micro_batches, role_order* lists) {
+        detail::zero_bubble_search({F, B, W, Comm, Frames}, roles, micro_batches).write(lists);
     }
 };
 
