@@ -22,6 +22,10 @@ void* plain(std::size_t bytes) {
     if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
     throw std::bad_alloc();
 }
+void* or_null(std::size_t bytes) noexcept {
+    count();
+    return std::malloc(bytes == 0 ? 1 : bytes);
+}
 void* aligned(std::size_t bytes, std::size_t alignment) {
     count();
     if (alignment == 64) aligned_to_line += bytes;
@@ -35,6 +39,12 @@ void* aligned(std::size_t bytes, std::size_t alignment) {
 
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return allocation_hook::plain(bytes); }
 [[gnu::noinline]] void* operator new[](std::size_t bytes) { return allocation_hook::plain(bytes); }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
+    return allocation_hook::or_null(bytes);
+}
+[[gnu::noinline]] void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept {
+    return allocation_hook::or_null(bytes);
+}
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t a) {
     return allocation_hook::aligned(bytes, static_cast<std::size_t>(a));
 }
@@ -43,6 +53,8 @@ void* aligned(std::size_t bytes, std::size_t alignment) {
 }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::nothrow_t const&) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::nothrow_t const&) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }

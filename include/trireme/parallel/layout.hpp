@@ -16,8 +16,8 @@
 #include <trireme/schedule/collective/strategy.hpp>
 #include <trireme/schedule/cost.hpp>
 #include <trireme/schedule/fixed_tree.hpp>
-#include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/choice.hpp>
+#include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/verify.hpp>
 
 #include <algorithm>

@@ -70,8 +70,8 @@ struct training_plan {
     }
     constexpr bytes_t bytes_per_device() const { return memory().total(); }
 
-    /// Micro-batches whose activations device `rank` keeps at once, at most, those of each of its stages for itself: the
-    /// frames of its program. 1 without a pipeline.
+    /// Micro-batches whose activations device `rank` keeps at once, at most, those of each of its stages for itself:
+    /// the frames of its program. 1 without a pipeline.
     constexpr std::size_t in_flight(int rank) const {
         return layout.stages == 1 ? 1 : frames_of_rank(layout, rank).frames;
     }

@@ -5,9 +5,9 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
 #include <trireme/parallel/layout.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
-#include <trireme/schedule/pipeline/choice.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 
 #include <cstddef>

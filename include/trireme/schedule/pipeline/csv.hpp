@@ -6,10 +6,10 @@
 #include <trireme/core/macros.hpp>
 #include <trireme/core/quoted.hpp>
 #include <trireme/core/regular_file.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 #include <trireme/schedule/pipeline/orders.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
-#include <trireme/schedule/pipeline/choice.hpp>
 
 #include <algorithm>
 #include <charconv>

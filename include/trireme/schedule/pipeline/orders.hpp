@@ -4,8 +4,8 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
-#include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/choice.hpp>
+#include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
 
 #include <algorithm>

@@ -153,8 +153,8 @@ private:
 /// and where memory is full; twelve settings of these rules are played, and the one whose busiest role is done soonest
 /// is written. Bubble: that of zero_bubble_h1 with Frames = p, of zero_bubble_h2 with 2 p - 1 if F = B = W; with more
 /// frames it falls to none for unequal times, too. Peak: at most min(Frames, m). Wins where times are known and not
-/// equal. A role keeps a micro-batch's whole frame until its backward_weights. Cost: 39 p m tasks are played, each among p
-/// roles. Source: Qi et al., "Zero bubble pipeline parallelism", 2024, section 3.1.
+/// equal. A role keeps a micro-batch's whole frame until its backward_weights. Cost: 39 p m tasks are played, each
+/// among p roles. Source: Qi et al., "Zero bubble pipeline parallelism", 2024, section 3.1.
 template<int F = 1, int B = 1, int W = 1, int Comm = 0, int Frames = 16>
 struct zero_bubble_auto {
     static_assert(
