@@ -4,30 +4,24 @@
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/program.hpp>
 #include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
+#include <trireme/schedule/pipeline/schedules/gpipe.hpp>
 #include <trireme/schedule/pipeline/schedules/interleaved.hpp>
+#include <trireme/schedule/pipeline/schedules/one_f_one_b.hpp>
 #include <trireme/schedule/pipeline/schedules/zero_bubble_h1.hpp>
 #include <trireme/schedule/pipeline/schedules/zero_bubble_v.hpp>
 #include <trireme/schedule/pipeline/span.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
-
-#include <trireme/core/philox.hpp>
 
 #include <doctest/doctest.h>
 
 #include <schedule/naive_steps.hpp>
 #include <schedule/own_schedules.hpp>
 #include <support/numbers.hpp>
-#include <support/step_numbers.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <map>
-#include <optional>
 #include <random>
-#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -55,157 +49,9 @@ static_assert(verify(static_step<too_early, 2, 2>::program).fault == program_fau
 static_assert(verify(static_step<backwards_in_turn, 2, 3>::program).fault == program_fault::sum_order);
 static_assert(verify(static_step<forgets_one, 2, 3>::program).fault == program_fault::mismatch);
 
-/// A program whose tasks can be changed.
-struct open_program {
-    step_program shape;
-    std::vector<std::vector<step_task>> lists;
-    std::vector<std::size_t> tails;
-
-    explicit open_program(step_program const& p) : shape(p) {
-        for (int r = 0; r < p.shape.roles; ++r) {
-            auto const list = p.list(r);
-            lists.emplace_back(list.begin(), list.end());
-            tails.push_back(p.tail[r]);
-        }
-    }
-    step_program closed(std::vector<step_task>& storage) const {
-        auto p = shape;
-        storage.clear();
-        for (std::size_t r = 0; r < lists.size(); ++r) {
-            storage.insert(storage.end(), lists[r].begin(), lists[r].end());
-            p.begin[r + 1] = static_cast<std::uint32_t>(storage.size());
-            p.tail[r] = static_cast<std::uint32_t>(tails[r]);
-        }
-        p.all = storage;
-        return p;
-    }
-};
-
 template<class S>
 step_program built(step_shape const& shape, std::vector<step_task>& room) {
-    room.resize(step_capacity(S{}, shape));
-    return build_step(S{}, shape, room);
-}
-
-/// The evaluation that goes with such a step.
-template<class S>
-step_program evaluation(step_shape const& shape, std::vector<step_task>& room) {
-    std::vector<step_task> of_step;
-    auto const step = built<S>(shape, of_step);
-    room.resize(step_capacity(S{}, {shape.roles, 2}));
-    return build_evaluation(S{}, step, room);
-}
-
-// ---- mutations ----
-
-struct counts {
-    std::size_t refused = 0, same = 0, wrong = 0;
-};
-
-program_verdict verdict(step_program const& p, lowering const& by, bool evaluates) {
-    return evaluates ? verify_evaluation(p, by) : verify(p, by);
-}
-
-void judge(open_program const& mutant, open_program const& original, lowering const& by, bool evaluates, counts& c) {
-    if (mutant.lists == original.lists) return;
-    std::vector<step_task> storage;
-    auto const p = mutant.closed(storage);
-    if (!verdict(p, by, evaluates).ok())
-        ++c.refused;
-    else if (computes(p, by, evaluates))
-        ++c.same;
-    else
-        ++c.wrong;
-}
-
-/// All single mutations: a task that is dropped, doubled, moved ahead, or has another number in one place.
-counts mutations(step_program const& p, lowering const& by, bool evaluates) {
-    open_program const original(p);
-    counts c;
-    auto const with = [&](auto const& change) {
-        auto mutant = original;
-        change(mutant);
-        judge(mutant, original, by, evaluates, c);
-    };
-    auto const other = [](std::uint16_t& n, int count) {
-        n = static_cast<std::uint16_t>((n + 1) % std::max(count, 1));
-    };
-    for (std::size_t r = 0; r < original.lists.size(); ++r)
-        for (std::size_t i = 0; i < original.lists[r].size(); ++i) {
-            auto const before_tail = i < original.tails[r];
-            auto const place = static_cast<std::ptrdiff_t>(i);
-            with([&](open_program& m) {
-                m.lists[r].erase(m.lists[r].begin() + place);
-                m.tails[r] -= before_tail;
-            });
-            with([&](open_program& m) {
-                m.lists[r].insert(m.lists[r].begin() + place, m.lists[r][i]);
-                m.tails[r] += before_tail;
-            });
-            for (std::size_t back = 1; back <= 3 && back <= i; ++back)
-                with([&](open_program& m) {
-                    std::rotate(m.lists[r].begin() + place - static_cast<std::ptrdiff_t>(back),
-                                m.lists[r].begin() + place, m.lists[r].begin() + place + 1);
-                });
-            auto const changed = [&](auto const& change) { with([&](open_program& m) { change(m.lists[r][i]); }); };
-            auto const& is = original.lists[r][i];
-            if (is.computes()) {
-                changed([&](step_task& t) { other(t.micro_batch, p.shape.micro_batches); });
-                changed([&](step_task& t) { other(t.frame, p.frames[r]); });
-                changed([&](step_task& t) { t.chunk = static_cast<std::uint8_t>((t.chunk + 1) % p.chunks); });
-                changed([&](step_task& t) { t.scales = !t.scales; });
-                if (gives_input(is.kind)) changed([&](step_task& t) { other(t.slot, p.slots[r]); });
-            } else if (is.kind != task_kind::move) {
-                changed([&](step_task& t) { ++t.end; });
-                changed([&](step_task& t) { ++t.first; });
-                if (is.first > 0) changed([&](step_task& t) { --t.first; });
-                if (is.kind == task_kind::collective) changed([&](step_task& t) { t.updates = !t.updates; });
-            }
-            for (auto const kind :
-                 {task_kind::forward, task_kind::backward, task_kind::backward_input, task_kind::backward_weights,
-                  task_kind::train, task_kind::evaluate, task_kind::collective, task_kind::add_tied, task_kind::measure,
-                  task_kind::update, task_kind::copy_tied})
-                if (is.kind != task_kind::move) changed([&](step_task& t) { t.kind = kind; });
-            for (int k = 0; k < original.lists[r][i].transfers; ++k) {
-                auto const moved = [&](auto const& change) { changed([&](step_task& t) { change(t.moves[k], t); }); };
-                moved([&](stage_transfer& m, step_task&) { other(m.micro_batch, p.shape.micro_batches); });
-                moved([&](stage_transfer& m, step_task&) { other(m.boundary, p.stage_count() - 1); });
-                moved([&](stage_transfer& m, step_task&) {
-                    other(m.place, m.sends && m.gradient ? p.slots[r] : p.frames[r]);
-                });
-                moved([&](stage_transfer& m, step_task&) { m.gradient = !m.gradient; });
-                moved([&](stage_transfer& m, step_task&) { m.sends = !m.sends; });
-                moved([&](stage_transfer& m, step_task&) {
-                    m.role = static_cast<std::uint8_t>((m.role + 1) % p.shape.roles);
-                });
-                moved([&](stage_transfer& m, step_task& t) { // left out
-                    m = t.moves[t.transfers - 1];
-                    --t.transfers;
-                });
-                if (k > 0) moved([&](stage_transfer& m, step_task& t) { std::swap(m, t.moves[k - 1]); });
-            }
-        }
-    return c;
-}
-
-template<class S>
-void every_mutation_is_refused_or_the_same(step_shape const& shape, lowering const& by, counts& all,
-                                           bool evaluates = false) {
-    CAPTURE(std::string(S::name));
-    CAPTURE(shape.roles);
-    CAPTURE(shape.micro_batches);
-    CAPTURE(std::string(by.name));
-    CAPTURE(evaluates);
-    std::vector<step_task> room;
-    auto const p = evaluates ? evaluation<S>(shape, room) : built<S>(shape, room);
-    REQUIRE(verdict(p, by, evaluates).ok());
-    CHECK(computes(p, by, evaluates));
-    auto const c = mutations(p, by, evaluates);
-    CHECK(c.wrong == 0);
-    CHECK(c.refused > c.same);
-    all.refused += c.refused;
-    all.same += c.same;
-    all.wrong += c.wrong;
+    return naive_steps::built(S{}, shape, room);
 }
 
 } // namespace
@@ -229,7 +75,7 @@ TEST_SUITE("schedule/pipeline") {
                         CHECK(computes(p, by));
                     }
                     std::vector<step_task> room_for_evaluation;
-                    auto const e = evaluation<S>({roles, m, replicas, 2}, room_for_evaluation);
+                    auto const e = evaluation(S{}, {roles, m, replicas, 2}, room_for_evaluation);
                     CHECK(e.shape.micro_batches == (roles * S::chunks == 1 ? 1 : 2));
                     for (int r = 0; r < roles; ++r) CHECK(e.frames[r] <= p.frames[r]);
                     for (auto const& by : {by_counters, by_messages}) {
@@ -401,39 +247,6 @@ TEST_SUITE("schedule/pipeline") {
         CHECK(step_span(round) == 9.0 * 16 + 3.0 * 3); // each stage is a third as long
     }
 
-    TEST_CASE("every single mutation is refused, or computes the same bits in any order") {
-        INFO("TRIREME_TEST_SEED=", numbers::seed());
-        counts all;
-        for (auto const& by : {by_counters, by_messages}) {
-            every_mutation_is_refused_or_the_same<one_f_one_b>({1, 3, 2, 2}, by, all);
-            every_mutation_is_refused_or_the_same<one_f_one_b>({3, 4, 2, 1}, by, all);
-            every_mutation_is_refused_or_the_same<gpipe>({2, 3, 1, 2}, by, all);
-            every_mutation_is_refused_or_the_same<gpipe>({2, 4, 1, 1, false, false, 2}, by, all);
-            every_mutation_is_refused_or_the_same<gpipe>({2, 2, 2, 1, true}, by, all);
-            every_mutation_is_refused_or_the_same<one_f_one_b>({1, 2, 2, 2, false, true}, by, all);
-            every_mutation_is_refused_or_the_same<one_f_one_b>({3, 3, 2, 2, false, true}, by, all);
-            every_mutation_is_refused_or_the_same<folded>({2, 2, 1, 2, false, true}, by, all);
-            every_mutation_is_refused_or_the_same<one_f_one_b>({2, 2, 2, 2, false, true, 1, true}, by, all);
-            every_mutation_is_refused_or_the_same<folded>({2, 2, 1, 1, false, false, 1, true}, by, all);
-            every_mutation_is_refused_or_the_same<one_f_one_b>({1, 2, 2, 2, false, true, 1, true}, by, all);
-            every_mutation_is_refused_or_the_same<folded>({1, 2, 1, 1, false, false, 1, true}, by, all);
-            every_mutation_is_refused_or_the_same<eager_weights>({3, 3, 1, 1}, by, all);
-            every_mutation_is_refused_or_the_same<late_weights>({2, 3, 1, 1}, by, all);
-            every_mutation_is_refused_or_the_same<folded>({2, 2, 2, 1}, by, all);
-            every_mutation_is_refused_or_the_same<interleaved<2>>({2, 4, 1, 1}, by, all);
-            every_mutation_is_refused_or_the_same<interleaved<2>>({2, 3, 1, 1}, by, all);
-            every_mutation_is_refused_or_the_same<breadth_first<2>>({2, 3, 1, 1}, by, all);
-            every_mutation_is_refused_or_the_same<zero_bubble_h1>({3, 4, 1, 1}, by, all);
-            every_mutation_is_refused_or_the_same<zero_bubble_v>({2, 2, 1, 1}, by, all);
-            every_mutation_is_refused_or_the_same<one_f_one_b>({3, 4, 1, 1}, by, all, true);
-            every_mutation_is_refused_or_the_same<folded>({2, 2, 1, 1}, by, all, true);
-        }
-        every_mutation_is_refused_or_the_same<zero_bubble_v>({2, 4, 2, 1}, by_counters, all);
-        MESSAGE("mutations: " << all.refused << " refused, " << all.same << " the same step, " << all.wrong
-                              << " wrong");
-        CHECK(all.refused > 1000);
-    }
-
     TEST_CASE("files whose cells change places are refused, or compute the same bits in any order") {
         INFO("TRIREME_TEST_SEED=", numbers::seed());
         std::mt19937_64 random(numbers::seed());
@@ -464,8 +277,7 @@ TEST_SUITE("schedule/pipeline") {
                 for (auto const& by : {by_counters, by_messages}) {
                     bool const ok = verify(p, by).ok();
                     ++(ok ? proved_ones : refused);
-                    for (std::uint64_t seed = 0; seed < 3 && ok; ++seed)
-                        CHECK(executed(p, by, random(), false) == expected(p, false));
+                    if (ok) CHECK(computes(p, by, false, random()));
                 }
             }
         MESSAGE("files: " << refused << " refused, " << proved_ones << " proved");

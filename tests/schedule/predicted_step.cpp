@@ -12,7 +12,9 @@
 #include <cstddef>
 #include <map>
 #include <random>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -29,8 +31,9 @@ struct built {
     std::vector<step_task> room;
     step_program program;
 
-    built(schedule_choice const& s, int roles, int micro_batches)
-        : room(step_capacity(s, {roles, micro_batches})), program(build_step(s, {roles, micro_batches}, room)) {}
+    built(schedule_choice const& s, int roles, int micro_batches) : built(s, step_shape{roles, micro_batches}) {}
+    built(schedule_choice const& s, step_shape const& shape)
+        : room(step_capacity(s, shape)), program(build_step(s, shape, room)) {}
     built(built const&) = delete;
     built& operator=(built const&) = delete;
 };
@@ -59,9 +62,92 @@ std::vector<timed_task> traced(step_program const& p, Times const& times, double
 
 std::vector<schedule_choice> const choices = {gpipe{}, one_f_one_b{}, zero_bubble_h1{}, interleaved<2>{}};
 
+/// A schedule of the library needs `least` micro-batches for each role.
+struct named {
+    schedule_choice schedule;
+    int least = 0;
+};
+named const all_schedules[] = {{gpipe{}},
+                               {one_f_one_b{}},
+                               {interleaved<2>{}},
+                               {interleaved<3>{}},
+                               {breadth_first<2>{}},
+                               {zero_bubble_h1{}},
+                               {zero_bubble_h2{}},
+                               {zero_bubble_auto<2, 3, 1, 1, 4>{}},
+                               {zero_bubble_v{}},
+                               {v_half{}},
+                               {v_min{}},
+                               {dual_pipe_v{}, 2}};
+
+/// The counts are of one role's places while a step is played.
+struct places {
+    std::set<std::pair<int, int>> held; ///< stages and micro-batches whose values have come, and whose backward has not
+    std::size_t most_held = 0;
+    int outgoing = 0, most_outgoing = 0; ///< gradients that have been computed and not been taken
+
+    void take(int stage, int micro_batch) {
+        CHECK(held.insert({stage, micro_batch}).second);
+        most_held = std::max(most_held, held.size());
+    }
+};
+
+/// The tasks give the counts, in the order in which they are played; the numbers of frames and slots do not.
+std::vector<places> places_of(step_program const& p) {
+    std::vector<places> roles(static_cast<std::size_t>(p.shape.roles));
+    auto const at = [&](int role) -> places& { return roles[static_cast<std::size_t>(role)]; };
+    auto const times = [](task_kind kind, int stage) { return kind == task_kind::forward ? 1.0 : 2.0 + stage; };
+    auto const done = [&](int role, std::size_t i, double, double) {
+        auto const& t = p.list(role)[i];
+        if (!t.computes()) return;
+        auto const stage = p.stage(role, t.chunk);
+        auto& mine = at(role);
+        if (goes_forward(t.kind) && stage == 0) mine.take(stage, t.micro_batch);
+        CHECK(mine.held.count({stage, t.micro_batch}) == 1);
+        if (gives_input(t.kind) && stage > 0) mine.most_outgoing = std::max(mine.most_outgoing, ++mine.outgoing);
+        if (gives_weights(t.kind)) mine.held.erase({stage, t.micro_batch});
+    };
+    auto const took = [&](int role, std::size_t i, int transfer, double) {
+        auto const& m = p.list(role)[i].moves[transfer];
+        if (m.gradient)
+            --at(m.role).outgoing;
+        else
+            at(role).take(m.to(), m.micro_batch);
+    };
+    play_step(p, times, done, 0.0, took);
+    return roles;
+}
+
 } // namespace
 
 TEST_SUITE("schedule/predicted_step") {
+    TEST_CASE("a role has as many frames as it holds micro-batches at once, and a slot for each gradient under way") {
+        int steps = 0;
+        for (auto const& of : all_schedules)
+            for (int roles = 1; roles <= 8; ++roles)
+                for (int const micro_batches : {1, 2, 3, 5, 8, 16, 32})
+                    for (int const passes : {1, 2}) {
+                        if (micro_batches % passes != 0 || micro_batches / passes < of.least * roles) continue;
+                        CAPTURE(std::string(of.schedule.name));
+                        CAPTURE(roles);
+                        CAPTURE(micro_batches);
+                        CAPTURE(passes);
+                        built const step(of.schedule, {roles, micro_batches, 1, 1, false, false, passes});
+                        auto const counted = places_of(step.program);
+                        for (std::size_t r = 0; r < counted.size(); ++r) {
+                            CAPTURE(r);
+                            auto const& is = counted[r];
+                            CHECK(is.most_held == step.program.frames[r]);
+                            CHECK(is.most_outgoing <= step.program.slots[r]);
+                            if (of.schedule.chunks == 1 && passes == 1)
+                                CHECK(is.most_outgoing == step.program.slots[r]);
+                            CHECK((is.held.empty() && is.outgoing == 0));
+                        }
+                        ++steps;
+                    }
+        CHECK(steps > 900);
+    }
+
     TEST_CASE("a message is taken once, when its sender has computed it") {
         for (auto const& choice : {schedule_choice(one_f_one_b{}), schedule_choice(zero_bubble_v{}),
                                    schedule_choice(interleaved<2>{}), schedule_choice(gpipe{})}) {
