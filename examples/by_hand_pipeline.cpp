@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A pipeline of two stages on two threads, written by hand: two queues and some loops. The program trains the network
-// of by_hand.cpp so, trains it again with Trireme's pipeline, from equal weights and on equal images, and prints the
-// losses of both beside one another.
+// A pipeline of two stages on two threads, written by hand: two queues (by_hand_pipeline.hpp) and some loops. The
+// program trains the network of by_hand.cpp so, trains it again with Trireme's pipeline, from equal weights and on
+// equal images, and prints the losses of both beside one another.
 //
 // Points that one has to get right here, and that nobody checks:
 //   - order: a message does not say which micro-batch it belongs to; both threads count, and have to count alike;
@@ -12,107 +12,27 @@
 //   - waiting: a queue has room for one message; if the first stage goes forward with all four micro-batches before it
 //     takes a gradient, each thread waits for the other for ever;
 //   - failure: a thread that throws has to close the queues, or the other one waits for ever; one that stalls stops
-//   both;
+//     both;
 //   - bits: sums do not depend on the number of micro-batches, because each sample is computed by itself; kernels that
 //     take several at once, or a second replica, add in another order, and the last digits become others;
 //   - cost: nothing says how long a stage waits, nor how much it keeps and sends.
 //
 // Exit codes: 0; 1 if the losses differ; 2 for missing data.
 
+#include "by_hand_pipeline.hpp"
+
 #include <trireme/trireme.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <deque>
-#include <exception>
-#include <mutex>
 #include <span>
-#include <stdexcept>
-#include <thread>
 #include <utility>
 #include <vector>
 
 using namespace trireme;
-
-// ---- queues and orders, which do not depend on the network ----
-
-/// A queue from one thread to another with room for some messages. After `close` it gives and takes none.
-class bounded_queue {
-public:
-    explicit bounded_queue(std::size_t room) : room_(room) {}
-
-    void put(std::vector<float> message) {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return closed_ || messages_.size() < room_; });
-        if (closed_) throw std::runtime_error("the other stage has failed");
-        messages_.push_back(std::move(message));
-        changed_.notify_all();
-    }
-    std::vector<float> take() {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return closed_ || !messages_.empty(); });
-        if (closed_) throw std::runtime_error("the other stage has failed");
-        auto message = std::move(messages_.front());
-        messages_.pop_front();
-        changed_.notify_all();
-        return message;
-    }
-    void close() {
-        std::scoped_lock const lock(mutex_);
-        closed_ = true;
-        changed_.notify_all();
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::deque<std::vector<float>> messages_;
-    std::size_t room_;
-    bool closed_ = false;
-};
-
-struct two_queues {
-    bounded_queue values{1}, gradients{1}; // to the second stage, and back
-
-    void close() {
-        values.close();
-        gradients.close();
-    }
-};
-
-/// The order of the first stage in a step: one micro-batch ahead, then one forward and one back in turn.
-void first_stage(two_queues& to, std::size_t micro_batches, auto const& forward, auto const& backward) {
-    for (std::size_t m = 0; m <= micro_batches; ++m) {
-        if (m < micro_batches) to.values.put(forward(m));
-        if (m > 0) backward(m - 1, to.gradients.take());
-    }
-}
-/// The order of the second stage: each micro-batch goes back as soon as it has come.
-void second_stage(two_queues& from, std::size_t micro_batches, auto const& forward_and_backward) {
-    for (std::size_t m = 0; m < micro_batches; ++m) from.gradients.put(forward_and_backward(m, from.values.take()));
-}
-
-/// A thread for each stage. The first error of either closes the queues, which ends the other one, and is thrown.
-void on_two_threads(two_queues& queues, auto const& first, auto const& second) {
-    std::exception_ptr error;
-    std::once_flag failed;
-    auto const guarded = [&](auto const& stage) {
-        try {
-            stage();
-        } catch (...) {
-            std::call_once(failed, [&] { error = std::current_exception(); });
-            queues.close();
-        }
-    };
-    std::thread other([&] { guarded(second); });
-    guarded(first);
-    other.join();
-    if (error) std::rethrow_exception(error);
-}
 
 // ---- the network: pixels (784) -> linear -> sigmoid (64) | linear -> softmax (10) ----
 

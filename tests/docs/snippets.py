@@ -6,7 +6,7 @@ snippets.py SOURCE_ROOT
 
 - Each block of C++, CMake, Meson, make, ini, JSON or Python of README.md and of the pages of docs (but errors.md, which
   is written by tests/compile_fail/page.py) follows a line `<!-- snippet: NAME -->` and equals, less its indentation, a
-  region of tested code: "// [NAME]" to "// [/NAME]" in tests/docs (those of docs/clusters.md: in tests/mpi and
+  region of tested code: "// [NAME]" to "// [/NAME]" in tests/docs or a header of examples (those of docs/clusters.md: in tests/mpi and
   tests/processes; of NCCL: in tests/cuda; those of docs/concepts: in tests/concepts), or, if NAME is the path of an
   example or of a consumer's project, that file less the comments that it begins with. Each region is shown.
 - A line `<!-- results: FILE TEXT ... -->` is followed by what `bench/plot FILE --table --only TEXT ...` prints.
@@ -64,7 +64,7 @@ def named(root, pattern):
 
 def check_snippets(root):
     wanted = {}
-    for source in (*named(root, 'tests/docs/*.cpp'), 'tests/docs/gpu.cu', 'tests/cuda/nccl.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/stages.cpp', 'tests/mpi/nccl.cu',
+    for source in (*named(root, 'tests/docs/*.cpp'), *named(root, 'examples/*.hpp'), 'tests/docs/gpu.cu', 'tests/cuda/nccl.cu', 'tests/mpi/ranks.cpp', 'tests/mpi/stages.cpp', 'tests/mpi/nccl.cu',
                    'tests/processes/trainer.cpp', *named(root, 'tests/concepts/*.cpp')):
         found, faults = regions(root / source)
         yield from faults
