@@ -25,6 +25,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -171,6 +172,21 @@ void take_kept(gpt_flags& flags, checkpoint_manifest const& m, std::string const
     });
 }
 
+/// Refuses to save over a training that the run does not go on with.
+void keep_other_training(std::string const& save, std::string const& resume) {
+    std::error_code none;
+    if (!resume.empty() && std::filesystem::equivalent(save, resume, none)) return;
+    std::uint64_t steps = 0;
+    try {
+        steps = read_checkpoint(save).steps;
+    } catch (data_error const&) { // nothing that could be gone on with
+        return;
+    }
+    throw usage_error("--save " + save + ": the folder has a training of " + std::to_string(steps) +
+                      (steps == 1 ? " step" : " steps") + ", which would be lost; go on with it by --resume " + save +
+                      ", or name another folder");
+}
+
 int run(gpt_flags flags) {
     if (flags.text.empty())
         throw usage_error(
@@ -203,7 +219,10 @@ int run(gpt_flags flags) {
     check_options<gpt_trainer>(training, where, flags.schedule);
     result_file trace("--trace", flags.trace);
     step_log log(flags.log, !flags.resume.empty());
-    if (!flags.save.empty()) prepare_checkpoint(flags.save);
+    if (!flags.save.empty()) {
+        keep_other_training(flags.save, flags.resume);
+        prepare_checkpoint(flags.save);
+    }
     auto const unigram = unigram_entropy(text);
 
     auto const layout = gpt_trainer::layout_of(training, where);

@@ -4,7 +4,7 @@
 
 // The command line of gpt as a plain struct; parsing it is in gpt_flags.cpp.
 
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 
 #include <cstddef>
 #include <cstdint>

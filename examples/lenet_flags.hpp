@@ -5,7 +5,7 @@
 // The command line of lenet as a plain struct. Parsing it is in a translation unit of its own, because CLI11 takes
 // longer to compile than the whole training program.
 
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 
 #include <cstddef>
 #include <cstdint>

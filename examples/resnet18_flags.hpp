@@ -4,7 +4,7 @@
 
 // The command line of resnet18 as a plain struct.
 
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/choice.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -108,6 +108,10 @@ with tempfile.TemporaryDirectory() as name:
     refuses(['--seed 6', 'has 5'], '--text', text, '--seed', 6, '--resume', saved)
     refuses(['fixed_tree fixes the order'], '--text', text, '--resume', saved, '--strategy', 'ring', '--devices', 2)
     refuses(['learns another text'], '--text', program, '--resume', saved)
+    kept = {file.name: file.read_bytes() for file in saved.iterdir()}
+    refuses([f'--save {saved}', 'a training of 3 steps', f'--resume {saved}'], '--text', text, '--steps', 5, '--save', saved)
+    refuses(['would be lost'], '--text', text, '--steps', 9, '--resume', every, '--save', saved)
+    expect({file.name: file.read_bytes() for file in saved.iterdir()} == kept, 'a refused run has changed a checkpoint')
     refuses(['--every requires --save'], '--text', text, '--every', 2)
     refuses(['cannot be opened'], '--text', text, '--save', folder / 'no' / 'such')
     damaged = folder / 'damaged'

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <trireme/schedule/pipeline/schedule.hpp>
+#include <trireme/schedule/pipeline/schedules/gpipe.hpp>
+#include <trireme/schedule/pipeline/schedules/one_f_one_b.hpp>
 
 #include <algorithm>
 #include <cstdint>

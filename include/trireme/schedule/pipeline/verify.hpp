@@ -59,6 +59,7 @@ public:
           met_(roles_) {}
 
     constexpr program_verdict run(bool evaluation) {
+        evaluates_ = evaluation;
         if (auto const r = p_.misplaced_role(); r != p_.shape.roles)
             return at(program_fault::out_of_range, static_cast<std::size_t>(r), 0);
         for (std::size_t r = 0; r < roles_; ++r)
@@ -214,7 +215,7 @@ private:
     };
 
     constexpr program_fault step(step_task const& t, std::size_t r, bool& waits) {
-        if (t.kind == task_kind::move) return move(t, r, waits);
+        if (t.kind == task_kind::move) return next_[r] < p_.tail[r] ? move(t, r, waits) : program_fault::order;
         if (is_meeting(t.kind)) return meet(t, r, waits);
         return t.computes() ? compute(t, r, waits) : finish(t, r);
     }
@@ -306,6 +307,7 @@ private:
             f.is = content::through;
             been = forward_done;
             if (t.kind == task_kind::evaluate) f.is = stage == last ? content::free : content::evaluated;
+            if (evaluates_ && stage == last && added_[stage]++ != t.micro_batch) return program_fault::sum_order;
             if (t.kind != task_kind::train) return program_fault::none;
         }
         if (t.kind == task_kind::backward_weights) {
@@ -423,11 +425,12 @@ private:
     step_program const& p_;
     lowering by_;
     gradient_order order_;
+    bool evaluates_ = false;
     std::size_t roles_, stages_, micro_batches_, slices_;
     scratch<std::size_t> next_;
     scratch<bool> posted_; ///< the sends of the role's next task, a move; or the role has come to a meeting
     scratch<visit> been_;
-    scratch<std::size_t> added_;           ///< micro-batches whose gradients a stage has added
+    scratch<std::size_t> added_;           ///< micro-batches whose gradients a stage has added, or losses
     std::size_t most_frames_, most_slots_; ///< of a role
     scratch<content> frames_;
     scratch<sent> slots_;
@@ -447,7 +450,8 @@ constexpr program_verdict verify(step_program const& p, lowering const& by = by_
     return detail::program_proof(p, by, order).run(false);
 }
 
-/// Proves that a program is an evaluation, likewise: every micro-batch goes once forward through every stage.
+/// Proves that a program is an evaluation, likewise: every micro-batch goes once forward through every stage, through
+/// the last one in the order of the micro-batches.
 constexpr program_verdict verify_evaluation(step_program const& p, lowering const& by = by_counters) {
     return detail::program_proof(p, by).run(true);
 }
