@@ -6,7 +6,7 @@
 
 #include <trireme/parallel/layout.hpp>
 #include <trireme/schedule/pipeline/csv.hpp>
-#include <trireme/schedule/pipeline/schedules/named.hpp>
+#include <trireme/schedule/pipeline/named.hpp>
 
 #include <exception>
 #include <memory>

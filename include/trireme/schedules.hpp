@@ -9,13 +9,13 @@
 
 #include <trireme/parallel/measured_rows.hpp>
 #include <trireme/schedule/pipeline/csv.hpp>
+#include <trireme/schedule/pipeline/named.hpp>
 #include <trireme/schedule/pipeline/orders.hpp>
 #include <trireme/schedule/pipeline/print.hpp>
 #include <trireme/schedule/pipeline/schedules/breadth_first.hpp>
 #include <trireme/schedule/pipeline/schedules/dual_pipe_v.hpp>
 #include <trireme/schedule/pipeline/schedules/gpipe.hpp>
 #include <trireme/schedule/pipeline/schedules/interleaved.hpp>
-#include <trireme/schedule/pipeline/schedules/named.hpp>
 #include <trireme/schedule/pipeline/schedules/one_f_one_b.hpp>
 #include <trireme/schedule/pipeline/schedules/v_half.hpp>
 #include <trireme/schedule/pipeline/schedules/v_min.hpp>

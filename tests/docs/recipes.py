@@ -44,7 +44,7 @@ PARTS = {
                     'include/trireme/kernels/blocks/ tests/optimizer/ ' + INCLUDED,
     'A strategy': 'include/trireme/schedule/collective/ tests/schedule/ tests/support/strategies.hpp ' + INCLUDED,
     'A schedule': 'include/trireme/schedule/pipeline/schedules/ include/trireme/schedules.hpp '
-                  'include/trireme/schedule/pipeline/schedules/named.hpp tests/schedule/named_schedules.cpp tests/trainer/',
+                  'include/trireme/schedule/pipeline/named.hpp tests/schedule/named_schedules.cpp tests/trainer/',
     'A transport': 'include/trireme/trainer/ include/trireme/trireme.hpp include/trireme/trainer/policies.hpp tests/trainer/ '
                    'tests/docs/reference.py',
     'A device': 'include/trireme/device/ include/trireme/rehearsal.hpp tests/rehearsed/ tests/docs/reference.py',
@@ -157,7 +157,8 @@ def tested(top, recipes, command):
     several.write_text('#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN\n#include <doctest/doctest.h>\n' +
                        ''.join(f'#include <{path.removeprefix("tests/")}>\n' for path in files), encoding='utf-8')
     program = build / 'recipes'
-    done = run(top, [*command, '-O0', *WARNINGS, f'-I{top / "tests"}', str(several), '-o', str(program), '-pthread', '-lz'])
+    done = run(top, [*command, '-O0', *WARNINGS, f'-I{top / "tests"}', str(several),
+                     str(top / 'tests/support/allocation_hook.cpp'), '-o', str(program), '-pthread', '-lz'])
     if done.returncode != 0:
         return [f'{PAGE}: the tests of the recipes do not compile:\n' + about(done).replace(f'{top}/', '')]
     done = run(top, [str(program)])
