@@ -12,8 +12,8 @@ namespace trireme {
 /// Schedule: all micro-batches forward, then all backward.
 ///
 /// Phases: forward, backward. Bubble: (p - 1) / (m + p - 1), for p roles and m micro-batches. Peak: the values of all m
-/// micro-batches on each role. Wins where memory does not matter and moves take long: every move has a whole phase to
-/// get through. Source: Huang et al., "GPipe", 2019.
+/// micro-batches on each role. Wins hardly ever: it waits as long as one_f_one_b, and keeps more; its order is the
+/// simplest. Source: Huang et al., "GPipe", 2019.
 struct gpipe {
     static constexpr char const* name = "gpipe";
     static constexpr int chunks = 1;
