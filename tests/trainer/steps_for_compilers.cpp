@@ -17,24 +17,22 @@ using namespace trireme;
 
 namespace {
 
+/// A step that is for compilers, and proved: each is an evaluation of its own.
 template<class S, int Roles, int MicroBatches>
-constexpr bool proved() {
-    static_assert(is_step_for_compiler<S>(Roles, MicroBatches));
-    using step = detail::known_step<S, Roles, MicroBatches, 1, gradient_order::of_micro_batches>;
-    constexpr auto v = step::template verdict<transport_traits>();
-    return v.ok();
-}
+constexpr bool proved = is_step_for_compiler<S>(Roles, MicroBatches) &&
+                        detail::known_step<S, Roles, MicroBatches, 1,
+                                           gradient_order::of_micro_batches>::template verdict<transport_traits>()
+                            .ok();
 /// The largest steps that are for compilers.
 template<class S, int Most = 16, int Tasks = 256>
-constexpr bool all_proved =
-    proved<S, 2, Tasks / 2 / S::chunks>() && proved<S, Most / 2, 2 * Tasks / Most / S::chunks>() &&
-    proved<S, Most, Tasks / Most / S::chunks>();
+constexpr bool all_proved = proved<S, 2, Tasks / 2 / S::chunks> && proved<S, Most / 2, 2 * Tasks / Most / S::chunks> &&
+                            proved<S, Most, Tasks / Most / S::chunks>;
 
 static_assert(all_proved<gpipe> && all_proved<one_f_one_b> && all_proved<interleaved<2>> &&
               all_proved<breadth_first<2>>);
 static_assert(all_proved<zero_bubble_h1> && all_proved<zero_bubble_h2>);
 static_assert(all_proved<zero_bubble_v> && all_proved<v_half> && all_proved<v_min>);
-static_assert(proved<dual_pipe_v, 2, 64>() && proved<dual_pipe_v, 8, 16>());
+static_assert(proved<dual_pipe_v, 2, 64> && proved<dual_pipe_v, 8, 16>);
 static_assert(all_proved<zero_bubble_auto<>, 4, 64> && all_proved<zero_bubble_auto<2, 3, 1, 1, 4>, 4, 64>);
 static_assert(!is_step_for_compiler<gpipe>(16, 17) && !is_step_for_compiler<gpipe>(17, 1));
 static_assert(!is_step_for_compiler<interleaved<2>>(16, 9) && !is_step_for_compiler<zero_bubble_auto<>>(5, 2));

@@ -227,8 +227,8 @@ constexpr bool cuts_wrongly(int stages) {
 }
 
 /// The rows that a stage of a network can begin with, but for the first, as messages name them.
-template<class Network, std::size_t... I>
-rows<segments_of<Network>.begin[I + 1]...> rows_of_stages(std::index_sequence<I...>);
+template<class Network, std::size_t... Place>
+rows<segments_of<Network>.begin[Place + 1]...> rows_of_stages(std::index_sequence<Place...>);
 template<class Network>
 using rows_of_stages_t = decltype(rows_of_stages<Network>(std::make_index_sequence<segments_of<Network>.count - 1>{}));
 
