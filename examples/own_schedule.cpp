@@ -54,7 +54,7 @@ using curve_trainer = trainer<curve, mean_squared_error, adam, reproducible<fixe
 template<class Schedule>
 using in_stages = curve_trainer<on<mesh<host, pp<2>>>, pipeline<Schedule, 8>>;
 
-// Where bits are promised, gradients are added in one order. The next line without its slashes does not compile:
+// Gradients are added in one order where bits are promised. The next line without its slashes does not compile:
 // constexpr auto never = in_stages<last_first>::plan(batch{64});
 // TRI0143: this role adds gradients in another order than that of the micro-batches, so that the bits are not those of
 // one device: go back from 0 upwards, or leave out reproducible ... last_first, 8 ... on_role<1> ... at_task<16> ...

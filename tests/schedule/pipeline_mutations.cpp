@@ -6,6 +6,7 @@
 
 #include <schedule/naive_steps.hpp>
 #include <schedule/own_schedules.hpp>
+#include <support/built_in_schedules.hpp>
 #include <support/numbers.hpp>
 #include <support/sanitizers.hpp>
 #include <support/seed.hpp>
@@ -28,28 +29,12 @@ namespace pipeline_mutations_test {
 using namespace trireme;
 using namespace own_schedules;
 using namespace naive_steps;
+using test_support::built_in_schedule;
+using test_support::built_in_schedules;
 
 namespace {
 
 constexpr lowering lowerings[] = {by_counters, by_tagged_messages, by_messages, by_rendezvous, in_one_order};
-
-/// A schedule of the library needs `least` micro-batches for each role.
-struct named {
-    schedule_choice schedule;
-    int least = 0;
-};
-named const schedules[] = {{gpipe{}},
-                           {one_f_one_b{}},
-                           {interleaved<2>{}},
-                           {interleaved<3>{}},
-                           {breadth_first<2>{}},
-                           {zero_bubble_h1{}},
-                           {zero_bubble_h2{}},
-                           {zero_bubble_auto<2, 3, 1, 1, 4>{}},
-                           {zero_bubble_v{}},
-                           {v_half{}},
-                           {v_min{}},
-                           {dual_pipe_v{}, 2}};
 
 // ---- mutations ----
 
@@ -444,7 +429,7 @@ class lottery {
 public:
     explicit lottery(std::uint64_t seed) : random_(seed) {}
 
-    void draw(named const& n, int mutants, tally& all) {
+    void draw(built_in_schedule const& n, int mutants, tally& all) {
         auto const shape = some_shape(n.least);
         subject of(n.schedule, shape, below(8) == 0);
         for (auto const& by : lowerings) {
@@ -550,18 +535,18 @@ TEST_SUITE("schedule/pipeline_mutations") {
             sweep(folded{}, shape, all);
         sweep(eager_weights{}, {3, 3, 1, 1}, all);
         sweep(late_weights{}, {2, 3, 1, 1}, all);
-        for (auto const& n : schedules)
+        for (auto const& n : built_in_schedules)
             for (step_shape const& shape : {step_shape{2, 4}, {3, 6, 2, 2}, {2, 4, 1, 2, false, true, 1, true}})
                 sweep(n.schedule, shape, all);
         for (auto const& n : {schedule_choice(one_f_one_b{}), schedule_choice(folded{})}) sweep(n, {3, 4}, all, true);
         lottery lots(all.seed);
         for (int i = 0; i < (sanitized ? 2 : 12); ++i)
-            for (auto const& n : schedules) lots.draw(n, 40, all);
+            for (auto const& n : built_in_schedules) lots.draw(n, 40, all);
         MESSAGE(all.text());
         CHECK(all.accepted == 0);
         CHECK(all.wrong.size() >= (sanitized ? 4000 : 40000));
         for (auto const& by : lowerings) CHECK(all.by_lowering[by.name] >= (sanitized ? 500 : 5000));
-        for (auto const& n : schedules) CHECK(all.by_schedule[n.schedule.name] > 0);
+        for (auto const& n : built_in_schedules) CHECK(all.by_schedule[n.schedule.name] > 0);
         for (std::size_t e = 0; e < endings; ++e) CHECK(all.ends[e] > 0);
     }
 }
@@ -572,7 +557,7 @@ TEST_SUITE("nightly/schedule/pipeline_mutations") {
         INFO("TRIREME_TEST_SEED=", all.seed);
         lottery lots(all.seed);
         for (int i = 0; i < (sanitized ? 20 : 200); ++i)
-            for (auto const& n : schedules) lots.draw(n, 60, all);
+            for (auto const& n : built_in_schedules) lots.draw(n, 60, all);
         MESSAGE(all.text());
         CHECK(all.accepted == 0);
         CHECK(all.wrong.size() >= (sanitized ? 4000 : 100000));

@@ -7,6 +7,7 @@
 #include <trireme/schedules.hpp>
 
 #include <doctest/doctest.h>
+#include <support/built_in_schedules.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -21,6 +22,7 @@
 
 namespace predicted_step_test {
 using namespace trireme;
+using test_support::built_in_schedules;
 
 namespace {
 
@@ -61,24 +63,6 @@ std::vector<timed_task> traced(step_program const& p, Times const& times, double
 }
 
 std::vector<schedule_choice> const choices = {gpipe{}, one_f_one_b{}, zero_bubble_h1{}, interleaved<2>{}};
-
-/// A schedule of the library needs `least` micro-batches for each role.
-struct named {
-    schedule_choice schedule;
-    int least = 0;
-};
-named const all_schedules[] = {{gpipe{}},
-                               {one_f_one_b{}},
-                               {interleaved<2>{}},
-                               {interleaved<3>{}},
-                               {breadth_first<2>{}},
-                               {zero_bubble_h1{}},
-                               {zero_bubble_h2{}},
-                               {zero_bubble_auto<2, 3, 1, 1, 4>{}},
-                               {zero_bubble_v{}},
-                               {v_half{}},
-                               {v_min{}},
-                               {dual_pipe_v{}, 2}};
 
 /// The counts are of one role's places while a step is played.
 struct places {
@@ -123,7 +107,7 @@ std::vector<places> places_of(step_program const& p) {
 TEST_SUITE("schedule/predicted_step") {
     TEST_CASE("a role has as many frames as it holds micro-batches at once, and a slot for each gradient under way") {
         int steps = 0;
-        for (auto const& of : all_schedules)
+        for (auto const& of : built_in_schedules)
             for (int roles = 1; roles <= 8; ++roles)
                 for (int const micro_batches : {1, 2, 3, 5, 8, 16, 32})
                     for (int const passes : {1, 2}) {

@@ -6,6 +6,7 @@
 #include <trireme/trireme.hpp>
 
 #include <doctest/doctest.h>
+#include <support/built_in_schedules.hpp>
 #include <support/compare.hpp>
 #include <support/weighing.hpp>
 
@@ -21,29 +22,13 @@
 // every pair of their values, the rules that refuse a combination, and the numbers of one device.
 namespace test_schedule_matrix {
 using namespace trireme;
+using test_support::built_in_schedule;
+using test_support::built_in_schedules;
 
 struct mesh_shape {
     int devices = 1, stages = 1;
 };
 inline constexpr mesh_shape meshes[] = {{1, 2}, {1, 3}, {1, 4}, {2, 2}, {2, 3}, {4, 2}, {1, 8}};
-
-/// A schedule needs `least` micro-batches for each device of a pipeline.
-struct known_schedule {
-    schedule_choice schedule;
-    int least = 0;
-};
-inline known_schedule const schedules[] = {{gpipe{}},
-                                           {one_f_one_b{}},
-                                           {interleaved<2>{}},
-                                           {interleaved<3>{}},
-                                           {breadth_first<2>{}},
-                                           {zero_bubble_h1{}},
-                                           {zero_bubble_h2{}},
-                                           {zero_bubble_auto<2, 3, 1, 1, 4>{}},
-                                           {zero_bubble_v{}},
-                                           {v_half{}},
-                                           {v_min{}},
-                                           {dual_pipe_v{}, 2}};
 
 /// The ranks are threads that share memory, processes that share windows, or rehearsed streams.
 enum class carrier { threads, windows, streams };
@@ -51,14 +36,14 @@ enum class carrier { threads, windows, streams };
 enum axis { by_mesh, by_schedule, by_micro_batches, by_accumulation, by_recomputation, by_carrier, axes };
 using positions = std::array<int, axes>; ///< a position on each axis, or a number of them
 inline constexpr positions all_positions = {
-    static_cast<int>(std::size(meshes)), static_cast<int>(std::size(schedules)), 16, 2, 2, 3};
+    static_cast<int>(std::size(meshes)), static_cast<int>(std::size(built_in_schedules)), 16, 2, 2, 3};
 
 /// A combination has one value of each axis.
 struct combination {
     positions at = {};
 
     mesh_shape const& mesh() const { return meshes[at[by_mesh]]; }
-    known_schedule const& schedule() const { return schedules[at[by_schedule]]; }
+    built_in_schedule const& schedule() const { return built_in_schedules[at[by_schedule]]; }
     int micro_batches() const { return at[by_micro_batches] + 1; }
     int passes() const { return at[by_accumulation] + 1; } ///< 2 with accumulate<2>
     bool recomputes() const { return at[by_recomputation] == 1; }

@@ -37,6 +37,9 @@ static_assert(all_proved<zero_bubble_auto<>, 4, 64> && all_proved<zero_bubble_au
 static_assert(!is_step_for_compiler<gpipe>(16, 17) && !is_step_for_compiler<gpipe>(17, 1));
 static_assert(!is_step_for_compiler<interleaved<2>>(16, 9) && !is_step_for_compiler<zero_bubble_auto<>>(5, 2));
 
+// A schedule that is wrong with any number of micro-batches is refused within the limits, too.
+static_assert(detail::known_step<own_schedules::last_first, 16, 16, 1, gradient_order::of_micro_batches>::least() == 0);
+
 using deep = network<input<8>, repeat<63, linear<8>, sigmoid>, linear<5>>;
 template<class Schedule>
 using on_64 =

@@ -250,7 +250,8 @@ struct known_step {
     static constexpr int least() {
         if constexpr (verify(program, by_counters, Order).ok())
             return MicroBatches;
-        else if constexpr (MicroBatches < 4 * Stages * Passes)
+        else if constexpr (MicroBatches < 4 * Stages * Passes &&
+                           is_step_for_compiler<Schedule>(Stages, MicroBatches + Passes))
             return known_step<Schedule, Stages, MicroBatches + Passes, Passes, Order>::least();
         else
             return 0;
