@@ -37,8 +37,14 @@ static_assert(all_proved<zero_bubble_auto<>, 4, 64> && all_proved<zero_bubble_au
 static_assert(!is_step_for_compiler<gpipe>(16, 17) && !is_step_for_compiler<gpipe>(17, 1));
 static_assert(!is_step_for_compiler<interleaved<2>>(16, 9) && !is_step_for_compiler<zero_bubble_auto<>>(5, 2));
 
+/// Its fault shows at the end: the last micro-batch does not come back.
+struct forgets_the_last : one_f_one_b {
+    static constexpr int write(int roles, int m, int role, scheduled_work* out) {
+        return one_f_one_b::write(roles, m, role, out) - 1;
+    }
+};
 // A schedule that is wrong with any number of micro-batches is refused within the limits, too.
-static_assert(detail::known_step<own_schedules::last_first, 16, 16, 1, gradient_order::of_micro_batches>::least() == 0);
+static_assert(detail::known_step<forgets_the_last, 16, 16, 1, gradient_order::any>::least() == 0);
 
 using deep = network<input<8>, repeat<63, linear<8>, sigmoid>, linear<5>>;
 template<class Schedule>
