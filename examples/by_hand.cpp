@@ -17,6 +17,7 @@
 //
 // From Trireme come only the images and the random numbers of the first weights, so that both programs begin alike.
 
+#include <trireme/core/exit_code.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/data/fashion_mnist.hpp>
 
@@ -149,7 +150,7 @@ int main() try {
     for (std::size_t d = 1; d < devices; ++d) threads.emplace_back(work, d);
     work(0);
     for (auto& t : threads) t.join();
-} catch (trireme::data_error const& e) {
+} catch (std::exception const& e) {
     std::fprintf(stderr, "by_hand: %s\n", e.what());
-    return 2;
+    return trireme::exit_code::of(e);
 }

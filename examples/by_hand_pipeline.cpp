@@ -161,7 +161,7 @@ int main() try {
     }
     std::printf("the losses differ by %.1g of themselves at most\n", furthest);
     return furthest <= 1e-4 ? 0 : 1; // each adds in an order of its own, and rounds
-} catch (data_error const& e) {
+} catch (std::exception const& e) {
     std::fprintf(stderr, "by_hand_pipeline: %s\n", e.what());
-    return 2;
+    return exit_code::of(e);
 }

@@ -35,7 +35,7 @@ int main() try {
         auto const done = t.step(train.take((step - 1) * samples, samples));
         if (step % 10 == 0) std::printf("step %zu loss %.6f\n", step, done.loss);
     }
-} catch (data_error const& e) {
+} catch (std::exception const& e) {
     std::fprintf(stderr, "by_hand_with_trireme: %s\n", e.what());
-    return 2;
+    return exit_code::of(e);
 }

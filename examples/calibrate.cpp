@@ -10,6 +10,7 @@
 #include "calibration.hpp"
 
 #include <trireme/collective/all_reduce.hpp>
+#include <trireme/core/exit_code.hpp>
 #include <trireme/schedule/collective/best_of.hpp>
 #include <trireme/schedule/collective/chain.hpp>
 #include <trireme/schedule/collective/recursive_halving_doubling.hpp>
@@ -76,10 +77,7 @@ int main(int argc, char** argv) try {
         compare<recursive_halving_doubling>(group, size, here);
         compare<chain>(group, size, here);
     }
-} catch (usage_error const& e) {
-    std::fprintf(stderr, "calibrate: %s\n", e.what());
-    return 2;
 } catch (std::exception const& e) {
     std::fprintf(stderr, "calibrate: %s\n", e.what());
-    return 3;
+    return exit_code::of(e);
 }

@@ -51,6 +51,5 @@ int main(int argc, char** argv) try {
     return 0;
 } catch (std::exception const& e) {
     std::cerr << "callbacks: " << e.what() << '\n';
-    return dynamic_cast<usage_error const*>(&e) || dynamic_cast<data_error const*>(&e) ? exit_code::usage
-                                                                                       : exit_code::failure;
+    return exit_code::of(e);
 }

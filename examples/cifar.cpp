@@ -10,7 +10,6 @@
 
 #include "cifar_flags.hpp"
 
-#include <trireme/core/exit_code.hpp>
 #include <trireme/data/cifar.hpp>
 #include <trireme/trainer/progress_bar.hpp>
 #include <trireme/trireme.hpp>
@@ -44,14 +43,9 @@ int main(int argc, char** argv) {
     try {
         auto const flags = cifar_flags::parse(argc, argv);
         return flags ? train(*flags) : 0;
-    } catch (usage_error const& e) {
-        std::fprintf(stderr, "cifar: %s\n", e.what());
-        return exit_code::usage;
-    } catch (data_error const& e) {
-        std::fprintf(stderr, "cifar: %s\n", e.what());
-        return exit_code::usage;
-    } catch (std::exception const& e) { // device_error, deadline_error, or the system's own: no memory, no threads
-        std::fprintf(stderr, "\ncifar: %s\n", e.what());
-        return exit_code::failure;
+    } catch (std::exception const& e) {
+        auto const code = exit_code::of(e);
+        std::fprintf(stderr, "%scifar: %s\n", code == exit_code::failure ? "\n" : "", e.what()); // behind a bar
+        return code;
     }
 }

@@ -11,11 +11,13 @@
 #include <trireme/parallel/layout.hpp>
 
 #include <charconv>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 // What the examples' command lines accept.
@@ -68,6 +70,29 @@ inline CLI::Validator some_name() {
     return CLI::Validator([](std::string const& text) { return text.empty() ? "the name is empty" : ""; }, "");
 }
 
+/// Two flags that name one file, by whichever path, would write into each other's, or into what is read.
+inline void refuse_one_file_for_two_flags(CLI::App const& app) {
+    struct named_file {
+        std::string flag, name;
+        std::filesystem::path path;
+    };
+    std::vector<named_file> files;
+    for (auto const* option : app.get_options())
+        if (option->get_type_name() == "FILE" && option->count() != 0) {
+            auto const name = option->results().front();
+            std::error_code none;
+            auto path = std::filesystem::weakly_canonical(name, none);
+            // a terminal or /dev/null takes what several write
+            if (none || (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none)))
+                continue;
+            for (auto const& other : files)
+                if (path == other.path || std::filesystem::equivalent(path, other.path, none))
+                    throw trireme::usage_error(other.flag + ' ' + other.name + " and " + option->get_name() + ' ' +
+                                               name + " are one file; give each flag a file of its own");
+            files.push_back({option->get_name(), name, std::move(path)});
+        }
+}
+
 /// False if only --help was asked for, and has been printed. Throws usage_error, with a sentence for the user.
 inline bool parse_flags(CLI::App& app, int argc, char const* const* argv) {
     watch_standard_output();
@@ -79,5 +104,6 @@ inline bool parse_flags(CLI::App& app, int argc, char const* const* argv) {
     } catch (CLI::ParseError const& e) {
         throw trireme::usage_error(std::string(e.what()) + "; try --help");
     }
+    refuse_one_file_for_two_flags(app);
     return true;
 }

@@ -7,11 +7,11 @@
 #include "epoch_log.hpp"
 #include "gpt_flags.hpp"
 #include "stages.hpp"
+#include "step_log.hpp"
 #include "strategies.hpp"
 #include "trace_file.hpp"
 
 #include <trireme/checkpoints.hpp>
-#include <trireme/core/exit_code.hpp>
 #include <trireme/device/host/peak.hpp>
 #include <trireme/readers.hpp>
 #include <trireme/trainer/progress_bar.hpp>
@@ -51,33 +51,6 @@ double unigram_entropy(std::string_view text) {
         if (n > 0) entropy -= n / static_cast<double>(text.size()) * std::log(n / static_cast<double>(text.size()));
     return entropy;
 }
-
-/// One JSON object per step, on disk as soon as the step is over. A log that cannot be written any more ends no
-/// training: it is said once.
-class step_log {
-public:
-    step_log(std::string const& path, bool append) : file_("--log", path, append) {}
-    /// `more`: further members of the object.
-    void write(std::uint64_t step, double loss, double rate, double tokens_per_second, char const* more) {
-        if (!file_.wanted() || !whole_) return;
-        char line[300];
-        std::snprintf(line, sizeof line,
-                      R"({"step": %llu, "loss": %.17g, "rate": %.17g, "tokens_per_second": %.17g%s})"
-                      "\n",
-                      static_cast<unsigned long long>(step), loss, rate, tokens_per_second, more);
-        try {
-            file_.write(line);
-        } catch (std::runtime_error const& e) {
-            whole_ = false;
-            std::fprintf(stderr, "gpt: %s\n", e.what());
-        }
-    }
-    bool whole() const { return whole_; }
-
-private:
-    result_file file_;
-    bool whole_ = true;
-};
 
 /// Byte after byte: each is drawn by the probabilities that the network gives behind those before it.
 std::string written(gpt_trainer& t, std::string text, std::size_t characters, std::uint64_t seed) {
@@ -193,12 +166,14 @@ int run(gpt_flags flags) {
             "--text FILE is missing: name a text, or start with `sh examples/run.sh gpt`, which brings one");
     auto const text = read_text(flags.text);
     auto const samples = text_windows(text, window, drawn_each_epoch);
+    std::uint64_t before = 0; // steps of the training that goes on
     if (!flags.resume.empty()) {
         auto const m = read_checkpoint(flags.resume);
+        before = m.steps;
         take_kept(flags, m, text);
-        if (flags.steps != 0 && m.steps >= flags.steps)
+        if (flags.steps != 0 && before >= flags.steps)
             throw usage_error("--steps " + std::to_string(flags.steps) + ": the training in " + flags.resume +
-                              " has made " + std::to_string(m.steps) + " steps already; ask for more, all in all");
+                              " has made " + std::to_string(before) + " steps already; ask for more, all in all");
     }
     constexpr std::uint64_t warm_up = 100;
     gpt_trainer::options const training{.learning_rate = flags.learning_rate,
@@ -218,7 +193,7 @@ int run(gpt_flags flags) {
     where.trace = !flags.trace.empty();
     check_options<gpt_trainer>(training, where, flags.schedule);
     result_file trace("--trace", flags.trace);
-    step_log log(flags.log, !flags.resume.empty());
+    step_log log(flags.log, before);
     if (!flags.save.empty()) {
         keep_other_training(flags.save, flags.resume);
         prepare_checkpoint(flags.save);
@@ -243,7 +218,6 @@ int run(gpt_flags flags) {
 
     gpt_trainer t(training, where);
     if (!flags.resume.empty()) load_checkpoint(t, flags.resume);
-    auto const before = t.steps();
     if (before != 0)
         std::printf("goes on           from step %llu, in %s\n", static_cast<unsigned long long>(before),
                     flags.resume.c_str());
@@ -324,7 +298,6 @@ int main(int argc, char** argv) {
         return flags ? run(*flags) : 0;
     } catch (std::exception const& e) {
         std::fprintf(stderr, "gpt: %s\n", e.what());
-        bool const wrong = dynamic_cast<usage_error const*>(&e) || dynamic_cast<data_error const*>(&e);
-        return wrong ? exit_code::usage : exit_code::failure;
+        return exit_code::of(e);
     }
 }

@@ -6,6 +6,7 @@
 
 #include <trireme/collective/all_reduce.hpp>
 #include <trireme/collective/broadcast.hpp>
+#include <trireme/core/exit_code.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/group/transport/threads/group.hpp>
 
@@ -86,5 +87,5 @@ int main() try {
     group.run(find_centres);
 } catch (std::exception const& e) {
     std::fprintf(stderr, "just_collectives: %s\n", e.what());
-    return 3;
+    return exit_code::of(e);
 }

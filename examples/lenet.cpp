@@ -56,17 +56,10 @@ int main(int argc, char** argv) {
     try {
         auto const flags = lenet_flags::parse(argc, argv);
         return flags ? run(*flags) : 0;
-    } catch (launch_error const& e) {
-        std::fprintf(stderr, "lenet: %s\n", e.what());
-        return exit_code::launch;
-    } catch (usage_error const& e) {
-        std::fprintf(stderr, "lenet: %s\n", e.what());
-        return exit_code::usage;
-    } catch (data_error const& e) {
-        std::fprintf(stderr, "lenet: %s\n", e.what());
-        return exit_code::usage;
-    } catch (std::exception const& e) { // device_error, deadline_error, or the system's own: no memory, no threads
-        std::fprintf(stderr, "\nlenet: %s\n", e.what());
-        return exit_code::failure;
+    } catch (std::exception const& e) {
+        auto const code = trireme::exit_code::of(e);
+        std::fprintf(stderr, "%slenet: %s\n", code == trireme::exit_code::failure ? "\n" : "",
+                     e.what()); // behind a bar
+        return code;
     }
 }

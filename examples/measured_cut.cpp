@@ -69,10 +69,7 @@ int main(int argc, char** argv) try {
         std::printf("%-8d %10.2f %12.2f   %s\n", stages, imbalance_by_flops(measured, stages),
                     measured.imbalance(stages), measured.policy(stages).c_str());
     return 0;
-} catch (usage_error const& e) {
-    std::fprintf(stderr, "measured_cut: %s\n", e.what());
-    return exit_code::usage;
 } catch (std::exception const& e) {
     std::fprintf(stderr, "measured_cut: %s\n", e.what());
-    return exit_code::failure;
+    return exit_code::of(e);
 }

@@ -7,7 +7,6 @@
 
 #include "microgpt_flags.hpp"
 
-#include <trireme/core/exit_code.hpp>
 #include <trireme/readers.hpp>
 #include <trireme/trireme.hpp>
 
@@ -128,7 +127,6 @@ int main(int argc, char** argv) {
         return flags ? run(*flags) : 0;
     } catch (std::exception const& e) {
         std::fprintf(stderr, "microgpt: %s\n", e.what());
-        bool const wrong = dynamic_cast<usage_error const*>(&e) || dynamic_cast<data_error const*>(&e);
-        return wrong ? exit_code::usage : exit_code::failure;
+        return exit_code::of(e);
     }
 }

@@ -9,7 +9,6 @@
 
 #include "standard_output.hpp"
 
-#include <trireme/core/exit_code.hpp>
 #include <trireme/readers.hpp>
 #include <trireme/trireme.hpp>
 
@@ -44,13 +43,7 @@ int main(int argc, char** argv) try {
     data = {scale(data.train), scale(data.test)};
     perceptron_trainer t{{.learning_rate = 0.005f, .batch = 24, .seed = 1}};
     for (auto const& epoch : t.fit(data, {.epochs = 10})) std::cout << epoch << std::endl;
-} catch (usage_error const& e) {
-    std::cerr << "mlp: " << e.what() << '\n';
-    return exit_code::usage;
-} catch (data_error const& e) {
-    std::cerr << "mlp: " << e.what() << '\n';
-    return exit_code::usage;
 } catch (std::exception const& e) {
     std::cerr << "mlp: " << e.what() << '\n';
-    return exit_code::failure;
+    return exit_code::of(e);
 }

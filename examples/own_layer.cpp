@@ -131,7 +131,7 @@ int main() try {
     if (loss < 1.0 && test.accuracy > 0.7 && moved) return 0;
     std::fprintf(stderr, "own_layer: it should have learned more than this\n");
     return 1;
-} catch (data_error const& e) {
+} catch (std::exception const& e) {
     std::fprintf(stderr, "own_layer: %s\n", e.what());
-    return 2;
+    return exit_code::of(e);
 }

@@ -50,10 +50,7 @@ int main() try {
     bool const same = mine.gather_parameters() == theirs.gather_parameters();
     std::printf("the weights are %s\n", same ? "the same, bit for bit" : "not the same");
     return same ? 0 : 1;
-} catch (data_error const& e) {
-    std::fprintf(stderr, "own_strategy: %s\n", e.what());
-    return 2;
 } catch (std::exception const& e) {
     std::fprintf(stderr, "own_strategy: %s\n", e.what());
-    return 3;
+    return exit_code::of(e);
 }

@@ -20,7 +20,6 @@
 #include "pipelines_flags.hpp"
 #include "trace_file.hpp"
 
-#include <trireme/core/exit_code.hpp>
 #include <trireme/schedule/pipeline/draw.hpp>
 #include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
@@ -257,14 +256,8 @@ int main(int argc, char** argv) {
     try {
         if (auto const flags = pipelines_flags::parse(argc, argv)) run(*flags);
         return 0;
-    } catch (usage_error const& e) {
-        std::fprintf(stderr, "pipelines: %s\n", e.what());
-        return exit_code::usage;
-    } catch (data_error const& e) {
-        std::fprintf(stderr, "pipelines: %s\n", e.what());
-        return exit_code::usage;
     } catch (std::exception const& e) {
         std::fprintf(stderr, "pipelines: %s\n", e.what());
-        return exit_code::failure;
+        return exit_code::of(e);
     }
 }

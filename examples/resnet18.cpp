@@ -114,14 +114,9 @@ int main(int argc, char** argv) {
         auto const flags = resnet18_flags::parse(argc, argv);
         if (!flags) return 0;
         return flags->synchronised ? train<synchronised_trainer>(*flags) : train<per_shard_trainer>(*flags);
-    } catch (usage_error const& e) {
-        std::fprintf(stderr, "resnet18: %s\n", e.what());
-        return exit_code::usage;
-    } catch (data_error const& e) {
-        std::fprintf(stderr, "resnet18: %s\n", e.what());
-        return exit_code::usage;
     } catch (std::exception const& e) {
-        std::fprintf(stderr, "\nresnet18: %s\n", e.what());
-        return exit_code::failure;
+        auto const code = exit_code::of(e);
+        std::fprintf(stderr, "%sresnet18: %s\n", code == exit_code::failure ? "\n" : "", e.what()); // behind a bar
+        return code;
     }
 }

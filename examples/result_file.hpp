@@ -16,19 +16,19 @@
 #include <utility>
 
 /// A file for what a run finds, which is refused before the run if it cannot be written. What is in it stays until the
-/// first writing takes its place. `append`: behind what is there.
+/// first writing takes its place, but for the first `kept` bytes, which stay for good.
 class result_file {
 public:
-    result_file(char const* flag, std::string path, bool append = false)
-        : flag_(flag), path_(std::move(path)), append_(append) {
+    result_file(char const* flag, std::string path, std::size_t kept = 0)
+        : flag_(flag), path_(std::move(path)), kept_(static_cast<::off_t>(kept)) {
         if (path_.empty()) return;
         // a pipe without a reader would have to wait for one
-        file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (append ? O_APPEND : 0), 0666);
+        file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
         if (file_ < 0)
             throw trireme::usage_error(std::string(flag) + ' ' + path_ + ": cannot be written (" +
                                        (errno == ENXIO ? "a pipe that nobody reads" : std::strerror(errno)) +
                                        "); name a file in a folder that exists and is yours");
-        ::fcntl(file_, F_SETFL, append ? O_APPEND : 0);
+        ::fcntl(file_, F_SETFL, 0);
     }
     result_file(result_file const&) = delete;
     result_file& operator=(result_file const&) = delete;
@@ -39,8 +39,8 @@ public:
     bool wanted() const { return !path_.empty(); }
     void write(std::string const& text) {
         struct ::stat about = {};
-        bool const first = !std::exchange(begun_, true) && !append_;
-        bool well = !first || ::fstat(file_, &about) != 0 || !S_ISREG(about.st_mode) || ::ftruncate(file_, 0) == 0;
+        bool well = std::exchange(begun_, true) || ::fstat(file_, &about) != 0 || !S_ISREG(about.st_mode) ||
+                    (::ftruncate(file_, kept_) == 0 && ::lseek(file_, kept_, SEEK_SET) == kept_);
         for (std::size_t at = 0; well && at < text.size();) {
             auto const done = ::write(file_, text.data() + at, text.size() - at);
             if (done > 0) at += static_cast<std::size_t>(done);
@@ -54,7 +54,8 @@ public:
 private:
     char const* flag_;
     std::string path_;
-    bool append_, begun_ = false;
+    ::off_t kept_;
+    bool begun_ = false;
     int file_ = -1;
 };
 

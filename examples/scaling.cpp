@@ -16,7 +16,6 @@
 #include "resnet18.hpp"
 #include "scaling_picture.hpp"
 
-#include <trireme/core/exit_code.hpp>
 #include <trireme/trireme.hpp>
 
 #include <algorithm>
@@ -274,13 +273,7 @@ int main(int argc, char** argv) try {
     explain(cells);
     print_clusters(clusters);
     if (picture.is_open()) picture << picture_of(cells);
-} catch (trireme::usage_error const& e) {
-    std::fprintf(stderr, "scaling: %s\n", e.what());
-    return trireme::exit_code::usage;
-} catch (trireme::data_error const& e) {
-    std::fprintf(stderr, "scaling: %s\n", e.what());
-    return trireme::exit_code::usage;
 } catch (std::exception const& e) {
     std::fprintf(stderr, "scaling: %s\n", e.what());
-    return trireme::exit_code::failure;
+    return exit_code::of(e);
 }

@@ -15,7 +15,6 @@
 #include "step_flags.hpp"
 #include "trace_file.hpp"
 
-#include <trireme/core/exit_code.hpp>
 #include <trireme/schedule/pipeline/draw.hpp>
 #include <trireme/trireme.hpp>
 
@@ -140,14 +139,8 @@ int main(int argc, char** argv) {
     try {
         auto const flags = step_flags::parse(argc, argv);
         return flags ? run(*flags) : 0;
-    } catch (usage_error const& e) {
-        std::fprintf(stderr, "step: %s\n", e.what());
-        return exit_code::usage;
-    } catch (data_error const& e) {
-        std::fprintf(stderr, "step: %s\n", e.what());
-        return exit_code::usage;
     } catch (std::exception const& e) {
         std::fprintf(stderr, "step: %s\n", e.what());
-        return exit_code::failure;
+        return exit_code::of(e);
     }
 }

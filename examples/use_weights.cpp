@@ -8,7 +8,6 @@
 #include "result_file.hpp"
 #include "standard_output.hpp"
 
-#include <trireme/core/exit_code.hpp>
 #include <trireme/trireme.hpp>
 #include <trireme/weights.hpp>
 
@@ -49,6 +48,5 @@ int main(int argc, char** argv) try {
         std::printf("class %zu: %.2f of them found\n", c, matrix.recall(c));
 } catch (std::exception const& e) {
     std::fprintf(stderr, "use_weights: %s\n", e.what());
-    return dynamic_cast<usage_error const*>(&e) || dynamic_cast<data_error const*>(&e) ? exit_code::usage
-                                                                                       : exit_code::failure;
+    return exit_code::of(e);
 }

@@ -25,6 +25,7 @@
 #include <trireme/core/deadline.hpp>
 #include <trireme/core/dtype.hpp>
 #include <trireme/core/errors.hpp>
+#include <trireme/core/exit_code.hpp>
 #include <trireme/core/extents.hpp>
 #include <trireme/core/philox.hpp>
 #include <trireme/core/units.hpp>

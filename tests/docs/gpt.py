@@ -48,9 +48,9 @@ with tempfile.TemporaryDirectory() as name:
     # ---- saved, and gone on with ----
     saved, every = folder / 'saved', folder / 'every'
 
-    def steps(count, *arguments, behind=()):
+    def steps(count, *arguments, behind=(), torn=''):
         log = folder / 'log'
-        log.write_text(''.join(json.dumps(line) + '\n' for line in behind))
+        log.write_text(''.join(json.dumps(line) + '\n' for line in behind) + torn)
         done = run('--text', text, '--steps', count, '--batch', 8, '--characters', 0, '--log', log, *arguments)
         expect(done.returncode == 0, f'gpt to step {count} {arguments} ends with {done.returncode}: {done.stderr}')
         return [json.loads(line) for line in log.read_text().splitlines()]
@@ -65,6 +65,8 @@ with tempfile.TemporaryDirectory() as name:
         expect(rest[-1]['weights_hash'] == whole[-1]['weights_hash'], f'{layout}: other weights')
     log = steps(4, '--resume', saved, '--reproducible', 4, '--seed', 5, behind=whole[:3])
     expect(log[:3] == whole[:3] and [line['step'] for line in log[3:]] == [4], 'a log is not gone on with')
+    log = steps(4, '--resume', saved, '--reproducible', 4, '--seed', 5, behind=whole[:5], torn='{"step": 6, "lo')
+    expect(log[:3] == whole[:3] and [line['step'] for line in log[3:]] == [4], 'steps that were not saved are logged twice')
     expect(len(steps(1, behind=whole)) == 1, 'the log of another training is kept')
     fast = steps(4, '--devices', 2)
     ring = steps(4, '--devices', 2, '--strategy', 'ring')
@@ -154,6 +156,13 @@ with tempfile.TemporaryDirectory() as name:
     refuses(['nowhere', 'cannot be opened'], '--text', folder / 'nowhere')
     refuses(['9 tokens', 'a window of 128'], '--text', short)
     refuses(['--log', 'cannot be written'], '--text', text, '--log', folder / 'no' / 'log')
+    once, linked = folder / 'once', folder / 'linked'
+    once.write_text('of somebody')
+    linked.symlink_to(once)
+    refuses([f'--text {once} and --log {linked} are one file'], '--text', once, '--log', linked)
+    refuses([f'--log {once} and --trace {linked} are one file'], '--text', text, '--log', once, '--trace', linked)
+    refuses(['are one file'], '--text', text, '--log', folder / 'new', '--trace', folder / 'none' / '..' / 'new')
+    expect(once.read_text() == 'of somebody' and not (folder / 'new').exists(), 'a refused run has changed a file')
     refuses(['stages'], '--text', text, '--stages', 64)
     for wrong in (['--steps', 0], ['--minutes', -1], ['--batch', 'many'], ['--schedule', 'none'], ['--nonsense'], ['more']):
         refuses(['try --help'], '--text', text, *wrong)
