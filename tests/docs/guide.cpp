@@ -524,11 +524,11 @@ TEST_SUITE("docs/guide") {
             t.step(images);
         } catch (device_error const& e) {
             device = e.device(); // 1
-            said = e.what();     // "device 1: the oar is broken"
+            said = e.what();     // "device 1: the oar is broken (train of micro-batch 0 in stage 0, training step 2)"
         }
         // [/device_error]
         CHECK(device == 1);
-        CHECK(said == "device 1: the oar is broken");
+        CHECK(said == "device 1: the oar is broken (train of micro-batch 0 in stage 0, training step 2)");
         CHECK_THROWS_AS(t.step(images), usage_error);
     }
 

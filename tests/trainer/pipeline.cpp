@@ -298,7 +298,8 @@ TEST_SUITE("trainer/pipeline") {
                     FAIL("the fault was swallowed");
                 } catch (device_error const& e) {
                     CHECK(e.device() == guilty);
-                    CHECK(std::string(e.what()) == "device " + std::to_string(guilty) + ": the oar is broken");
+                    CHECK(
+                        std::string(e.what()).starts_with("device " + std::to_string(guilty) + ": the oar is broken"));
                 }
                 CHECK(std::chrono::steady_clock::now() - start <
                       std::chrono::seconds(20)); // nobody waited for the dead

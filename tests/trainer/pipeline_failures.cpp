@@ -126,12 +126,14 @@ void throws_everywhere(placing const& p, hits_by_kind& hits) {
             REQUIRE_NOTHROW(t.step(images));
             for (int rank = 0; rank < t.devices(); ++rank)
                 CHECK(task_faults::in_first_step[static_cast<std::size_t>(rank)].load() == list_of(t, rank).size());
+            auto const place = trireme::detail::words_for(t.program(guilty), t.plan().layout.role_of(guilty), k);
             try {
                 t.step(images);
                 FAIL("the fault was swallowed");
             } catch (device_error const& e) {
                 CHECK(e.device() == guilty);
-                CHECK(e.what() == "device " + std::to_string(guilty) + ": " + said);
+                CHECK(e.what() ==
+                      "device " + std::to_string(guilty) + ": " + said + " (" + place + ", training step 2)");
                 CHECK_THROWS_WITH_AS(std::rethrow_exception(e.cause()), said.c_str(), std::runtime_error);
             }
             CHECK(failed);

@@ -299,7 +299,8 @@ TEST_SUITE("trainer/schedule_policies") {
                         FAIL("the fault was swallowed");
                     } catch (device_error const& e) {
                         CHECK(e.device() == guilty);
-                        CHECK(std::string(e.what()) == "device " + std::to_string(guilty) + ": the oar is broken");
+                        CHECK(std::string(e.what()).starts_with("device " + std::to_string(guilty) +
+                                                                ": the oar is broken"));
                     }
                     CHECK_THROWS_AS(t.step(all), usage_error);
                     plan();

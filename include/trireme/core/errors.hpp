@@ -133,8 +133,9 @@ private:
 inline constexpr char const* not_a_standard_exception = "an exception that is not derived from std::exception";
 
 /// Throws what has ended the work of `rank`: errors that name a rank, or concern all of them, as they are, anything
-/// else as a device_error of that rank.
-[[noreturn]] TRIREME_COLD inline void throw_of_rank(int rank, std::exception_ptr const& why) {
+/// else as a device_error of that rank. `where`: behind its text.
+[[noreturn]] TRIREME_COLD inline void throw_of_rank(int rank, std::exception_ptr const& why,
+                                                    std::string const& where = {}) {
     try {
         std::rethrow_exception(why);
     } catch (deadline_error const&) {
@@ -146,9 +147,9 @@ inline constexpr char const* not_a_standard_exception = "an exception that is no
     } catch (device_error const&) {
         throw;
     } catch (std::exception const& e) {
-        throw device_error(rank, why, e.what());
+        throw device_error(rank, why, e.what() + where);
     } catch (...) {
-        throw device_error(rank, why, not_a_standard_exception);
+        throw device_error(rank, why, not_a_standard_exception + where);
     }
 }
 

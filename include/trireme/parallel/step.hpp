@@ -43,8 +43,9 @@ constexpr gradient_order order_of_gradients(parallel_layout const& l) noexcept {
 TRIREME_COLD inline std::size_t least_micro_batches(parallel_layout const& l, std::size_t has,
                                                     lowering const& by = by_counters) {
     auto const passes = static_cast<std::size_t>(l.passes);
+    auto shape = shape_of_step(l, 0);
     for (auto n = has / passes + 1; l.schedule.micro_batches == 0 && n <= 8 * static_cast<std::size_t>(l.stages); ++n) {
-        step_shape const shape{l.stages, static_cast<int>(n)};
+        shape.micro_batches = static_cast<int>(n * passes);
         std::vector<step_task> room(step_capacity(l.schedule, shape));
         if (verify(build_step(l.schedule, shape, room), by, order_of_gradients(l)).ok()) return n * passes;
     }
@@ -125,6 +126,17 @@ private:
     std::vector<step_task> of_evaluation_;
     step_program evaluation_;
 };
+
+/// The proof of the programs of the first rank's replica, for a compiler: the step, and the evaluation that goes with
+/// it.
+constexpr bool makes_a_step(parallel_layout const& l, lowering const& by) {
+    return with_step(l, 0, [&](step_program const& p) {
+        auto const capacity = step_capacity(schedule_of(l), {l.stages, 2});
+        detail::scratch<step_task> room(capacity);
+        return verify(p, by, order_of_gradients(l)).ok() &&
+               verify_evaluation(build_evaluation(schedule_of(l), p, {room.data(), capacity}), by).ok();
+    });
+}
 
 /// Proves the programs of all replicas. Throws usage_error if the layout's schedule makes no training step.
 TRIREME_COLD inline void prove_steps(parallel_layout const& l, lowering const& by = by_counters) {

@@ -23,8 +23,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace trireme::inline TRIREME_ISA {
@@ -127,40 +129,35 @@ protected:
         };
         auto const& program = programs_.step();
         auto const list = program.list(role());
-        auto const tail = list.begin() + program.tail[role()];
-        for (auto t = list.begin(); t != tail; ++t) {
-            Faults::at(fault_point::task, comm_.rank(), steps_);
-            auto const done = traced(*t, steps_);
-            on_micro_batch(program, *t, samples_of, shards_.begin + t->micro_batch);
-        }
+        std::size_t const tail = program.tail[role()];
+        for_tasks(program, {0, tail}, steps_,
+                  [&](step_task const& t) { on_micro_batch(program, t, samples_of, shards_.begin + t.micro_batch); });
         auto const before_reduce = clock::now();
         Faults::at(fault_point::reduce, comm_.rank(), steps_);
         tell_of_losses();
         if (layout_.reproducible() && layout_.replicas == 1)
             for (auto* s : stages_) s->tree.finish(merging(*s)); // else the blocks of the tree are added with others'
         bool lost = false; // asked as soon as all is added: two infinities, or one times 0, are no number
-        auto const added =
-            std::find_if(tail, list.end(), [](auto const& t) { return t.kind != task_kind::collective; });
-        for (auto t = tail; t != list.end(); ++t) {
-            Faults::at(fault_point::task, comm_.rank(), steps_);
-            auto const done = traced(*t, steps_);
-            if (t == added && (lost = is_lost())) scale_errors(T{0});
-            if (t->kind == task_kind::update) {
+        auto added = tail;
+        while (added < list.size() && list[added].kind == task_kind::collective) ++added;
+        for_tasks(program, {tail, list.size()}, steps_, [&](step_task const& t) {
+            if (&t == list.data() + added && (lost = is_lost())) scale_errors(T{0});
+            if (t.kind == task_kind::update) {
                 for (auto const* s : stages_)
                     if (!lost) update_slice(*s, s->slice);
-            } else if (t->kind == task_kind::measure)
+            } else if (t.kind == task_kind::measure)
                 measure(max_norm);
-            else if (t->kind == task_kind::add_tied)
+            else if (t.kind == task_kind::add_tied)
                 add_tied();
-            else if (t->kind == task_kind::copy_tied)
+            else if (t.kind == task_kind::copy_tied)
                 copy_tied();
             else if (layout_.reproducible())
                 add_gradients(
-                    *t, [&](stage_type const& s) { return add_in_fixed_tree(layout_.shards(), s.numbers.elements); },
+                    t, [&](stage_type const& s) { return add_in_fixed_tree(layout_.shards(), s.numbers.elements); },
                     update_slice);
             else
-                add_gradients(*t, [](stage_type const&) { return detail::adder<op::sum>{}; }, update_slice);
-        }
+                add_gradients(t, [](stage_type const&) { return detail::adder<op::sum>{}; }, update_slice);
+        });
         if (updates_made_ != nullptr && has_gradients() && !(layout_.shared_weights ? is_lost() : lost))
             ++*updates_made_;
         auto const end = clock::now();
@@ -183,10 +180,8 @@ protected:
                     auto const first = std::min(begin + micro_batch * most, mine.end);
                     return range{first, std::min(first + most, mine.end)};
                 };
-                for (auto const& t : program.list(role())) {
-                    auto const done = traced(t, 0);
-                    on_micro_batch(program, t, samples_of, shard);
-                }
+                for_tasks(program, {0, program.list(role()).size()}, 0,
+                          [&](step_task const& t) { on_micro_batch(program, t, samples_of, shard); });
             }
         }
         evaluated_ += beside_.pulled() - before;
@@ -220,6 +215,31 @@ protected:
     step_times times_;
 
 private:
+    /// Does tasks of its list, f(t). `step`: 0 in an evaluation.
+    template<class F>
+    void for_tasks(step_program const& p, range tasks, std::uint64_t step, F const& f) {
+        auto const list = p.list(role());
+        for (doing_ = tasks.begin; doing_ < tasks.end; ++doing_)
+            in_task(p, step, [&] {
+                if (step != 0) Faults::at(fault_point::task, comm_.rank(), step);
+                auto const done = traced(list[doing_], step);
+                f(list[doing_]);
+            });
+    }
+    /// A part of the task at hand, f(). An error that names no rank gets the rank, the task and the step.
+    template<class F>
+    void in_task(step_program const& p, std::uint64_t step, F const& f) const {
+        try {
+            f();
+        } catch (group_stopped const&) {
+            throw;
+        } catch (...) {
+            throw_of_rank(comm_.rank(), std::current_exception(),
+                          " (" + detail::words_for(p, role(), doing_) +
+                              (step == 0 ? ", evaluation)" : ", training step " + std::to_string(step) + ')'));
+        }
+    }
+
     auto traced(step_task const& t, std::uint64_t step) const {
         return detail::traced_task(clock_, [&]() -> timed_task {
             return {comm_.rank(), step, t.kind, program().stage(role(), t.chunk), counted_by(t), 0, 0};
@@ -324,11 +344,14 @@ private:
 
     void time_update(stage_type const& s, range slice) {
         auto const start = clock::now();
-        Faults::at(fault_point::update, comm_.rank(), steps_);
-        update(s, slice);
+        in_task(program(), steps_, [&] { // a collective that it is a part of tells the others of its error
+            Faults::at(fault_point::update, comm_.rank(), steps_);
+            update(s, slice);
+        });
         updating_ += seconds(start, clock::now());
     }
 
+    std::size_t doing_ = 0; ///< the task at hand, in its list
     detail::task_clock clock_;
     traffic evaluated_;
 };

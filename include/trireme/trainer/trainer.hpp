@@ -69,6 +69,8 @@ private:
     using run_type = typename run_on<typename policies::mesh::device>::template type<
         model_type, options, typename policies::initialiser, typename policies::faults, typename policies::transport>;
 
+    static_assert(layouts::template makes_a_step<rule>(), "the library's own step is no training step");
+
 public:
     /// The layout that options mean.
     static constexpr parallel_layout layout_of(options const& o, run_options const& r = {}) {
@@ -129,7 +131,7 @@ public:
         return no_samples<Other, step_report>();
     }
 
-    /// Mean loss and accuracy on all of `samples`; the weights stay as they are.
+    /// Mean loss and accuracy on all of `samples`, NaN if values have no right answers; the weights stay as they are.
     evaluation evaluate(sample_set const& samples) {
         job const running(*this);
         auto& e = run_.state();
@@ -152,14 +154,14 @@ public:
         run_.state().use(samples, false);
         constexpr auto output = network_type::output_extents::shape;
         constexpr auto scores = output.rank == 1 && output.size() > 1 ? output.size() : 0; // if no loss says more
-        return {run_.predict(), output, model_type::trains ? loss_type::describe(output).classes : scores};
+        return {run_.predict(), output, model_type::trains ? meaning_of<loss_type>(output) : output_meaning{scores}};
     }
 
     template<class Other>
         requires(!std::convertible_to<Other const&, sample_set>)
     predictions<value_type> predict(Other const&) {
         static_cast<void>(no_samples<Other, evaluation>());
-        return {{}, network_type::output_extents::shape, 0};
+        return {{}, network_type::output_extents::shape, output_meaning{}};
     }
 
     /// Trains epoch by epoch while the result is iterated: `for (auto const& epoch : t.fit(data, {.epochs = 10}))`.
@@ -180,7 +182,7 @@ public:
         if constexpr (!observer<Observer>) {
             [[maybe_unused]] static constexpr observer_rule<gets<Observer>> is_one{};
         }
-        detail::check_fit_options(o, data.test.size() != 0);
+        detail::check_fit_options(o, data.test.size() != 0, detail::has_accuracy<trainer>);
         if (data.test.size() != 0) ready().check(data.test);
         return {*this, std::move(data), o, std::move(observe)};
     }

@@ -7,11 +7,14 @@
 #include <trireme/parallel/layout.hpp>
 #include <trireme/parallel/memory_map.hpp>
 #include <trireme/parallel/plan.hpp>
+#include <trireme/parallel/step.hpp>
 #include <trireme/parallel/ties.hpp>
 #include <trireme/trainer/least_samples.hpp>
+#include <trireme/trainer/options.hpp>
 #include <trireme/trainer/policies.hpp>
 #include <trireme/trainer/trainer_rules.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -64,6 +67,25 @@ struct trainer_layouts {
         return l;
     }
 
+    /// False if the compiler finds that the step is none: of one stage, or of a schedule that it knows. Numbers that
+    /// options give have a stand-in: more than one replica do what two do, and one device takes shard after shard.
+    template<class Rule>
+    static constexpr bool makes_a_step() {
+        if constexpr (!std::is_same_v<Rule, no_rule> || (Policies::has_stages && !Policies::steps_proved)) {
+            return true; // something else is wrong, or the constructor proves it
+        } else {
+            constexpr bool is_open = Policies::replicas == dynamic;
+            constexpr std::size_t most = 64; // of a larger number the compiler's limit would be the message
+            constexpr auto shards = Policies::shards < 0 ? 0 : static_cast<std::size_t>(Policies::shards);
+            for (int const replicas : {is_open ? 1 : Policies::replicas, is_open ? 2 : Policies::replicas}) {
+                auto const l = make(replicas, {}, Policies::has_stages ? shards : std::min(shards, most), 0, 0,
+                                    typename option_fields<Policies>::schedule{});
+                if (!trireme::makes_a_step(l, Policies::transport::moves)) return false;
+            }
+            return true;
+        }
+    }
+
     /// The plan of a layout that `Run` executes. Throws usage_error if it has no device.
     template<class Run>
     static constexpr training_plan plan(batch b, parallel_layout const& layout) {
@@ -81,7 +103,8 @@ struct trainer_layouts {
             auto const rows = l.rows_of(stage, network::depth);
             auto sum = network::flops(rows);
             if (!l.recomputed.empty())
-                sum.again = flops_again(network::rows, rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves);
+                sum.again = flops_again(network::rows, rows, l.recomputed, l.stages == 1, frames_of_rank(l, 0).halves,
+                                        !Policies::on_host);
             return sum;
         };
         p.numbers = [](parallel_layout const& l, int stage) {
