@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -39,6 +40,24 @@ TEST_SUITE("collective/parts") {
             threads::group g(m.size());
             g.run([&](comm& c) { test_collectives::require_parts(c, m); });
         }
+    }
+
+    TEST_CASE("a rank may have a group along each of eight axes at once") {
+        watchdog const guard("axes");
+        mesh_value const m{{"a", 2}, {"b", 1}, {"c", 2}, {"d", 1}, {"e", 2}, {"f", 1}, {"g", 1}, {"h", 2}};
+        threads::group g(m.size());
+        g.run([&](comm& c) {
+            std::vector<std::unique_ptr<comm>> groups;
+            for (int axis = 0; axis < m.count; ++axis)
+                groups.push_back(std::make_unique<comm>(c, 1 + axis, mesh_group{{axis}}.members(m, c.rank())));
+            for (int axis = m.count - 1; axis >= 0; --axis) {
+                std::vector<int> sum{c.rank()};
+                all_reduce<direct>(*groups[static_cast<std::size_t>(axis)], sum);
+                int wanted = 0;
+                for (int const r : mesh_group{{axis}}.members(m, c.rank())) wanted += r;
+                CHECK(sum[0] == wanted);
+            }
+        });
     }
 
     TEST_CASE("a group may have some roles only") {

@@ -8,6 +8,7 @@
 #include <trireme/core/units.hpp>
 #include <trireme/group/communicator.hpp>
 #include <trireme/group/late.hpp>
+#include <trireme/group/mesh.hpp>
 #include <trireme/group/transport/call_words.hpp>
 
 #include <array>
@@ -42,8 +43,8 @@ TRIREME_COLD inline void check_levels(int ranks, levels const& groups) {
 }
 
 /// Lanes are the collectives that a rank can be in at once: one in the whole group, and one in each part of it that it
-/// belongs to.
-inline constexpr int max_lanes = 4;
+/// belongs to, such as its groups along the axes of a mesh.
+inline constexpr int max_lanes = 1 + max_axes;
 
 /// The part of a lane that a rank shows its peers. Written by its owner, read by the others after a wait.
 template<class Progress>
