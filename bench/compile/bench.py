@@ -61,7 +61,10 @@ def ours_gpt(layers):
     return '#include <trireme/data/tokens.hpp>\n' + ours_header + f'''
 using namespace trireme;
 using net = gpt<gpt_sizes{{.layers = {layers}, .width = 128, .heads = 4, .context = 128}}>;
-void train(trainer<net, cross_entropy, adamw>& t, token_windows const& text) {{ t.step(text); }}
+void train(token_windows const& text) {{
+    trainer<net, cross_entropy, adamw> t{{{{.batch = 16}}}};
+    t.step(text);
+}}
 '''
 
 
@@ -130,6 +133,8 @@ def run(bench):
             compare(f'header/{name}', 'dlib', ours + [source('ours.cpp', ours_header)],
                     command + [source('dlib.cpp', dlib_header)])
             compare(f'first/{name}', 'dlib', ours + [first], command + [dlib_lenet])
+            for example in ('mlp', 'gpt'): # with readers, checkpoints and what else an everyday program includes
+                compare(f'{example}/{name}', 'first', ours + [str(root / f'examples/{example}.cpp')], ours + [first])
             compare(f'resnet18/{name}', 'dlib', ours + [source('ours.cpp', ours_resnet18)],
                     command + [str(root / 'bench/compile/dlib_resnet18.cpp')])
             stages = ours_resnet18_on('mesh<host, pp<4>>', 'pipeline<one_f_one_b, 8>')

@@ -4,6 +4,7 @@
 
 pipeline/move/SIZE            us of a move between two threads: beside a loop with two atomics (atomics), and beside the
                               copy alone (memcpy), which is the part that no protocol saves
+pipeline/proof/SCHED          ms of the proof of a step of 64 stages and 512 micro-batches, beside building it (build)
 pipeline/overhead/NET/SCHED   ms of a step, beside the span of its program if each task takes the median of its kind in
                               that same round, and moves take none (predicted); the ratio is the part that is reached
 pipeline/order/NET/A-B        how many times as long a step is by schedule A as by B, measured and predicted, where the
@@ -39,7 +40,7 @@ def facts_of(program):
 
 def run(bench):
     count = 3 if bench.quick else 7
-    program = {name: bench.program('pipeline_' + name) for name in ('move', 'lenet', 'resnet18', 'dense')}
+    program = {name: bench.program('pipeline_' + name) for name in ('move', 'proof', 'lenet', 'resnet18', 'dense')}
     bench.note_peak()
     before = bench.cores()
     bench.note(f'two threads do the arithmetic of {before:.2f} before')
@@ -52,6 +53,15 @@ def run(bench):
         ours, by_hand, copy = ([1e6 / line[i] for line in table] for i in range(3))
         bench.row(f'pipeline/move/{size >> 10}KB', 'atomics', ours, by_hand, 'us', lower_is_better=True)
         bench.row(f'pipeline/move/{size >> 10}KB', 'memcpy', ours, copy, 'us', lower_is_better=True)
+        bench.save()
+
+    def proof(schedule):
+        seconds = 0.1 if bench.quick else 0.5
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(bench.worker(program['proof'], way, schedule, 64, 512)) for way in ('verify', 'build')]
+            table = bench.quiet_rounds(workers, 3 if bench.quick else 9, seconds)
+        bench.row(f'pipeline/proof/{schedule}', 'build', *([1e3 / line[i] for line in table] for i in range(2)), 'ms',
+                  lower_is_better=True)
         bench.save()
 
     def overhead(net, batch, micro_batches, seconds):
@@ -115,6 +125,8 @@ def run(bench):
         bench.save()
 
     move(64 << 10)
+    for schedule in ('gpipe', 'one_f_one_b', 'interleaved:2', 'zero_bubble_h1', 'zero_bubble_v', 'v_min', 'dual_pipe_v'):
+        proof(schedule)
     overhead('dense', 512, 8, 1 if bench.quick else 5)
     overhead('resnet18', 128, 8, 3 if bench.quick else 12)
     for schedule in ('one_f_one_b', 'gpipe'):
