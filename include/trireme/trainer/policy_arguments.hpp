@@ -103,7 +103,7 @@ constexpr bool runs_on() {
     if constexpr (!accelerator_kernels<K>)
         return std::same_as<Device, host>;
     else if constexpr (accelerator<Device>)
-        return std::same_as<typename K::stream, typename Device::stream>;
+        return stream_kernels<K, Device>;
     else
         return false;
 }

@@ -7,6 +7,7 @@
 #include <trireme/kernels/activation_functions.hpp>
 #include <trireme/kernels/kernel_context.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -91,6 +92,33 @@ private:
     void const* addend_ = nullptr;
     bool gradients_are_new_ = false;
 };
+
+/// A kernel policy of an accelerator, as a trainer makes and asks it: an object for one stream of Device and so many
+/// samples. block_kernels has all of it but the constructor. What the policy's own kernels ask beside is their matter.
+///
+///     using stream = ...;                             // that of the device
+///     static constexpr std::uint64_t most_flops_beside = ...;
+///     policy(stream&, std::size_t samples, workspace, libraries&);
+///     stream& queue() const;
+///     std::size_t samples() const;
+///     void set_shard(staged_shard const*);
+///     staged_shard const* shard() const;
+///     void set_addend(void const*);                   // if it fuses functions on both sides
+///     void set_gradients_are_new();                   // if values are narrower than parameters
+template<class K, class Device>
+concept stream_kernels =
+    kernel_policy<K> && accelerator_kernels<K> && std::copy_constructible<K> &&
+    std::same_as<typename K::stream, typename Device::stream> &&
+    std::constructible_from<K, typename K::stream&, std::size_t, workspace, typename Device::libraries&> &&
+    requires(K& k, K const& c, staged_shard const* shard, void const* addend) {
+        { K::most_flops_beside } -> std::convertible_to<std::uint64_t>;
+        { c.queue() } -> std::same_as<typename K::stream&>;
+        { c.samples() } -> std::same_as<std::size_t>;
+        { c.shard() } -> std::same_as<staged_shard const*>;
+        k.set_shard(shard);
+        requires K::fuses != fusion::on_both_sides || requires { k.set_addend(addend); };
+        requires std::same_as<stored_t<K, float>, float> || requires { k.set_gradients_are_new(); };
+    };
 
 /// Policy adapter for values that lie in memory as numbers of type A, in this layout. Kernels learn both from their
 /// arguments and from the geometry's type.
