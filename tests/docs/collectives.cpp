@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -62,6 +63,53 @@ TEST_SUITE("docs/collectives") {
         });
         // [/uneven_blocks]
         CHECK(right == std::vector<int>(4, 1));
+    }
+
+    TEST_CASE("a block from every rank to every other one") {
+        std::vector<int> right(4);
+        // [exchanged_blocks]
+        threads::group group(4);
+        group.run([&](threads::communicator& me) {
+            std::vector<std::size_t> const counts{0, 1, 2, 3}; // for ranks 0 to 3
+            std::vector<int> const mine(6, me.rank());         // their blocks, one behind the other
+            auto const received = all_to_allv(me, mine, counts);
+            auto const returned = all_to_allv(me, received); // every block goes back to its sender
+            right[static_cast<std::size_t>(me.rank())] =
+                received[2].size() == counts[static_cast<std::size_t>(me.rank())] && returned.numbers == mine;
+        });
+        // [/exchanged_blocks]
+        CHECK(right == std::vector<int>(4, 1));
+    }
+
+    TEST_CASE("counts that the root alone knows") {
+        std::vector<int> right(4);
+        // [known_to_root]
+        threads::group group(4);
+        group.run([&](threads::communicator& me) {
+            std::vector<float> table; // the others need not know how long it is
+            if (me.rank() == 0) table = {1, 2, 3, 4, 5, 6, 7, 8};
+            auto const whole = broadcastv(me, table);
+            auto const share = scatterv(me, table); // two numbers each
+            right[static_cast<std::size_t>(me.rank())] =
+                whole.size() == 8 && share[1] == whole[2 * static_cast<std::size_t>(me.rank()) + 1];
+        });
+        // [/known_to_root]
+        CHECK(right == std::vector<int>(4, 1));
+    }
+
+    TEST_CASE("operations that need the order of ranks") {
+        // [in_rank_order]
+        struct line { // x -> a x + b
+            float a, b;
+        };
+        auto const then = [](line f, line g) { return line{g.a * f.a, g.a * f.b + g.b}; }; // not commutative
+        threads::group group(3);
+        group.run([&](threads::communicator& me) {
+            auto const lines = all_gather(me, line{2, static_cast<float>(me.rank())});
+            auto const all = std::accumulate(lines.begin() + 1, lines.end(), lines[0], then);
+            if (all.a != 8 || all.b != 4) throw std::logic_error("the lines have another order");
+        });
+        // [/in_rank_order]
     }
 
     TEST_CASE("messages from rank to rank") {

@@ -6,18 +6,11 @@
 #include <trireme/collective/blocks_by_rank.hpp>
 #include <trireme/collective/in_flight.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 namespace trireme {
-
-/// Numbers that a call of a `v` collective takes: a buffer or a temporary one, of any size on each rank.
-template<class B>
-concept numbers_of_any_count =
-    (buffer<B> || temporary_buffer<B>) && byte_copyable<element_of<B>> && std::default_initializable<element_of<B>>;
-
 namespace detail {
 
 /// The counts of numbers that all ranks have.

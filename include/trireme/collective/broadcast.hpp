@@ -4,9 +4,11 @@
 
 #include <trireme/collective/in_flight.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace trireme::inline TRIREME_ISA {
 
@@ -47,6 +49,28 @@ template<class Strategy = strategy_by_default<collective::broadcast>, collective
 [[nodiscard]] B broadcast(C& comm, B&& numbers, int root = 0) {
     start_broadcast<Strategy>(comm, std::span<element_of<B>>(numbers), root).wait();
     return std::move(numbers);
+}
+
+/// Broadcast of numbers whose count the root alone knows: returns the root's `numbers` on all ranks; those of the
+/// others are not looked at. `auto const text = broadcastv(me, me.rank() == 0 ? read() : std::vector<char>());`. A
+/// vector that the root gives away comes back.
+///
+/// The root tells the count first, by a direct broadcast. Strategies and errors are those of broadcast.
+template<class Strategy = strategy_by_default<collective::broadcast>, collective_communicator C,
+         numbers_of_any_count In>
+[[nodiscard]] std::vector<element_of<In>> broadcastv(C& comm, In&& numbers, int root = 0) {
+    using T = element_of<In>;
+    std::span<T const> const in(numbers);
+    detail::check_root("broadcastv", root, comm.size());
+    auto const count = broadcast<direct>(comm, in.size(), root);
+    std::vector<T> all;
+    if constexpr (std::same_as<In, std::vector<T>>)
+        all = std::move(numbers);
+    else if (comm.rank() == root)
+        all.assign(in.begin(), in.end());
+    all.resize(count); // the root's have this size
+    start_broadcast<Strategy>(comm, all, root).wait();
+    return all;
 }
 
 } // namespace trireme::inline TRIREME_ISA

@@ -20,8 +20,8 @@ namespace trireme {
 
 /// A way for messages from one rank to another.
 struct channel_link {
-    int from = 0;
-    int to = 0;
+    int from = 0; ///< rank that sends
+    int to = 0;   ///< rank that receives
 };
 
 namespace detail {

@@ -42,6 +42,12 @@ template<class B>
 concept temporary_buffer = std::ranges::contiguous_range<B> && std::ranges::sized_range<B> &&
                            !std::ranges::borrowed_range<B> && !std::is_const_v<B>;
 
+/// Numbers that a call of a `v` collective takes: a buffer or a temporary one, of any size on each rank.
+template<class B>
+concept numbers_of_any_count =
+    (buffer<B> || temporary_buffer<B>) && byte_copyable<element_of<B>> && std::default_initializable<element_of<B>> &&
+    !std::same_as<element_of<B>, bool>; // results are vectors
+
 /// One number, or anything else that is copied as bytes and is no range: a call takes it and returns its result.
 template<class T>
 concept single_value = std::is_object_v<T> && byte_copyable<T> && !std::ranges::range<T> && !std::is_pointer_v<T> &&

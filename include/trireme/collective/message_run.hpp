@@ -128,6 +128,17 @@ private:
         detail::or_withdraw(comm_, steps);
     }
 
+    /// The elements of a message: as they arrive, or as this rank sends them.
+    range piece_of(round_message const& m) const noexcept {
+        if constexpr (detail::cuts_inputs<Reduce>)
+            if (m.from == comm_.rank() && m.count != 0) return reduce_.sent_to(m.to);
+        return elements_of(cut_, m.first, m.count);
+    }
+    /// The beginning of what this rank sends.
+    std::size_t read_begin_of(round_message const& m) const noexcept {
+        return detail::cuts_inputs<Reduce> ? piece_of(m).begin : elements_of(cut_, m.read, 1).begin;
+    }
+
     rank_round const& round() const noexcept { return (*rounds_)[round_]; }
     bool is_near(int rank) const noexcept { return comm_.place_of(rank) >= 0; }
 
@@ -158,8 +169,7 @@ private:
         way.awaits(-1);
         auto const far = [&](std::vector<round_message> const& list, int round_message::* other, auto&& begin) {
             for (auto const& m : list)
-                if (auto const piece = elements_of(cut_, m.first, m.count);
-                    !is_near(m.*other) && (piece.size() != 0 || m.count == 0))
+                if (auto const piece = piece_of(m); !is_near(m.*other) && (piece.size() != 0 || m.count == 0))
                     begin(m, piece);
         };
         if (half_ == half::reads) {
@@ -173,7 +183,7 @@ private:
             });
             far(round().sent, &round_message::to, [&](round_message const& m, range const& piece) {
                 if (m.count == 0) return way.send(m.to, nullptr, 0);
-                auto const* const from = where(call_, elements_of(cut_, m.read, 1).begin, m.written);
+                auto const* const from = where(call_, read_begin_of(m), m.written);
                 if (m.added)
                     send_blocks(m.to, from, piece.size());
                 else
@@ -236,8 +246,8 @@ private:
         auto const piece = elements_of(cut_, m.first, m.count);
         if (piece.size() == 0) return;
         auto const& theirs = machine_->call_of(comm_.place_of(m.from));
-        std::memcpy(output(call_, piece.begin), where(theirs, elements_of(cut_, m.read, 1).begin, m.written),
-                    piece.size() * sizeof(T));
+        auto const read_begin = detail::begin_at_source(reduce_, m.from, elements_of(cut_, m.read, 1).begin);
+        std::memcpy(output(call_, piece.begin), where(theirs, read_begin, m.written), piece.size() * sizeof(T));
     }
 
     void add(round_sum const& s) {

@@ -23,8 +23,9 @@ namespace trireme {
 template<class T>
 concept byte_copyable = std::is_trivially_copyable_v<T> && sizeof(T) <= cache_line;
 
-/// Operations that make one number of two. Every operation is commutative; the sum of floating-point numbers depends on
-/// the order of additions, which the schedule fixes.
+/// Operations that make one number of two. Every operation is commutative, because schedules combine in orders of their
+/// own (docs/decisions/0012-every-collective-is-a-schedule.md). The sum of floating-point numbers depends on the order
+/// of additions, which the schedule fixes.
 namespace op {
 
 /// The sum.
@@ -62,10 +63,10 @@ struct avg : sum {
 ///     all_reduce(me, numbers, op::commutative("product", [](auto a, auto b) { return a * b; }));
 ///
 /// The name of the type is a promise: schedules combine the ranks' elements in any order and grouping, so the function
-/// is commutative and associative, up to rounding. The text is a literal: ranks compare it (24 characters), and
-/// messages show it. The function may carry state, the same on all ranks; it is called as a constant, by every rank.
-/// What it throws ends the collective on all ranks. Cost: a loop over the elements, which the compiler may turn into
-/// vectors.
+/// is commutative and associative, up to rounding. (A function that needs the order of ranks folds the result of
+/// all_gather.) The text is a literal: ranks compare it (24 characters), and messages show it. The function may carry
+/// state, the same on all ranks; it is called as a constant, by every rank. What it throws ends the collective on all
+/// ranks. Cost: a loop over the elements, which the compiler may turn into vectors.
 template<class F>
 struct commutative {
     char const* name;

@@ -10,6 +10,7 @@
 #include <trireme/schedule/cost.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -65,6 +66,23 @@ std::size_t between_blocks([[maybe_unused]] Reduce const& reduce) {
         return reduce.between_blocks();
     else
         return 0;
+}
+
+/// A reduction that says where blocks lie in inputs, because the cut is that of the output alone (all_to_allv): the
+/// beginning of the block for this rank in another rank's input, and the block for another rank in this rank's.
+template<class Reduce>
+concept cuts_inputs = requires(Reduce const& reduce, int rank) {
+    { reduce.begin_at_source(rank) } -> std::same_as<std::size_t>;
+    { reduce.sent_to(rank) } -> std::same_as<range>;
+};
+
+/// The beginning of a block in the input of `source`: `begin`, unless the reduction says another one.
+template<class Reduce>
+std::size_t begin_at_source([[maybe_unused]] Reduce const& reduce, [[maybe_unused]] int source, std::size_t begin) {
+    if constexpr (cuts_inputs<Reduce>)
+        return reduce.begin_at_source(source);
+    else
+        return begin;
 }
 
 /// The addresses of number `begin`, as the schedule counts, in a rank's input and output.
@@ -194,7 +212,8 @@ private:
             auto const& theirs = comm_.call_of(source);
             T const* from = nullptr;
             if (s.source_chunk >= 0)
-                from = detail::input_of<T>(theirs, range_of(s.source_chunk).begin);
+                from = detail::input_of<T>(theirs,
+                                           detail::begin_at_source(reduce_, source, range_of(s.source_chunk).begin));
             else
                 from = where(theirs, source, chunk, s.after, piece.begin);
             std::memcpy(detail::output_of<T>(call_, piece.begin), from, bytes);
