@@ -9,6 +9,7 @@
 #include <trireme/kernels/geometry.hpp>
 #include <trireme/kernels/portable/dropout.hpp>
 #include <trireme/kernels/portable/policy.hpp>
+#include <trireme/kernels/portable/tokens/attention_by_keys.hpp>
 #include <trireme/kernels/portable/tokens/matrix.hpp>
 
 #include <algorithm>
@@ -22,11 +23,13 @@
 #pragma nv_diag_suppress 1675
 #endif
 
-// Attention of one sample, head by head, for a block of tokens at a time: what they look at are a few columns of Tokens
-// weights on the stack, which backward computes once more. Memory grows with the number of tokens, not with its square.
-// The weight that token r of a block has for token s stands at [s * block + r], so that registers run over the tokens
-// that look, and no largest score and no sum needs lanes of one register to meet. Weights for the block's own tokens
-// are computed by halves of the block: what a mask hides from all of the first half is not there.
+// Attention of one sample, head by head, for a block of tokens at a time. Few tokens: what they look at are a few
+// columns of Tokens weights on the stack, which backward computes once more. For more tokens than have room there, and
+// for wide heads, tokens/attention_by_keys.hpp goes by blocks of keys, too; a token's output has the same bits in both,
+// except for the heads that are too wide. The weight that token r of a block has for token s stands at [s * block + r],
+// so that registers run over the tokens that look, and no largest score and no sum needs lanes of one register to meet.
+// Weights for the block's own tokens are computed by halves of the block: what a mask hides from all of the first half
+// is not there.
 
 namespace trireme::detail::inline TRIREME_ISA {
 
@@ -218,7 +221,7 @@ namespace trireme::inline TRIREME_ISA {
 /// `draw`: none, or the dropout_draw of the weights, whose numbers G::first_weight begins. Cost: 4 Tokens^2 Width
 /// operations, half of them where it is causal; and 10 rounds of Philox per 4 weights, where some are dropped.
 template<class G, std::size_t Lanes, class T, class... Draw>
-    requires(Lanes == 1)
+    requires(Lanes == 1 && !detail::attends_by_keys<G, T>)
 TRIREME_NOINLINE void attention_forward(portable, T const* x, T* y, Draw const&... draw) noexcept {
     using block = detail::attention_block<G, T>;
     alignas(64) T p[block::weights_size];
@@ -239,7 +242,7 @@ TRIREME_NOINLINE void attention_forward(portable, T const* x, T* y, Draw const&.
 /// dx = the gradient by queries, keys and values; overwrites dx. Softmax's weights are computed once more, and drawn,
 /// as forward's. Cost: 10 Tokens^2 Width operations, half of them where it is causal.
 template<class G, std::size_t Lanes, class T, class... Draw>
-    requires(Lanes == 1)
+    requires(Lanes == 1 && !detail::attends_by_keys<G, T>)
 TRIREME_NOINLINE void attention_backward_input(portable, T const* x, T const*, T const* dy, T* dx,
                                                Draw const&... draw) noexcept {
     using block = detail::attention_block<G, T>;
@@ -287,6 +290,21 @@ TRIREME_NOINLINE void attention_backward_input(portable, T const* x, T const*, T
                 by_p + r, x + head + G::key, rows, seen, dx + (of.first + r) * G::step + head + G::query);
         });
     });
+}
+
+/// y, likewise, of many tokens or of wide heads. Cost: besides, a few operations per block of keys and query.
+template<class G, std::size_t Lanes, class T, class... Draw>
+    requires(Lanes == 1 && detail::attends_by_keys<G, T>)
+TRIREME_NOINLINE void attention_forward(portable, T const* x, T* y, Draw const&... draw) noexcept {
+    detail::attention_forward_by_keys<G>(x, y, draw...);
+}
+
+/// dx, likewise. y: what forward gave. Cost: 2 Tokens^2 Width operations more, for the keys of the first blocks.
+template<class G, std::size_t Lanes, class T, class... Draw>
+    requires(Lanes == 1 && detail::attends_by_keys<G, T>)
+TRIREME_NOINLINE void attention_backward_input(portable, T const* x, T const* y, T const* dy, T* dx,
+                                               Draw const&... draw) noexcept {
+    detail::attention_backward_by_keys<G>(x, y, dy, dx, draw...);
 }
 
 } // namespace trireme::inline TRIREME_ISA
