@@ -160,11 +160,30 @@ private:
         note(!whole);
     }
 
+    /// The bytes that a row saves for its way back, if it does, are written, or read.
+    void bytes_of(std::size_t i, bool written) {
+        auto const at = plan_.saved[i];
+        if (at == npos) return;
+        REQUIRE(granules_ == 1);
+        auto const size = (lanes_ * Network::row(i).description.saved_bytes + element_bytes_ - 1) / element_bytes_;
+        REQUIRE(at < plan_.elements);
+        REQUIRE(at + size <= plan_.elements);
+        note(at * element_bytes_ % cache_line != 0);
+        int const mine = -2 - static_cast<int>(i);
+        bool whole = true;
+        for (auto k = at; k < at + size; ++k) {
+            if (written) owner_[k] = mine;
+            whole = whole && owner_[k] == mine;
+        }
+        note(!whole);
+    }
+
     void forward(std::size_t i, std::size_t g) {
         auto const& row = Network::row(i);
         if (row.description.execution.view) return;
         for (bool const written : {false, true}) { // what does not work in place reads while it writes
             if (written) write(values, i + 1, g);
+            if (written && (back_ || !plan_.recomputed.twice[i])) bytes_of(i, true);
             if (written && row.description.execution.in_place) break;
             read(values, row.from, g);
             if (row.is_sum()) read(values, row.other, g);
@@ -188,7 +207,8 @@ private:
         auto const& row = Network::row(i);
         read(gradients, i + 1, g);
         if (row.is_fork()) read(gradients, row.other, g);
-        if (row.description.execution.backward_reads_input) read(values, row.from, g);
+        bytes_of(i, false);
+        if (row.description.execution.backward_reads_input && plan_.saved[i] == npos) read(values, row.from, g);
         if (row.description.execution.backward_reads_output) read(values, i + 1, g);
     }
     void other_tasks() {
@@ -220,19 +240,25 @@ private:
 
 template<class Network>
 player<Network> play(std::size_t lanes, std::size_t granules, std::size_t element_bytes, way_of_samples way,
-                     weight_gradients when = weight_gradients::at_once, recomputed_rows recomputed = {}) {
+                     weight_gradients when = weight_gradients::at_once, recomputed_rows recomputed = {},
+                     bool saves_bytes = false) {
     auto const apart = when == weight_gradients::apart ? lanes * granules : 0;
     return {plan_activations<Network>(lanes * granules, element_bytes, when, way, {0, Network::depth}, apart, false,
-                                      recomputed),
+                                      recomputed, saves_bytes),
             lanes, granules, element_bytes};
 }
 
 template<class Network>
 void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes, recomputed_rows recomputed) {
-    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together, weight_gradients::at_once, recomputed)
-              .together() == 0);
-    CHECK(play<Network>(lanes, 1, element_bytes, way_of_samples::together, weight_gradients::beside, recomputed)
-              .lagging_weights() == 0);
+    for (bool const saves_bytes : {false, true}) {
+        CAPTURE(saves_bytes);
+        auto const all = [&](weight_gradients when) {
+            return play<Network>(lanes, 1, element_bytes, way_of_samples::together, when, recomputed, saves_bytes);
+        };
+        CHECK(all(weight_gradients::at_once).together() == 0);
+        CHECK(all(weight_gradients::beside).lagging_weights() == 0);
+        CHECK(all(weight_gradients::apart).halves(way_of_samples::together) == 0);
+    }
     for (std::size_t const granules : {1u, 2u, 5u}) {
         CAPTURE(granules);
         CHECK(play<Network>(lanes, granules, element_bytes, way_of_samples::one_behind_the_other,
@@ -383,12 +409,13 @@ TEST_SUITE("layer/activation_plan") {
         auto const check = []<class Net>(Net) {
             for (auto const rows : {detail::stretches<detail::whole_stages<Net>>.rows(),
                                     detail::stretches<detail::stretches_in_parts<Net, 3>>.rows()}) {
-                auto const of = [](recomputed_rows some) {
+                auto const of = [](recomputed_rows some, bool saves_bytes) {
                     return plan_activations<Net>(64, 4, weight_gradients::apart, way_of_samples::together,
-                                                 {0, Net::depth}, 64, false, some);
+                                                 {0, Net::depth}, 64, false, some, saves_bytes);
                 };
-                auto const again = of(rows);
-                CHECK(again.elements <= of({}).elements);
+                auto const again = of(rows, false);
+                CHECK(again.elements <= of({}, false).elements);
+                CHECK(of(rows, true).elements <= of({}, true).elements);
                 for (std::size_t i = 0; i < Net::depth; ++i)
                     if (Net::row(i).description.execution.view)
                         CHECK((again.recomputed.dropped[i + 1] || !again.recomputed.dropped[Net::row(i).from]));
@@ -420,8 +447,37 @@ TEST_SUITE("layer/activation_plan") {
         constexpr auto of_first = plan_activations<first>(4, 4);
         CHECK(of_first.value[0] != of_first.value[1]);
         using read_again = network<input<1, 4, 4>, conv2d<2, kernel<3>>, max_pool2d<2>, relu, flatten, linear<2>>;
-        constexpr auto of_read = plan_activations<read_again>(4, 4); // max_pool2d's backward reads what relu takes
-        CHECK((of_read.value[2] == of_read.value[3]) != read_again::row(1).description.execution.backward_reads_output);
+        constexpr auto of_read = plan_activations<read_again>(4, 4); // not what max_pool2d gives
+        static_assert(!read_again::row(1).description.execution.backward_reads_output);
+        CHECK(of_read.value[2] == of_read.value[3]);
+    }
+
+    TEST_CASE("bytes that a layer saves are in the plan where it saves them, and its input need not last as long") {
+        using net = network<input<1, 9, 9>, conv3<4>, max_pool2d<3, stride<2>>, relu, flatten, linear<2>>;
+        constexpr auto usual = plan_activations<net>(16, 4);
+        constexpr auto saving = plan_activations<net>(16, 4, weight_gradients::at_once, way_of_samples::together,
+                                                      {0, net::depth}, 0, false, {}, true);
+        constexpr auto stage = plan_activations<net>(16, 4, weight_gradients::at_once, way_of_samples::together,
+                                                     {0, net::depth}, 16, false, {}, true);
+        constexpr auto model = plan_activations<net>(16, 4, weight_gradients::at_once, way_of_samples::together,
+                                                     {0, net::depth}, 0, true, {}, true);
+        static_assert(net::row(1).description.saved_bytes == 4 * 4 * 4); // one for each output
+        CHECK(saving.saved[1] != npos);
+        CHECK(stage.saved[1] < stage.kept); // in the frame
+        for (std::size_t i = 0; i <= net::depth; ++i) {
+            CHECK(usual.saved[i] == npos);
+            CHECK(model.saved[i] == npos);
+            CHECK((saving.saved[i] == npos) == (i != 1));
+        }
+        CHECK(saving.elements < usual.elements); // less than the input of 4 x 9 x 9
+        using untrained = network<input<1, 9, 9>, max_pool2d<3>, flatten, linear<2>>;
+        CHECK(play<untrained>(4, 1, 4, way_of_samples::together, weight_gradients::at_once, {}, true).together() == 0);
+        CHECK(plan_activations<untrained>(16, 4, weight_gradients::at_once, way_of_samples::together,
+                                          {0, untrained::depth}, 0, false, {}, true)
+                  .saved[0] == npos);
+        auto wrong = saving;
+        wrong.saved[1] = saving.value[2]; // negative control
+        CHECK(player<net>(wrong, 16, 1, 4).together() > 0);
     }
 
     TEST_CASE("blocks are used again: the arena is smaller than the sum of its blocks") {

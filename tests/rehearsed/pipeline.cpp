@@ -118,6 +118,8 @@ TEST_SUITE("rehearsed/pipeline") {
         CHECK(after_a_step(made_up_table<std::uint8_t>(40)) == of_values);
         CHECK(after_a_step(made_up_table<std::int64_t>(40)) == of_values);
         CHECK(after_a_step(made_up_table<double>(40)) == of_values);
+        CHECK(after_a_step(made_up_table<std::uint32_t>(40)) == of_values);
+        CHECK(after_a_step(made_up_table<std::uint64_t>(40)) == of_values);
     }
 
     TEST_CASE("what a plan says of a step in stages, each rank has read") {

@@ -9,6 +9,8 @@
 #include <rehearsed/trainings.hpp>
 #include <support/predicting.hpp>
 
+#include <cmath>
+
 namespace rehearsed_predictions_test {
 using namespace trireme;
 using namespace rehearsed;
@@ -27,6 +29,15 @@ TEST_SUITE("rehearsed/predictions") {
             on_stage const how(when, 3);
             have_one_devices_bits<rehearsal, norms>(1e-5);
         }
+    }
+
+    TEST_CASE("logits are right or wrong, on any number of replicas and stages") {
+        on_stage const how(timing::shuffled, 4);
+        logits_are_right_or_wrong<rehearsal, 1>();
+        logits_are_right_or_wrong<rehearsal, 3>();
+        labelled_plane<3> const plane(30);
+        trainer<network<input<2>, linear<3>>, mean_squared_error, sgd, on<mesh<rehearsal, dp<2>>>> t{{.batch = 30}};
+        CHECK(std::isnan(t.evaluate(plane.samples()).accuracy));
     }
 
     TEST_CASE("they are those of the host, in bf16 nearly") {

@@ -155,6 +155,30 @@ TEST_SUITE("rehearsed/traffic") {
         constexpr std::size_t outputs = 5 * 64 * 28 * 28 + 5 * 128 * 14 * 14 + 5 * 256 * 7 * 7 + 5 * 512 * 4 * 4;
         a_step_takes<bf16, resnet>("ResNet-18 bf16", 8, outputs, {214, 2, 2, 16.37, 71.93});
     }
+
+    TEST_CASE("maximum pooling: a byte for each window on the way there and back, where the input is not read" *
+              doctest::skip(!traffic_can_be_seen)) {
+        using pooling =
+            network<input<1, 28, 28>, test_networks::conv3<16>, max_pool2d<3, stride<2>>, flatten, linear<10>>;
+        constexpr std::size_t samples = 32;
+        constexpr double inputs = samples * 16 * 28 * 28, outputs = samples * 16 * 13 * 13;
+        on_stage const as_usual(timing::eager);
+        trainer<pooling, cross_entropy, sgd, on<mesh<rehearsal, dp<1>>>> t({.batch = samples});
+        t.step(test_networks::made_up(samples));
+        traffic_watch const seen;
+        t.step(test_networks::made_up(samples));
+        std::size_t found = 0;
+        for (auto const& [program, of] : seen.of_program) {
+            bool const back = program.find("max_pool2d_gradient") != std::string::npos;
+            if (!back && program.find("max_pool2d_value") == std::string::npos) continue;
+            CAPTURE(program);
+            ++found;
+            double const small = outputs * (sizeof(float) + 1), large = inputs * sizeof(float);
+            CHECK(static_cast<double>(of.read) == doctest::Approx(back ? small : large).epsilon(0.05));
+            CHECK(static_cast<double>(of.written) == doctest::Approx(back ? large : small).epsilon(0.05));
+        }
+        CHECK(found == 2);
+    }
 }
 
 } // namespace rehearsed_traffic_test

@@ -28,6 +28,7 @@ struct plan_arrays {
     std::size_t* value;
     std::size_t* gradient;
     std::size_t* again;
+    std::size_t* saved;
     recomputation_arrays recomputed;
 };
 
@@ -35,7 +36,8 @@ struct plan_arrays {
 
 /// Places of values and gradients in the activation arena, in elements; `npos` for what has none. value[i] is slot i of
 /// the network (value[depth]: its output), gradient[i] the loss's gradient by it. again[i] is where the way back finds
-/// the value of slot i: in its place, or, if it was computed again, in another.
+/// the value of slot i: in its place, or, if it was computed again, in another. saved[i] is the place of the bytes that
+/// row i saves for its way back.
 ///
 /// The arena has three parts. Places below `kept` lie in the frame of a micro-batch: they last from one of its tasks to
 /// another, where the way there, the way back, or each half of that, are tasks of their own. Those from `sent` on lie
@@ -45,10 +47,11 @@ struct activation_plan : plan_extent {
     std::size_t value[Depth + 1] = {};
     std::size_t gradient[Depth + 1] = {};
     std::size_t again[Depth + 1] = {};
+    std::size_t saved[Depth + 1] = {};
     detail::recomputation<Depth> recomputed = {};
 
     constexpr detail::plan_arrays arrays() noexcept {
-        return detail::plan_arrays{value, gradient, again, recomputed.arrays()};
+        return detail::plan_arrays{value, gradient, again, saved, recomputed.arrays()};
     }
 };
 
@@ -119,22 +122,26 @@ private:
 /// The algorithm of plan_activations; see there.
 TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes, std::size_t element_bytes,
                                       weight_gradients when, way_of_samples way, range rows, std::size_t in_task,
-                                      bool forward_only, recomputed_rows recomputed, plan_arrays const& slots,
-                                      plan_extent& plan) {
+                                      bool forward_only, recomputed_rows recomputed, bool saves_bytes,
+                                      plan_arrays const& slots, plan_extent& plan) {
     auto const depth = network.depth;
-    auto const most_blocks = 3 * (depth + 1); // values, gradients, values that were computed again
+    auto const saved = [&](std::size_t row) { return 3 * (depth + 1) + row; };
+    bool saves = false;
+    for (auto i = rows.begin; i < rows.end && saves_bytes && !forward_only; ++i)
+        saves = saves || network.row(i).description.saved_bytes != 0;
+    auto const most_blocks = saved(saves ? depth + 1 : 0); // values, gradients, values computed again, saved bytes
     auto const most_times = 3 * depth + 2;
-    std::size_t const blocks = recomputed.empty() ? 2 * (depth + 1) : most_blocks;
+    std::size_t const blocks = recomputed.empty() && !saves ? 2 * (depth + 1) : most_blocks;
     scratch<std::size_t> size(most_blocks), born(most_blocks), dies(most_blocks);
     scratch<bool> stays(most_blocks);         // from one half of backward to the other
     scratch<std::size_t> shares(most_blocks); // the block that it lies in: its own, or that of what it is a view of
 
-    auto const unit = cache_line / element_bytes;
     auto const first_trainable = network.first_trainable;
     auto const first = rows.begin, last = rows.end;
     bool const apart = in_task != 0, gets_input = apart && first > 0;
     auto const& again = slots.recomputed;
-    if (!forward_only) find_rows_again(network, rows, recomputed, !apart, when == weight_gradients::apart, again);
+    if (!forward_only)
+        find_rows_again(network, rows, recomputed, !apart, when == weight_gradients::apart, saves, again);
     auto const grad = [&](std::size_t slot) { return depth + 1 + slot; };
     auto const second = [&](std::size_t slot) { return again.dropped[slot] ? 2 * (depth + 1) + slot : slot; };
 
@@ -206,7 +213,12 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
             live_to(b, later ? weights_by[i] : back[i]);
             if (later && when == weight_gradients::apart) stays[block_of(b)] = true;
         };
-        if (d.execution.backward_reads_input) read(second(row.from));
+        if (saves && d.saved_bytes != 0) {
+            size[saved(i)] = d.saved_bytes;
+            born[saved(i)] = again.twice[i] ? twice[i] : i;
+            read(saved(i));
+        }
+        if (d.reads_input(saves)) read(second(row.from));
         if (d.execution.backward_reads_output) read(second(i + 1));
         read(grad(i + 1));
         if (row.is_fork()) live_to(grad(row.other), back[i]);
@@ -264,7 +276,8 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
         in_frame[b] = apart && born[b] != never && b != sent &&
                       (b == block_of(grad(last)) || (born[b] < gap && dies[b] >= gap) || stays[b]);
         bool const whole = !apart || in_frame[b] || b == sent;
-        size[b] = round_up(size[b] * (whole ? lanes : in_task), unit);
+        auto const bytes = size[b] * (whole ? lanes : in_task) * (b < saved(0) ? element_bytes : 1);
+        size[b] = round_up(bytes, cache_line) / element_bytes;
         if (!in_frame[b]) continue;
         at[b] = plan.kept;
         plan.kept += size[b];
@@ -296,6 +309,7 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
         bool const unread = again.dropped[i] && !again.twice[i - (i > 0)]; // but kernels may load what they do not use
         slots.again[i] = here ? at[block_of(unread ? i : second(i))] : npos;
         slots.gradient[i] = here && !forward_only && (i > first_trainable || i == last) ? at[block_of(grad(i))] : npos;
+        slots.saved[i] = saves && born[saved(i)] != never ? at[saved(i)] : npos;
     }
 }
 
@@ -311,15 +325,17 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
 /// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that
 /// blocks have room for which last within one task. What the stage gets from the others, and gives them, lies in the
 /// frame, or in an outgoing slot. `forward_only`: of a network that is not trained; there are no gradients.
-/// `recomputed`: stretches of rows whose values are not kept, but computed again.
+/// `recomputed`: stretches of rows whose values are not kept, but computed again. `saves_bytes`: layers save the bytes
+/// that their descriptions ask for; a row that goes forward twice saves them the second time.
 template<class Network>
 TRIREME_COLD constexpr activation_plan<Network::depth>
 plan_activations(std::size_t lanes, std::size_t element_bytes, weight_gradients when = weight_gradients::at_once,
                  way_of_samples way = way_of_samples::together, range rows = {0, Network::depth},
-                 std::size_t in_task = 0, bool forward_only = false, recomputed_rows recomputed = {}) {
+                 std::size_t in_task = 0, bool forward_only = false, recomputed_rows recomputed = {},
+                 bool saves_bytes = false) {
     activation_plan<Network::depth> plan;
     detail::plan_rows(Network::rows, lanes, element_bytes, when, way, rows, in_task, forward_only, recomputed,
-                      plan.arrays(), plan);
+                      saves_bytes, plan.arrays(), plan);
     return plan;
 }
 

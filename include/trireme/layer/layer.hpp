@@ -23,14 +23,14 @@ enum class initial : std::uint8_t { weights, zeros, ones };
 
 /// One parameter tensor: its shape in PyTorch's layout, and how many inputs and outputs each of its elements connects.
 struct parameter_tensor {
-    char const* name = "";
-    trireme::shape shape = {};
-    std::size_t fan_in = 1;
-    std::size_t fan_out = 1;
-    initial init = initial::weights;
+    char const* name = "";           ///< the name in files of weights, behind that of its layer
+    trireme::shape shape = {};       ///< the shape in PyTorch's layout
+    std::size_t fan_in = 1;          ///< inputs that each element connects
+    std::size_t fan_out = 1;         ///< outputs that each element connects
+    initial init = initial::weights; ///< the rule of its first values
 };
 
-inline constexpr int max_parameter_tensors = 4;
+inline constexpr int max_parameter_tensors = 8;
 inline constexpr int max_buffer_tensors = 2;
 
 /// The weight of one step in a buffer, a running statistic: buffer += statistics_momentum * (of this step - buffer).
@@ -40,14 +40,14 @@ inline constexpr int max_exchanges = 2;
 
 /// Numbers of those that a layer keeps of a shard, which are added over all devices, and replaced by the sums.
 struct layer_exchange {
-    std::size_t first = 0; ///< among those that it keeps
-    std::size_t elements = 0;
+    std::size_t first = 0;    ///< the first of its numbers, among those that the layer keeps
+    std::size_t elements = 0; ///< numbers, from `first` on
 };
 
 /// The agreement of a layer with the samples of a shard: after each granule has been shown to the layer, it computes
 /// once for all of them, in phases, and between two phases the devices add numbers.
 struct layer_agreement {
-    int phases = 0;                           ///< 0: samples need nothing of each other
+    int phases = 0; ///< phases of the layer's computing; 0: samples need nothing of each other
     layer_exchange after[max_exchanges] = {}; ///< after[k]: between phase k and phase k + 1
 
     constexpr int exchanges() const noexcept { return phases == 0 ? 0 : phases - 1; }
@@ -58,37 +58,38 @@ struct layer_execution {
     bool backward_reads_input = true;  ///< false frees the input of this layer sooner
     bool backward_reads_output = true; ///< false frees its output sooner
     bool in_place = false;             ///< y[i] needs x[i] alone, dx[i] dy[i]: each may overwrite the other
-    bool applies = false;              ///< its kernels can apply a function to what they write, if they fuse at all
-    bool adds = false;                 ///< likewise, its forward kernel can add a second input to what it writes
-    bool subtracts_means = false;      ///< a number added to all values of an input's channel is subtracted again
-    bool view = false;                 ///< the output is the input under another shape: nothing runs, nothing is stored
+    bool applies = false;         ///< kernels of the layer can apply a function to what they write, if they fuse at all
+    bool adds = false;            ///< likewise, its forward kernel can add a second input to what it writes
+    bool subtracts_means = false; ///< a number added to all values of an input's channel is subtracted again
+    bool view = false;            ///< the output is the input under another shape: nothing runs, nothing is stored
     bool sample_by_sample = false;     ///< a sample fills registers by itself, and needs no others beside it
-    bool stores_gradients =
-        false; ///< its kernels of streams store gradients of which the policy says that they are new
-    bool parameters_as_values = false; ///< where values are narrower than parameters, its kernels take these as narrow
+    bool stores_gradients = false;     ///< backward_weights may store its own, where gradients have no value yet
+    bool parameters_as_values = false; ///< kernels take parameters as narrow as values, where values are narrower
 };
 
 /// A layer's answer when it is shown the shape of its input. Everything the compiler, the plan and the network table
 /// know of a layer is in here. FLOPs are per sample; a multiply-add counts as two.
 struct layer_description {
-    trireme::shape output = {};
-    flops_t forward_flops = 0;
-    flops_t backward_input_flops = 0;
-    flops_t backward_weights_flops = 0;
-    int parameter_count = 0;
-    parameter_tensor parameters[max_parameter_tensors] = {};
-    int channel_bias = -1; ///< that of its tensors, if it has one, which is added last, to all values of a channel
-    int buffer_count = 0;
+    trireme::shape output = {};                              ///< the shape of a sample's output
+    flops_t forward_flops = 0;                               ///< FLOPs of forward
+    flops_t backward_input_flops = 0;                        ///< FLOPs of backward_input
+    flops_t backward_weights_flops = 0;                      ///< FLOPs of backward_weights
+    int parameter_count = 0;                                 ///< parameter tensors, at most max_parameter_tensors
+    parameter_tensor parameters[max_parameter_tensors] = {}; ///< the first parameter_count of them count
+    int channel_bias = -1; ///< number of the bias among its tensors, added last, to all values of a channel; -1: none
+    int buffer_count = 0;  ///< buffers, at most max_buffer_tensors
     parameter_tensor buffers[max_buffer_tensors] = {}; ///< running statistics: kept, saved and agreed on, not trained
     std::size_t kept = 0;                              ///< numbers per shard, kept from forward to backward
-    layer_agreement forward = {};                      ///< before it gives y
-    layer_agreement backward = {};                     ///< before it gives dx
-    std::size_t least_samples = 1; ///< that training needs: of a shard; with exchanges, of the whole batch
-    std::size_t vocabulary = 0;    ///< of a network's first layer: if not 0, its inputs are classes below it
-    bool embeds = false;           ///< its parameters are the vectors of tokens, or of their places
-    bool adds_to_loss = false;     ///< in training it adds a term to each sample's loss
-    bool accepts = true;           ///< false: the layer's `refusal` says why
-    layer_execution execution = {};
+    /// Bytes per sample that a forward kernel may save for the way back, which then reads them instead of the input.
+    std::size_t saved_bytes = 0;
+    layer_agreement forward = {};   ///< agreement before it gives y
+    layer_agreement backward = {};  ///< agreement before it gives dx
+    std::size_t least_samples = 1;  ///< samples of a shard that training needs; with exchanges, of the whole batch
+    std::size_t vocabulary = 0;     ///< classes that the inputs of a network's first layer are; 0: they are values
+    bool embeds = false;            ///< parameters are the vectors of tokens, or of their places
+    bool adds_to_loss = false;      ///< true: in training it adds a term to each sample's loss
+    bool accepts = true;            ///< false: the layer's `refusal` says why
+    layer_execution execution = {}; ///< hints that change memory and time, and no number
 
     constexpr std::size_t parameter_elements() const noexcept {
         std::size_t sum = 0;
@@ -110,6 +111,10 @@ struct layer_description {
     constexpr bool whole_shard() const noexcept { return forward.phases + backward.phases != 0; }
     constexpr bool whole_batch() const noexcept { return exchanges() != 0; }
     constexpr int exchanges() const noexcept { return forward.exchanges() + backward.exchanges(); }
+    /// True if backward reads the input. `saves_bytes`: layers save the bytes that they ask for.
+    constexpr bool reads_input(bool saves_bytes) const noexcept {
+        return execution.backward_reads_input && !(saves_bytes && saved_bytes != 0);
+    }
     /// Gradients by parameters may be computed later, unless the layer agrees on something on its way back.
     constexpr bool weights_wait() const noexcept { return parameter_count > 0 && backward.phases == 0; }
 };
@@ -125,19 +130,23 @@ constexpr layer_description refused(shape input) noexcept {
 /// Arguments of a layer's functions beside values and parameters; most layers need none of them.
 template<class T, class Stored = T>
 struct layer_place {
-    std::size_t layer = 0; ///< its number in the network
-    granule_place granule = {};
-    Stored const* other = nullptr; ///< of layers with two inputs: the second
-    T* buffers = nullptr;          ///< its first buffer
-    T* statistics = nullptr;     ///< what goes into its buffers after the step; to be added to, times the shard's share
-    T* kept = nullptr;           ///< the numbers that its description asks to be kept
+    std::size_t layer = 0;         ///< number of its row in the network
+    granule_place granule = {};    ///< the samples that the functions see, of the shard
+    Stored const* other = nullptr; ///< the second input of a layer with two
+    T* buffers = nullptr;          ///< the first of its buffers
+    /// Sums for its buffers, which change after the step; to be added to, times the shard's share.
+    T* statistics = nullptr;
+    T* kept = nullptr; ///< the numbers that its description asks to be kept
+    /// Bytes that its description asks to be saved, of all samples; null where kernels save none, or no backward reads
+    /// them.
+    std::uint8_t* saved = nullptr;
     bool bias_cancels = false;   ///< the row behind subtracts it again: pointers to the bias and its gradient are null
     T const* left_out = nullptr; ///< the bias that the row before has not added, because it cancels here
     /// Of a layer that adds to the loss, one for each sample: its term, to be written by forward, without a factor,
     /// null where nobody asks; and the factor of the sample's loss, for backward_input. See loss_io.
     T* loss = nullptr;
-    T const* loss_weight = nullptr;
-    std::uint32_t last_channels = 1; ///< of its input, if it lies channels last
+    T const* loss_weight = nullptr;  ///< the factor of each sample's loss, for backward_input
+    std::uint32_t last_channels = 1; ///< channels of its input, if it lies channels last
 };
 
 inline namespace TRIREME_ISA {
@@ -153,11 +162,11 @@ struct forward_io {
     using output = Out;
     static constexpr std::size_t lanes = Lanes;
 
-    view_of<stored_type const, In, Lanes, Kernels> x;
-    view_of<stored_type, Out, Lanes, Kernels> y;
-    T const* const* parameters;
-    [[no_unique_address]] Kernels policy;
-    layer_place<T, stored_type> const& place;
+    view_of<stored_type const, In, Lanes, Kernels> x; ///< the input, a view of one granule
+    view_of<stored_type, Out, Lanes, Kernels> y;      ///< the output, a view of the same granule
+    T const* const* parameters;                       ///< the tensors described, in their order
+    [[no_unique_address]] Kernels policy;             ///< the first argument of every kernel
+    layer_place<T, stored_type> const& place;         ///< arguments that few layers need
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
 };
@@ -174,14 +183,14 @@ struct backward_io {
     using output = Out;
     static constexpr std::size_t lanes = Lanes;
 
-    view_of<stored_type const, In, Lanes, Kernels> x;
-    view_of<stored_type const, Out, Lanes, Kernels> y;
-    view_of<stored_type const, Out, Lanes, Kernels> dy;
-    view_of<stored_type, In, Lanes, Kernels> dx;
-    T const* const* parameters;
-    T* const* gradients;
-    [[no_unique_address]] Kernels policy;
-    layer_place<T, stored_type> const& place;
+    view_of<stored_type const, In, Lanes, Kernels> x;   ///< the input, if the description says that it is read
+    view_of<stored_type const, Out, Lanes, Kernels> y;  ///< the output, if the description says that it is read
+    view_of<stored_type const, Out, Lanes, Kernels> dy; ///< the loss's gradient by the output
+    view_of<stored_type, In, Lanes, Kernels> dx;        ///< the loss's gradient by the input, to be written
+    T const* const* parameters;                         ///< the tensors described, in their order
+    T* const* gradients;                                ///< the loss's gradients by them, to be added to
+    [[no_unique_address]] Kernels policy;               ///< the first argument of every kernel
+    layer_place<T, stored_type> const& place;           ///< arguments that few layers need
 
     T const* parameter(int k) const noexcept { return parameters[k]; }
     T* gradient(int k) const noexcept { return gradients[k]; }

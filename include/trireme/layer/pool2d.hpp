@@ -3,10 +3,12 @@
 #pragma once
 
 #include <trireme/kernels/geometry.hpp>
+#include <trireme/kernels/kernel_context.hpp>
 #include <trireme/layer/conv2d.hpp>
 #include <trireme/layer/layer.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 namespace trireme {
@@ -94,18 +96,45 @@ struct avg_pool2d : detail::pool2d<Side, Options...> {
 };
 
 /// Maximum over square windows; the first of equal values gets the gradient, as in PyTorch. Shapes as avg_pool2d.
+/// Backward reads the input, or, of windows of at most 16 x 16, the place of each maximum in its window: a byte that
+/// forward saves, if the kernels do.
 template<std::size_t Side, class... Options> // max_pool2d<2>, max_pool2d<3, stride<2>>
 struct max_pool2d : detail::pool2d<Side, Options...> {
+    static constexpr layer_description describe(shape in) noexcept {
+        auto d = detail::pool2d<Side, Options...>::describe(in);
+        d.execution.backward_reads_output = false;
+        if (place_is_a_byte) d.saved_bytes = d.output.size();
+        return d;
+    }
+
     static void forward(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using g = typename detail::pool2d<Side, Options...>::template geometry<io_t>;
-        max_pool2d_forward<g, io_t::lanes>(io.policy, io.x.data, io.y.data);
+        if constexpr (saves_places<g, io_t>)
+            max_pool2d_forward<g, io_t::lanes>(io.policy, io.x.data, io.y.data, io.place.saved);
+        else
+            max_pool2d_forward<g, io_t::lanes>(io.policy, io.x.data, io.y.data);
     }
     static void backward_input(auto const& io) {
         using io_t = std::remove_cvref_t<decltype(io)>;
         using g = typename detail::pool2d<Side, Options...>::template geometry<io_t>;
-        max_pool2d_backward_input<g, io_t::lanes>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data);
+        if constexpr (saves_places<g, io_t>) {
+            std::uint8_t const* const places = io.place.saved;
+            max_pool2d_backward_input<g, io_t::lanes>(io.policy, places, io.dy.data, io.dx.data);
+        } else {
+            max_pool2d_backward_input<g, io_t::lanes>(io.policy, io.x.data, io.y.data, io.dy.data, io.dx.data);
+        }
     }
+
+private:
+    static constexpr bool place_is_a_byte = Side <= 16;
+    template<class G, class Io>
+    static constexpr bool saves_places =
+        place_is_a_byte && (requires(Io const& io, std::uint8_t* to) {
+            max_pool2d_forward<G, Io::lanes>(io.policy, io.x.data, io.y.data, to);
+        } || requires(Io const& io, std::uint8_t const* from) {
+            max_pool2d_backward_input<G, Io::lanes>(io.policy, from, io.dy.data, io.dx.data);
+        });
 };
 
 } // namespace trireme

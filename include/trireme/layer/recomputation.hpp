@@ -40,9 +40,10 @@ struct recomputation {
 /// Marks the rows of a stage that go forward twice, if the stage has its part of each stretch. `loss_follows`: the way
 /// back begins at once, so that a stretch at the end still has its values. `weights_apart`: gradients by parameters are
 /// computed in a task of their own, later; what they read is kept from the way there on, for it would be kept anyway
-/// from the first task of the way back to the second.
+/// from the first task of the way back to the second. `saves_bytes`: as of plan_activations.
 TRIREME_COLD constexpr void find_rows_again(row_list const& network, range rows, recomputed_rows stretches,
-                                            bool loss_follows, bool weights_apart, recomputation_arrays const& r) {
+                                            bool loss_follows, bool weights_apart, bool saves_bytes,
+                                            recomputation_arrays const& r) {
     scratch<bool> wanted(network.depth + 1); // slots
     for (auto const& stretch : stretches) {
         auto const begin = std::max(stretch.begin, rows.begin), end = std::min(stretch.end, rows.end);
@@ -51,7 +52,7 @@ TRIREME_COLD constexpr void find_rows_again(row_list const& network, range rows,
         for (auto i = begin; i < end && weights_apart; ++i) {
             auto const& row = network.row(i);
             if (!row.description.weights_wait()) continue;
-            if (row.description.execution.backward_reads_input) r.dropped[row.from] = false;
+            if (row.description.reads_input(saves_bytes)) r.dropped[row.from] = false;
             if (row.description.execution.backward_reads_output) r.dropped[i + 1] = false;
         }
         auto const is_view = [&](std::size_t i) { return network.row(i).description.execution.view; };
@@ -61,10 +62,9 @@ TRIREME_COLD constexpr void find_rows_again(row_list const& network, range rows,
             if (is_view(i) && !r.dropped[network.row(i).from]) r.dropped[i + 1] = false;
         for (auto i = end; i-- > begin;) {
             auto const& row = network.row(i);
-            auto const& reads = row.description.execution;
             if (network.is_trained(i)) {
-                wanted[row.from] |= reads.backward_reads_input;
-                wanted[i + 1] |= reads.backward_reads_output;
+                wanted[row.from] |= row.description.reads_input(saves_bytes);
+                wanted[i + 1] |= row.description.execution.backward_reads_output;
             }
             if (!wanted[i + 1] || !r.dropped[i + 1]) continue;
             r.twice[i] = true;
@@ -77,10 +77,11 @@ TRIREME_COLD constexpr void find_rows_again(row_list const& network, range rows,
 
 /// FLOPs of a sample that goes forward a second time; see find_rows_again.
 constexpr flops_t flops_again(row_list const& network, range rows, recomputed_rows stretches, bool loss_follows,
-                              bool weights_apart) {
+                              bool weights_apart, bool saves_bytes = false) {
     scratch<std::size_t> from(network.depth + 1, npos);
     scratch<bool> twice(network.depth + 1), dropped(network.depth + 1);
-    find_rows_again(network, rows, stretches, loss_follows, weights_apart, {from.data(), twice.data(), dropped.data()});
+    find_rows_again(network, rows, stretches, loss_follows, weights_apart, saves_bytes,
+                    {from.data(), twice.data(), dropped.data()});
     flops_t sum = 0;
     for (auto i = rows.begin; i < rows.end; ++i)
         if (twice[i]) sum += network.row(i).description.forward_flops;

@@ -10,6 +10,7 @@
 #include <trireme/layer/row_table.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 namespace trireme::detail::inline TRIREME_ISA {
@@ -108,12 +109,14 @@ struct slot_sizes {
 template<class Network>
 inline constexpr slot_sizes<Network> sizes_of_slots{};
 
-/// A context gives the calls of a row their operands: samples in memory with a plan, and a model. The contexts of the
-/// host and of streams add the kernels.
+/// A context gives the calls of a row their operands: samples in memory with a plan, and a model. Contexts derive from
+/// it, and add the kernels.
 template<class Network, class T, class Stored, std::size_t Lanes>
 struct row_context {
     using network = Network;
     static constexpr std::size_t lanes = Lanes;
+    /// True if forward leaves out biases that the next row subtracts again (layer_place::bias_cancels).
+    static constexpr bool leaves_out_biases = false;
 
     activation_plan<Network::depth> const* plan;
     activation_memory<Stored> memory;
@@ -143,6 +146,7 @@ protected:
         at.parameters = parameters;
         at.place.layer = row;
         at.place.granule = granule;
+        if (again || !plan->recomputed.twice[row]) at.place.saved = saved(row);
         if (r.is_sum()) at.place.other = block(values[r.other], r.other);
         if constexpr (std::is_same_v<P, T>) { // what a layer keeps of a shard is as wide as parameters are
             at.place.buffers = moved(model.buffers, r.first_buffer - model.first_buffer);
@@ -167,10 +171,23 @@ protected:
 private:
     Stored* block(std::size_t place, std::size_t slot) const noexcept {
         if (place == npos) return nullptr;
-        auto const earlier = before * sizes_of_slots<Network>.of[slot];
-        if (place < plan->kept) return memory.frame + place + earlier;
-        if (place < plan->sent) return memory.scratch + (place - plan->kept) + (plan->spread ? earlier : 0);
-        return memory.outgoing + (place - plan->sent) + earlier;
+        return begin_of(place) + earlier_samples(place) * sizes_of_slots<Network>.of[slot];
+    }
+    std::uint8_t* saved(std::size_t row) const noexcept {
+        auto const place = plan->saved[row];
+        if (place == npos) return nullptr;
+        return reinterpret_cast<std::uint8_t*>(begin_of(place)) +
+               earlier_samples(place) * Network::row(row).description.saved_bytes;
+    }
+    Stored* begin_of(std::size_t place) const noexcept {
+        if (place < plan->kept) return memory.frame + place;
+        if (place < plan->sent) return memory.scratch + (place - plan->kept);
+        return memory.outgoing + (place - plan->sent);
+    }
+    /// The samples before this granule's in the block at a place.
+    std::size_t earlier_samples(std::size_t place) const noexcept {
+        bool const in_task = place >= plan->kept && place < plan->sent;
+        return in_task && !plan->spread ? 0 : before;
     }
 };
 

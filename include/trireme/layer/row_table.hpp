@@ -333,13 +333,14 @@ private:
             return d.backward.phases != 0;
         }
     }
-    /// True if a layer is evaluated as it goes forward: then one function does both. Streams leave out more in
-    /// training.
+    /// True if a layer is evaluated as it goes forward: then one function does both. Biases may cancel in training
+    /// alone.
     static constexpr bool evaluates_forward() noexcept {
         using kernels =
             std::remove_cvref_t<decltype(std::declval<Context const&>().template applying<typename Form::applies>(0))>;
         using io = forward_io<parameter, typename Form::input, typename Form::output, Context::lanes, kernels>;
-        return !kernels::remote && !description.adds_to_loss && !requires(io const& f) { layer::evaluate(f); };
+        constexpr bool leaves_out = Context::leaves_out_biases && description.channel_bias >= 0;
+        return !leaves_out && !description.adds_to_loss && !requires(io const& f) { layer::evaluate(f); };
     }
     template<row_call What>
     static constexpr typename row_calls<Context>::function function_of() noexcept {

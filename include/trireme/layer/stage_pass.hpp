@@ -34,11 +34,11 @@ inline namespace TRIREME_ISA {
 
 /// Rows [begin, end) of a network, on samples that go through them in teams.
 ///
-/// A team goes row by row, its members one after the other: on the host it is one granule, on streams all ranks of a
-/// process. Between two rows that need a whole shard each team goes alone, so that a granule's values are still in
-/// the cache when the next row reads them. At such a row the teams wait for one another: all of them show it their
-/// samples, then the first team agrees, phase by phase, and after each phase but the last `exchange(i)` adds the
-/// numbers of the network's i-th exchange over all devices.
+/// A team goes row by row, its members one after the other: they are one granule, or all ranks of a process. Between
+/// two rows that need a whole shard each team goes alone, so that a granule's values are still in the cache when the
+/// next row reads them. At such a row the teams wait for one another: all of them show it their samples, then the
+/// first team agrees, phase by phase, and after each phase but the last `exchange(i)` adds the numbers of the
+/// network's i-th exchange over all devices.
 /// On the way back, before the last row of a stretch that was not kept, the stretch goes forward again.
 template<class Teams>
 class stage_pass {

@@ -7,7 +7,6 @@
 #include <trireme/group/communicator.hpp>
 #include <trireme/kernels/channels_last/policy.hpp>
 #include <trireme/kernels/sample_by_sample.hpp>
-#include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/host_pass.hpp>
 #include <trireme/layer/loss.hpp>
 #include <trireme/parallel/memory_map.hpp>
@@ -15,6 +14,7 @@
 #include <trireme/parallel/step.hpp>
 #include <trireme/parallel/ties.hpp>
 #include <trireme/parallel/traffic_by_peer.hpp>
+#include <trireme/trainer/channels_last_rows.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -8,9 +8,9 @@
 #include <trireme/kernels/blocks/samples.hpp>
 #include <trireme/kernels/kernel_context.hpp>
 #include <trireme/layer/activation_plan.hpp>
-#include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/loss.hpp>
 #include <trireme/layer/row_context.hpp>
+#include <trireme/trainer/channels_last_rows.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -145,6 +145,7 @@ public:
     template<bool AsValues>
     using parameter_type = std::conditional_t<AsValues, stored_type, T>;
     static constexpr fusion way = Kernels::fuses;
+    static constexpr bool leaves_out_biases = true;
 
     static constexpr bool whole_shard = true;      ///< the samples of a micro-batch have places all at once
     static constexpr bool moves_all_places = true; ///< from stage to stage: a graph copies as much each time
@@ -154,13 +155,13 @@ public:
         gradients_beside<Network, Kernels> ? weight_gradients::beside : weight_gradients::at_once;
     static constexpr plan_type plan(std::size_t samples, recomputed_rows recomputed = {}) {
         return plan_activations<Network>(samples, sizeof(stored_type), when_added, way_of_samples::together,
-                                         {0, Network::depth}, 0, !detail::trains_with<Loss>, recomputed);
+                                         {0, Network::depth}, 0, !detail::trains_with<Loss>, recomputed, true);
     }
     /// The plan of a stage, where forward and backward are tasks of their own; `halves`: and each half of backward.
     static constexpr plan_type plan_stage(std::size_t samples, range rows, bool halves, recomputed_rows recomputed) {
         return plan_activations<Network>(samples, sizeof(stored_type), halves ? weight_gradients::apart : when_added,
                                          way_of_samples::together, rows, samples, !detail::trains_with<Loss>,
-                                         recomputed);
+                                         recomputed, true);
     }
     static constexpr std::size_t task_elements(plan_type const& p) noexcept { return p.sent - p.kept; }
     static constexpr std::size_t target_elements(std::size_t) noexcept { return 0; } ///< they are staged

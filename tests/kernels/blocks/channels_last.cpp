@@ -94,8 +94,12 @@ void pools_are_the_same(std::size_t samples, bool nan) {
     auto const dy = uniform<T>(1, samples * C * outputs);
     auto const x_last = last(x, samples, C, inputs), dy_last = last(dy, samples, C, outputs);
     auto const all_of = [&]<class G>(G*, auto const& from, auto const& gradient) {
+        std::vector<T> largest(dy.size());
+        auto const places = left_by(samples, std::vector<std::uint8_t>(dy.size(), 255), [&](auto const& k, auto* to) {
+            max_pool2d_forward<G, 1>(k, from.data(), largest.data(), to);
+        });
         struct results {
-            std::vector<T> mean, largest, by_mean, by_largest;
+            std::vector<T> mean, largest, by_mean, by_largest, by_places;
         };
         return results{left_by(samples, unset<T>(dy.size()),
                                [&](auto const& k, T* y) { avg_pool2d_forward<G, 1>(k, from.data(), y); }),
@@ -103,8 +107,12 @@ void pools_are_the_same(std::size_t samples, bool nan) {
                                [&](auto const& k, T* y) { max_pool2d_forward<G, 1>(k, from.data(), y); }),
                        left_by(samples, unset<T>(x.size()),
                                [&](auto const& k, T* dx) { avg_pool2d_backward_input<G, 1>(k, gradient.data(), dx); }),
+                       left_by(samples, unset<T>(x.size()),
+                               [&](auto const& k, T* dx) {
+                                   max_pool2d_backward_input<G, 1>(k, from.data(), from.data(), gradient.data(), dx);
+                               }),
                        left_by(samples, unset<T>(x.size()), [&](auto const& k, T* dx) {
-                           max_pool2d_backward_input<G, 1>(k, from.data(), from.data(), gradient.data(), dx);
+                           max_pool2d_backward_input<G, 1>(k, places.data(), gradient.data(), dx);
                        })};
     };
     auto const is = all_of(static_cast<moved*>(nullptr), x_last, dy_last);
@@ -113,6 +121,8 @@ void pools_are_the_same(std::size_t samples, bool nan) {
     CHECK(test_support::same_bits(is.largest, last(wanted.largest, samples, C, outputs)));
     CHECK(test_support::same_bits(is.by_mean, last(wanted.by_mean, samples, C, inputs)));
     CHECK(test_support::same_bits(is.by_largest, last(wanted.by_largest, samples, C, inputs)));
+    CHECK(test_support::same_bits(is.by_places, is.by_largest));
+    CHECK(test_support::same_bits(wanted.by_places, wanted.by_largest));
 }
 
 template<std::size_t C, std::size_t P, class T>

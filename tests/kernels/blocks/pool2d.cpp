@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <vector>
@@ -24,6 +25,51 @@ template<class G>
 constexpr std::size_t inputs = G::channels * G::height * G::width;
 template<class G>
 constexpr std::size_t outputs = G::channels * G::out_height * G::out_width;
+
+template<class T>
+std::vector<T> as_stored(std::vector<accumulate_t<T>> const& wide) {
+    std::vector<T> stored;
+    for (auto const value : wide) stored.push_back(static_cast<T>(value));
+    return stored;
+}
+
+/// Results have the reference's bits: a sum of gradients has its terms in the order of the windows.
+template<class G, class T>
+void maxima_equal_reference(std::size_t samples, std::vector<T> const& x, std::vector<T> const& dy) {
+    using test_support::same_bits;
+    auto const wx = wide(x), wdy = wide(dy);
+    auto wy = wide(unset<T>(dy.size())), wdx = wide(unset<T>(x.size()));
+    for (std::size_t n = 0; n < samples; ++n) {
+        auto const *const xn = wx.data() + n * inputs<G>, *const dyn = wdy.data() + n * outputs<G>;
+        auto* const yn = wy.data() + n * outputs<G>;
+        max_pool2d_forward<G, 1>(reference{}, xn, yn);
+        max_pool2d_backward_input<G, 1>(reference{}, xn, yn, dyn, wdx.data() + n * inputs<G>);
+    }
+    auto const expected_y = as_stored<T>(wy), expected_dx = as_stored<T>(wdx);
+
+    auto y = unset<T>(dy.size()), dx = unset<T>(x.size());
+    CHECK(same_in_every_order(samples, 0, y,
+                              [&](rehearsal_kernels const& k) { max_pool2d_forward<G, 1>(k, x.data(), y.data()); }));
+    CHECK(same_bits(y, expected_y));
+    CHECK(same_in_every_order(samples, 0, dx, [&](rehearsal_kernels const& k) {
+        max_pool2d_backward_input<G, 1>(k, x.data(), y.data(), dy.data(), dx.data());
+    }));
+    CHECK(same_bits(dx, expected_dx));
+    if constexpr (G::kernel <= 16) {
+        y = unset<T>(dy.size());
+        dx = unset<T>(x.size());
+        std::vector<std::uint8_t> places(y.size(), 255);
+        CHECK(same_in_every_order(samples, 0, places, [&](rehearsal_kernels const& k) {
+            max_pool2d_forward<G, 1>(k, x.data(), y.data(), places.data());
+        }));
+        CHECK(same_bits(y, expected_y));
+        CHECK(same_in_every_order(samples, 0, dx, [&](rehearsal_kernels const& k) {
+            std::uint8_t const* const saved = places.data();
+            max_pool2d_backward_input<G, 1>(k, saved, dy.data(), dx.data());
+        }));
+        CHECK(same_bits(dx, expected_dx));
+    }
+}
 
 template<class G, class T>
 void blocks_equal_reference(std::size_t samples) {
@@ -51,25 +97,18 @@ void blocks_equal_reference(std::size_t samples) {
     CHECK(apart(y, expected_y, G::kernel * G::kernel) <= 1);
     CHECK(apart(dx, expected_dx, G::kernel * G::kernel) <= 1);
 
-    for (std::size_t i = 0; i < x.size(); ++i) { // five values, so that most windows have ties
-        wx[i] = std::round(2 * wx[i]) / 2;
-        x[i] = static_cast<T>(wx[i]);
+    for (bool const rectified : {false, true}) { // five values, or three, so that most windows have ties
+        CAPTURE(rectified);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            wx[i] = std::round(2 * wx[i]) / 2;
+            if (rectified) wx[i] = relu_function::value(wx[i]);
+            x[i] = static_cast<T>(wx[i]);
+        }
+        maxima_equal_reference<G>(samples, x, dy);
     }
-    y = unset<T>(dy.size());
-    dx = unset<T>(x.size());
-    CHECK(same_in_every_order(samples, 0, y,
-                              [&](rehearsal_kernels const& k) { max_pool2d_forward<G, 1>(k, x.data(), y.data()); }));
-    CHECK(same_in_every_order(samples, 0, dx, [&](rehearsal_kernels const& k) {
-        max_pool2d_backward_input<G, 1>(k, x.data(), y.data(), dy.data(), dx.data());
-    }));
-    for (std::size_t n = 0; n < samples; ++n) {
-        number const *const xn = wx.data() + n * inputs<G>, *const dyn = wdy.data() + n * outputs<G>;
-        number* const yn = expected_y.data() + n * outputs<G>;
-        max_pool2d_forward<G, 1>(reference{}, xn, yn);
-        max_pool2d_backward_input<G, 1>(reference{}, xn, yn, dyn, expected_dx.data() + n * inputs<G>);
-    }
-    CHECK(wide(y) == expected_y);
-    CHECK(apart(dx, expected_dx, G::kernel * G::kernel) <= 1);
+    number const nan = std::numeric_limits<number>::quiet_NaN();
+    for (std::size_t i = 0; i < x.size(); i += 3) x[i] = static_cast<T>(nan); // several in a window
+    maxima_equal_reference<G>(samples, x, dy);
 }
 
 template<class G, class T>
@@ -110,6 +149,8 @@ TEST_SUITE("kernels/blocks/pool2d") {
         blocks_equal_reference<pool2d_geometry<2, 4, 4, 4, 1>, float>(4);   // window = image
         blocks_equal_reference<pool2d_geometry<2, 3, 3, 1, 1>, float>(4);
         blocks_equal_reference<pool2d_geometry<1, 6, 6, 3, 1>, double>(4);
+        blocks_equal_reference<pool2d_geometry<1, 18, 17, 16, 1>, float>(3); // as many places as a byte has values
+        blocks_equal_reference<pool2d_geometry<1, 18, 17, 17, 1>, float>(3); // more
     }
 
     TEST_CASE("means of whole channels equal the reference") {
@@ -133,6 +174,28 @@ TEST_SUITE("kernels/blocks/pool2d") {
         CHECK(std::isnan(y[0]));
         CHECK(y[1] == -infinity);
         CHECK(dx == std::vector<float>{0, 0, 1, 0, 1, 0, 0, 0});
+        std::uint8_t places[2] = {};
+        rehearse(0, 1, 0, [&](rehearsal_kernels const& k) {
+            max_pool2d_forward<geometry, 1>(k, x, y.data(), places);
+            max_pool2d_backward_input<geometry, 1>(k, static_cast<std::uint8_t const*>(places), dy, dx.data());
+        });
+        CHECK(places[0] == 2);
+        CHECK(places[1] == 0);
+        CHECK(dx == std::vector<float>{0, 0, 1, 0, 1, 0, 0, 0});
+    }
+
+    TEST_CASE("the last place of the largest window whose places are bytes gets the gradient") {
+        using geometry = pool2d_geometry<1, 16, 16, 16, 16>;
+        std::vector<float> x(256), y(1), dx(256), expected(256);
+        x[255] = 1;
+        expected[255] = 3;
+        float const dy[] = {3};
+        std::uint8_t place[1] = {};
+        rehearse(0, 1, 0, [&](rehearsal_kernels const& k) {
+            max_pool2d_forward<geometry, 1>(k, x.data(), y.data(), place);
+            max_pool2d_backward_input<geometry, 1>(k, static_cast<std::uint8_t const*>(place), dy, dx.data());
+        });
+        CHECK(dx == expected);
     }
 
     TEST_CASE("a function after the pooling, and its slope before the gradient") {
@@ -140,7 +203,8 @@ TEST_SUITE("kernels/blocks/pool2d") {
         using F = sigmoid_function;
         constexpr std::size_t samples = 3;
         auto const x = uniform<float>(0, inputs<G> * samples), dy = uniform<float>(1, outputs<G> * samples);
-        std::vector<float> y(dy.size()), plain_y = y, dx(x.size()), plain_dx = dx;
+        std::vector<float> y(dy.size()), plain_y = y, saved_y = y, dx(x.size()), plain_dx = dx, saved_dx = dx;
+        std::vector<std::uint8_t> places(dy.size());
         for (bool const maximum : {false, true}) {
             CAPTURE(maximum);
             rehearse(0, samples, 0, [&](rehearsal_kernels const& k) {
@@ -150,6 +214,9 @@ TEST_SUITE("kernels/blocks/pool2d") {
                     max_pool2d_forward<G, 1>(with.without(), x.data(), plain_y.data());
                     max_pool2d_backward_input<G, 1>(with, x.data(), y.data(), dy.data(), dx.data());
                     max_pool2d_backward_input<G, 1>(k, x.data(), y.data(), dy.data(), plain_dx.data());
+                    std::uint8_t const* const saved = places.data();
+                    max_pool2d_forward<G, 1>(with, x.data(), saved_y.data(), places.data());
+                    max_pool2d_backward_input<G, 1>(with, saved, dy.data(), saved_dx.data());
                 } else {
                     avg_pool2d_forward<G, 1>(with, x.data(), y.data());
                     avg_pool2d_forward<G, 1>(with.without(), x.data(), plain_y.data());
@@ -161,6 +228,8 @@ TEST_SUITE("kernels/blocks/pool2d") {
             for (std::size_t i = 0; i < dx.size(); ++i) plain_dx[i] *= F::slope(x[i], x[i]);
             CHECK(numbers::apart(y, plain_y, 1) <= 1);
             CHECK(numbers::apart(dx, plain_dx, 4) <= 1);
+            if (maximum) CHECK(test_support::same_bits(saved_y, y));
+            if (maximum) CHECK(test_support::same_bits(saved_dx, dx));
         }
     }
 }

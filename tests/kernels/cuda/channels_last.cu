@@ -13,12 +13,14 @@
 #include <trireme/kernels/blocks/samples.hpp>
 
 #include "on_gpu.hpp"
+#include <support/compare.hpp>
 #include <support/numbers.hpp>
 
 #include <doctest/doctest.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 using namespace trireme;
@@ -86,6 +88,30 @@ void convolutions_are_the_same(std::size_t samples) {
     }
 }
 
+/// The gradients of a maximum by places that forward has saved have the bits of those by searches, with ties and a NaN,
+/// alone and before the slope of a function.
+template<class G, class Policy, class T>
+void places_are_those_of_a_search(shard<Policy>& s, std::size_t inputs, std::vector<T> const& dy) {
+    std::vector<T> x(inputs);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(static_cast<float>(i * 7919 % 5));
+    x[inputs / 2] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+    array<T> const at_x(s.r, x), at_dy(s.r, dy);
+    T const *const px = at_x.data(), *const pdy = at_dy.data();
+    array<std::uint8_t> const places(s.r, std::vector<std::uint8_t>(dy.size(), 255));
+    std::uint8_t const* const saved = places.data();
+    with_function<Policy, sigmoid_function, T> const curved(s.k, px);
+
+    auto const y = s.left_by(dy, [&](T* to) { max_pool2d_forward<G, 1>(s.k, px, to); });
+    auto const beside_places = s.left_by(dy, [&](T* to) { max_pool2d_forward<G, 1>(s.k, px, to, places.data()); });
+    CHECK(test_support::same_bits(beside_places, y));
+    auto const dx = s.left_by(x, [&](T* to) { max_pool2d_backward_input<G, 1>(s.k, px, px, pdy, to); });
+    auto const by_places = s.left_by(x, [&](T* to) { max_pool2d_backward_input<G, 1>(s.k, saved, pdy, to); });
+    CHECK(test_support::same_bits(by_places, dx));
+    auto const curved_dx = s.left_by(x, [&](T* to) { max_pool2d_backward_input<G, 1>(curved, px, px, pdy, to); });
+    auto const curved_by_places = s.left_by(x, [&](T* to) { max_pool2d_backward_input<G, 1>(curved, saved, pdy, to); });
+    CHECK(test_support::same_bits(curved_by_places, curved_dx));
+}
+
 template<class Policy, class T>
 void pools_are_the_same() {
     constexpr std::size_t C = 6, H = 9, W = 8, samples = 5;
@@ -111,6 +137,8 @@ void pools_are_the_same() {
     auto const last_by_largest =
         s.left_by(x, [&](T* dx) { max_pool2d_backward_input<moved, 1>(s.k, lx, lx, ldy, dx); });
     CHECK(distance(last_by_largest, widened(last(by_largest, samples, C, H * W))) < allowed<T>);
+    places_are_those_of_a_search<first>(s, x.size(), dy);
+    places_are_those_of_a_search<moved>(s, x.size(), dy);
 }
 
 template<std::size_t C, std::size_t P, class T>

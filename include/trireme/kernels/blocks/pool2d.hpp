@@ -8,6 +8,7 @@
 #include <trireme/kernels/geometry.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 // One thread per value that is written; each looks at the few values that it needs, which its neighbours share in the
 // first cache. Every kernel reads and writes each value about once: memory is what it waits for.
@@ -56,22 +57,27 @@ struct windows_of {
     }
 };
 
-/// The position of a window's maximum in its plane: the first one, or the last NaN, as PyTorch has it.
+/// A window's maximum has a value, and a place among the window's values, row by row: that of the first one, or of the
+/// last NaN, as PyTorch has it.
 template<class G, class T>
-TRIREME_HOST_DEVICE u32 max_place(T const* plane, u32 row, u32 column) {
-    using size = pool2d_sizes<G>;
-    u32 place = row * size::stride * size::width + column * size::stride;
-    auto largest = static_cast<accumulate_t<T>>(plane[place * size::step]);
-    for (u32 ky = 0, begin = place; ky < size::kernel; ++ky, begin += size::width)
-        for (u32 kx = 0; kx < size::kernel; ++kx) {
-            auto const value = static_cast<accumulate_t<T>>(plane[(begin + kx) * size::step]);
-            if (value > largest || value != value) {
-                largest = value;
-                place = begin + kx;
+struct window_maximum {
+    accumulate_t<T> value;
+    u32 place = 0;
+
+    TRIREME_HOST_DEVICE window_maximum(T const* plane, u32 row, u32 column) {
+        using size = pool2d_sizes<G>;
+        T const* const window = plane + (row * size::stride * size::width + column * size::stride) * size::step;
+        value = static_cast<accumulate_t<T>>(window[0]);
+        for (u32 ky = 0; ky < size::kernel; ++ky)
+            for (u32 kx = 0; kx < size::kernel; ++kx) {
+                auto const here = static_cast<accumulate_t<T>>(window[(ky * size::width + kx) * size::step]);
+                if (here > value || here != here) {
+                    value = here;
+                    place = ky * size::kernel + kx;
+                }
             }
-        }
-    return place;
-}
+    }
+};
 
 template<class G, class F, class T>
 struct avg_pool2d_value {
@@ -116,19 +122,43 @@ struct max_pool2d_value {
     using size = pool2d_sizes<G>;
     T const* x;
     T* y;
+    std::uint8_t* places; ///< of the maxima in their windows, to be written; or null
 
     TRIREME_HOST_DEVICE void operator()(std::size_t i) const {
         plane_place<size::out_height, size::out_width, size::step> const at(i);
-        T const* const plane = x + at.plane(size::inputs);
-        u32 const place = max_place<G>(plane, at.row, at.column);
-        y[i] = static_cast<T>(F::value(static_cast<accumulate_t<T>>(plane[place * size::step])));
+        window_maximum<G, T> const largest(x + at.plane(size::inputs), at.row, at.column);
+        y[i] = static_cast<T>(F::value(largest.value));
+        if (places != nullptr) places[i] = static_cast<std::uint8_t>(largest.place);
     }
 };
 
-template<class G, class F, class T>
+/// Functor saved_places reads the places of the maxima that forward has left: a byte for each window.
+template<class G, class T>
+struct saved_places {
+    using size = pool2d_sizes<G>;
+    static_assert(size::kernel <= 16, "a place in a window is a byte");
+    std::uint8_t const* places;
+
+    TRIREME_HOST_DEVICE u32 operator()(std::size_t first_window, std::size_t, u32 row, u32 column) const {
+        return places[first_window + (row * size::out_width + column) * size::step];
+    }
+};
+
+/// Functor searched_places looks for each maximum once more in its window.
+template<class G, class T>
+struct searched_places {
+    T const* x;
+
+    TRIREME_HOST_DEVICE u32 operator()(std::size_t, std::size_t first_input, u32 row, u32 column) const {
+        return window_maximum<G, T>(x + first_input, row, column).place;
+    }
+};
+
+template<class G, class F, class T, class Places>
 struct max_pool2d_gradient {
     using size = pool2d_sizes<G>;
-    T const *x, *dy;
+    Places place_of;
+    T const* dy;
     T* dx;
     backward_end<F, T> end;
 
@@ -136,13 +166,15 @@ struct max_pool2d_gradient {
         plane_place<size::height, size::width, size::step> const at(i);
         windows_of<size::kernel, size::stride, size::out_height> const rows(at.row);
         windows_of<size::kernel, size::stride, size::out_width> const columns(at.column);
-        T const *const plane = x + at.plane(size::inputs), *const plane_dy = dy + at.plane(size::outputs);
-        u32 const here = at.row * size::width + at.column;
+        std::size_t const first_input = at.plane(size::inputs), first_window = at.plane(size::outputs);
         accumulate_t<T> sum = 0;
         for (u32 row = rows.first; row < rows.end; ++row)
-            for (u32 column = columns.first; column < columns.end; ++column)
-                if (max_place<G>(plane, row, column) == here)
-                    sum += static_cast<accumulate_t<T>>(plane_dy[(row * size::out_width + column) * size::step]);
+            for (u32 column = columns.first; column < columns.end; ++column) {
+                u32 const here = (at.row - row * size::stride) * size::kernel + (at.column - column * size::stride);
+                if (place_of(first_window, first_input, row, column) == here)
+                    sum +=
+                        static_cast<accumulate_t<T>>(dy[first_window + (row * size::out_width + column) * size::step]);
+            }
         dx[i] = static_cast<T>(end(sum, 0, i));
     }
 };
@@ -227,24 +259,40 @@ void avg_pool2d_backward_input(with_function<K, F, T> const& k, T const* dy, T* 
     k.each(blocks::pool2d_inputs<G>(k), blocks::avg_pool2d_gradient<G, F, T>{dy, dx, {k.input()}});
 }
 
-/// y = the maximum of each window; a NaN in the window is the maximum.
+/// y = the maximum of each window; a NaN in the window is the maximum. places[i] = the place of the maximum y[i] among
+/// the values of its window, of at most 16 x 16, row by row, unless `places` is null.
 template<class G, std::size_t Lanes, class Stream, class T>
-void max_pool2d_forward(block_kernels<Stream> const& k, T const* x, T* y) {
-    k.each(blocks::pool2d_outputs<G>(k), blocks::max_pool2d_value<G, identity_function, T>{x, y});
+void max_pool2d_forward(block_kernels<Stream> const& k, T const* x, T* y, std::uint8_t* places = nullptr) {
+    k.each(blocks::pool2d_outputs<G>(k), blocks::max_pool2d_value<G, identity_function, T>{x, y, places});
 }
 template<class G, std::size_t Lanes, accelerator_kernels K, class F, class T>
-void max_pool2d_forward(with_function<K, F, T> const& k, T const* x, T* y) {
-    k.each(blocks::pool2d_outputs<G>(k), blocks::max_pool2d_value<G, F, T>{x, y});
+void max_pool2d_forward(with_function<K, F, T> const& k, T const* x, T* y, std::uint8_t* places = nullptr) {
+    k.each(blocks::pool2d_outputs<G>(k), blocks::max_pool2d_value<G, F, T>{x, y, places});
 }
 
 /// dx = the gradient with respect to x; overwrites dx. Among equal maxima the first in row-major order gets it all.
+/// `places`: as forward has written them.
+template<class G, std::size_t Lanes, class Stream, class T>
+void max_pool2d_backward_input(block_kernels<Stream> const& k, std::uint8_t const* places, T const* dy, T* dx) {
+    using kernel = blocks::max_pool2d_gradient<G, identity_function, T, blocks::saved_places<G, T>>;
+    k.each(blocks::pool2d_inputs<G>(k), kernel{{places}, dy, dx, {nullptr}});
+}
+template<class G, std::size_t Lanes, accelerator_kernels K, class F, class T>
+void max_pool2d_backward_input(with_function<K, F, T> const& k, std::uint8_t const* places, T const* dy, T* dx) {
+    using kernel = blocks::max_pool2d_gradient<G, F, T, blocks::saved_places<G, T>>;
+    k.each(blocks::pool2d_inputs<G>(k), kernel{{places}, dy, dx, {k.input()}});
+}
+
+/// Backward from x, without places: every window is searched again for each of its values.
 template<class G, std::size_t Lanes, class Stream, class T>
 void max_pool2d_backward_input(block_kernels<Stream> const& k, T const* x, T const*, T const* dy, T* dx) {
-    k.each(blocks::pool2d_inputs<G>(k), blocks::max_pool2d_gradient<G, identity_function, T>{x, dy, dx, {nullptr}});
+    using kernel = blocks::max_pool2d_gradient<G, identity_function, T, blocks::searched_places<G, T>>;
+    k.each(blocks::pool2d_inputs<G>(k), kernel{{x}, dy, dx, {nullptr}});
 }
 template<class G, std::size_t Lanes, accelerator_kernels K, class F, class T>
 void max_pool2d_backward_input(with_function<K, F, T> const& k, T const* x, T const*, T const* dy, T* dx) {
-    k.each(blocks::pool2d_inputs<G>(k), blocks::max_pool2d_gradient<G, F, T>{x, dy, dx, {k.input()}});
+    using kernel = blocks::max_pool2d_gradient<G, F, T, blocks::searched_places<G, T>>;
+    k.each(blocks::pool2d_inputs<G>(k), kernel{{x}, dy, dx, {k.input()}});
 }
 
 /// y = the mean of each channel. x: C x positions per sample (or channels last), y: C.

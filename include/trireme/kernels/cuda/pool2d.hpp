@@ -11,8 +11,8 @@
 #include <cstddef>
 
 // Pooling reads and writes every value about once, which block programs do as well as cuDNN. So cuDNN does it only
-// where libraries do everything; and even there not the gradient of a maximum, for which it would need y as it was
-// before a function was applied, and does not say which of several equal maxima it takes.
+// where libraries do everything; and even there not the maximum: cuDNN does not leave its place for the way back, nor
+// say which of several equal maxima it takes.
 namespace trireme::cuda_runtime {
 
 template<class G>
@@ -46,17 +46,6 @@ void avg_pool2d_backward_input(with_function<cuda_library_kernels, F, T> const& 
     avg_pool2d_backward_input<G, Lanes>(k.without(), dy, dx);
     activation_backward_input<F>(k.blocks(), k.input(), k.input(), static_cast<T const*>(dx), dx,
                                  cuda_runtime::pool2d_inputs<G>);
-}
-
-template<class G, std::size_t Lanes, class T>
-void max_pool2d_forward(cuda_library_kernels const& k, T const* x, T* y) {
-    if (k.samples() != 0)
-        k.libraries().cudnn().pool(k.queue(), cuda_runtime::pooling_sizes::of<G>(k.samples(), true), x, y);
-}
-template<class G, std::size_t Lanes, class F, class T>
-void max_pool2d_forward(with_function<cuda_library_kernels, F, T> const& k, T const* x, T* y) {
-    max_pool2d_forward<G, Lanes>(k.without(), x, y);
-    activation_forward<F>(k.blocks(), static_cast<T const*>(y), y, cuda_runtime::pool2d_outputs<G>);
 }
 
 } // namespace trireme
