@@ -20,7 +20,7 @@ std::optional<cifar_flags> cifar_flags::parse(int argc, char const* const* argv)
     app.add_option("--devices", f.devices, "threads that share the batch [default: one per processor, at most 2]")
         ->check(whole_number(1, trireme::max_devices))
         ->type_name("N");
-    app.add_option("--lr", f.learning_rate, "learning rate of adam")
+    app.add_option("--learning-rate", f.learning_rate, "learning rate of adam")
         ->check(number(0.0f, 10.0f, "number"))
         ->type_name("R")
         ->capture_default_str();

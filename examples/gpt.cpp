@@ -145,15 +145,15 @@ void take_kept(gpt_flags& flags, checkpoint_manifest const& m, std::string const
     });
 }
 
-/// Refuses to save over a training that the run does not go on with.
-void keep_other_training(std::string const& save, std::string const& resume) {
+/// Refuses to save over a training that the run does not go on with. True if it goes on with the one that is there.
+bool keep_other_training(std::string const& save, std::string const& resume) {
     std::error_code none;
-    if (!resume.empty() && std::filesystem::equivalent(save, resume, none)) return;
+    if (!resume.empty() && std::filesystem::equivalent(save, resume, none)) return true;
     std::uint64_t steps = 0;
     try {
         steps = read_checkpoint(save).steps;
     } catch (data_error const&) { // nothing that could be gone on with
-        return;
+        return false;
     }
     throw usage_error("--save " + save + ": the folder has a training of " + std::to_string(steps) +
                       (steps == 1 ? " step" : " steps") + ", which would be lost; go on with it by --resume " + save +
@@ -165,6 +165,10 @@ int run(gpt_flags flags) {
         throw usage_error(
             "--text FILE is missing: name a text, or start with `sh examples/run.sh gpt`, which brings one");
     auto const text = read_text(flags.text);
+    if (text.size() <= window)
+        throw usage_error("--text " + flags.text + ": the file has " + std::to_string(text.size()) +
+                          " bytes, and a window of " + std::to_string(window) +
+                          " needs one more than that behind it: name a longer text");
     auto const samples = text_windows(text, window, drawn_each_epoch);
     std::uint64_t before = 0; // steps of the training that goes on
     if (!flags.resume.empty()) {
@@ -194,8 +198,9 @@ int run(gpt_flags flags) {
     check_options<gpt_trainer>(training, where, flags.schedule);
     result_file trace("--trace", flags.trace);
     step_log log(flags.log, before);
+    bool has_training = false; // whether the folder of --save has the training that this run goes on with, or saved
     if (!flags.save.empty()) {
-        keep_other_training(flags.save, flags.resume);
+        has_training = keep_other_training(flags.save, flags.resume);
         prepare_checkpoint(flags.save);
     }
     auto const unigram = unigram_entropy(text);
@@ -230,11 +235,20 @@ int run(gpt_flags flags) {
     auto const save = [&] { // a training that cannot be saved goes on: it may be saved later
         try {
             save_checkpoint(t, flags.save, notes);
+            has_training = true;
         } catch (data_error const& e) {
             all_saved = false;
             std::fprintf(stderr, "gpt: not saved after step %llu: %s\n", static_cast<unsigned long long>(t.steps()),
                          e.what());
         }
+    };
+    // A checkpoint that is there stays when the loss diverges: its weights are further from what went wrong.
+    auto const end_of_diverged = [&](divergence_error const& e) -> std::string {
+        if (flags.save.empty()) return {};
+        auto const folder = "; --save " + flags.save + ": ";
+        if (has_training) return folder + "the training that was saved there before stays";
+        if (e.intact()) save();
+        return folder + (has_training ? "saved as it was before this step" : "nothing was saved");
     };
     shuffled_batches batches(samples, flags.batch, flags.seed);
     progress_line line(stdout, 5);
@@ -245,7 +259,12 @@ int run(gpt_flags flags) {
     traced_into(&trace, t, [&] {
         double mean = 0; // of the last steps, mostly
         for (bool last = false; !last;) {
-            auto const loss = t.step(batches.at(t.steps())).loss;
+            double loss = 0;
+            try {
+                loss = t.step(batches.at(t.steps())).loss;
+            } catch (divergence_error const& e) {
+                throw std::runtime_error(e.what() + end_of_diverged(e));
+            }
             auto const step = t.steps(), made = step - before;
             mean = made == 1 ? loss : 0.95 * mean + 0.05 * loss;
             auto const now = seconds();

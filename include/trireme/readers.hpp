@@ -12,4 +12,5 @@
 #include <trireme/data/samples.hpp>
 #include <trireme/data/split.hpp>
 #include <trireme/data/standardisation.hpp>
+#include <trireme/data/token_files.hpp>
 #include <trireme/data/tokens.hpp>

@@ -22,3 +22,51 @@ inline double learn(std::vector<float> const& numbers, [[maybe_unused]] std::vec
 #endif
 }
 } // namespace tri0099
+
+namespace tri0148 {
+// A network computes with numbers that it converts from the types of files and of other libraries. A bool is none of
+// them: `std::vector<bool>` has no array of its elements. A class is a whole number, and a `float` need not be one.
+inline samples_in_memory made(std::vector<float> const& numbers, [[maybe_unused]] std::vector<int> const& labels,
+                              [[maybe_unused]] std::vector<bool> const& clicked) {
+#if defined(LABELS_OF_BOOL)
+    // LABELS_OF_BOOL: TRI0148 | gets<float> | gets<bool>
+    // errors <= 1
+    return samples_in_memory(numbers, make_shape(4), clicked, 2);
+#elif defined(INPUTS_OF_BOOL)
+    // INPUTS_OF_BOOL: TRI0148 | gets<bool>
+    // errors <= 1
+    return samples_in_memory(clicked, make_shape(4));
+#elif defined(LABELS_OF_FLOAT)
+    // LABELS_OF_FLOAT: TRI0148 | gets<float>
+    // errors <= 1
+    return samples_in_memory(numbers, make_shape(4), numbers, 3);
+#elif defined(LONG_DOUBLE)
+    // LONG_DOUBLE: TRI0148 | gets<long double>
+    // errors <= 1
+    std::vector<long double> const exact(numbers.begin(), numbers.end());
+    return samples_in_memory(exact, make_shape(4), labels, 3);
+#elif defined(POINTER)
+    // POINTER: TRI0148 | std::span(pointer, count) | gets<const float
+    // errors <= 1
+    return samples_in_memory(numbers.data(), make_shape(4), labels, 3);
+#elif defined(NESTED)
+    // NESTED: TRI0148 | std::vector<float
+    // errors <= 1
+    std::vector<std::vector<float>> const by_sample{numbers};
+    return samples_in_memory(by_sample, make_shape(4), labels, 3);
+#elif defined(OWNED)
+    // OWNED: TRI0148 | gets<float> | gets<bool>
+    // errors <= 1
+    owned_samples const own(numbers, make_shape(4), clicked, 2);
+    return samples_in_memory(numbers, make_shape(own.size()));
+#elif defined(OWNED_INPUTS)
+    // OWNED_INPUTS: TRI0148 | gets<bool>
+    // errors <= 1
+    owned_samples const own(clicked, make_shape(4), labels, 2);
+    return samples_in_memory(numbers, make_shape(own.size()));
+#else
+    std::vector<std::uint8_t> const zero_or_one(clicked.begin(), clicked.end());
+    return samples_in_memory(numbers, make_shape(4), zero_or_one, 2); // as long as zero_or_one is there
+#endif
+}
+} // namespace tri0148

@@ -103,16 +103,27 @@ auto const cost = t::plan(batch{64});
 } // namespace tri0125
 
 namespace tri0126 {
-// A token is a number among the values between layers. Where these are bf16, its 16 bits are the number.
+// A token is a number among the values between layers. Where these are bf16, its 16 bits are the number; floats hold
+// whole numbers up to 2^24, doubles up to 2^53.
 template<std::size_t Vocabulary, class... Policies>
 using bigrams = trainer<network<input<16>, embedding<Vocabulary, 2>, linear<16>>, cross_entropy, adamw, Policies...>;
 #if defined(TOKENS_WIDER_THAN_BF16)
-// TOKENS_WIDER_THAN_BF16: TRI0126 | at most 65536 tokens | at_layer<0, | embedding<65537 | precision<
-// errors <= 1
+// TOKENS_WIDER_THAN_BF16: TRI0126 | hold 65536 of them with | at_most<65536 | at_layer<0, | embedding<65537 |
+// precision< errors <= 1
 using t = bigrams<65537, on<mesh<rehearsal, dp<1>>>, precision<bf16>>;
+#elif defined(TOKENS_WIDER_THAN_FLOAT)
+// TOKENS_WIDER_THAN_FLOAT: TRI0126 | 2^24 with precision<f32> | at_layer<0, | embedding<16777217 | at_most<16777216 |
+// f32 errors <= 1
+using t = bigrams<16777217>;
+#elif defined(TOKENS_WIDER_THAN_FLOAT_ON_ACCELERATORS)
+// TOKENS_WIDER_THAN_FLOAT_ON_ACCELERATORS: TRI0126 | at_layer<0, | embedding<16777217 | at_most<16777216 | precision<
+// errors <= 1
+using t = bigrams<16777217, on<mesh<rehearsal, dp<1>>>>;
 #else
 using t = bigrams<65536, on<mesh<rehearsal, dp<1>>>, precision<bf16>>;
 auto const of_floats = bigrams<65537, on<mesh<rehearsal, dp<1>>>>::plan(batch{64});
+auto const of_many = bigrams<16777216>::plan(batch{64});
+auto const of_doubles = bigrams<16777217, precision<f64>>::plan(batch{64});
 #endif
 auto const cost = t::plan(batch{64});
 } // namespace tri0126

@@ -129,6 +129,26 @@ TEST_SUITE("data/csv") {
         CHECK(s.targets().shape == make_shape(2));
     }
 
+    TEST_CASE("inputs alone become samples without targets") {
+        auto const t = table_of("a;b\n1;2\n3;4\n", {.separator = ';'});
+        auto const s = t.samples({.inputs = {"b"}});
+        CHECK(s.size() == 2);
+        CHECK(s.inputs().shape == make_shape(1));
+        CHECK(row<double>(s.inputs(), 1) == doubles{4});
+        CHECK(s.targets().data == nullptr);
+        CHECK(s.classes() == 0);
+        CHECK(s.class_names().empty());
+        CHECK(s.holder() != nullptr);
+        auto const all = t.samples({.inputs = t.names()});
+        CHECK(row<double>(all.inputs(), 0) == doubles{1, 2});
+        CHECK(row<double>(all.take(1, 1).inputs(), 0) == doubles{3, 4});
+        // names and numbers of classes without a column of them are a slip
+        CHECK(says(refusal([&] { (void)t.samples({.inputs = {"b"}, .class_names = {"x"}}); }), {".classes = "}));
+        CHECK(says(refusal([&] { (void)t.samples({.inputs = {"b"}, .class_count = 2}); }), {".classes = "}));
+        CHECK(says(fault_of([&] { (void)t.samples({.inputs = {"c"}}); }).what, {"no column 'c'"}));
+        CHECK(says(refusal([&] { (void)t.samples({.inputs = {"a", "a"}}); }), {"'a' is asked for twice"}));
+    }
+
     TEST_CASE("ways to write lines") {
         for (auto const* text : {"a,b\n1,2\n3,4\n", "a,b\n1,2\n3,4", "a,b\r\n1,2\r\n3,4\r\n", "a,b\r\n1,2\r\n3,4",
                                  "\xEF\xBB\xBF"
@@ -261,7 +281,7 @@ TEST_SUITE("data/csv") {
     TEST_CASE("columns that contradict one another") {
         auto const t = table_of("a,b,c\n1,2,3\n");
         auto const asked = [&](csv_columns const& how) { return [&t, how] { (void)t.samples(how); }; };
-        CHECK(says(refusal(asked({})), {"either classes or targets"}));
+        CHECK(says(refusal(asked({})), {"either classes or targets", ".inputs alone"}));
         CHECK_FALSE(test_support::has(refusal(asked({})), "no name"));
         auto const pandas = table_of(",a,b\n0,1,2\n1,3,4\n"); // with index=True, its default
         CHECK(says(refusal([&] { (void)pandas.samples({.targets = {"b"}}); }),

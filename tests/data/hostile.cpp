@@ -272,10 +272,12 @@ struct type {
 };
 
 array_file array_of(dice& d) {
-    static constexpr std::array<type, 10> good{{{"|u1", 1},
+    static constexpr std::array<type, 12> good{{{"|u1", 1},
                                                 {"|i1", 1},
                                                 {"|b1", 1},
                                                 {"<u2", 2},
+                                                {"<u4", 4},
+                                                {"<u8", 8},
                                                 {"<i2", 2},
                                                 {"<i4", 4},
                                                 {"<i8", 8},
@@ -283,7 +285,7 @@ array_file array_of(dice& d) {
                                                 {"<f8", 8},
                                                 {"=f4", 4}}};
     static constexpr std::array<char const*, 16> bad{">f4", ">i8", "<f2", "<f16", "<c8",  "|O",  "<U3", "|S0",
-                                                     "|V4", "",    "<",   "f4",   "<f4 ", "|f4", "<u4", "<M8[us]"};
+                                                     "|V4", "",    "<",   "f4",   "<f4 ", "|f4", "<u3", "<M8[us]"};
     static constexpr std::array<char const*, 12> extents{"-1",
                                                          "-9223372036854775808",
                                                          "9223372036854775807",

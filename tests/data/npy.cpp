@@ -118,6 +118,8 @@ TEST_SUITE("data/npy") {
         check_type<std::uint8_t>(folder, "<u1");
         check_type<std::uint8_t>(folder, "|b1");
         check_type<std::uint16_t>(folder, "<u2");
+        check_type<std::uint32_t>(folder, "<u4");
+        check_type<std::uint64_t>(folder, "<u8");
         check_type<std::int16_t>(folder, "<i2");
         check_type<std::int32_t>(folder, "<i4");
         check_type<std::int64_t>(folder, "<i8");
@@ -214,6 +216,33 @@ TEST_SUITE("data/npy") {
         }
     }
 
+    TEST_CASE("inputs alone become samples without targets, which keep the array") {
+        files::folder const folder;
+        auto const x = as_bytes(std::vector<std::uint32_t>{1, 2, 3, 4, 5, 4'000'000'000});
+        for (bool const mapped : {false, true}) {
+            CAPTURE(mapped);
+            owned_samples s;
+            {
+                auto const inputs = array(folder, "x.npy", "<u4", "(3, 2)", x, mapped);
+                s = npy_samples(inputs);
+                CHECK(s.inputs().data == inputs.rows().data); // not copied
+            }
+            std::filesystem::remove(folder.path("x.npy"));
+            CHECK(s.size() == 3);
+            CHECK(s.inputs().shape == make_shape(2));
+            CHECK(s.inputs().kind == number_kind::u32);
+            CHECK(s.targets().data == nullptr);
+            CHECK(s.classes() == 0);
+            auto const last = s.take(2, 1);
+            std::uint32_t number = 0;
+            std::memcpy(&number, last.inputs().of(0) + sizeof number, sizeof number);
+            CHECK(number == 4'000'000'000);
+        }
+        auto const point = array(folder, "point", "|u1", "()", {7}), none = array(folder, "none", "|u1", "(0, 2)", {});
+        files::expect_data_error([&] { npy_samples(point); }, point.path(), 128, "a single number");
+        files::expect_data_error([&] { npy_samples(none); }, none.path(), 128, "has no numbers");
+    }
+
     TEST_CASE("arrays that make no samples together") {
         files::folder const folder;
         auto const x = array(folder, "x", "|u1", "(3, 2)", bytes(6));
@@ -228,6 +257,8 @@ TEST_SUITE("data/npy") {
         CHECK(npy_samples(x, labels, 4).classes() == 4);
         files::expect_data_error(pair(labels, 3), path, 132, "label 2 is 3, and labels lie in [0, 3)");
         files::expect_data_error(pair(y("|i1", "(3, 1)", {0, 255, 1}), 3), path, 129, "label 1 is -1");
+        auto const large = as_bytes(std::vector<std::uint64_t>{0, 1, std::uint64_t(0) - 1});
+        files::expect_data_error(pair(y("<u8", "(3,)", large), 3), path, 144, "label 2 is 18446744073709551615");
         files::expect_data_error(pair(y("<f4", "(3,)", bytes(12)), 3), path, 128, "save array.astype(numpy.int64)");
         files::expect_data_error(pair(y("|u1", "(3, 2)", bytes(6)), 3), path, 128, "numpy.argmax");
         files::expect_data_error(pair(y("|u1", "(2,)", bytes(2)), 3), path, 128, "2 targets for the 3 inputs");
@@ -245,8 +276,8 @@ TEST_SUITE("data/npy") {
         refuse({
             {type(">f8"), {"big-endian ('>f8')", "newbyteorder('<')"}},
             {type(">i2"), {"big-endian"}},
-            {type("<u4"), {"'<u4' are not read", "astype(numpy.int64)"}},
-            {type("<u8"), {"'<u8' are not read", "astype(numpy.int64)"}},
+            {type(">u4"), {"big-endian"}},
+            {type("<u3"), {"'<u3' are not read", "astype(numpy.int64)"}},
             {type("<M8[ns]"), {"'<M8[ns]'", "astype(numpy.int64)"}},
             {type("<f2"), {"'<f2' are not read", "astype(numpy.float32)"}},
             {type("<f16"), {"'<f16' are not read", "astype(numpy.float32)"}},

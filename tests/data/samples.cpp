@@ -128,6 +128,12 @@ TEST_SUITE("data/samples") {
         CHECK(number<float>(copy.inputs(), 0) == 2);
         CHECK(copy.targets().data == nullptr);
         CHECK(half.take(1, 1).targets().data == nullptr);
+        owned_samples const own(std::vector<std::uint64_t>{1, 2, 3, 4}, make_shape(2));
+        CHECK(own.size() == 2);
+        CHECK(number<std::uint64_t>(own.inputs(), 1, 1) == 4);
+        CHECK(own.targets().data == nullptr);
+        CHECK(own.holder() != nullptr);
+        CHECK(says(refusal([] { owned_samples(std::vector<float>{1, 2, 3}, make_shape(2)); }), {"3 numbers"}));
     }
 }
 

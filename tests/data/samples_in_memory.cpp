@@ -19,7 +19,11 @@ using test_support::says;
 
 static_assert(sample_source<samples_in_memory> && sample_source<sample_set> && sample_source<labelled_images>);
 static_assert(sample_number<char> && sample_number<long> && sample_number<long long> && sample_number<float>);
-static_assert(!sample_number<bool> && !sample_number<long double> && !sample_number<unsigned>);
+static_assert(sample_number<unsigned> && sample_number<unsigned long> && sample_number<unsigned long long>);
+static_assert(!sample_number<bool> && !sample_number<long double> && !sample_number<float*>);
+// Digests of samples contain these.
+static_assert(static_cast<int>(number_kind::f64) == 7 && static_cast<int>(number_kind::u32) == 8 &&
+              static_cast<int>(number_kind::u64) == 9);
 // Numbers that nobody holds would be gone at once.
 static_assert(
     !std::is_constructible_v<samples_in_memory, std::vector<float>, shape, std::vector<int> const&, std::size_t>);
@@ -53,6 +57,27 @@ TEST_SUITE("data/samples_in_memory") {
                    {"label 1 is -1", "[0, 3)"}));
         CHECK(says(refusal([&] { samples_in_memory(tokens, make_shape(3), tags, make_shape(2), 3, -1); }),
                    {"inputs of 2", "targets of 3"}));
+    }
+
+    TEST_CASE("unsigned integers are inputs and labels, each with its own value") {
+        std::vector<std::size_t> const x{1, 2, std::uint64_t(0) - 1, 4};
+        std::vector<unsigned> const y{1, 0};
+        samples_in_memory const s(x, make_shape(2), y, 2);
+        CHECK(s.inputs().kind == number_kind::u64);
+        CHECK(s.inputs().bytes() == 16);
+        CHECK(s.targets().kind == number_kind::u32);
+        CHECK(s.targets().of(1) == reinterpret_cast<std::byte const*>(&y[1]));
+        // -1 and the largest unsigned number have the same bits
+        std::vector<std::size_t> const none{0, std::uint64_t(0) - 1};
+        std::vector<std::uint32_t> const narrow{0, std::uint32_t(0) - 1};
+        for (int const ignored : {no_label, -1}) {
+            CHECK(says(refusal([&] { samples_in_memory(x, make_shape(2), none, 2, ignored); }),
+                       {"label 1 is 18446744073709551615", "[0, 2)"}));
+            CHECK(says(refusal([&] { samples_in_memory(x, make_shape(2), narrow, 2, ignored); }),
+                       {"label 1 is 4294967295", "[0, 2)"}));
+        }
+        std::vector<std::uint64_t> const some{0, 255};
+        CHECK(samples_in_memory(x, make_shape(2), some, 2, 255).targets().ignored == 255);
     }
 
     TEST_CASE("what does not fit together is refused with the sizes") {

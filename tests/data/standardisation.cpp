@@ -4,6 +4,8 @@
 #include <trireme/data/dataset.hpp>
 #include <trireme/data/standardisation.hpp>
 
+#include "files.hpp"
+
 #include <doctest/doctest.h>
 #include <support/messages.hpp>
 
@@ -110,6 +112,88 @@ TEST_SUITE("data/standardisation") {
         CHECK(says(refusal([] { standardisation({}, {}); }), {"0 means"}));
         CHECK(says(refusal([] { standardisation({1, infinity}, {1, 1}); }), {"factor 1", "not finite"}));
         CHECK(says(refusal([] { standardisation({1, 1}, {std::nan(""), 1}); }), {"factor 0", "not finite"}));
+    }
+
+    TEST_CASE("a channel of images has one mean and one deviation") {
+        // two images of two channels of 1 x 2
+        labelled_images const grey({0, 255, 51, 204}, {1, 2}, 1, 2, 3);
+        standardisation const of_grey(grey, standardised::per_channel);
+        REQUIRE(of_grey.means().size() == 1);
+        CHECK(of_grey.of() == standardised::per_channel);
+        CHECK(of_grey.means()[0] == doctest::Approx(0.5)); // bytes / 255: 0, 1, 0.2, 0.8
+        CHECK(of_grey.factors()[0] == doctest::Approx(1 / std::sqrt((0.25 + 0.25 + 0.09 + 0.09) / 4)));
+        CHECK(number(of_grey(grey), 1, 1) == doctest::Approx(0.3 * of_grey.factors()[0]));
+
+        owned_samples const images(std::vector<std::uint8_t>{0, 2, 10, 30, 4, 6, 50, 70}, make_shape(2, 1, 2));
+        standardisation const scale(images, standardised::per_channel);
+        REQUIRE(scale.means().size() == 2);
+        CHECK(scale.means()[0] == 3);
+        CHECK(scale.means()[1] == 40);
+        CHECK(scale.factors()[0] == doctest::Approx(1 / std::sqrt(5.0)));
+        CHECK(scale.factors()[1] == doctest::Approx(1 / std::sqrt(500.0)));
+        auto const scaled = scale(images);
+        CHECK(scaled.inputs().shape == make_shape(2, 1, 2));
+        CHECK(number(scaled, 0, 1) == doctest::Approx(-1 / std::sqrt(5.0)));
+        CHECK(number(scaled, 0, 2) == doctest::Approx(-30 / std::sqrt(500.0)));
+        CHECK(number(scaled, 1, 3) == doctest::Approx(30 / std::sqrt(500.0)));
+        // images of another size have the same channels
+        owned_samples const larger(std::vector<float>{3, 5, 7, 9, 40, 40, 60, 40}, make_shape(2, 2, 2));
+        CHECK(number(standardisation({3, 40}, {2, 0.5}, standardised::per_channel)(larger), 0, 3) == 12);
+        CHECK(number(standardisation({3, 40}, {2, 0.5}, standardised::per_channel)(larger), 0, 6) == 10);
+
+        CHECK(says(refusal([] { standardisation(pairs({1, 2}), standardised::per_channel); }),
+                   {"per_channel", "rank 1", "(channels, height, width)"}));
+        CHECK(says(refusal([&] { scale(pairs({1, 2})); }), {"rank 1", "images have 3"}));
+        CHECK(says(refusal([&] { scale(grey); }), {"1 channels", "taken from 2"}));
+        owned_samples const broken(std::vector<double>{0, 2, 10, infinity}, make_shape(2, 1, 2));
+        CHECK(says(refusal([&] { standardisation(broken, standardised::per_channel); }), {"channel 1 of sample 0"}));
+        CHECK(says(refusal([&] { scale(broken); }), {"channel 1 of sample 0"}));
+        CHECK(says(refusal([] { standardisation({1}, {}, standardised::per_channel); }), {"for each channel"}));
+    }
+
+    TEST_CASE("a file keeps a standardisation bit for bit") {
+        files::folder const folder;
+        auto const path = folder.path("scale");
+        for (auto const of : {standardised::per_number, standardised::per_channel}) {
+            standardisation const scale({0.1, -1e300, 5e-324}, {1.0 / 3, 7, -0.0}, of);
+            scale.save(path);
+            auto const kept = standardisation::load(path);
+            CHECK(kept.of() == of);
+            CHECK(std::memcmp(kept.means().data(), scale.means().data(), 24) == 0);
+            CHECK(std::memcmp(kept.factors().data(), scale.factors().data(), 24) == 0);
+        }
+        safetensors_file const file(path);
+        CHECK(file.at("mean").shape == std::vector<std::size_t>{3, 1, 1});
+
+        auto const with = [&](std::vector<std::size_t> const& means, std::vector<std::size_t> const& factors,
+                              char const* second = "factor", double number = 1) {
+            std::vector<double> const numbers(6, number);
+            auto const bytes = [&](std::vector<std::size_t> const& shape) {
+                std::size_t n = 1;
+                for (auto const extent : shape) n *= extent;
+                return std::as_bytes(std::span(numbers).first(n));
+            };
+            write_safetensors(path, {{"mean", safetensors_dtype::f64, means, bytes(means)},
+                                     {second, safetensors_dtype::f64, factors, bytes(factors)}});
+        };
+        auto const refused = [&](std::string const& words) {
+            CAPTURE(words);
+            try {
+                (void)standardisation::load(path);
+                FAIL_CHECK("no data_error");
+            } catch (data_error const& e) {
+                CHECK(e.path() == path);
+                CHECK(says(e.what(), {words.c_str()}));
+            }
+        };
+        with({2, 3}, {2, 3}), refused("has 2 dimensions");
+        with({3, 2, 1}, {3, 2, 1}), refused("has 3 dimensions");
+        with({2}, {3}), refused("tensor 'factor'");
+        with({2}, {2}, "deviation"), refused("no tensor 'factor'");
+        with({0}, {0}), refused("0 means");
+        with({2}, {2}, "factor", infinity), refused("not finite");
+        std::filesystem::remove(path);
+        refused("cannot be opened");
     }
 
     TEST_CASE("what cannot be standardised") {

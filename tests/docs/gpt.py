@@ -7,8 +7,10 @@ as it is told to, loses no output in silence, and refuses what it cannot use.
 gpt.py PROGRAM TEXT
 """
 import json
+import math
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -129,8 +131,70 @@ with tempfile.TemporaryDirectory() as name:
     (damaged / 'manifest.json').write_text('{"format":"of somebody else"}')
     refuses(['of somebody else'], '--text', text, '--resume', damaged, at_once=False)
 
-    short = folder / 'short'
+    # ---- checkpoints of other networks ----
+    foreign, wider = folder / 'foreign', folder / 'wider'
+    for copy in (foreign, wider):
+        shutil.copytree(saved, copy)
+    manifest = json.loads((saved / 'manifest.json').read_text())
+    for missing in ('text', 'batch'):
+        (foreign / 'manifest.json').write_text(json.dumps({k: v for k, v in manifest.items() if k != f'note.{missing}'}))
+        refuses([str(foreign), "none of gpt's", f'it has no {missing}'], '--text', text, '--resume', foreign)
+    weights = wider / 'weights.a.safetensors'
+    content = weights.read_bytes()
+    header = json.loads(content[8:8 + int.from_bytes(content[:8], 'little')])
+    tensor = next(name for name, about in header.items() if about.get('shape') == [256, 128])
+    header[tensor]['shape'] = [128, 256] # as many numbers, of a vocabulary of 128 and a width of 256
+    text_of_header = json.dumps(header, separators=(',', ':')).encode()
+    text_of_header = text_of_header.ljust(-len(text_of_header) % 8 + len(text_of_header))
+    weights.write_bytes(len(text_of_header).to_bytes(8, 'little') + text_of_header +
+                        content[8 + int.from_bytes(content[:8], 'little'):])
+    refuses([str(weights), tensor, '128, 256'], '--text', text, '--resume', wider, at_once=False)
+
+    # ---- a loss that is not finite ----
+    diverging = ('--text', text, '--steps', 300, '--batch', 1, '--learning-rate', 100, '--characters', 0)
+    lost = run(*diverging)
+    said = 'the weights are those of the step before. '
+    expect(lost.returncode == 3 and said in lost.stderr and lost.stderr.count('\n') == 1 and '--save' not in lost.stderr,
+           f'a loss that is not finite ends with {lost.returncode}: {lost.stderr}')
+    step = int(re.search(r'the loss of training step (\d+) is', lost.stderr)[1])
+    before_it = folder / 'before_it'
+    lost = run(*diverging, '--save', before_it)
+    expect(lost.returncode == 3 and said in lost.stderr and f'--save {before_it}: saved as it was before this step' in
+           lost.stderr, f'what is left of a training that diverges is not saved: {lost.returncode} {lost.stderr}')
+    expect(json.loads((before_it / 'manifest.json').read_text())['updates'] == str(step - 1),
+           'other weights are saved than those of the step before')
+    kept = {file.name: file.read_bytes() for file in before_it.iterdir()}
+    lost = run(*diverging, '--resume', before_it, '--save', before_it)
+    expect(lost.returncode == 3 and 'the training that was saved there before stays' in lost.stderr and
+           kept == {file.name: file.read_bytes() for file in before_it.iterdir()},
+           f'a training that diverges again loses what was saved: {lost.returncode} {lost.stderr}')
+    every_few = folder / 'every_few'
+    lost = run(*diverging, '--save', every_few, '--every', 5)
+    expect(lost.returncode == 3 and 'the training that was saved there before stays' in lost.stderr and
+           json.loads((every_few / 'manifest.json').read_text())['steps'] == str((step - 1) // 5 * 5),
+           f'--every, and another checkpoint than the last is there: {lost.returncode} {lost.stderr}')
+    full = run(*diverging, '--save', folder / 'full', most_file_bytes=100_000)
+    expect(full.returncode == 3 and 'nothing was saved' in full.stderr, f'a save that fails is not said: {full.stderr}')
+
+    # ---- it learns ----
+    letters = ''.join(chr(97 + 7 * i % 16) for i in range(16))
+    (folder / 'letters').write_text(letters * 200)
+    log = folder / 'learnt'
+    done = run('--text', folder / 'letters', '--steps', 60, '--batch', 4, '--learning-rate', 0.01, '--characters', 0,
+               '--log', log)
+    last = [json.loads(line)['loss'] / math.log(2) for line in log.read_text().splitlines()][-1]
+    shares = 4.0 # bits: 16 letters, all as often
+    expect(done.returncode == 0 and f'{shares:.3f} bits by the bytes\' shares' in done.stdout and
+           'less than by the bytes\' shares' in done.stdout and last <= shares - 1,
+           f'after 60 steps a byte costs {last} bits, not 1 less than {shares}: {done.stdout} {done.stderr}')
+
+    # ---- texts that are none ----
+    short, nothing, pipe, huge = (folder / name for name in ('short', 'nothing', 'pipe', 'huge'))
     short.write_text('too short')
+    nothing.write_text('')
+    os.mkfifo(pipe)
+    with open(huge, 'wb') as file:
+        os.truncate(file.fileno(), 1 << 43) # a hole, which takes no room on the disk
     writes = run('--text', text, '--steps', 1, '--batch', 1, '--characters', 7)
     expect(writes.returncode == 0 and 'bits per byte' in writes.stdout, f'gpt does not write: {writes.stderr}')
     short_run = [program, '--text', text, '--steps', '1', '--batch', '1', '--characters', '1000', '--log', folder / 'log']
@@ -154,7 +218,11 @@ with tempfile.TemporaryDirectory() as name:
     expect((folder / 'old').read_text() == 'old', 'a run that is refused has emptied a file')
     refuses(['--text FILE is missing', 'sh examples/run.sh gpt'])
     refuses(['nowhere', 'cannot be opened'], '--text', folder / 'nowhere')
-    refuses(['9 tokens', 'a window of 128'], '--text', short)
+    refuses([str(short), '9 bytes', 'a window of 128'], '--text', short)
+    refuses([str(nothing), '0 bytes', 'a window of 128'], '--text', nothing)
+    refuses([str(pipe), 'a pipe'], '--text', pipe)
+    refuses([str(folder), 'a folder'], '--text', folder)
+    refuses([str(huge), 'takes 8796093022208 bytes of memory', 'split the file'], '--text', huge)
     refuses(['--log', 'cannot be written'], '--text', text, '--log', folder / 'no' / 'log')
     once, linked = folder / 'once', folder / 'linked'
     once.write_text('of somebody')

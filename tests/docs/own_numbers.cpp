@@ -199,6 +199,18 @@ TEST_SUITE("docs/own_numbers") {
         // [/csv]
         CHECK(last.test.accuracy > 0.9);
         CHECK(first_class == "setosa");
+        std::string const rows = "width,length\n5,0.3\n3,2.4\n4,1.1\n";
+        auto const path_of_asked = folder.write("asked.csv", {rows.begin(), rows.end()});
+        auto const path_of_scale = folder.path("scale.safetensors");
+        // [asked]
+        auto const asked = read_csv(path_of_asked).samples({.inputs = {"length", "width"}}); // nobody knows the species
+        auto const said = t.predict(scale(asked)); // scaled as the samples to train with
+        std::vector<std::string> species;
+        for (auto const c : said.all_classes()) species.push_back(flowers.class_names()[c]);
+        scale.save(path_of_scale); // beside the weights; standardisation::load(path_of_scale) reads it
+        // [/asked]
+        CHECK(species == std::vector<std::string>{"setosa", "virginica", "versicolor"});
+        CHECK(t.predict(standardisation::load(path_of_scale)(asked)).values()[0] == said.values()[0]);
     }
 
     TEST_CASE("arrays in files, and images that are changed") {
@@ -218,6 +230,12 @@ TEST_SUITE("docs/own_numbers") {
         auto const labels = read_npy(labels_file);
         auto const photographs = npy_samples(images, labels, 10).scaled(1.0 / 255); // 10 classes
         // [/npy]
+        // [per_channel]
+        standardisation const of_colours(photographs, standardised::per_channel);
+        auto const even = of_colours(photographs); // a copy as float
+        // [/per_channel]
+        CHECK(of_colours.means().size() == 3);
+        CHECK(even.inputs().shape == make_shape(3, 8, 8));
         CHECK(photographs.size() == 4);
         CHECK(photographs.inputs().shape == make_shape(3, 8, 8));
         // [augmented]

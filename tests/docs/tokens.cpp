@@ -7,10 +7,14 @@
 #include <trireme/schedules.hpp>
 #include <trireme/trireme.hpp>
 
+#include <data/files.hpp>
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -37,6 +41,34 @@ double learnt(Trainer& t, Source const& samples) {
     }
     return last;
 }
+
+/// A new folder as the working directory, with files of 2049 tokens; the old one again at its end.
+class in_folder_of_files {
+public:
+    in_folder_of_files() : before_(std::filesystem::current_path()) {
+        std::filesystem::current_path(here_.path());
+        write("train.bin", std::vector<std::uint16_t>(2049, 50256));
+        write("llama.bin", std::vector<std::uint32_t>(2049, 128255));
+        write("large.txt", std::vector<std::uint8_t>(2049, 255));
+        std::string header("\x93NUMPY\x01\x00\x76\x00{'descr': '<u2', 'fortran_order': False, 'shape': (2049,), }", 70);
+        header.resize(128, ' ');
+        write("tokens.npy", std::vector<char>(header.begin(), header.end()));
+        write("tokens.npy", std::vector<std::uint16_t>(2049, 50256));
+    }
+    in_folder_of_files(in_folder_of_files const&) = delete;
+    in_folder_of_files& operator=(in_folder_of_files const&) = delete;
+    ~in_folder_of_files() { std::filesystem::current_path(before_); }
+
+private:
+    template<class N>
+    void write(char const* name, std::vector<N> const& numbers) const {
+        std::ofstream out(name, std::ios::binary | std::ios::app);
+        out.write(reinterpret_cast<char const*>(numbers.data()), std::streamsize(numbers.size() * sizeof(N)));
+    }
+
+    std::filesystem::path before_;
+    files::folder here_;
+};
 
 } // namespace
 
@@ -99,6 +131,20 @@ TEST_CASE("from a bigram to a transformer") {
     static_assert(plan.wire(0, 1).bytes >= 64 / 2 * window * 32 * sizeof(float)); // values of a replica
     // [/stages]
     CHECK(plan.parameters == transformer::parameters);
+}
+
+TEST_CASE("files of tokens") {
+    in_folder_of_files const here;
+    // [token_files]
+    auto const of_nano_gpt = file_windows<std::uint16_t>("train.bin", 1024, 50257, drawn_each_epoch); // GPT-2's tokens
+    auto const of_llama = file_windows<std::uint32_t>("llama.bin", 1024, 128256);                     // Llama 3's
+    auto const of_numpy = npy_windows(map_npy("tokens.npy"), 1024, 50257);
+    auto const of_bytes = file_windows<std::uint8_t>("large.txt", 1024, byte_vocabulary); // any text
+    // [/token_files]
+    CHECK(of_nano_gpt.size() == 1);
+    CHECK(of_llama.size() == 2);
+    CHECK(of_numpy.size() == 2);
+    CHECK(of_bytes.size() == 2);
 }
 
 TEST_CASE("tokens that are ignored") {

@@ -74,7 +74,7 @@ TEST_SUITE("trainer/samples") {
                     expected[18 + o] -= by;
                 }
             CHECK(t.evaluate(table).loss == doctest::Approx(loss).epsilon(1e-12));
-            CHECK(t.evaluate(table).accuracy == 0); // values are not right or wrong
+            CHECK(std::isnan(t.evaluate(table).accuracy)); // values are not right or wrong
             CHECK(t.step(table).loss == doctest::Approx(loss).epsilon(1e-12));
             auto const after = weights(t);
             for (std::size_t i = 0; i < after.size(); ++i)
@@ -94,6 +94,8 @@ TEST_SUITE("trainer/samples") {
         CHECK(same_bits(of(std::uint8_t{}), wanted));
         CHECK(same_bits(of(std::int8_t{}), wanted));
         CHECK(same_bits(of(std::uint16_t{}), wanted));
+        CHECK(same_bits(of(std::uint32_t{}), wanted));
+        CHECK(same_bits(of(std::uint64_t{}), wanted));
         CHECK(same_bits(of(std::int64_t{}), wanted));
         CHECK(same_bits(of(double{}), wanted));
 
@@ -157,6 +159,50 @@ TEST_SUITE("trainer/samples") {
         };
         CHECK(losses(std::uint8_t{}) == losses(std::int64_t{}));
         CHECK(losses(std::uint8_t{}) == losses(int{}));
+        CHECK(losses(std::uint32_t{}) == losses(int{}));
+        CHECK(losses(std::size_t{}) == losses(int{}));
+    }
+
+    TEST_CASE("a float rounds whole numbers above 2^24 to the nearest, whatever type they have") {
+        constexpr std::uint32_t exact = 1u << 24, large = 3'000'000'001; // the latter is above 2^31
+        using same = any<network<input<2>, linear<2>>, squared_error>;
+        same t({.batch = 1});
+        t.load_parameters(std::vector<float>{1, 0, 0, 1, 0, 0});
+        auto const said = [&]<class N>(N) {
+            std::vector<N> const x{static_cast<N>(exact), static_cast<N>(large)};
+            return t.predict(samples_in_memory(x, make_shape(2))).values();
+        };
+        std::vector<float> const wanted{static_cast<float>(exact), 3e9f};
+        CHECK(said(std::uint32_t{}) == wanted);
+        CHECK(said(std::uint64_t{}) == wanted);
+        CHECK(said(std::int64_t{}) == wanted);
+        CHECK(said(double{}) == wanted);
+        std::vector<std::uint64_t> const above{std::uint64_t{3} << 62, (std::uint64_t{1} << 63) + 1};
+        CHECK(t.predict(samples_in_memory(above, make_shape(2))).values() == std::vector<float>{0x3p62f, 0x1p63f});
+    }
+
+    TEST_CASE("rows of a table without targets are predicted, and a training on them is refused") {
+        files::folder const folder;
+        auto const table = [&](std::string const& name, std::string const& text) {
+            return read_csv(folder.write(name, {text.begin(), text.end()}));
+        };
+        auto const measured = table("measured.csv", "a,b,kind\n0,5,x\n1,7,y\n2,5,x\n3,7,y\n");
+        auto const asked = table("asked.csv", "b,a\n7,1\n5,3\n").samples({.inputs = {"a", "b"}});
+        auto const known = measured.samples({.inputs = {"a", "b"}, .classes = "kind"});
+        standardisation const scale(known);
+        any<network<input<2>, linear<8>, relu, linear<2>>, cross_entropy> t({.learning_rate = 0.1f, .batch = 4},
+                                                                            {.devices = 2});
+        for (int i = 0; i < 100; ++i) t.step(scale(known));
+        auto const said = t.predict(scale(asked)).all_classes();
+        CHECK(said == std::vector<std::size_t>{1, 0});
+        samples_in_memory const agreed(said, make_shape(1), said, 2);
+        CHECK(agreed.targets().classes == 2); // classes that were predicted are labels
+        CHECK(says(refusal([&] { t.step(scale(asked)); }), {"the samples have no targets", "cross_entropy", "labels"}));
+        CHECK(says(refusal([&] { t.evaluate(scale(asked)); }), {"the samples have no targets"}));
+        training_set const none{scale(asked), scale(asked)};
+        CHECK(says(refusal([&] { (void)t.train(none, {.epochs = 1}); }), {"the samples have no targets"}));
+        CHECK(says(refusal([&] { top_k_accuracy(t.predict(scale(asked)), asked, 1); }), {"these samples have none"}));
+        CHECK(t.predict(scale(asked)).all_classes() == said); // the trainer works on
     }
 
     TEST_CASE("samples that a network or a loss cannot take are refused, and the trainer works on") {

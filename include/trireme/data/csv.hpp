@@ -25,21 +25,22 @@ namespace trireme {
 
 /// Options of a file: how it is written, and what stands for values that are not there.
 struct csv_options {
-    bool header = true;                 ///< the first line names the columns; else their names are "1", "2", ...
-    char separator = ',';               ///< or ';', '|', '\t'
+    bool header = true;                 ///< true: the first line names the columns; else their names are "1", "2", ...
+    char separator = ',';               ///< the character between fields: ',', ';', '|' or '\t'
     std::optional<double> missing = {}; ///< replaces numbers that are not there; without it they are an error
     std::vector<std::string> missing_words = {"NA", "NaN", "nan"}; ///< fields that count as empty, quoted or not
 };
 
-/// Columns of a table that become samples: either `targets` or `classes` is given.
+/// Columns of a table that become samples: either `targets` or `classes` is given, or `inputs` alone, for predictions.
 struct csv_columns {
-    std::vector<std::string> inputs = {};  ///< in this order; empty: all but the targets, which then all have names
+    /// Columns in this order; empty: all but the targets, which then all have names.
+    std::vector<std::string> inputs = {};
     std::vector<std::string> targets = {}; ///< numbers that the network is to give
     std::string classes = {};              ///< the column that holds the class of each row
     /// Names of the classes by their numbers, as another table's samples have them, class_names(). Empty: the different
     /// fields of the column, sorted, by their values if all are whole numbers.
     std::vector<std::string> class_names = {};
-    std::size_t class_count = 0; ///< if not 0: the column holds the numbers of the classes themselves, 0 ... count - 1
+    std::size_t class_count = 0; ///< classes, if the column holds their numbers, 0 ... count - 1; 0: it holds names
 };
 
 namespace detail::csv {
@@ -115,12 +116,16 @@ public:
     }
 
     /// The rows as samples, which own their memory; the table is no longer needed. Numbers are doubles, as exact as
-    /// they are written. Errors: data_error as for numbers() and column(), and for a class that is missing or none of
-    /// those wanted; usage_error for columns that contradict one another.
+    /// they are written. `inputs` alone, which names() may be, are samples without targets, for predictions.
+    /// Errors: data_error as for numbers() and column(), and for a class that is missing or none of those wanted;
+    /// usage_error for columns that contradict one another.
     TRIREME_COLD owned_samples samples(csv_columns const& wanted) const {
-        if (wanted.targets.empty() == wanted.classes.empty())
+        bool const inputs_alone = wanted.targets.empty() && wanted.classes.empty() && !wanted.inputs.empty() &&
+                                  wanted.class_names.empty() && wanted.class_count == 0;
+        if (!inputs_alone && wanted.targets.empty() == wanted.classes.empty())
             throw usage_error("samples have either classes or targets: pass .classes = \"NAME\" for a column of "
-                              "classes, or .targets = {\"NAME\"} for columns of numbers" +
+                              "classes, or .targets = {\"NAME\"} for columns of numbers; for predictions, which want "
+                              "neither, pass .inputs alone" +
                               remedy_for_unnamed());
         std::vector<char> taken(columns(), 0);
         auto const targets = chosen(wanted.classes.empty() ? wanted.targets : std::vector{wanted.classes}, taken);
@@ -136,6 +141,7 @@ public:
         if (inputs.empty())
             throw usage_error("no column is left for the inputs: a sample needs at least one number beside its target");
         auto const of_input = make_shape(inputs.size());
+        if (inputs_alone) return owned_samples(table_of(inputs), of_input);
         if (wanted.classes.empty())
             return owned_samples(table_of(inputs), of_input, table_of(targets), make_shape(targets.size()));
         auto [labels, names] = labels_of(targets[0], wanted);

@@ -133,7 +133,7 @@ private:
 
 /// A data set: images that a network learns from, and images that test it.
 struct dataset {
-    labelled_images train, test;
+    labelled_images train, test; ///< images that a network learns from, and images that test it
 };
 
 } // namespace trireme

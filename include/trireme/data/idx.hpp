@@ -22,16 +22,16 @@ namespace trireme {
 
 /// Height and width that a reader insists on; 0 for any.
 struct image_size {
-    std::size_t height = 0;
-    std::size_t width = 0;
+    std::size_t height = 0; ///< pixels of a column; 0: any
+    std::size_t width = 0;  ///< pixels of a row; 0: any
 };
 
 /// The content of an IDX file of images; `pixels` is [image][row][column].
 struct idx_images {
-    std::size_t count = 0;
-    std::size_t height = 0;
-    std::size_t width = 0;
-    std::vector<std::uint8_t> pixels;
+    std::size_t count = 0;            ///< images in the file
+    std::size_t height = 0;           ///< pixels of a column
+    std::size_t width = 0;            ///< pixels of a row
+    std::vector<std::uint8_t> pixels; ///< grey values, [image][row][column]
 };
 
 namespace detail {

@@ -179,8 +179,9 @@ private:
             number_kind kind;
         };
         static constexpr type types[] = {{"b1", number_kind::u8},  {"u1", number_kind::u8},  {"u2", number_kind::u16},
-                                         {"i1", number_kind::i8},  {"i2", number_kind::i16}, {"i4", number_kind::i32},
-                                         {"i8", number_kind::i64}, {"f4", number_kind::f32}, {"f8", number_kind::f64}};
+                                         {"u4", number_kind::u32}, {"u8", number_kind::u64}, {"i1", number_kind::i8},
+                                         {"i2", number_kind::i16}, {"i4", number_kind::i32}, {"i8", number_kind::i64},
+                                         {"f4", number_kind::f32}, {"f8", number_kind::f64}};
         auto const order = text.empty() ? '\0' : text[0];
         for (auto const& each : types) {
             if (order == '\0' || std::string_view("<>|=").find(order) == text.npos || text.substr(1) != each.name)
@@ -392,8 +393,8 @@ TRIREME_COLD inline owned_samples npy_samples(npy_array const& inputs, npy_array
     with_number_of(labels.kind(), [&]<class N>(N) {
         if constexpr (std::integral<N>) {
             for (auto const& each : labels.numbers<N>()) {
-                auto const label = static_cast<std::int64_t>(static_cast<N const volatile&>(each)); // read once
-                if (label < 0 || static_cast<std::uint64_t>(label) >= classes)
+                N const label = static_cast<N const volatile&>(each); // read once
+                if (static_cast<std::uint64_t>(label) >= classes)     // negative ones are above 2^63
                     labels.fail("label " + std::to_string(own->second.size()) + " is " + std::to_string(label) +
                                     ", and labels lie in [0, " + std::to_string(classes) +
                                     "): correct it, or pass the right number of classes",
@@ -407,6 +408,13 @@ TRIREME_COLD inline owned_samples npy_samples(npy_array const& inputs, npy_array
     auto targets = rows_of(own->second.data(), make_shape(1));
     targets.classes = classes;
     return {own, inputs.shape()[0], inputs.rows(), targets};
+}
+
+/// Inputs of one array as samples without targets, for predictions. Nothing is copied.
+/// Errors: data_error for a single number, or none.
+TRIREME_COLD inline owned_samples npy_samples(npy_array const& inputs) {
+    auto const rows = inputs.rows();
+    return {inputs.holder(), inputs.shape()[0], rows, {}};
 }
 
 /// Inputs of one array as samples, with the values that a network is to give for each from another. Nothing is copied.

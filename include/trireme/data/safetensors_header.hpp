@@ -38,21 +38,21 @@ enum class safetensors_dtype : std::uint8_t {
 
 /// One tensor of a file: name, type, shape, place. Its bytes lie at [begin, end) of the data, which follow the header.
 struct safetensors_entry {
-    std::string name = {};
-    safetensors_dtype dtype = safetensors_dtype::f32;
-    std::vector<std::size_t> shape = {}; ///< empty for a scalar
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;
+    std::string name = {};                            ///< the tensor's name
+    safetensors_dtype dtype = safetensors_dtype::f32; ///< type of its elements
+    std::vector<std::size_t> shape = {};              ///< empty for a scalar
+    std::uint64_t begin = 0;                          ///< byte of the data that it begins at
+    std::uint64_t end = 0;                            ///< byte behind its last one
 
     std::uint64_t bytes() const noexcept { return end - begin; }
 };
 
 /// A tensor to be written; `bytes` are its values, row-major.
 struct safetensors_tensor {
-    std::string name = {};
-    safetensors_dtype dtype = safetensors_dtype::f32;
-    std::vector<std::size_t> shape = {};
-    std::span<std::byte const> bytes = {};
+    std::string name = {};                            ///< the tensor's name
+    safetensors_dtype dtype = safetensors_dtype::f32; ///< type of its elements
+    std::vector<std::size_t> shape = {};              ///< extents, the slowest first; empty for a scalar
+    std::span<std::byte const> bytes = {};            ///< the values, row-major
 };
 
 using safetensors_metadata = std::map<std::string, std::string, std::less<>>;

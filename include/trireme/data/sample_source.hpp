@@ -14,21 +14,23 @@
 
 namespace trireme {
 
-/// Types of the numbers that samples consist of.
-enum class number_kind : std::uint8_t { u8, u16, i8, i16, i32, i64, f32, f64 };
+/// Types of the numbers that samples consist of. Digests of samples contain the enumerators' values.
+enum class number_kind : std::uint8_t { u8, u16, i8, i16, i32, i64, f32, f64, u32, u64 };
 
 /// A type that samples' numbers may have.
 template<class N>
 concept sample_number =
-    std::same_as<N, float> || std::same_as<N, double> ||
-    (std::integral<N> && !std::same_as<N, bool> && (std::signed_integral<N> ? sizeof(N) <= 8 : sizeof(N) <= 2));
+    std::same_as<N, float> || std::same_as<N, double> || (std::integral<N> && !std::same_as<N, bool> && sizeof(N) <= 8);
 
 template<sample_number N>
 constexpr number_kind kind_of() noexcept {
     if constexpr (std::floating_point<N>)
         return sizeof(N) == 4 ? number_kind::f32 : number_kind::f64;
     else if constexpr (std::unsigned_integral<N>)
-        return sizeof(N) == 1 ? number_kind::u8 : number_kind::u16;
+        return sizeof(N) == 1   ? number_kind::u8
+               : sizeof(N) == 2 ? number_kind::u16
+               : sizeof(N) == 4 ? number_kind::u32
+                                : number_kind::u64;
     else
         return sizeof(N) == 1   ? number_kind::i8
                : sizeof(N) == 2 ? number_kind::i16
@@ -52,6 +54,10 @@ constexpr decltype(auto) with_number_of(number_kind k, F&& f) {
         return f(std::int32_t{});
     case number_kind::i64:
         return f(std::int64_t{});
+    case number_kind::u32:
+        return f(std::uint32_t{});
+    case number_kind::u64:
+        return f(std::uint64_t{});
     case number_kind::f32:
         return f(float{});
     default:
@@ -61,8 +67,8 @@ constexpr decltype(auto) with_number_of(number_kind k, F&& f) {
 
 /// Changes of images that are drawn anew for each step of a training; evaluations and predictions see them unchanged.
 struct image_changes {
-    std::uint16_t crop_padding = 0; ///< this many zeros around the image, of which a part of its size is cut out
-    bool flip = false;              ///< left and right are exchanged, every second time
+    std::uint16_t crop_padding = 0; ///< pixels of zeros around the image, of which a part of its size is cut out
+    bool flip = false;              ///< true: left and right are exchanged, every second time
 
     constexpr bool any() const noexcept { return crop_padding != 0 || flip; }
     constexpr bool operator==(image_changes const&) const = default;
@@ -70,13 +76,13 @@ struct image_changes {
 
 /// Inputs or targets of samples, a view: the numbers of sample i begin at of(i), side by side.
 struct sample_rows {
-    std::byte const* data = nullptr; ///< null: there are none here
-    number_kind kind = number_kind::u8;
-    trireme::shape shape = {};  ///< of one sample's
-    std::size_t stride = 0;     ///< bytes from one sample's to the next one's
-    double scale = 1;           ///< what is computed with is the number times this
-    std::size_t classes = 0;    ///< if not 0, each number is a class in [0, classes), else a value
-    image_changes changes = {}; ///< of inputs of rank 3
+    std::byte const* data = nullptr;    ///< the numbers; null: there are none here
+    number_kind kind = number_kind::u8; ///< type of the numbers
+    trireme::shape shape = {};          ///< the shape of one sample
+    std::size_t stride = 0;             ///< bytes from one sample's to the next one's
+    double scale = 1;                   ///< factor of each number: the product is computed with
+    std::size_t classes = 0;            ///< 0: values; else each number is a class in [0, classes)
+    image_changes changes = {};         ///< changes of inputs of rank 3
     int ignored = no_label;     ///< a number that may stand for a class, of samples that losses are to leave out
     std::size_t beginnings = 1; ///< numbers that may be the first; each epoch of a training draws one of them
 
@@ -118,8 +124,8 @@ concept sample_source = requires(S const& s) {
 /// Training data: samples that a network learns from, and samples that test it, like `dataset`, of any sources.
 template<sample_source Train, sample_source Test = Train>
 struct training_set {
-    Train train;
-    Test test;
+    Train train; ///< samples that a network learns from
+    Test test;   ///< samples that test it
 };
 template<class Train, class Test>
 training_set(Train, Test) -> training_set<Train, Test>;

@@ -62,6 +62,29 @@ public:
         *this = owned_samples(numbers, view.size(), view.inputs(), view.targets());
     }
 
+    /// Numbers in vectors, sample by sample, without targets, for predictions.
+    /// Errors: usage_error as for samples_in_memory.
+    template<sample_number X>
+    owned_samples(std::vector<X> inputs, shape const& of_input) {
+        auto numbers = std::make_shared<std::vector<X> const>(std::move(inputs));
+        samples_in_memory const view(*numbers, of_input);
+        *this = owned_samples(numbers, view.size(), view.inputs(), view.targets());
+    }
+
+    /// The compiler refuses numbers of other types, TRI0148.
+    template<class X>
+        requires(!sample_number<X>)
+    owned_samples(std::vector<X> const&, shape const&) {
+        static constexpr detail::sample_number_rule_of<X> checked{};
+        static_cast<void>(checked);
+    }
+    template<class X, class Y, class... More>
+        requires(!sample_number<X> || !sample_number<Y>)
+    owned_samples(std::vector<X> const&, shape const&, std::vector<Y> const&, More&&...) {
+        static constexpr detail::sample_number_rule_of<X, Y> checked{};
+        static_cast<void>(checked);
+    }
+
     /// Rows of any memory, which `holder` keeps where it is and as it is. The caller has checked the labels.
     /// Errors: usage_error if there are more or fewer names than classes.
     TRIREME_COLD owned_samples(std::shared_ptr<void const> holder, std::size_t size, sample_rows const& inputs,

@@ -4,15 +4,28 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/core/words.hpp>
 #include <trireme/data/sample_source.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <ranges>
 #include <string>
+#include <type_traits>
 
 namespace trireme {
+
+template<class... Where>
+struct sample_number_rule {
+    static_assert(rule_holds<Where...>,
+                  "TRI0148: samples consist of float, double or integers of 8 to 64 bits, side by side in a "
+                  "std::vector, a std::span or an array, and labels are such integers: copy numbers of other types, as "
+                  "bool or long double, into a std::vector of one of these, and pass pointers as std::span(pointer, "
+                  "count)");
+};
 
 namespace detail {
 
@@ -20,6 +33,33 @@ namespace detail {
 template<class R>
 concept numbers_in_memory =
     std::ranges::contiguous_range<R> && std::ranges::borrowed_range<R> && sample_number<std::ranges::range_value_t<R>>;
+
+/// The type of a range's elements; any other type is itself.
+template<class R>
+struct refused_element {
+    using type = R;
+};
+template<std::ranges::range R>
+struct refused_element<R> {
+    using type = std::ranges::range_value_t<R>;
+};
+
+/// Numbers that samples cannot consist of: those of a range by their type, and those behind a pointer.
+template<class R>
+concept other_numbers = std::is_pointer_v<std::remove_cvref_t<R>> ||
+                        (std::ranges::range<R> && !sample_number<typename refused_element<R>::type>);
+
+template<class... R>
+using sample_number_rule_of = sample_number_rule<gets<typename refused_element<std::remove_cvref_t<R>>::type>...>;
+
+/// A whole number of any type; those above 2^63 - 1 become that.
+template<std::integral N>
+constexpr std::int64_t with_sign(N number) noexcept {
+    if constexpr (std::unsigned_integral<N>)
+        return static_cast<std::int64_t>(std::min<std::uint64_t>(number, std::numeric_limits<std::int64_t>::max()));
+    else
+        return number;
+}
 
 TRIREME_COLD inline std::size_t samples_in(std::size_t numbers, shape const& of_sample, char const* what) {
     auto const each = of_sample.size();
@@ -32,7 +72,8 @@ TRIREME_COLD inline std::size_t samples_in(std::size_t numbers, shape const& of_
 } // namespace detail
 
 /// Samples in memory of the caller, which stays as it is as long as anybody trains on them: nothing is copied. Numbers
-/// of any type of number_kind, sample by sample.
+/// of any type of number_kind, sample by sample. A network computes with them in its own type: float holds each whole
+/// number up to 2^24, and larger ones rounded to the nearest.
 ///
 ///     samples_in_memory const flowers(measured, make_shape(4), species, 3);             // one of 3 classes each
 ///     samples_in_memory const words(tokens, make_shape(9), tags, make_shape(9), 12);    // one for each of 9 tokens
@@ -58,10 +99,10 @@ public:
         targets_.ignored = ignored;
         std::size_t i = 0;
         for (auto const each : labels) {
-            auto const label = static_cast<std::int64_t>(each);
+            auto const label = detail::with_sign(each);
             if ((label < 0 || static_cast<std::uint64_t>(label) >= classes) &&
                 (label != ignored || ignored == no_label))
-                throw usage_error("label " + std::to_string(i) + " is " + std::to_string(label) +
+                throw usage_error("label " + std::to_string(i) + " is " + std::to_string(each) +
                                   ", and labels lie in [0, " + std::to_string(classes) + ")" +
                                   (ignored == no_label ? std::string() : ", or are " + std::to_string(ignored)) +
                                   "; correct it or pass more classes");
@@ -87,6 +128,26 @@ public:
     samples_in_memory(X&& inputs, shape const& of_input)
         : size_(detail::samples_in(std::ranges::size(inputs), of_input, "inputs")),
           inputs_(rows_of(std::ranges::data(inputs), of_input)) {}
+
+    /// The compiler refuses numbers of other types, TRI0148.
+    template<class X>
+        requires detail::other_numbers<X>
+    samples_in_memory(X&&, shape const&) : size_(0) {
+        static constexpr detail::sample_number_rule_of<X> checked{};
+        static_cast<void>(checked);
+    }
+    template<class X, class Y, class... More>
+        requires(detail::other_numbers<X> || detail::other_numbers<Y>)
+    samples_in_memory(X&&, shape const&, Y&&, More&&...) : size_(0) {
+        static constexpr detail::sample_number_rule_of<X, Y> checked{};
+        static_cast<void>(checked);
+    }
+    template<detail::numbers_in_memory X, detail::numbers_in_memory Y>
+        requires std::floating_point<std::ranges::range_value_t<Y>>
+    samples_in_memory(X&&, shape const&, Y&&, std::size_t, int = no_label) : size_(0) {
+        static constexpr detail::sample_number_rule_of<X, Y> checked{};
+        static_cast<void>(checked);
+    }
 
     std::size_t size() const noexcept { return size_; }
     sample_rows inputs() const noexcept { return inputs_; }

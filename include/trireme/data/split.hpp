@@ -21,8 +21,8 @@ namespace trireme {
 
 /// Samples for the training and the test of each part of a split.
 struct split_counts {
-    std::size_t train = 0;
-    std::size_t test = 0;
+    std::size_t train = 0; ///< samples of the training
+    std::size_t test = 0;  ///< samples of the test
 };
 
 namespace detail {

@@ -4,6 +4,7 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/data/safetensors.hpp>
 #include <trireme/data/samples.hpp>
 
 #include <algorithm>
@@ -18,43 +19,80 @@
 
 namespace trireme {
 
-/// A mean and a factor for each number of a sample: standardised inputs have mean 0 and deviation 1. Taken from the
-/// samples to train with, it is applied to them, to those to test with, and to whatever the network is asked later.
+/// Numbers of a sample that share a mean and a deviation.
+enum class standardised : bool {
+    per_number, ///< each number has its own, as a column of a table
+    per_channel ///< those of a channel share one, in images of (channels, height, width)
+};
+
+/// A mean and a factor for each number of a sample, or for each channel of an image: standardised inputs have mean 0
+/// and deviation 1. Taken from the samples to train with, it is applied to them, to those to test with, and to whatever
+/// the network is asked later.
 ///
 ///     standardisation const scale(train);
 ///     t.step(scale(train));
 ///     t.evaluate(scale(test));
 ///
+///     standardisation const of_colours(photographs, standardised::per_channel); // PyTorch's Normalize(mean, std)
+///
 /// All is computed in double, sample by sample in order.
 class standardisation {
 public:
     /// The constructor measures means and deviations of the inputs (those of the population: divided by the number of
-    /// samples). A column whose numbers are all the same has factor 1: its inputs become 0.
-    /// Errors: usage_error if there is no sample, or a number is not finite.
+    /// samples, per_channel times the values of a channel). A column whose numbers are all the same has factor 1: its
+    /// inputs become 0.
+    /// Errors: usage_error if there is no sample, a number is not finite, or, per_channel, the samples are no images.
     template<sample_source Source>
-    explicit standardisation(Source const& source) {
+    explicit standardisation(Source const& source, standardised of = standardised::per_number) : of_(of) {
         measure(source.inputs(), source.size());
     }
 
-    /// A program that has kept means and factors passes them here.
+    /// A program that has kept or read means and factors passes them here.
     /// Errors: usage_error if these are not equally many, or not all finite.
-    TRIREME_COLD standardisation(std::vector<double> means, std::vector<double> factors)
-        : means_(std::move(means)), factors_(std::move(factors)) {
-        if (means_.empty() || means_.size() != factors_.size())
-            throw usage_error(std::to_string(means_.size()) + " means and " + std::to_string(factors_.size()) +
-                              " factors make no standardisation: pass one of both for each number of a sample");
-        for (std::size_t c = 0; c < means_.size(); ++c)
-            if (!std::isfinite(means_[c]) || !std::isfinite(factors_[c]))
-                throw usage_error("mean or factor " + std::to_string(c) +
-                                  " of a standardisation is not finite: pass finite numbers");
+    TRIREME_COLD standardisation(std::vector<double> means, std::vector<double> factors,
+                                 standardised of = standardised::per_number)
+        : means_(std::move(means)), factors_(std::move(factors)), of_(of) {
+        if (auto const wrong = fault(); !wrong.empty()) throw usage_error(wrong);
+    }
+
+    /// Reads what save() has written, bit for bit.
+    /// Errors: data_error with the path, for a file that is missing, damaged, or of another content.
+    TRIREME_COLD static standardisation load(std::string const& path) {
+        safetensors_file const file(path);
+        auto const shape = file.at("mean").shape;
+        bool const per_channel = shape.size() == 3 && shape[1] == 1 && shape[2] == 1;
+        if (!per_channel && shape.size() != 1)
+            throw data_error(path, 0,
+                             "the tensor 'mean' has " + std::to_string(shape.size()) +
+                                 " dimensions, and that of a standardisation has the shape [numbers] or "
+                                 "[channels, 1, 1]: pass a file that standardisation::save has written");
+        standardisation made(per_channel ? standardised::per_channel : standardised::per_number);
+        made.means_.resize(shape[0]);
+        made.factors_.resize(shape[0]);
+        file.read("mean", shape, made.means_);
+        file.read("factor", shape, made.factors_);
+        if (auto const wrong = made.fault(); !wrong.empty()) throw data_error(path, 0, wrong);
+        return made;
+    }
+
+    /// Writes a safetensors file to keep beside the weights, with the tensors 'mean' and 'factor' of F64, each of shape
+    /// [numbers] or [channels, 1, 1]: in PyTorch (x - mean) * factor is what operator() gives. What stood at `path`
+    /// stays until all is written. Over processes, one calls it.
+    /// Errors: data_error if the file cannot be written.
+    TRIREME_COLD void save(std::string const& path) const {
+        std::vector<std::size_t> shape{means_.size()};
+        if (of_ == standardised::per_channel) shape.insert(shape.end(), {1, 1});
+        write_safetensors(path, {{"mean", safetensors_dtype::f64, shape, std::as_bytes(means())},
+                                 {"factor", safetensors_dtype::f64, shape, std::as_bytes(factors())}});
     }
 
     std::span<double const> means() const noexcept { return means_; }
     std::span<double const> factors() const noexcept { return factors_; } ///< 1 / deviation
+    standardised of() const noexcept { return of_; }
 
     /// A copy of the samples, whose inputs are (number - mean) * factor, as float. Targets, and changes of images, stay
     /// as they are; the zeros that a crop brings in are means then.
-    /// Errors: usage_error if the samples have another size, or a number is not finite.
+    /// Errors: usage_error if the samples have another size or other channels, or a number is not finite.
     template<sample_source Source>
     owned_samples operator()(Source const& source) const {
         struct storage {
@@ -72,6 +110,21 @@ public:
     }
 
 private:
+    explicit standardisation(standardised of) noexcept : of_(of) {}
+
+    /// A reason why means and factors make no standardisation; empty if they do.
+    TRIREME_COLD std::string fault() const {
+        if (means_.empty() || means_.size() != factors_.size())
+            return std::to_string(means_.size()) + " means and " + std::to_string(factors_.size()) +
+                   " factors make no standardisation: pass one of both for each number of a sample" +
+                   (of_ == standardised::per_channel ? ", or for each channel" : "");
+        for (std::size_t c = 0; c < means_.size(); ++c)
+            if (!std::isfinite(means_[c]) || !std::isfinite(factors_[c]))
+                return "mean or factor " + std::to_string(c) +
+                       " of a standardisation is not finite: pass finite numbers";
+        return {};
+    }
+
     /// The numbers of a sample, whatever their type: what works on them is compiled once.
     TRIREME_COLD static void read(sample_rows const& rows, std::size_t sample, std::vector<double>& to) {
         with_number_of(rows.kind, [&]<class N>(N) {
@@ -79,29 +132,42 @@ private:
             for (std::size_t c = 0; c < to.size(); ++c) to[c] = static_cast<double>(from[c]) * rows.scale;
         });
     }
-    /// Calls f(sample, column, number) for all numbers, sample by sample.
+    /// Calls f(sample, place of its mean, number) for all numbers, sample by sample.
     template<class F>
-    static void each_number(sample_rows const& rows, std::size_t samples, F const& f) {
+    void each_number(sample_rows const& rows, std::size_t samples, F const& f) const {
         std::vector<double> numbers(rows.size());
+        auto const sharing = numbers.size() / means_.size();
         for (std::size_t i = 0; i < samples; ++i) {
             read(rows, i, numbers);
-            for (std::size_t c = 0; c < numbers.size(); ++c) f(i, c, numbers[c]);
+            for (std::size_t c = 0, k = 0; c < means_.size(); ++c)
+                for (auto const end = k + sharing; k < end; ++k) f(i, c, numbers[k]);
         }
     }
 
-    [[noreturn]] TRIREME_COLD static void fail(std::size_t sample, std::size_t column, char const* what) {
-        throw usage_error("number " + std::to_string(column) + " of sample " + std::to_string(sample) + what);
+    [[noreturn]] TRIREME_COLD void fail(std::size_t sample, std::size_t column, char const* what) const {
+        throw usage_error((of_ == standardised::per_channel ? "a number of channel " : "number ") +
+                          std::to_string(column) + " of sample " + std::to_string(sample) + what);
+    }
+
+    TRIREME_COLD void check_images(sample_rows const& rows) const {
+        if (of_ == standardised::per_channel && rows.shape.rank != 3)
+            throw usage_error("standardised::per_channel: the inputs of the samples have rank " +
+                              std::to_string(rows.shape.rank) +
+                              ", and images have 3, (channels, height, width): pass their shape as "
+                              "make_shape(3, 32, 32), or standardise per_number");
     }
 
     TRIREME_COLD void measure(sample_rows const& rows, std::size_t samples) {
         if (samples == 0 || rows.data == nullptr || rows.size() == 0)
             throw usage_error("a standardisation is taken from the inputs of samples, and there are none: pass those "
                               "to train with");
+        check_images(rows);
         constexpr auto infinity = std::numeric_limits<double>::infinity();
-        auto const n = static_cast<double>(samples);
-        means_.assign(rows.size(), 0);
-        factors_.assign(rows.size(), 0);
-        std::vector<double> least(rows.size(), infinity), most(rows.size(), -infinity);
+        auto const means = of_ == standardised::per_channel ? rows.shape.extent[0] : rows.size();
+        auto const n = static_cast<double>(samples) * static_cast<double>(rows.size() / means);
+        means_.assign(means, 0);
+        factors_.assign(means, 0);
+        std::vector<double> least(means, infinity), most(means, -infinity);
         each_number(rows, samples, [&](std::size_t i, std::size_t c, double x) {
             if (!std::isfinite(x)) fail(i, c, " is not finite: replace it, or leave the sample out");
             means_[c] += x;
@@ -124,13 +190,18 @@ private:
     }
 
     TRIREME_COLD std::vector<float> applied(sample_rows const& rows, std::size_t samples) const {
-        if (rows.data != nullptr && rows.size() != means_.size())
+        if (rows.data != nullptr) check_images(rows);
+        if (rows.data != nullptr && of_ == standardised::per_channel && rows.shape.extent[0] != means_.size())
+            throw usage_error("the samples have " + std::to_string(rows.shape.extent[0]) +
+                              " channels, and those that the standardisation was taken from " +
+                              std::to_string(means_.size()) + ": pass images with the same channels");
+        if (rows.data != nullptr && of_ == standardised::per_number && rows.size() != means_.size())
             throw usage_error("the samples have " + std::to_string(rows.size()) +
                               " numbers each, and those that the standardisation was taken from " +
                               std::to_string(means_.size()) + ": pass samples with the same columns");
         std::vector<float> out;
         if (rows.data == nullptr) return out;
-        out.reserve(samples * means_.size());
+        out.reserve(samples * rows.size());
         each_number(rows, samples, [&](std::size_t i, std::size_t c, double x) {
             auto const y = (x - means_[c]) * factors_[c];
             if (!(std::abs(y) <= static_cast<double>(std::numeric_limits<float>::max())))
@@ -141,6 +212,7 @@ private:
     }
 
     std::vector<double> means_, factors_;
+    standardised of_ = standardised::per_number;
 };
 
 } // namespace trireme

@@ -7,7 +7,6 @@
 #include <trireme/core/pack.hpp>
 #include <trireme/core/words.hpp>
 #include <trireme/kernels/channels_last/policy.hpp>
-#include <trireme/layer/channels_last.hpp>
 #include <trireme/layer/cross_entropy.hpp>
 #include <trireme/layer/network.hpp>
 #include <trireme/optimizer/optimizer.hpp>
@@ -15,10 +14,12 @@
 #include <trireme/parallel/stages.hpp>
 #include <trireme/schedule/pipeline/rules.hpp>
 #include <trireme/schedule/pipeline/verify.hpp>
+#include <trireme/trainer/channels_last_rows.hpp>
 #include <trireme/trainer/options.hpp>
 #include <trireme/trainer/trainer_policies.hpp>
 
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -138,8 +139,8 @@ template<class... Where>
 struct narrow_tokens_rule {
     static_assert(
         rule_holds<Where...>,
-        "TRI0126: with precision<bf16> a token has 16 bits, so that a vocabulary has at most 65536 tokens: leave out "
-        "precision<bf16>, or divide words into more tokens");
+        "TRI0126: a token is a number among the values between layers, and these hold 65536 of them with "
+        "precision<bf16>, 2^24 with precision<f32>: take a wider precision, or divide words into more tokens");
 };
 template<class... Where>
 struct recomputed_blocks_rule {
@@ -206,11 +207,17 @@ constexpr std::size_t whole_batch_row() {
     return row;
 }
 
-/// True if a network's tokens are stored in 16 bits, and there are more of them.
+/// Tokens, counted from 0, that stored values tell apart: bf16's 16 bits are the number, others hold it as a value.
+template<class Stored>
+inline constexpr std::size_t most_tokens =
+    std::is_same_v<Stored, bf16> ? 65536 : std::size_t{1} << std::numeric_limits<Stored>::digits;
+template<class Policies>
+inline constexpr std::size_t most_tokens_of =
+    most_tokens<stored_t<typename Policies::kernel_policy, typename Policies::dtype::value_type>>;
+
+/// True if a network's vocabulary has more of them.
 template<class Network, class Policies>
-inline constexpr bool has_wide_tokens =
-    std::is_same_v<stored_t<typename Policies::kernel_policy, typename Policies::dtype::value_type>, bf16> &&
-    Network::row(0).description.vocabulary > 65536;
+inline constexpr bool has_wide_tokens = (Network::row(0).description.vocabulary > most_tokens_of<Policies>);
 
 /// A way of cutting a network that cannot be, for so many stages.
 template<class Network, class Cut>
@@ -336,7 +343,9 @@ constexpr auto broken_trainer_rule() {
                        takes_all_samples<typename trainer_policies<Policies...>::kernel_policy>)
         return pack<added_losses_rule<gets<kernels<typename trainer_policies<Policies...>::kernel_policy>>>>{};
     else if constexpr (has_wide_tokens<Network, trainer_policies<Policies...>>)
-        return pack<narrow_tokens_rule<row_at_t<0, Network>, wants<at_most<65536>>, gets<precision<bf16>>>>{};
+        return pack<
+            narrow_tokens_rule<row_at_t<0, Network>, wants<at_most<most_tokens_of<trainer_policies<Policies...>>>>,
+                               gets<precision<typename trainer_policies<Policies...>::dtype>>>>{};
     else if constexpr (Network::whole_batch && trainer_policies<Policies...>::shards != 0)
         return pack<synchronised_bits_rule<row_at_t<whole_batch_row<Network>(), Network>,
                                            gets<typename trainer_policies<Policies...>::reproducibility>>>{};
