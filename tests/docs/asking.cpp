@@ -51,6 +51,35 @@ TEST_CASE("asking a trained network") {
     CHECK(answer.all_classes() == said.all_classes());
 }
 
+TEST_CASE("questions with two answers") {
+    std::vector<float> points, is_inside;
+    random_stream const random(1, random_purpose::user);
+    for (std::size_t i = 0; i < 200; ++i) {
+        auto const x = static_cast<float>(2 * random.uniform(2 * i) - 1);
+        auto const y = static_cast<float>(2 * random.uniform(2 * i + 1) - 1);
+        points.insert(points.end(), {x, y});
+        is_inside.push_back(x * x + y * y < 0.5f ? 1 : 0);
+    }
+    // [yes_or_no]
+    samples_in_memory const measured(points, make_shape(2), is_inside, make_shape(1)); // targets: 0 or 1
+    using yes_or_no = network<input<2>, linear<16>, relu, linear<1>>;
+    trainer<yes_or_no, binary_cross_entropy, adam> t{{.learning_rate = 0.02f, .batch = 50}};
+    t.train(training_set{measured, measured}, {.epochs = 40});
+    auto const said = t.predict(measured);
+    std::vector<float> const inside = said.probabilities();      // sigmoid, one for each sample
+    std::vector<std::size_t> const answers = said.all_classes(); // 1 where the probability is above 1/2
+    confusion_matrix const two_by_two(said, measured);
+    // [/yes_or_no]
+    for (std::size_t i = 0; i < answers.size(); ++i) CHECK((answers[i] == 1) == (inside[i] > 0.5f));
+    auto const accuracy = t.evaluate(measured).accuracy;
+    CHECK(accuracy > 0.7);
+    CHECK(two_by_two.accuracy() == accuracy);
+
+    model<yes_or_no> m; // weights from elsewhere
+    m.load_parameters(t.gather_parameters());
+    CHECK(m.predict<binary_cross_entropy>(measured).all_classes() == answers);
+}
+
 TEST_CASE("a loss that is not finite") {
     std::vector<float> const inputs(40, 0.5f), heights(20, 1.0f);
     auto broken = heights;

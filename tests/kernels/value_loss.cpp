@@ -31,8 +31,12 @@ void portable_equals_reference() {
     value_loss_gradient<F, Values, Lanes>(portable{}, x.data(), targets.data(), weight.data(), dx.data(), loss.data());
     value_loss_gradient<F, Values, Lanes>(reference{}, x.data(), targets.data(), weight.data(), expected_dx.data(),
                                           expected_loss.data());
-    value_loss<F, Values, Lanes>(portable{}, x.data(), targets.data(), evaluated.data());
-    value_loss<F, Values, Lanes>(reference{}, x.data(), targets.data(), expected_evaluated.data());
+    std::vector<int> right(Lanes, -1), expected_right(Lanes, -1);
+    value_loss<F, Values, Lanes>(portable{}, x.data(), targets.data(), evaluated.data(), right.data());
+    value_loss<F, Values, Lanes>(reference{}, x.data(), targets.data(), expected_evaluated.data(),
+                                 expected_right.data());
+    CHECK(right == expected_right);
+    CHECK((right[0] == -1) != is_of_logits<F>);
     CHECK(numbers::apart(dx, expected_dx, 8) <= 1);
     CHECK(numbers::apart(loss, expected_loss, Values + 8) <= 1);
     CHECK(numbers::apart(evaluated, expected_loss, Values + 8) <= 1);
@@ -75,6 +79,9 @@ void by_hand() {
     CHECK((dx[1] == 0 && dx[3] == 0));
     value_loss<logistic_error_function, 2, 2>(Policy{}, logits.data(), wanted.data(), evaluated.data());
     CHECK(evaluated == loss);
+    std::vector<int> right(2, -1); // a logit of 0 says 0, and so does a target of 1/2
+    value_loss<logistic_error_function, 2, 2>(Policy{}, logits.data(), wanted.data(), evaluated.data(), right.data());
+    CHECK(right == std::vector<int>{2, 1});
 }
 
 template<class Policy>

@@ -21,7 +21,7 @@ struct batch {
     using target = target_t<Loss, Out, double>;
     double mean = 0;
     std::vector<double> gradient; ///< by x
-    std::size_t correct = 0;      ///< classes that have the largest logit
+    std::size_t correct = 0;      ///< classes that have the largest logit; logits of labels on their side of 0
 
     /// `x` and `targets`: of one sample after the other.
     batch(std::vector<double> const& x, std::vector<target> const& targets) : gradient(x.size()) {
@@ -47,8 +47,8 @@ struct batch {
                 for (std::size_t i = 0; i < wanted; ++i) gt[i * lanes + lane] = targets[s * wanted + i];
             }
             loss_operands<double, target> const to{gt.data(), weight.data(), loss.data(), nullptr};
-            loss_operands<double, target> const by_evaluation{gt.data(), nullptr, again.data(),
-                                                              std::is_same_v<target, int> ? right.data() : nullptr};
+            loss_operands<double, target> const by_evaluation{
+                gt.data(), nullptr, again.data(), Loss::describe(Out::shape).has_answers() ? right.data() : nullptr};
             detail::apply_loss<true, Loss, Out, lanes>(Kernels{}, gx.data(), gdx.data(), to);
             detail::apply_loss<false, Loss, Out, lanes>(Kernels{}, gx.data(), static_cast<double*>(nullptr),
                                                         by_evaluation);

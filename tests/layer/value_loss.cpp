@@ -34,6 +34,9 @@ struct fourth_power {
         return off * off * off;
     }
 };
+struct own_logits : fourth_power {
+    static constexpr bool of_logits = true;
+};
 struct wrong_slope : fourth_power {
     template<class T>
     static T slope(T x, T target) noexcept {
@@ -81,6 +84,17 @@ TEST_SUITE("layer/value_loss") {
         static_assert(binary_cross_entropy::describe(out).flops == 2 * 6 * 60);
         static_assert(std::is_same_v<target_t<mean_squared_error, extents<4>, float>, float>);
         static_assert(!detail::weighs_samples<mean_squared_error, extents<4>, float>);
+    }
+
+    TEST_CASE_TEMPLATE("functions of logits have answers, others have none", Kernels, portable, one_sample, reference) {
+        constexpr auto out = make_shape(3);
+        static_assert(!mean_squared_error::describe(out).has_answers());
+        static_assert(!value_loss_of<fourth_power>::describe(out).has_answers());
+        static_assert(binary_cross_entropy::describe(out).logistic && cross_entropy::describe(out).has_answers());
+        static_assert(meaning_of<value_loss_of<own_logits>>(out) == output_meaning{.logistic = true});
+        static_assert(meaning_of<cross_entropy>(out) == output_meaning{.classes = 3});
+        std::vector<double> const x{1, -1, 0, 2, 5, -5}, targets{1, 0, 0, 0.25, 0.75, 1};
+        CHECK(test_loss::batch<binary_cross_entropy, extents<3>, Kernels>(x, targets).correct == 4);
     }
 }
 

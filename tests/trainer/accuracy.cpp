@@ -66,6 +66,32 @@ TEST_SUITE("trainer/accuracy") {
                    {"predictions of 3 x 3 values", "scores of 3 labels", "each sample has 1"}));
     }
 
+    TEST_CASE("one logit is compared with labels, and with values above 1/2 or not") {
+        predictions<float> const logits({2, 0.5f, -1, 0, nan, -3}, make_shape(1), {.logistic = true});
+        std::vector<float> const targets{1, 0, 0, 1, 0.25f, 0.75f};
+        std::vector<std::int8_t> const same{1, 0, 0, 1, 0, 1};
+        for (samples_in_memory const& given : {samples_in_memory(numbers, make_shape(1), targets, make_shape(1)),
+                                               samples_in_memory(numbers, make_shape(1), same, 2)}) {
+            confusion_matrix const m(logits, given);
+            CHECK((std::vector(m.counts().begin(), m.counts().end()) == std::vector<std::size_t>{2, 1, 2, 1}));
+            CHECK(m.accuracy() == 0.5);
+            CHECK(m.recall(1) == 1.0 / 3);
+            CHECK(top_k_accuracy(logits, given, 1) == 0.5);
+            CHECK(top_k_accuracy(logits, given, 2) == 1);
+        }
+        std::vector<std::int16_t> const with_others{1, -7, 0, 1, -7, 1};
+        CHECK(top_k_accuracy(logits, samples_in_memory(numbers, make_shape(1), with_others, 2, -7), 1) == 0.5);
+        CHECK(says(refusal([&] { top_k_accuracy(logits, samples, 1); }), {"2 classes", "labels of 3"}));
+        CHECK(says(refusal([&] { confusion_matrix(logits, samples_in_memory(numbers, make_shape(1))); }),
+                   {"these samples have none"}));
+        std::vector<float> const pairs(12, 1.0f);
+        samples_in_memory const of_pairs(numbers, make_shape(1), pairs, make_shape(2));
+        CHECK(says(refusal([&] { confusion_matrix(logits, of_pairs); }), {"scores of 1 labels", "each sample has 2"}));
+        predictions<float> const several(pairs, make_shape(2), {.logistic = true});
+        CHECK(says(refusal([&] { confusion_matrix(several, of_pairs); }), {"each of a label by itself"}));
+        CHECK(says(refusal([&] { top_k_accuracy(several, of_pairs, 1); }), {"each of a label by itself"}));
+    }
+
     TEST_CASE("what does not fit is refused with both sizes") {
         std::vector<int> const few{0, 1}, many{0, 1, 2, 3, 4, 4};
         std::vector<float> const two(2, 0.0f);

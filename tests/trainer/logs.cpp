@@ -389,6 +389,25 @@ TEST_SUITE("trainer/logs") {
                       "loss/step loss/step loss/train samples_per_second ");
     }
 
+    TEST_CASE("values have no accuracy: null, nan, and no scalar") {
+        files::folder const folder;
+        json_lines_log json(folder.path("json"));
+        csv_log csv(folder.path("csv"));
+        tensorboard_log board(folder.path("board"));
+        auto report = epoch(1, 3, true);
+        report.test.accuracy = std::numeric_limits<double>::quiet_NaN();
+        report.of_values = true;
+        json(report), csv(report), board(report);
+        CHECK(object(split(content_of(folder.path("json")), '\n')[0]).at("test_accuracy") == "null");
+        CHECK(split(split(content_of(folder.path("csv")), '\n')[1], ',')[3] == "nan");
+        for (auto const& entry : std::filesystem::directory_iterator(folder.path("board"))) {
+            auto const all = content_of(entry.path().string());
+            CHECK(all.find("loss/test") != std::string::npos);
+            CHECK(all.find("accuracy") == std::string::npos);
+        }
+        CHECK(to_string(report).find("accuracy") == std::string::npos);
+    }
+
     TEST_CASE("logs of a training hold its losses; nothing is allocated for a step") {
         files::folder const folder;
         auto const images = made_up(100);

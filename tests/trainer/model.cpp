@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <trireme/checkpoints.hpp>
 #include <trireme/weights.hpp>
 
 #include <data/files.hpp>
@@ -75,6 +76,70 @@ TEST_SUITE("trainer/model") {
         std::vector<float> const numbers(8, 1.0f);
         CHECK(says(refusal([&] { m.predict(samples_in_memory(numbers, make_shape(4))); }),
                    {"each sample is 4, 4 values", "784"}));
+    }
+
+    TEST_CASE("the file of the weights says what outputs mean; without it, values in a row are scores") {
+        files::folder const folder;
+        auto const path = folder.path("weights");
+        labelled_plane<1> const plane(30);
+        labelled_plane<2> const two(30);
+        int saved = 0;
+        auto const saved_by = [&]<class Loss, class Net>(Loss, Net, auto const& of, char const* says_file) {
+            trainer<Net, Loss, sgd> t{{.batch = 30}};
+            t.step(of.samples());
+            auto const said = t.predict(of.samples());
+            save_weights(t, path, {{"of", "a test"}});
+            CHECK(safetensors_file(path).metadata().at("trireme.outputs") == says_file);
+            CHECK(safetensors_file(path).metadata().at("of") == "a test");
+            model<Net, on<mesh<host, dp<2>>>> m;
+            CHECK(!m.meaning());
+            load_weights(m, path);
+            CHECK((m.predict(of.samples()).meaning() == said.meaning()));
+            load_weights(m, path, [](named_tensor const& tensor) { return file_tensor{tensor.name}; });
+            CHECK((m.meaning() == said.meaning()));
+            save_weights(m, folder.path("again"));
+            CHECK(safetensors_file(folder.path("again")).metadata().at("trireme.outputs") == says_file);
+            auto const checkpoint = folder.path("checkpoint" + std::to_string(++saved));
+            save_checkpoint(t, checkpoint);
+            model<Net> from_checkpoint;
+            load_weights(from_checkpoint, checkpoint + "/weights.a.safetensors");
+            CHECK((from_checkpoint.meaning() == said.meaning()));
+
+            model<Net> told; // no file
+            told.load_parameters(t.gather_parameters());
+            CHECK(!told.meaning());
+            CHECK((told.template predict<Loss>(of.samples()).meaning() == said.meaning()));
+            CHECK(told.predict(of.samples()).classes() == (Net::output_extents::size > 1 ? 2u : 0u));
+            save_weights(told, path);
+            CHECK(!safetensors_file(path).metadata().contains("trireme.outputs"));
+            load_weights(told, path); // as files were before
+            CHECK(told.predict(of.samples()).classes() == (Net::output_extents::size > 1 ? 2u : 0u));
+            return m.predict(of.samples());
+        };
+        using one_output = network<input<2>, linear<1>>;
+        using two_outputs = network<input<2>, linear<2>>;
+        auto const yes_or_no = saved_by(binary_cross_entropy{}, one_output{}, plane, "logits");
+        CHECK(yes_or_no.all_classes().size() == 30);
+        auto const values = saved_by(mean_squared_error{}, two_outputs{}, two, "values");
+        CHECK(says(refusal([&] { values.class_of(0); }), {"2 values, none of them the score of a class"}));
+        CHECK(saved_by(binary_cross_entropy{}, two_outputs{}, two, "logits").classes() == 0);
+
+        trainer<network<input<2>, linear<4>>, cross_entropy, sgd> t{{.batch = 30}};
+        model<network<input<2>, linear<4>>> m;
+        CHECK(says(refusal([&] { m.set_meaning({.classes = 3}); }), {"4 values", "3 classes"}));
+        CHECK(says(refusal([&] { m.set_meaning({.classes = 2, .logistic = true}); }), {"logits have none"}));
+        for (char const* const wrong :
+             {"classes 3", "classes 0", "classes ", "classes 4x", "logit", "", "classes 99999999999999999999"}) {
+            save_weights(t, path, {{"trireme.outputs", wrong}});
+            CHECK_THROWS_WITH_AS(load_weights(m, path), doctest::Contains("trireme.outputs = \""), data_error);
+            CHECK(!m.meaning());
+        }
+        CHECK(says(refusal([&] { m.predict(plane.samples()); }), {"no weights yet"})); // it has taken none
+        save_weights(t, path);
+        CHECK(safetensors_file(path).metadata().at("trireme.outputs") == "classes 4");
+        load_weights(m, path);
+        CHECK(m.predict(plane.samples()).classes() == 4);
+        load_weights(t, path); // trainers have their loss
     }
 
     TEST_CASE("there are no gradients, no optimizer's numbers, and few values between layers") {

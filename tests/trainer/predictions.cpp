@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Trireme authors
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include <trireme/data/tokens.hpp>
 #include <trireme/reference.hpp>
 
 #include <doctest/doctest.h>
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,47 @@ TEST_SUITE("trainer/predictions") {
         CHECK(said[1][1] == 1000);
     }
 
+    TEST_CASE("logits of one label and of several, by hand") {
+        double const third = std::log(3.0), nan = std::numeric_limits<double>::quiet_NaN();
+        predictions<double> const one({third, -third, 0, 900, -900, nan}, make_shape(1), {.logistic = true});
+        CHECK(one.classes() == 2);
+        CHECK((one.all_classes() == std::vector<std::size_t>{1, 0, 0, 1, 0, 0}));
+        CHECK(one.class_of(3) == 1);
+        CHECK(says(refusal([&] { one.class_of(6); }), {"prediction 6 of 6"}));
+        auto const p = one.probabilities();
+        REQUIRE(p.size() == 6);
+        CHECK(p[0] == doctest::Approx(0.75).epsilon(1e-14));
+        CHECK(p[1] == doctest::Approx(0.25).epsilon(1e-14));
+        CHECK((p[2] == 0.5 && p[3] == 1 && p[4] == 0 && std::isnan(p[5])));
+
+        predictions<double> const several({third, -third, 0, 1, 2, 3}, make_shape(3), {.logistic = true});
+        CHECK(several.classes() == 0);
+        CHECK(several.probabilities()[1] == doctest::Approx(0.25).epsilon(1e-14));
+        for (auto const& said : {refusal([&] { several.class_of(0); }), refusal([&] { several.all_classes(); })})
+            CHECK(says(said, {"3 logits, each of a label by itself", "read probabilities()"}));
+    }
+
+    TEST_CASE("logits are right or wrong, on any number of replicas and stages") {
+        logits_are_right_or_wrong<host, 1>();
+        logits_are_right_or_wrong<host, 3>();
+    }
+
+    TEST_CASE("values have no accuracy, and epochs are not compared by it") {
+        labelled_plane<1> const plane(40);
+        auto const samples = plane.samples();
+        for (int const devices : {1, 2}) {
+            trainer<network<input<2>, linear<1>>, mean_squared_error, sgd, on<mesh<host, dp<dynamic>>>> t(
+                {.batch = 40}, {.devices = devices});
+            CHECK(std::isnan(t.evaluate(samples).accuracy));
+            auto const epoch = t.train(training_set{samples, samples}, {.epochs = 1});
+            CHECK((epoch.of_values && std::isnan(epoch.test.accuracy)));
+            CHECK(says(refusal([&] {
+                           static_cast<void>(t.fit(training_set{samples, samples}, {.best_by = test_figure::accuracy}));
+                       }),
+                       {"best_by = test_figure::accuracy", "no accuracy", "test_figure::loss"}));
+        }
+    }
+
     TEST_CASE_TEMPLATE("outputs are those that are evaluated", Kernels, portable, reference) {
         trainer<small, cross_entropy, sgd, kernels<Kernels>, precision<f64>> t{{.batch = 32}};
         t.step(made_up(32));
@@ -103,6 +146,24 @@ TEST_SUITE("trainer/predictions") {
         CHECK(says(refusal([&] { samples_in_memory(numbers, make_shape(5)); }), {"12 numbers", "5 each"}));
         CHECK(says(refusal([&] { samples_in_memory(none, make_shape(5)); }), {"0 numbers"}));
         CHECK(t.predict(asked).size() == 2);
+    }
+
+    TEST_CASE("windows of another length than a network's context are told, and so are tokens that it lacks") {
+        using net = network<input<16>, embedding<9, 4>, learned_positions, linear<9>>;
+        std::vector<std::uint16_t> tokens(65, 1);
+        trainer<net, cross_entropy, sgd> t{{.batch = 2}};
+        CHECK(t.step(token_windows(tokens, 16, 9)).samples == 4);
+        for (auto const& text : {refusal([&] { t.step(token_windows(tokens, 32, 9)); }), refusal([&] {
+                                     t.predict(samples_in_memory(std::span(tokens).first(64), make_shape(32)));
+                                 })})
+            CHECK(says(text, {"a window of 32 tokens", "context is 16", "make windows of 16 tokens", "input<32>",
+                              ".context = 32"}));
+        CHECK(says(refusal([&] { t.evaluate(token_windows(tokens, 8, 9)); }),
+                   {"a window of 8 tokens", "make windows of 16 tokens", "input<8>"}));
+        tokens[20] = 9;
+        CHECK(says(refusal([&] { t.step(token_windows(tokens, 16, 10)); }),
+                   {"token 4 of sample 1 is 9", "has 9 tokens", "embedding<10, width>"}));
+        CHECK(t.steps() == 1);
     }
 }
 

@@ -15,6 +15,10 @@ TEST_SUITE("trainer/rates") {
 
     TEST_CASE("a rate that scales is that of the batch") { grows_with_the_batch<host, test_networks::small>(); }
 
+    TEST_CASE("replicas and stages have the bits of one device whose rate is set by hand, by every schedule") {
+        has_one_devices_bits<host, test_networks::small>();
+    }
+
     TEST_CASE("a schedule without a rate is refused before anything is made") {
         using trainer_t = trainer<test_networks::small, cross_entropy, adamw>;
         CHECK_THROWS_WITH_AS((trainer_t{{.rate = cosine_rate{.steps = 1, .warm_up = 3}}}),

@@ -279,7 +279,7 @@ TEST_SUITE("trainer/weighted_losses") {
         for (int k = 0; k < 300; ++k) answers.step(yes_or_no);
         auto const learnt = answers.evaluate(yes_or_no);
         CHECK(learnt.loss < guessed / 3);
-        CHECK(learnt.accuracy == 0); // values are not right or wrong
+        CHECK(learnt.accuracy > 0.9);
     }
 
     TEST_CASE("memory is that of the plan, and a step allocates nothing") {

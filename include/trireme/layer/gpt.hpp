@@ -20,7 +20,7 @@ namespace trireme {
 struct gpt_sizes {
     std::size_t layers = 1;       ///< transformer blocks
     std::size_t width = 16;       ///< values of a token
-    std::size_t heads = 1;        ///< of attention; they divide the width
+    std::size_t heads = 1;        ///< heads of attention; they divide the width
     std::size_t context = 16;     ///< tokens of a window
     std::size_t vocabulary = 256; ///< different tokens
     bool tied = false;            ///< the weights of the end are those of the embedding, as GPT-2's are

@@ -31,11 +31,11 @@ namespace trireme {
 /// Result of check_gradients: the largest relative error of any derivative, where |numeric - analytic| is divided by
 /// max(1, |numeric|).
 struct gradient_report {
-    double input_error = 0;
-    double parameter_error = 0;
+    double input_error = 0;                ///< the largest relative error of a derivative by an input
+    double parameter_error = 0;            ///< the largest relative error of a derivative by a parameter
     bool overwrites_input_gradient = true; ///< backward_input writes dx whatever stood there
     bool adds_parameter_gradients = true;  ///< backward_weights adds to what stands there
-    std::size_t derivatives = 0;           ///< how many were compared
+    std::size_t derivatives = 0;           ///< derivatives that were compared
 
     bool ok(double tolerance = 1e-6) const noexcept {
         return input_error < tolerance && parameter_error < tolerance && overwrites_input_gradient &&
@@ -334,7 +334,7 @@ gradient_report check_loss_gradients(std::uint64_t seed = 1) {
     }
     auto const operands = [&](std::vector<T>& losses) {
         return loss_operands<T, target>{targets.data(), weight.data(), losses.data(),
-                                        described.classes != 0 ? correct.data() : nullptr};
+                                        described.has_answers() ? correct.data() : nullptr};
     };
     auto const weighted_sum = [&] {
         detail::apply_loss<false, Loss, out, lanes>(Kernels{}, x.data(), static_cast<T*>(nullptr),

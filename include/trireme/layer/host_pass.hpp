@@ -200,19 +200,19 @@ private:
     /// Lanes from `count` on weigh nothing. Training adds the losses of a granule before it adds them to the others'.
     template<bool Backward, std::size_t N, class K, class Target>
     void lose_some(K const& k, T const* x, T* dx, Target* targets, std::size_t count, double& sum) const {
-        constexpr bool classes = targets_of<Loss, typename Network::output_extents>::description.classes != 0;
+        constexpr bool answers = targets_of<Loss, typename Network::output_extents>::description.has_answers();
         T weight[N], loss_of[N];
         int correct[N];
         for (std::size_t lane = 0; lane < N; ++lane) weight[lane] = lane < count ? losses->weight : T{0};
         apply_loss<Backward, Loss, typename Network::output_extents, N>(
-            k, x, dx, loss_operands<T, Target>{targets, weight, loss_of, classes ? correct : nullptr});
+            k, x, dx, loss_operands<T, Target>{targets, weight, loss_of, answers ? correct : nullptr});
         for (std::size_t lane = 0; lane < count; ++lane) {
             auto const each = static_cast<double>(loss_of[lane]);
             if constexpr (Backward) {
                 sum += each;
             } else {
                 *losses->sum += each;
-                if (classes) *losses->correct += static_cast<std::size_t>(correct[lane]);
+                if (answers) *losses->correct += static_cast<std::size_t>(correct[lane]);
             }
         }
     }

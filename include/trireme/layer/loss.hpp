@@ -23,7 +23,27 @@ struct loss_description {
     int ignored = no_label;        ///< a label that is no class: it counts nothing
     bool weighs_targets = false;   ///< `weight` is that of one target, and a sample's the sum of its targets'
     bool sample_by_sample = false; ///< as of layers: a sample fills registers by itself
+    bool logistic = false;         ///< each output is the logit of its target, which is 0, 1 or a probability
+
+    /// True if outputs are right or wrong, so that there is an accuracy.
+    constexpr bool has_answers() const noexcept { return classes != 0 || logistic; }
 };
+
+/// The meaning of a network's outputs, which its loss decides: scores of `classes` classes, whose probabilities are
+/// their softmax; with `logistic` logits, each by itself, whose probabilities are 1 / (1 + exp(-x)); else values.
+struct output_meaning {
+    std::size_t classes = 0; ///< classes that outputs are scores of; 0: they are none
+    bool logistic = false;   ///< true: each output is a logit by itself
+
+    friend constexpr bool operator==(output_meaning const&, output_meaning const&) = default;
+};
+
+/// The meaning that a loss gives to outputs of a shape.
+template<class Loss>
+constexpr output_meaning meaning_of(shape output) noexcept {
+    auto const described = Loss::describe(output);
+    return {described.classes, described.logistic};
+}
 
 /// A loss is a type that describes and computes what a network's outputs cost, given the targets of their samples.
 ///
@@ -118,13 +138,13 @@ constexpr void add_weight(Target const* targets, batch_weight& to) {
 } // namespace detail
 
 /// The operands of a loss beside the network's output: targets, weights, and the places of its results. Of a granule,
-/// and `targets` with its lanes; where kernels are remote, of all samples.
+/// and `targets` with its lanes; or of all samples, where a pass takes them at once.
 template<class T, class Target>
 struct loss_operands {
     Target* targets = nullptr;
     T const* weight = nullptr; ///< null where there is no backward
     T* loss = nullptr;
-    int* correct = nullptr; ///< null where targets are no classes
+    int* correct = nullptr; ///< null where outputs are not right or wrong
 };
 
 inline namespace TRIREME_ISA {
@@ -132,7 +152,7 @@ inline namespace TRIREME_ISA {
 /// The operands and results of a loss: views of one granule, and one number per sample. x: what the network says;
 /// `target`; dx: the gradient by x times the sample's factor, to be written. `weight`: that factor, one over the weight
 /// of the batch, and 0 for what fills a granule. `loss`: to be written, without it. `correct`: to be written by forward
-/// where targets are classes, the number of the sample's targets that x says. `policy`: the kernels.
+/// where outputs are right or wrong, the number of the sample's targets that x says. `policy`: the kernels.
 template<class T, class Stored, class Loss, class Out, std::size_t Lanes, class Kernels>
 struct loss_io {
     using value_type = T;

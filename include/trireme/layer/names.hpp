@@ -15,10 +15,10 @@ namespace trireme {
 
 /// One tensor of a network under the name that it has in files: a parameter, or a buffer.
 struct named_tensor {
-    std::string name;
-    trireme::shape shape;
-    bool is_buffer;
-    std::size_t first; ///< element among the parameters, or among the buffers
+    std::string name;     ///< the name in files, `0.weight`
+    trireme::shape shape; ///< the shape in PyTorch's layout
+    bool is_buffer;       ///< true for a running statistic, false for a parameter
+    std::size_t first;    ///< element among the parameters, or among the buffers
 };
 
 namespace detail {

@@ -22,10 +22,10 @@ struct input {
 
 /// FLOPs of one sample, by the ways that it goes.
 struct pass_flops {
-    flops_t forward = 0;
-    flops_t backward_input = 0;
-    flops_t backward_weights = 0;
-    flops_t again = 0; ///< forward a second time, on the way back
+    flops_t forward = 0;          ///< FLOPs of the forward pass
+    flops_t backward_input = 0;   ///< FLOPs of the gradients by the layers' inputs
+    flops_t backward_weights = 0; ///< FLOPs of the gradients by the parameters
+    flops_t again = 0;            ///< FLOPs of a second forward pass, on the way back
 
     constexpr flops_t total() const noexcept { return forward + backward_input + backward_weights + again; }
 };

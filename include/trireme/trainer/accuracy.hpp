@@ -20,7 +20,7 @@ namespace trireme {
 
 namespace detail {
 
-/// Throws usage_error unless these are predictions of classes for these samples.
+/// Throws usage_error unless these are predictions of classes for these samples. The target of a logit may be a value.
 template<class T>
 TRIREME_COLD void check_scored(predictions<T> const& said, sample_set const& samples) {
     auto const number = [](std::size_t n) { return std::to_string(n); };
@@ -28,7 +28,9 @@ TRIREME_COLD void check_scored(predictions<T> const& said, sample_set const& sam
         throw usage_error("predictions of " + number(said.size()) + " samples were compared with the labels of " +
                           number(samples.size()) + ": pass the samples that were predicted");
     auto const& targets = samples.targets();
-    if (targets.data == nullptr || targets.classes == 0)
+    bool const logistic = said.meaning().logistic;
+    if (logistic && said.classes() == 0) static_cast<void>(said.class_of(0)); // says why there is none
+    if (targets.data == nullptr || (targets.classes == 0 && !logistic))
         throw usage_error("predictions are compared with labels, one class for each sample, and these samples have "
                           "none: pass samples with labels");
     if (said.classes() < targets.classes)
@@ -36,17 +38,24 @@ TRIREME_COLD void check_scored(predictions<T> const& said, sample_set const& sam
                           number(targets.classes) +
                           ": pass the samples that were predicted, by a network with as many "
                           "outputs");
-    if (targets.size() * said.classes() != said.shape().size())
+    std::size_t const labels = said.shape().size() / (logistic ? 1 : said.classes());
+    if (targets.size() != labels)
         throw usage_error("predictions of " + to_string(said.shape()) + " values for each sample are scores of " +
-                          number(said.shape().size() / said.classes()) + " labels, and each sample has " +
-                          number(targets.size()) + ": pass the samples that were predicted");
-    check_labels(targets, samples.size(), targets.ignored);
+                          number(labels) + " labels, and each sample has " + number(targets.size()) +
+                          ": pass the samples that were predicted");
+    if (targets.classes != 0) check_labels(targets, samples.size(), targets.ignored);
 }
 
-/// f(i, label) for the i-th label of all, of a sample or of a token, but for those that losses are to leave out.
+/// f(i, label) for the i-th label of all, of a sample or of a token, but for those that losses are to leave out. Where
+/// targets are values, a label is 0 or 1: the one that the target is next to.
 template<class F>
 void for_each_label(sample_set const& samples, F const& f) {
     auto const& targets = samples.targets();
+    if (targets.classes == 0) {
+        for_each_number(targets, samples.size(),
+                        [&](std::size_t i, std::size_t, double target) { f(i, std::size_t{target > 0.5 ? 1u : 0u}); });
+        return;
+    }
     std::vector<int> labels(targets.size());
     for (std::size_t s = 0; s < samples.size(); ++s) {
         auto const index = static_cast<std::uint32_t>(s);
@@ -59,7 +68,8 @@ void for_each_label(sample_set const& samples, F const& f) {
 } // namespace detail
 
 /// The share of samples, or of their tokens, whose label is among the `k` classes with the largest scores. Of equal
-/// scores the first classes are the larger ones; a NaN is the largest. Labels that are to be ignored are left out.
+/// scores the first classes are the larger ones; a NaN is the largest. Labels that are to be ignored are left out. One
+/// logit is compared with a label of 0 or 1, or with a target that is a value, above 1/2 or not.
 /// Errors: usage_error if samples, classes or `k` do not fit.
 template<class T>
 double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std::size_t k) {
@@ -70,6 +80,10 @@ double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std
     std::size_t right = 0, counted = 0;
     detail::for_each_label(samples, [&](std::size_t i, std::size_t own) {
         ++counted;
+        if (said.meaning().logistic) {
+            right += k == 2 || said.class_of(i) == own ? 1 : 0;
+            return;
+        }
         auto const scores = said.values().subspan(i * said.classes(), said.classes());
         std::size_t above = 0;
         for (std::size_t c = 0; c < scores.size(); ++c) {
@@ -83,7 +97,8 @@ double top_k_accuracy(predictions<T> const& said, sample_set const& samples, std
 }
 
 /// A confusion matrix counts how often samples of a class, or tokens, were taken for each class: [label][class with the
-/// largest score]. Labels that are to be ignored are left out; weights of classes change nothing.
+/// largest score]. Labels that are to be ignored are left out; weights of classes change nothing. Of one logit it has 2
+/// rows and 2 columns.
 class confusion_matrix {
 public:
     /// Errors: usage_error if samples or classes do not fit.

@@ -108,6 +108,7 @@ struct saved_tensors {
     std::string optimizer; ///< its name
     std::vector<named_tensor> of_network;
     std::vector<std::string> arrays; ///< their names in files
+    safetensors_metadata about = {}; ///< of the file of weights
 
     /// f(name, tensor, array) for each tensor of the optimizer's file.
     template<class F>
@@ -122,6 +123,8 @@ saved_tensors tensors_saved_by() {
     using optimizer = typename Trainer::optimizer_type;
     saved_tensors all{optimizer::name, tensors_of<typename Trainer::network_type>(), {}};
     for (std::size_t k = 0; k < optimizer::state_per_parameter; ++k) all.arrays.push_back(array_name<optimizer>(k));
+    using output = typename Trainer::network_type::output_extents;
+    add_meaning(all.about, meaning_of<typename Trainer::loss_type>(output::shape), output::size);
     return all;
 }
 
@@ -160,7 +163,7 @@ TRIREME_COLD void write_checkpoint(training_snapshot<T> const& s, saved_tensors 
                           ": make its notes shorter");
     auto const updates = static_cast<std::int64_t>(s.steps);
     write_safetensors(weights_path(folder, m.slot),
-                      weights_as_tensors<T>(saved.of_network, s.parameters, s.buffers, updates));
+                      weights_as_tensors<T>(saved.of_network, s.parameters, s.buffers, updates), saved.about);
     if (!s.optimizer.empty()) {
         std::vector<safetensors_tensor> tensors;
         saved.for_each_of_optimizer([&](std::string const& name, named_tensor const& tensor, std::size_t k) {
@@ -190,7 +193,8 @@ TRIREME_COLD checkpoint_manifest read_snapshot(training_snapshot<T>& s, saved_te
     };
     other("optimizer", m.optimizer, saved.optimizer);
     other("dtype", m.dtype, safetensors::kind_of(file_dtype<T>).name);
-    read_weights(weights_path(folder, m.slot), saved.of_network, std::span(s.parameters), std::span(s.buffers));
+    read_weights(safetensors_file(weights_path(folder, m.slot)), saved.of_network, std::span(s.parameters),
+                 std::span(s.buffers));
     if (!saved.arrays.empty()) {
         safetensors_file const file(optimizer_path(folder, m.slot));
         saved.for_each_of_optimizer([&](std::string const& name, named_tensor const& tensor, std::size_t k) {

@@ -29,13 +29,14 @@ using checkpoint_notes = std::map<std::string, std::string, std::less<>>;
 
 /// The manifest of a checkpoint: all but the numbers.
 struct checkpoint_manifest {
-    std::string optimizer = {}; ///< its name
-    std::string dtype = {};     ///< of the numbers: F32, F64
+    std::string optimizer = {}; ///< the optimizer's name
+    std::string dtype = {};     ///< type of the numbers: F32, F64
     std::string slot = {};      ///< a or b, in the names of the files
+    /// Updates, steps and epochs so far; the trainer's seed.
     std::uint64_t updates = 0, steps = 0, epochs = 0, seed = 0;
-    float learning_rate = 0;
-    checkpoint_notes notes = {};
-    std::string digest = {}; ///< of all else, and of the numbers
+    float learning_rate = 0;     ///< factor of a step's gradient, before the schedule of the option `rate`
+    checkpoint_notes notes = {}; ///< words of the program
+    std::string digest = {};     ///< hash of all else, and of the numbers
 };
 
 namespace detail {

@@ -14,8 +14,9 @@
 namespace trireme {
 
 /// An observer that writes a table: a line of names, then a row for every epoch, or instead for every step. All cells
-/// are numbers that come back as the same doubles; the figures of a test that was not made are nan. Copies share the
-/// file. Errors: data_error if the file cannot be opened (when it is made) or written.
+/// are numbers that come back as the same doubles; the figures of a test that was not made are nan, and so is the
+/// accuracy of values. Copies share the file.
+/// Errors: data_error if the file cannot be opened (when it is made) or written.
 class csv_log {
 public:
     explicit csv_log(std::string path, log_options const& o = {})

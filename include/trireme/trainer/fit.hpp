@@ -24,18 +24,23 @@ enum class test_figure : bool { loss, accuracy };
 /// Options of `fit` and `train`. Ranks that are processes give the same options: each decides by itself, from figures
 /// that are equal on all of them.
 struct fit_options {
-    int epochs = 1;         ///< at most, if there is patience
+    int epochs = 1;         ///< epochs; the most of them, if there is patience
     int test_every = 1;     ///< epochs from one test to the next; the last epoch has one, too
     int patience = 0;       ///< tests in a row without a gain, after which training ends; 0: no end
     double least_gain = 0;  ///< gains of the figure count if they are larger than this
-    bool keep_best = false; ///< the fit ends with the weights of the epoch that had the best test
-    test_figure best_by = test_figure::loss;
+    bool keep_best = false; ///< true: the fit ends with the weights of the epoch that had the best test
+    test_figure best_by = test_figure::loss; ///< the figure that tests are compared by
 };
 
 namespace detail {
 
+/// True if a trainer's outputs are right or wrong.
+template<class Trainer>
+inline constexpr bool has_accuracy =
+    Trainer::loss_type::describe(Trainer::network_type::output_extents::shape).has_answers();
+
 /// Throws usage_error for options that break a rule.
-TRIREME_COLD inline void check_fit_options(fit_options const& o, bool has_tests) {
+TRIREME_COLD inline void check_fit_options(fit_options const& o, bool has_tests, bool has_accuracy = true) {
     auto const refuse = [](std::string const& what) { throw usage_error(what); };
     if (o.epochs < 0) refuse("epochs = " + std::to_string(o.epochs) + ": it must not be negative");
     if (o.test_every < 1)
@@ -49,6 +54,9 @@ TRIREME_COLD inline void check_fit_options(fit_options const& o, bool has_tests)
     if (o.least_gain > 0 && o.patience == 0)
         refuse("least_gain = " + number_text(o.least_gain) +
                ": it tells which gains renew the patience, and there is none; set patience, too");
+    if (has_tests && o.best_by == test_figure::accuracy && !has_accuracy)
+        refuse("best_by = test_figure::accuracy: values are not right or wrong, so that this loss has no accuracy; "
+               "compare epochs by test_figure::loss");
     if (has_tests) return;
     if (o.patience > 0)
         refuse("patience = " + std::to_string(o.patience) +
@@ -152,7 +160,7 @@ private:
         if (data_.test.size() > 0 && (done_ % options_.test_every == 0 || done_ == options_.epochs)) {
             report_.test = trainer_->evaluate(data_.test);
             report_.tested = true;
-            report_.of_values = Trainer::loss_type::describe(Trainer::network_type::output_extents::shape).classes == 0;
+            report_.of_values = !detail::has_accuracy<Trainer>;
             report_.best = tests_.take(report_.test, options_);
         }
         if (report_.best) {

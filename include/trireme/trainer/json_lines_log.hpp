@@ -13,7 +13,8 @@ namespace trireme {
 
 /// An observer that writes JSON lines: an object for every epoch and, if asked for, one for every step, which has the
 /// key "batch" as well. Keys are the names of the reports' members. Numbers come back as the same doubles; NaN,
-/// infinities and the figures of a test that was not made are null. Copies share the file.
+/// infinities and the figures of a test that was not made are null, and so is the accuracy of values. Copies share the
+/// file.
 /// Errors: data_error if the file cannot be opened (when it is made) or written.
 class json_lines_log {
 public:

@@ -26,8 +26,8 @@ namespace trireme {
 
 /// Options of logs in text files.
 struct log_options {
-    bool steps = false;  ///< of every step; csv_log: instead of epochs
-    bool append = false; ///< keeps what the file holds already; else the first record replaces it
+    bool steps = false;  ///< a record for every step; csv_log: instead of those of epochs
+    bool append = false; ///< true keeps what the file holds already; else the first record replaces it
 };
 
 namespace detail {

@@ -16,6 +16,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -123,6 +124,12 @@ public:
     using options = typename devices_type::options;
     using run_options = typename devices_type::run_options;
 
+private:
+    struct output {
+        using extents = typename network_type::output_extents;
+    };
+
+public:
     /// Throws usage_error if the options break a rule.
     explicit model(options const& o = {}, run_options const& r = {}) : devices_(o, r) {}
 
@@ -134,22 +141,27 @@ public:
     int rank() const noexcept { return devices_.rank(); }
 
     /// The outputs for all of `samples`, which need no targets, on all devices. Every process calls it, and gets all.
-    /// Several values in a row count as scores of classes: a model has no loss that says otherwise.
+    /// Their meaning is that of the loss, `m.predict<binary_cross_entropy>(samples)`; without one, that which
+    /// save_weights has left in the file of the weights; else several values in a row count as scores of classes.
     /// Errors: usage_error if the samples do not fit the network, or not all of its weights have been loaded.
+    template<class Loss>
+        requires loss_on<Loss, output>
     predictions<value_type> predict(sample_set const& samples) {
-        if (!has_parameters_)
-            throw usage_error("this model has no weights yet: call load_weights(model, file), or "
-                              "model.load_parameters(trainer.gather_parameters()), before predict");
-        if (!has_buffers_)
-            throw usage_error("this model has parameters, and no running statistics yet (of batch_norm): call "
-                              "model.load_buffers(trainer.gather_buffers()), too, before predict; load_weights(model, "
-                              "file) loads both");
-        return devices_.predict(samples);
+        return outputs_for(samples, meaning_of<Loss>(network_type::output_extents::shape));
     }
+    predictions<value_type> predict(sample_set const& samples) { return outputs_for(samples, meaning_); }
     template<class Other>
         requires(!std::convertible_to<Other const&, sample_set>)
     predictions<value_type> predict(Other const& other) {
         return devices_.predict(other);
+    }
+
+    /// The meaning of the outputs, if the file of the weights has said it, or set_meaning.
+    std::optional<output_meaning> meaning() const noexcept { return meaning_; }
+    /// Errors: usage_error if the classes do not divide the outputs, or logits have classes.
+    void set_meaning(output_meaning const& meaning) {
+        detail::check_meaning(meaning, network_type::output_extents::size);
+        meaning_ = meaning;
     }
 
     /// Weights, as a trainer has them; see there.
@@ -176,7 +188,22 @@ private:
         return p;
     }
 
+    predictions<value_type> outputs_for(sample_set const& samples, std::optional<output_meaning> const& meaning) {
+        if (!has_parameters_)
+            throw usage_error("this model has no weights yet: call load_weights(model, file), or "
+                              "model.load_parameters(trainer.gather_parameters()), before predict");
+        if (!has_buffers_)
+            throw usage_error("this model has parameters, and no running statistics yet (of batch_norm): call "
+                              "model.load_buffers(trainer.gather_buffers()), too, before predict; load_weights(model, "
+                              "file) loads both");
+        auto said = devices_.predict(samples);
+        if (!meaning) return said;
+        auto const shape = said.shape();
+        return {std::move(said).values(), shape, *meaning};
+    }
+
     devices_type devices_;
+    std::optional<output_meaning> meaning_ = {};
     bool has_parameters_ = network_type::parameters == 0,
          has_buffers_ = network_type::buffers == 0; ///< loaded, or none to load
 };

@@ -23,6 +23,7 @@ struct model_facts {
     std::size_t pieces;                   ///< of a gradient that is measured; 0 where none is
     std::span<layer_exchange const> exchanges;
     bool classes; ///< targets are classes
+    bool answers; ///< outputs are right or wrong
     bool trains, clips;
     bool whole_shard, whole_batch; ///< some layer needs all samples of these
     bool counts_updates;           ///< the optimizer wants their number
@@ -34,24 +35,25 @@ struct model_facts {
 };
 
 template<class Model, class Network = typename Model::network>
-inline constexpr model_facts facts_of_model{.network = Network::rows,
-                                            .parameters = Network::parameters,
-                                            .buffers = Network::buffers,
-                                            .arena_elements = Model::arena_elements,
-                                            .tied_gradients = Network::tied_gradients,
-                                            .loss_terms = Network::loss_terms,
-                                            .inputs = Network::input_extents::size,
-                                            .outputs = Network::output_extents::size,
-                                            .targets = Model::targets,
-                                            .stored_bytes = sizeof(typename Model::stored_type),
-                                            .pieces =
-                                                Model::clips ? gradient_pieces<Network>({0, Network::depth}).end : 0,
-                                            .exchanges = {Network::exchanges.begin(), Network::exchanges.end()},
-                                            .classes = std::is_same_v<typename Model::target, int>,
-                                            .trains = Model::trains,
-                                            .clips = Model::clips,
-                                            .whole_shard = Network::whole_shard,
-                                            .whole_batch = Network::whole_batch,
-                                            .counts_updates = counts_updates<typename Model::optimizer>};
+inline constexpr model_facts facts_of_model{
+    .network = Network::rows,
+    .parameters = Network::parameters,
+    .buffers = Network::buffers,
+    .arena_elements = Model::arena_elements,
+    .tied_gradients = Network::tied_gradients,
+    .loss_terms = Network::loss_terms,
+    .inputs = Network::input_extents::size,
+    .outputs = Network::output_extents::size,
+    .targets = Model::targets,
+    .stored_bytes = sizeof(typename Model::stored_type),
+    .pieces = Model::clips ? gradient_pieces<Network>({0, Network::depth}).end : 0,
+    .exchanges = {Network::exchanges.begin(), Network::exchanges.end()},
+    .classes = std::is_same_v<typename Model::target, int>,
+    .answers = Model::loss::describe(Network::output_extents::shape).has_answers(),
+    .trains = Model::trains,
+    .clips = Model::clips,
+    .whole_shard = Network::whole_shard,
+    .whole_batch = Network::whole_batch,
+    .counts_updates = counts_updates<typename Model::optimizer>};
 
 } // namespace trireme::detail

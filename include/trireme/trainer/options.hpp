@@ -158,8 +158,8 @@ struct option_of_other_braces {
 /// see, through which they find one another, or a function that does it (process_by_mpi). The mesh counts the devices
 /// of all processes.
 struct process_of {
-    int index = 0;            ///< of this process, counted from 0
-    int count = 1;            ///< of all processes
+    int index = 0;            ///< number of this process, counted from 0
+    int count = 1;            ///< number of all processes
     std::string id_file = {}; ///< a path that all of them see, where there is no `share`
     /// Gives all processes the bytes that process 0 has, and is called by all of them together; `with` is its own.
     void (*share)(std::intptr_t with, void* data, std::size_t bytes) = nullptr;
@@ -207,16 +207,19 @@ struct option_fields {
 template<class Choices>
 struct run_options {
     typename Choices::other_braces learning_rate = {}, batch = {}, seed = {}, logical_shards = {}; ///< refused
-    typename Choices::devices devices = {};             ///< replicas of the model, with dp<dynamic>
-    typename Choices::stages stages = {};               ///< of each replica, a device each, with pp<dynamic>
-    typename Choices::micro_batches micro_batches = {}; ///< of a replica; 0: four per stage, or its logical shards
-    typename Choices::schedule schedule = {};           ///< of the stages, where the policy pipeline names none
-    typename Choices::strategy strategy = {};           ///< with reduce_by<chosen_at_run_time>: `.strategy = ring{}`
-    std::chrono::duration<double> deadline = std::chrono::seconds(30); ///< of every wait for another device, in seconds
-    chosen_option<bool> trace = {};                   ///< keep the times of each device's last tasks: `traced()`
-    typename Choices::accelerator share_devices = {}; ///< ranks may share an accelerator, if there are too few
-    typename Choices::accelerator eager = {};         ///< hand over kernel by kernel, not the step as a graph
-    typename Choices::processes processes = {};       ///< that the devices are spread over: process_of, seat
+    typename Choices::devices devices = {}; ///< replicas of the model, with dp<dynamic>
+    typename Choices::stages stages = {};   ///< stages of each replica, a device each, with pp<dynamic>
+    /// Micro-batches of a replica; 0: four per stage, or its logical shards.
+    typename Choices::micro_batches micro_batches = {};
+    typename Choices::schedule schedule = {}; ///< order of the stages' work, where the policy pipeline names none
+    /// Strategy of adding gradients, with reduce_by<chosen_at_run_time>: `.strategy = ring{}`.
+    typename Choices::strategy strategy = {};
+    /// Seconds of every wait for another device, at most.
+    std::chrono::duration<double> deadline = std::chrono::seconds(30);
+    chosen_option<bool> trace = {};                   ///< true keeps the times of each device's last tasks: `traced()`
+    typename Choices::accelerator share_devices = {}; ///< true: ranks may share an accelerator, if there are too few
+    typename Choices::accelerator eager = {};         ///< true hands over kernel by kernel, not the step as a graph
+    typename Choices::processes processes = {};       ///< processes that the devices are spread over: process_of, seat
 };
 
 namespace detail {

@@ -5,6 +5,7 @@
 #include <trireme/core/errors.hpp>
 #include <trireme/core/extents.hpp>
 #include <trireme/core/macros.hpp>
+#include <trireme/layer/loss.hpp>
 #include <trireme/layer/summary.hpp>
 
 #include <cmath>
@@ -22,11 +23,15 @@ class predictions {
 public:
     /// `values`: [sample][value of the output]. `classes`: 0 where the outputs are no scores of classes.
     predictions(std::vector<T> values, trireme::shape const& of_sample, std::size_t classes)
-        : values_(std::move(values)), shape_(of_sample), classes_(classes) {}
+        : predictions(std::move(values), of_sample, output_meaning{classes}) {}
+    predictions(std::vector<T> values, trireme::shape const& of_sample, output_meaning meaning)
+        : values_(std::move(values)), shape_(of_sample), meaning_(meaning) {}
 
     std::size_t size() const noexcept { return values_.size() / shape_.size(); } ///< samples
     trireme::shape const& shape() const noexcept { return shape_; }              ///< of one sample's output
-    std::size_t classes() const noexcept { return classes_; }
+    output_meaning meaning() const noexcept { return meaning_; }
+    /// Classes of which a sample, or each of its tokens, has one: two where it has one logit. 0 if there are none.
+    std::size_t classes() const noexcept { return has_one_logit() ? 2 : meaning_.classes; }
 
     /// The output for sample `i` < size(), as long as this lives.
     std::span<T const> operator[](std::size_t i) const& noexcept {
@@ -41,25 +46,33 @@ public:
     std::vector<T> values() && noexcept { return std::move(values_); }
 
     /// The class with the largest score: the first of several; a NaN is the largest. Of sample i, or, where a sample's
-    /// tokens have scores each, of token i, counted through all samples.
-    /// Errors: usage_error if the outputs are no scores of classes.
+    /// tokens have scores each, of token i, counted through all samples. Of one logit: 1 if it is above 0, else 0.
+    /// Errors: usage_error if the outputs are no scores of classes, or logits of several labels.
     std::size_t class_of(std::size_t i) const {
         check_classes();
-        return largest(scores_of(i));
+        return answer_of(i);
     }
     std::vector<std::size_t> all_classes() const {
         check_classes();
         std::vector<std::size_t> all;
-        all.reserve(values_.size() / classes_);
-        for (std::size_t i = 0; i < values_.size() / classes_; ++i) all.push_back(largest(scores_of(i)));
+        all.reserve(answers());
+        for (std::size_t i = 0; i < answers(); ++i) all.push_back(answer_of(i));
         return all;
     }
-    /// The probability of each class, [sample][class], or [sample][token][class]: softmax of the scores, computed so
-    /// that nothing overflows. Errors: as above.
+    /// The probability of each class, [sample][class], or [sample][token][class]: softmax of the scores; or that of
+    /// each logit's label, [sample][value]: 1 / (1 + exp(-x)). Nothing overflows on the way.
+    /// Errors: usage_error if the outputs are values.
     std::vector<T> probabilities() const {
-        check_classes();
+        if (!meaning_.logistic) check_classes();
         std::vector<T> all(values_.size());
-        for (std::size_t i = 0; i < values_.size() / classes_; ++i) {
+        if (meaning_.logistic) {
+            for (std::size_t i = 0; i < all.size(); ++i) {
+                T const x = values_[i], e = std::exp(x > 0 ? -x : x);
+                all[i] = (x > 0 ? T(1) : e) / (1 + e);
+            }
+            return all;
+        }
+        for (std::size_t i = 0; i < answers(); ++i) {
             auto const scores = scores_of(i);
             T const most = scores[largest(scores)];
             T* const to = all.data() + i * scores.size();
@@ -71,11 +84,18 @@ public:
     }
 
 private:
+    bool has_one_logit() const noexcept { return meaning_.logistic && shape_.size() == 1; }
+    std::size_t values_of_answer() const noexcept { return meaning_.logistic ? 1 : meaning_.classes; }
+    std::size_t answers() const noexcept { return values_.size() / values_of_answer(); }
     std::span<T const> scores_of(std::size_t i) const {
-        if (i >= values_.size() / classes_)
-            throw usage_error("prediction " + std::to_string(i) + " of " + std::to_string(values_.size() / classes_) +
+        if (i >= answers())
+            throw usage_error("prediction " + std::to_string(i) + " of " + std::to_string(answers()) +
                               " was asked for: they are counted from 0");
-        return std::span(values_).subspan(i * classes_, classes_);
+        return std::span(values_).subspan(i * values_of_answer(), values_of_answer());
+    }
+    std::size_t answer_of(std::size_t i) const {
+        auto const scores = scores_of(i);
+        return meaning_.logistic ? (scores[0] > 0 ? 1 : 0) : largest(scores);
     }
     static std::size_t largest(std::span<T const> scores) noexcept {
         std::size_t best = 0;
@@ -84,18 +104,30 @@ private:
         return best;
     }
     TRIREME_COLD void check_classes() const {
-        if (classes_ == 0)
+        if (classes() != 0) return;
+        if (meaning_.logistic)
             throw usage_error("classes of predictions whose samples have " + detail::to_string(shape_) +
-                              " values, none of them the score of a class: train with a loss for classes, such as "
-                              "cross_entropy, or read the values");
+                              " logits, each of a label by itself: a sample has any number of these labels, so read "
+                              "probabilities(), one for each label");
+        throw usage_error("classes of predictions whose samples have " + detail::to_string(shape_) +
+                          " values, none of them the score of a class: train with a loss for classes, such as "
+                          "cross_entropy, or read the values");
     }
 
     std::vector<T> values_;
     trireme::shape shape_;
-    std::size_t classes_;
+    output_meaning meaning_;
 };
 
 namespace detail {
+
+/// Throws usage_error unless so many values of a sample can have this meaning.
+TRIREME_COLD inline void check_meaning(output_meaning const& m, std::size_t values) {
+    if (m.classes != 0 && (m.logistic || values % m.classes != 0))
+        throw usage_error("an output of " + std::to_string(values) + " values is said to have " +
+                          (m.logistic ? "logits and " : "scores of ") + std::to_string(m.classes) +
+                          " classes: logits have none, and classes divide the values");
+}
 
 /// Copies the output of a sample, whose value k lies at from[k * apart]; or, where images lie channels last, wherever
 /// it lies then.

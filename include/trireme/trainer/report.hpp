@@ -15,22 +15,23 @@ namespace trireme {
 
 /// Report of one step.
 struct step_report {
-    std::uint64_t step = 0; ///< steps taken by this trainer, this one included
-    double loss = 0;        ///< mean over the batch, before the update
-    std::size_t samples = 0;
-    double gradient_norm = std::numeric_limits<double>::quiet_NaN(); ///< before it was clipped; with clip_norm only
+    std::uint64_t step = 0;  ///< steps taken by this trainer, this one included
+    double loss = 0;         ///< mean over the batch's samples, before the update
+    std::size_t samples = 0; ///< samples of the batch
+    /// The norm before it was clipped; with clip_norm only.
+    double gradient_norm = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// Report of an epoch under way, for observers; told after every step, on the caller's thread.
 struct progress_report {
-    int epoch = 0; ///< counted from 1
-    int epochs = 0;
-    std::size_t batch = 0; ///< counted from 1
-    std::size_t batches = 0;
-    double loss = 0;         ///< of this step
-    double seconds = 0;      ///< since the epoch began
-    std::size_t samples = 0; ///< done in this epoch
-    std::size_t samples_per_epoch = 0;
+    int epoch = 0;                     ///< the epoch's number, counted from 1
+    int epochs = 0;                    ///< epochs of the fit, at most
+    std::size_t batch = 0;             ///< the batch's number in the epoch, counted from 1
+    std::size_t batches = 0;           ///< batches of an epoch
+    double loss = 0;                   ///< mean loss of this step
+    double seconds = 0;                ///< seconds since the epoch began
+    std::size_t samples = 0;           ///< samples done in this epoch
+    std::size_t samples_per_epoch = 0; ///< samples of an epoch
 
     double samples_per_second() const noexcept { return static_cast<double>(samples) / seconds; }
     /// Of training, at this epoch's speed; tests not included.
@@ -42,22 +43,23 @@ struct progress_report {
 
 /// Mean loss and share of right answers over a set of samples.
 struct evaluation {
-    double loss = 0;
-    double accuracy = 0;
-    std::size_t samples = 0;
+    double loss = 0;         ///< mean over the samples
+    double accuracy = 0;     ///< share of right answers, in [0, 1]
+    std::size_t samples = 0; ///< samples that were evaluated
 };
 
 /// Report of one epoch. Shares are of device 0's time in steps.
 struct epoch_report {
-    int epoch = 0;   ///< counted from 1
-    double loss = 0; ///< mean over the samples of the epoch, each before its step's update
-    bool tested = false;
-    evaluation test = {};
-    double seconds = 0; ///< of training, without the test
-    double samples_per_second = 0;
-    int devices = 1;
-    double sync_share = 0;  ///< adding gradients, waiting for other devices included; NaN on accelerators: not measured
-    double data_share = 0;  ///< gathering samples
+    int epoch = 0;                 ///< the epoch's number, counted from 1
+    double loss = 0;               ///< mean over the samples of the epoch, each before its step's update
+    bool tested = false;           ///< true if a test followed the epoch
+    evaluation test = {};          ///< the test's result, if there was one
+    double seconds = 0;            ///< seconds of training, without the test
+    double samples_per_second = 0; ///< samples over `seconds`, of all devices
+    int devices = 1;               ///< devices of the trainer
+    /// Share of adding gradients, waiting for other devices included; NaN on accelerators: not measured.
+    double sync_share = 0;
+    double data_share = 0;  ///< share of gathering samples
     bool best = false;      ///< the test is the best of this fit so far
     bool of_values = false; ///< the loss is one for values, so that a test has no right answers
 };

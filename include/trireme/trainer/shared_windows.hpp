@@ -18,9 +18,10 @@ namespace trireme {
 
 /// The option `processes` of a trainer over transport<shared_windows>: where its processes meet, and which one this is.
 struct seat {
-    std::optional<processes::meeting_place> where = {}; ///< made before the program forks
-    int rank = 0;                                       ///< of this process
-    levels near = {};                                   ///< which ranks are near one another; none if all are alike
+    /// Place in memory where processes meet, made before the program forks.
+    std::optional<processes::meeting_place> where = {};
+    int rank = 0;     ///< rank of this process
+    levels near = {}; ///< levels of ranks that are near one another; none if all are alike
 };
 
 namespace processes {

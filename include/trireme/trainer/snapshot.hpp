@@ -16,13 +16,13 @@ namespace trireme {
 /// the program: the network, the options, the samples.
 template<class T>
 struct training_snapshot {
-    std::vector<T> parameters = {}, buffers = {};
-    std::vector<std::vector<T>> optimizer = {}; ///< the arrays that it keeps, a number for each parameter
-    std::uint64_t updates = 0;                  ///< made, of optimizers that count them
-    std::uint64_t steps = 0;                    ///< begun
-    std::uint32_t epochs = 0;                   ///< begun
-    std::uint64_t seed = 0;
-    float learning_rate = 0; ///< before the schedule of the option `rate`
+    std::vector<T> parameters = {}, buffers = {}; ///< all numbers of the network, in the order of its layers
+    std::vector<std::vector<T>> optimizer = {};   ///< the arrays that it keeps, a number for each parameter
+    std::uint64_t updates = 0;                    ///< updates made, of optimizers that count them
+    std::uint64_t steps = 0;                      ///< steps begun
+    std::uint32_t epochs = 0;                     ///< epochs begun
+    std::uint64_t seed = 0;                       ///< seed of the training
+    float learning_rate = 0; ///< factor of a step's gradient, before the schedule of the option `rate`
 };
 
 namespace detail {

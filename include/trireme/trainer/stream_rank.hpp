@@ -313,9 +313,9 @@ protected:
         return reinterpret_cast<T*>(values() + t.frame * of.frame + of.agreed);
     }
     T* losses() const noexcept { return static_cast<T*>(losses_.data()); }
-    /// Null where targets are no classes.
+    /// Null where outputs are not right or wrong.
     int* correct() const noexcept {
-        if (!facts_.classes) return nullptr;
+        if (!facts_.answers) return nullptr;
         return reinterpret_cast<int*>(static_cast<std::byte*>(losses_.data()) + granule_.correct());
     }
     sample_score* score_of(std::size_t shard) const noexcept {

@@ -13,6 +13,7 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,7 +29,7 @@ namespace trireme {
 
 /// Options of tensorboard_log.
 struct tensorboard_options {
-    bool steps = false; ///< the loss of every step, too
+    bool steps = false; ///< the loss of every step, too, beside those of epochs
 };
 
 namespace detail::tensorboard {
@@ -184,10 +185,10 @@ private:
 } // namespace detail::tensorboard
 
 /// An observer that writes event files, which TensorBoard shows: `tensorboard --logdir FOLDER`. After every epoch
-/// loss/train, samples_per_second and, if there was a test, loss/test and accuracy/test, by the number of epochs that
-/// the log was told of; if asked for, loss/step by the number of steps. Scalars are floats. The folder is made; a run
-/// should have one of its own. Copies share the file.
-/// Errors: data_error if the folder cannot be made or written (when the log is made), or the file cannot be written.
+/// loss/train, samples_per_second and, if there was a test, loss/test and, but for values, accuracy/test, by the number
+/// of epochs that the log was told of; if asked for, loss/step by the number of steps. Scalars are floats. The folder
+/// is made; a run should have one of its own. Copies share the file. Errors: data_error if the folder cannot be made or
+/// written (when the log is made), or the file cannot be written.
 class tensorboard_log {
 public:
     explicit tensorboard_log(std::string folder, tensorboard_options const& o = {})
@@ -206,7 +207,7 @@ public:
         s.add("loss/train", e.loss);
         if (e.tested) {
             s.add("loss/test", e.test.loss);
-            s.add("accuracy/test", e.test.accuracy);
+            if (!std::isnan(e.test.accuracy)) s.add("accuracy/test", e.test.accuracy);
         }
         s.add("samples_per_second", e.samples_per_second);
         file_->add(++file_->epochs, s);

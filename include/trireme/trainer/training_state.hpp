@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -195,14 +196,16 @@ public:
         if (!is_finite(number)) throw divergence_error(number, mean_loss(number), intact);
     }
 
-    /// Right answers are counted among the targets that count.
+    /// Right answers are counted among the targets that count; the accuracy of values is NaN.
     evaluation evaluated() const {
         std::size_t correct = 0;
         for (auto const n : correct_) correct += n;
         return with_default_floats([&]() -> evaluation {
             auto const& w = weights_[2];
             return {w.mean(in_fixed_tree([&](std::size_t s) { return losses_[s]; })),
-                    w.targets == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(w.targets),
+                    !contract_.loss.has_answers() ? std::numeric_limits<double>::quiet_NaN()
+                    : w.targets == 0              ? 0
+                                                  : static_cast<double>(correct) / static_cast<double>(w.targets),
                     samples_.size()};
         });
     }
@@ -262,6 +265,11 @@ private:
             if (contract_.vocabulary != 0) detail::check_tokens(rows, samples, contract_.vocabulary);
             return;
         }
+        if (contract_.vocabulary != 0)
+            throw usage_error("each sample is a window of " + number(rows.size()) +
+                              " tokens, and the network's context is " + number(in.size()) + ": make windows of " +
+                              number(in.size()) + " tokens, or write input<" + number(rows.size()) +
+                              ">, in gpt_sizes .context = " + number(rows.size()));
         auto const samples_are = "the samples are " + detail::to_string(rows.shape);
         if (in.rank == 3 && rows.shape.rank == 3 && in.extent[1] == rows.shape.extent[1] &&
             in.extent[2] == rows.shape.extent[2])

@@ -4,11 +4,15 @@
 
 #include <trireme/core/errors.hpp>
 #include <trireme/data/safetensors.hpp>
+#include <trireme/layer/loss.hpp>
 #include <trireme/layer/names.hpp>
+#include <trireme/trainer/predictions.hpp>
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,8 +24,8 @@ namespace trireme {
 
 /// The place of a network's tensor in a file of others, for load_weights.
 struct file_tensor {
-    std::string name;
-    bool transposed = false; ///< a matrix whose columns are our rows
+    std::string name;        ///< the tensor's name in the file
+    bool transposed = false; ///< true for a matrix whose columns are the network's rows
 };
 
 namespace detail {
@@ -36,6 +40,51 @@ inline std::vector<std::size_t> file_shape(shape const& s) { return {s.extent, s
 inline constexpr std::string_view counts_batches = "num_batches_tracked";
 inline bool is_count(std::string_view name) {
     return name.size() >= counts_batches.size() && name.substr(name.size() - counts_batches.size()) == counts_batches;
+}
+
+/// The meaning of a network's outputs in the metadata of its weights: "values", "logits" or "classes N". What stands
+/// there stays.
+inline constexpr std::string_view meaning_key = "trireme.outputs";
+inline void add_meaning(safetensors_metadata& to, output_meaning const& m, std::size_t values) {
+    if (m.classes != 0 && values % m.classes != 0) return;
+    to.emplace(meaning_key, m.logistic ? "logits" : m.classes == 0 ? "values" : "classes " + std::to_string(m.classes));
+}
+/// None if a file does not say it. Throws data_error if that is no meaning of so many values.
+inline std::optional<output_meaning> read_meaning(safetensors_file const& file, std::size_t values) {
+    auto const found = file.metadata().find(meaning_key);
+    if (found == file.metadata().end()) return {};
+    std::string_view const text = found->second, of_classes = "classes ";
+    output_meaning said{.logistic = text == "logits"};
+    auto const number = text.starts_with(of_classes) ? text.substr(of_classes.size()) : "";
+    auto const end = number.data() + number.size();
+    bool const counts = !number.empty() && std::from_chars(number.data(), end, said.classes).ptr == end;
+    if (text == "values" || said.logistic || (counts && said.classes != 0 && values % said.classes == 0)) return said;
+    throw data_error(file.path(), "the metadata say " + std::string(meaning_key) + " = \"" + std::string(text) +
+                                      "\", and an output of " + std::to_string(values) +
+                                      " values is \"values\", \"logits\" or \"classes N\", N a divisor: correct it, or "
+                                      "leave it out");
+}
+/// Reads the meaning, where `t` is a model, whose type does not say it.
+template<class Trainer>
+std::optional<output_meaning> read_meaning_for(Trainer const& t, safetensors_file const& file) {
+    if constexpr (requires { t.meaning(); })
+        return read_meaning(file, Trainer::network_type::output_extents::size);
+    else
+        return {};
+}
+template<class Trainer>
+void add_meaning_of(Trainer const& t, safetensors_metadata& to) {
+    using output = typename Trainer::network_type::output_extents;
+    if constexpr (requires { t.meaning(); }) {
+        if (auto const meaning = t.meaning()) add_meaning(to, *meaning, output::size);
+    } else {
+        add_meaning(to, meaning_of<typename Trainer::loss_type>(output::shape), output::size);
+    }
+}
+template<class Trainer>
+void set_meaning_of(Trainer& t, std::optional<output_meaning> const& meaning) {
+    if constexpr (requires { t.meaning(); })
+        if (meaning) t.set_meaning(*meaning);
 }
 
 /// The parameters and buffers of a network as tensors of a file.
@@ -83,9 +132,8 @@ void read_weights(safetensors_file const& file, std::vector<named_tensor> const&
 
 /// Reads them from a file that has just these, under their names.
 template<class T>
-void read_weights(std::string const& path, std::vector<named_tensor> const& of_network, std::span<T> parameters,
+void read_weights(safetensors_file const& file, std::vector<named_tensor> const& of_network, std::span<T> parameters,
                   std::span<T> buffers) {
-    safetensors_file const file(path);
     std::map<std::string, bool, std::less<>> known;
     read_weights(file, of_network, parameters, buffers, [&](named_tensor const& tensor) -> file_tensor {
         known[tensor.name] = true;
@@ -93,7 +141,7 @@ void read_weights(std::string const& path, std::vector<named_tensor> const& of_n
     });
     for (auto const& entry : file.tensors())
         if (!known.contains(entry.name) && !is_count(entry.name))
-            throw data_error(path,
+            throw data_error(file.path(),
                              "tensor " + entry.name +
                                  " is not one of the network's: is the file of another network? tensors_of<network>() "
                                  "lists its names, and named<\"...\", layer> gives a layer another one");
@@ -104,7 +152,7 @@ void read_weights(std::string const& path, std::vector<named_tensor> const& of_n
 /// Writes a trainer's parameters and running statistics as a safetensors file that PyTorch reads into a module of the
 /// same names (layer/names.hpp): `model.load_state_dict(safetensors.torch.load_file(path))`. Layouts are PyTorch's, and
 /// no bit changes. What stood at `path` stays until all is written. Every process of a trainer calls it, and that of
-/// rank 0 writes.
+/// rank 0 writes. The metadata also say what the outputs mean, for models that read them.
 ///
 /// `num_batches_tracked`: written beside each running_var, as PyTorch wants it.
 /// Errors: data_error if the file cannot be written.
@@ -114,25 +162,31 @@ void save_weights(Trainer const& t, std::string const& path, safetensors_metadat
     auto const parameters = t.gather_parameters(), buffers = t.gather_buffers();
     if (t.rank() != 0) return;
     using T = typename Trainer::value_type;
+    auto about = metadata;
+    detail::add_meaning_of(t, about);
     write_safetensors(path,
                       detail::weights_as_tensors<T>(tensors_of<typename Trainer::network_type>(), parameters, buffers,
                                                     num_batches_tracked),
-                      metadata);
+                      about);
 }
 
 /// Sets a trainer's parameters and running statistics from a safetensors file, on all devices; what the optimizer keeps
 /// stays. The file's tensors are those of the network, by name and shape: one that is missing or left over is an error,
 /// and then nothing is changed, on any rank. Values of a narrower type are taken exactly. Every process of a trainer
-/// calls it.
+/// calls it. A model takes the meaning of its outputs from there, too, if the file says it.
 ///
 /// Errors: data_error, naming file and tensor; over processes of the host also those of trainer::load, for the files of
 /// other ranks.
 template<class Trainer>
 void load_weights(Trainer& t, std::string const& path) {
     using T = typename Trainer::value_type;
+    std::optional<output_meaning> meaning;
     t.load([&](std::span<T> parameters, std::span<T> buffers) {
-        detail::read_weights(path, tensors_of<typename Trainer::network_type>(), parameters, buffers);
+        safetensors_file const file(path);
+        meaning = detail::read_meaning_for(t, file);
+        detail::read_weights(file, tensors_of<typename Trainer::network_type>(), parameters, buffers);
     });
+    detail::set_meaning_of(t, meaning);
 }
 
 /// Sets them from a file with other names and layouts: find(named_tensor) gives the file_tensor that each of the
@@ -141,10 +195,13 @@ void load_weights(Trainer& t, std::string const& path) {
 template<class Trainer, class Find>
 void load_weights(Trainer& t, std::string const& path, Find const& find) {
     using T = typename Trainer::value_type;
+    std::optional<output_meaning> meaning;
     t.load([&](std::span<T> parameters, std::span<T> buffers) {
         safetensors_file const file(path);
+        meaning = detail::read_meaning_for(t, file);
         detail::read_weights(file, tensors_of<typename Trainer::network_type>(), parameters, buffers, find);
     });
+    detail::set_meaning_of(t, meaning);
 }
 
 } // namespace trireme

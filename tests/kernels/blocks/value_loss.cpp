@@ -32,12 +32,14 @@ void blocks_equal_reference(std::size_t samples) {
     auto const targets = uniform<T>(1, Values * samples), weight = uniform<T>(2, samples);
     auto dx = unset<Stored>(Values * samples);
     auto losses = unset<T>(2 * samples); // with the gradient, and evaluated
+    std::vector<int> right(samples, -1), expected_right = right;
     auto const work = [&](rehearsal_kernels const& k) {
         value_loss_gradient<F, Values, 1>(k, x.data(), targets.data(), weight.data(), dx.data(), losses.data());
-        value_loss<F, Values, 1>(k, x.data(), targets.data(), losses.data() + samples);
+        value_loss<F, Values, 1>(k, x.data(), targets.data(), losses.data() + samples, right.data());
     };
     CHECK(same_in_every_order(samples, 0, dx, work));
     CHECK(same_in_every_order(samples, 0, losses, work));
+    CHECK(same_in_every_order(samples, 0, right, work));
     for (std::size_t i = 0; i < samples; ++i) CHECK(losses[samples + i] == losses[i]);
 
     auto const wide_x = wide(x);
@@ -49,8 +51,9 @@ void blocks_equal_reference(std::size_t samples) {
         value_loss_gradient<F, Values, 1>(reference{}, wide_x.data() + at, wide_targets.data() + at,
                                           wide_weight.data() + n, expected.data() + at, expected_losses.data() + n);
         value_loss<F, Values, 1>(reference{}, wide_x.data() + at, wide_targets.data() + at,
-                                 expected_losses.data() + samples + n);
+                                 expected_losses.data() + samples + n, expected_right.data() + n);
     }
+    CHECK(right == expected_right);
     CHECK(apart(dx, expected, 8) <= 1);
     CHECK(apart(losses, expected_losses, Values + 8) <= 1);
 }

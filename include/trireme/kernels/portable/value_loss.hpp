@@ -3,6 +3,7 @@
 #pragma once
 
 #include <trireme/core/macros.hpp>
+#include <trireme/kernels/loss_functions.hpp>
 #include <trireme/kernels/portable/policy.hpp>
 
 #include <cstddef>
@@ -27,15 +28,23 @@ TRIREME_NOINLINE void value_loss_gradient(portable, T const* TRIREME_RESTRICT x,
     for (std::size_t lane = 0; lane < Lanes; ++lane) loss[lane] = sum[lane] / T(Values);
 }
 
-/// The loss as above.
+/// The loss as above; of logits also the number of a sample's right answers, unless `correct` is null.
 template<class F, std::size_t Values, std::size_t Lanes, class T>
 TRIREME_NOINLINE void value_loss(portable, T const* TRIREME_RESTRICT x, T const* TRIREME_RESTRICT targets,
-                                 T* TRIREME_RESTRICT loss) noexcept {
+                                 T* TRIREME_RESTRICT loss, [[maybe_unused]] int* correct = nullptr) noexcept {
     T sum[Lanes] = {};
     for (std::size_t i = 0; i < Values; ++i)
         for (std::size_t lane = 0; lane < Lanes; ++lane)
             sum[lane] += F::value(x[i * Lanes + lane], targets[i * Lanes + lane]);
     for (std::size_t lane = 0; lane < Lanes; ++lane) loss[lane] = sum[lane] / T(Values);
+    if constexpr (is_of_logits<F>) {
+        if (correct == nullptr) return;
+        int right[Lanes] = {};
+        for (std::size_t i = 0; i < Values; ++i)
+            for (std::size_t lane = 0; lane < Lanes; ++lane)
+                right[lane] += says_label(x[i * Lanes + lane], targets[i * Lanes + lane]) ? 1 : 0;
+        for (std::size_t lane = 0; lane < Lanes; ++lane) correct[lane] = right[lane];
+    }
 }
 
 } // namespace trireme::inline TRIREME_ISA
