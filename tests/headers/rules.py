@@ -39,7 +39,31 @@ APART = NEEDS_NVCC + NEEDS_MPI + NEEDS_ONEDNN
 NOT_IN_UMBRELLA = ('trireme/schedule/draw.hpp', 'trireme/schedule/pipeline/draw.hpp',
                    'trireme/schedule/svg_text.hpp')
 # Families of kernels, and devices, that no layer may know of: overload resolution finds the kernels.
-FAMILIES = re.compile(r'blocks/|block_kernels|onednn|oneDNN|portable|accelerator|remote\(', re.I)
+FAMILIES = re.compile(r'kernels/(?:reference|portable|blocks|channels_last|onednn|cuda)\b|channels_last_kernels|'
+                      r'blocks/|block_kernels|onednn|portable|cuda|accelerator|\bremote\b|\bstreams\b|\bGPUs?\b', re.I)
+# Lines that a layer must not have, of which the rule sees each, and lines that it may have.
+NAMES_A_FAMILY = '''
+#include <trireme/kernels/channels_last/policy.hpp>
+#include <trireme/kernels/cuda/policy.hpp>
+#include <trireme/kernels/portable/policy.hpp>
+#include <trireme/kernels/blocks/samples.hpp>
+#include <trireme/kernels/reference/linear.hpp>
+template<accelerator_kernels K> void forward(K const&);
+return !kernels::remote && !description.adds_to_loss;
+if constexpr (remote(k)) return;
+bool stores_gradients = false; ///< its kernels of streams store gradients
+static void forward(block_kernels<Stream> const& k);
+if constexpr (std::is_same_v<K, portable>) return;
+/// In oneDNN's layout.
+/// On a GPU it is faster.
+'''
+NAMES_NONE = '''
+#include <trireme/kernels/kernel_context.hpp>
+#include <trireme/kernels/views.hpp>
+inline double normal(random_stream const& r, std::uint64_t i);
+std::uint32_t last_channels = 1; ///< of its input, if it lies channels last
+if constexpr (keeps_channels_last<Kernels>) return;
+'''
 # What a kernel takes is laid out by two compilers, and they disagree on this attribute (tests/headers/cuda_arguments.py).
 TAKEN_BY_KERNELS = ('include/trireme/device/', 'include/trireme/kernels/', 'include/trireme/collective/on_streams/')
 NOT_FOR_KERNELS = 'no_unique_address'
@@ -139,10 +163,19 @@ def check_directions(path, name, headers):
             yield f'{at}: {folder} may not use {target.split("/")[1]} (it may use {allowed})'
 
 
-def check_family_names(path, name):
-    for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
+def check_family_names(text, name):
+    for number, line in enumerate(text.splitlines(), 1):
         if found := FAMILIES.search(line):
             yield f'{name}:{number}: "{found[0]}": layers name no family of kernels and no kind of device'
+
+
+def check_control():
+    """The rule about families sees what it is there for."""
+    lines = NAMES_A_FAMILY.strip().splitlines()
+    for line in lines:
+        if not list(check_family_names(line, '')):
+            yield f'tests/headers/rules.py: the rule about families of kernels does not see: {line}'
+    yield from check_family_names(NAMES_NONE, 'tests/headers/rules.py: NAMES_NONE')
 
 
 def reached(headers, start):
@@ -156,6 +189,7 @@ def reached(headers, start):
 
 
 def check(root):
+    yield from check_control()
     top = root / 'include'
     headers = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))}
     for name, path in headers.items():
@@ -174,7 +208,7 @@ def check(root):
                 yield f'include/{umbrella}: it reaches {name}, which needs more than the compiler of the host'
     for name, path in headers.items():
         if name.startswith('trireme/layer/'):
-            yield from (f'include/{fault}' for fault in check_family_names(path, name))
+            yield from (f'include/{fault}' for fault in check_family_names(path.read_text(encoding='utf-8'), name))
     for folder in ('tests', 'examples', 'bench'):
         for path in sorted((root / folder).rglob('*')):
             if path.suffix in ('.cpp', '.hpp', '.cu'):
