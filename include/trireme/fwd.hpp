@@ -4,10 +4,12 @@
 
 /// Declarations of what the types of programs consist of, for headers that name a trainer and need nothing of it. The
 /// arguments that have defaults (the shortcut of `residual`, the scope of `batch_norm`) get them by
-/// trireme/trireme.hpp.
+/// trireme/trireme.hpp. Left out are names whose declaration is their definition: aliases (`gpt`, `best_of`), constants
+/// (`without_bias`), concepts; and templates whose parameters need one of these (`training_set`) or a class (`named`).
 
 #include <trireme/core/macros.hpp> // first: it refuses older standards
 
+#include <trireme/core/percentage.hpp>
 #include <trireme/core/units.hpp>
 #include <trireme/device/host/isa.hpp>
 
@@ -21,6 +23,7 @@ template<std::size_t... N>
 struct input;
 template<class Input, class... Layers>
 struct network;
+struct pass_flops;
 
 struct sigmoid;
 struct hyperbolic_tangent;
@@ -43,6 +46,8 @@ template<std::size_t Channels, class Kernel, class... Options>
 struct conv2d;
 template<auto Share>
 struct dropout;
+template<auto Share>
+struct activity_penalty;
 template<std::size_t Outputs, auto... More>
 struct linear;
 template<std::size_t Vocabulary, std::size_t Width>
@@ -60,6 +65,9 @@ template<std::size_t Side, class... Options>
 struct avg_pool2d;
 template<std::size_t Side, class... Options>
 struct max_pool2d;
+template<std::size_t Row>
+struct tied;
+struct gpt_sizes;
 
 template<class... Layers>
 struct sequential;
@@ -81,6 +89,7 @@ template<int Label>
 struct ignoring;
 template<class Function>
 struct value_loss_of;
+struct output_meaning;
 struct mean_squared_error;
 struct binary_cross_entropy;
 
@@ -97,6 +106,7 @@ struct step_rate;
 struct cosine_rate;
 struct one_cycle_rate;
 struct warm_up_rate;
+struct linear_scaling;
 
 // ---- policies of trainers, and their arguments ----
 
@@ -124,6 +134,10 @@ struct reproducible;
 template<class Place>
 struct hold_weights;
 struct clip_norm;
+template<int N>
+struct accumulate;
+template<class... Which>
+struct without_decay;
 template<class Faults>
 struct with_faults;
 
@@ -133,9 +147,22 @@ template<int N>
 struct dp;
 template<int N>
 struct pp;
+struct mesh_value;
+struct mesh_group;
 struct host;
+struct gpu;
+struct rehearsal;
+struct peer;
+struct nccl;
+struct mpi;
+struct shared_windows;
+struct kernel_context;
+template<class Kernels, class Function, class T>
+class with_function;
+class cuda_block_kernels;
 inline namespace TRIREME_ISA {
 struct portable;
+struct reference;
 } // namespace TRIREME_ISA
 struct f32;
 struct f64;
@@ -146,6 +173,20 @@ struct he_uniform;
 struct he_normal;
 struct gpipe;
 struct one_f_one_b;
+template<int C>
+struct interleaved;
+template<int C>
+struct breadth_first;
+struct zero_bubble_h1;
+struct zero_bubble_h2;
+struct zero_bubble_v;
+template<int F, int B, int W, int Comm, int Frames>
+struct zero_bubble_auto;
+struct v_half;
+struct v_min;
+struct dual_pipe_v;
+struct scheduled_work;
+struct role_order;
 struct balanced_by_flops;
 template<std::size_t Samples, std::size_t PerParameter>
 struct balanced_by_memory_of;
@@ -161,6 +202,9 @@ template<bytes_t Bytes>
 struct of_at_least;
 template<bytes_t Bytes>
 struct of_at_most;
+struct biases;
+struct norms;
+struct embeddings;
 template<bytes_t Bytes>
 struct bucket;
 struct fixed_tree;
@@ -179,6 +223,7 @@ template<class Inner, class Outer>
 struct hierarchical;
 template<class Wire, class Strategy>
 struct compressed;
+struct native;
 
 // ---- training and predictions ----
 
@@ -205,11 +250,25 @@ class confusion_matrix;
 struct training_plan;
 struct parallel_layout;
 struct strategy_choice;
-struct schedule_choice;
+class schedule_choice;
 
 class labelled_images;
 struct dataset;
+struct image_size;
+struct idx_images;
+struct image_changes;
+struct sample_rows;
 class samples_in_memory;
+class owned_samples;
+class augmented_samples;
 class sample_set;
+class shuffled_batches;
+class standardisation;
+class token_windows;
+class csv_table;
+struct csv_options;
+struct csv_columns;
+class npy_array;
+struct split_counts;
 
 } // namespace trireme

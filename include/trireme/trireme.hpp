@@ -10,6 +10,7 @@
 #include <trireme/collective/all_gatherv.hpp>
 #include <trireme/collective/all_reduce.hpp>
 #include <trireme/collective/all_to_all.hpp>
+#include <trireme/collective/all_to_allv.hpp>
 #include <trireme/collective/barrier.hpp>
 #include <trireme/collective/blocks_by_rank.hpp>
 #include <trireme/collective/broadcast.hpp>

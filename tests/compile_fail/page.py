@@ -5,6 +5,9 @@ errors.md.in, which has the rest.
 
 page.py SOURCE_ROOT             writes the page
 page.py SOURCE_ROOT --check     fails if the page is not what would be written
+
+The rule of a code is the first part of its text, before the remedy; the index of the page lists it, and so does
+docs/reference.md.
 """
 import difflib
 import pathlib
@@ -13,6 +16,8 @@ import sys
 import textwrap
 
 import misuses
+
+PAGE = 'docs/errors.md'
 
 
 def texts_of(root):
@@ -29,6 +34,36 @@ def texts_of(root):
             texts[code], where[code] = text, name
     faults += [f'{named[code]}: {code} has no text "{code}: ..."' for code in sorted(set(named) - set(texts))]
     return texts, faults
+
+
+def cell(text):
+    """A text as it stands in a table: outside of `code` it has no tags and no emphasis."""
+    parts = re.split(r'(`[^`]*`)', text)
+    parts[::2] = [re.sub(r'(<|\*(?=\S)|(?<=\S)\*)', r'\\\1', part) for part in parts[::2]]
+    return ''.join(parts).replace('|', '\\|')
+
+
+def rules_of(texts):
+    """The rule of each code, in one line, for tables: the text up to its first colon or full stop, or all of it where
+    that is the rule of several codes."""
+    rules = {code: re.split(r'[:.] ', text[len(code) + 2:], maxsplit=1)[0] for code, text in texts.items()}
+    rules = {code: rule if list(rules.values()).count(rule) == 1 else texts[code][len(code) + 2:]
+             for code, rule in rules.items()}
+    return {code: cell(rule) for code, rule in rules.items()}
+
+
+def groups_of(root):
+    """Codes by files of misuses, [(what they are about, [(code, anchor, rule)])], those files, the texts of the codes,
+    and complaints."""
+    sources = misuses.sources()
+    if faults := [fault for source in sources for fault in source.faults]:
+        return [], [], {}, faults
+    texts, faults = texts_of(root)
+    rules = rules_of(texts)
+    sources = [source for source in sources if any(part.code for part in source.parts)]
+    sources.sort(key=lambda source: min(part.code for part in source.parts if part.code))
+    return [(source.about, [(part.code, part.name, rules.get(part.code, '')) for part in source.parts if part.code])
+            for source in sources], sources, texts, faults
 
 
 def comment(lines):
@@ -63,16 +98,15 @@ def section(headers, part, text):
 
 def page_of(root):
     """The page, and complaints about what it is made of."""
-    sources = misuses.sources()
-    if faults := [fault for source in sources for fault in source.faults]:
+    groups, sources, texts, faults = groups_of(root)
+    if not texts:
         return '', faults
-    texts, faults = texts_of(root)
-    documented, index, sections = {}, [], []
-    sources = [source for source in sources if any(part.code for part in source.parts)]
-    for source in sorted(sources, key=lambda source: min(part.code for part in source.parts if part.code)):
+    index = [row for about, entries in groups for row in (
+        f'| | **{about}** |', *(f'| [{code}](#{anchor}) | {rule} |' for code, anchor, rule in entries))]
+    documented, sections = {}, []
+    for source in sources:
         if not source.about:
             faults.append(f'{source.path.name}: "// On the page: ..." is missing')
-        links = []
         for part in source.parts:
             if not part.code:
                 continue
@@ -87,8 +121,6 @@ def page_of(root):
                            for one in part.misuses.values() if not one.fragments[0].startswith(part.code)]
                 sections.append(section(source.headers, part, texts[part.code]))
             documented[part.code] = source.path.name
-            links.append(f'[{part.code[3:]}](#{part.name})')
-        index.append(f'| {", ".join(links)} | {source.about} |')
     faults += [f'tests/compile_fail: no namespace {code.lower()} has a misuse that gives {code}'
                for code in sorted(set(texts) - set(documented))]
     prelude = (misuses.FOLDER / 'prelude.hpp').read_text(encoding='utf-8').split('#pragma once\n')[1]
@@ -103,13 +135,13 @@ def page_of(root):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    path = root / 'docs/errors.md'
+    path = root / PAGE
     page, faults = page_of(root)
     if '--check' in sys.argv[2:]:
         old = path.read_text(encoding='utf-8') if path.exists() else ''
         if not faults and old != page:
-            faults = ['docs/errors.md is not what tests/compile_fail/page.py writes; run it:', *difflib.unified_diff(
-                old.split('\n'), page.split('\n'), 'docs/errors.md', 'written', lineterm='')]
+            faults = [f'{PAGE} is not what tests/compile_fail/page.py writes; run it:', *difflib.unified_diff(
+                old.split('\n'), page.split('\n'), PAGE, 'written', lineterm='')]
         print('\n'.join(faults + ['0 passed, 1 failed' if faults else '1 passed, 0 failed']))
     elif faults:
         print('\n'.join(faults))

@@ -31,12 +31,39 @@ class Declaration:
     public: bool = True
     joins: bool = False  # the comment is that of the declaration before
     special: bool = False  # a specialisation, which has its template's comment
+    head: list = dataclasses.field(default_factory=list)  # the tokens of its template
+    body: bool = False  # it is defined, not only declared
 
     def signature(self):
         """The name as a user writes it."""
         if self.kind == 'function':
             return self.name if self.name.startswith('operator') else f'{self.name}()'
         return self.name + (f'<{", ".join(self.parameters)}>' if self.parameters else '')
+
+    def data(self):
+        """The data members of a struct."""
+        return [one for one in self.members if one.kind == 'variable' and 'static' not in one.words]
+
+    def is_aggregate(self):
+        """True for a struct with data members, which designated initialisers name."""
+        return (self.kind == 'struct' and not self.special and self.data() != []
+                and all(one.public for one in self.data())
+                and not any(one.kind == 'function' and one.name == self.name for one in self.members))
+
+    def type_and_default(self):
+        """Type and initialiser of a variable, as text; nothing for an initialiser that is not there."""
+        words = self.words
+        pointer = next((at for at in range(len(words) - 2) if words[at:at + 3] == ['(', '*', self.name]), None)
+        end = 0 # behind the name, and behind the bounds of an array or the parameters of a function
+        while end < len(words) and words[end] not in ('=', '{'):
+            end = behind(words, end, words[end]) if words[end] in CLOSING else (
+                behind(words, end) if words[end] == '<' else end + 1)
+        name = pointer + 2 if pointer is not None else max(
+            (at for at in range(end) if words[at] == self.name and words[at + 1:at + 2] != ['::']), default=end)
+        kind = joined([*words[:name], *words[name + 1:end]])
+        kind = re.sub(r'\btypename ', '', re.sub(r'\btrireme::', '', re.sub(r'([&*])(?=\w)', r'\1 ', kind)))
+        kind = re.sub(r'^(\S+)\(\*\)', r'\1 (*)', kind)
+        return kind, joined(words[end + (words[end:end + 1] == ['=']):])
 
 
 def tokens_of(text):
@@ -143,11 +170,13 @@ def kind_and_name(words):
         if words[at] == 'operator':
             end = words.index('(', at + 1 + 2 * (words[at + 1] == '('))
             return 'function', joined(words[at:end]).replace(' ', ''), False
+        if words[at] == '(' and at > 0 and words[at + 1:at + 2] == ['*']: # a pointer to a function
+            return 'variable', words[at + 2], False
         if words[at] == '(' and at > 0 and re.match(r'\w', words[at - 1]) and words[at - 1] not in (
                 'decltype', 'noexcept', 'explicit', 'alignas', 'requires'):
-            if words[at + 1] == '*': # a pointer to a function
-                return 'variable', words[at + 2], False
             return None if words[at - 2:at - 1] == ['::'] else ('function', words[at - 1], False)
+        if words[at] == '[' and at > 0 and re.match(r'[A-Za-z_]', words[at - 1]): # an array
+            return 'variable', words[at - 1], False
         if words[at] in CLOSING and words[at] != '{':
             at = behind(words, at, words[at])
         elif words[at] == '<' and re.match(r'\w', words[at - 1]):
@@ -201,7 +230,7 @@ class Reader:
 
     def scope(self, public):
         """The declarations up to the end of the block that has begun, or of the file."""
-        found, doc, free, ended, last = [], [], True, -2, None
+        found, doc, free, ended, goes_on, last = [], [], True, -2, -2, None
         while self.at < len(self.tokens):
             kind, word, line = self.tokens[self.at]
             if kind == 'line':
@@ -213,10 +242,11 @@ class Reader:
                 self.at += 1
                 if kind == 'doc':
                     doc.append(word[3:].removeprefix(' '))
-                elif kind == 'after' and last is not None and line == ended:
+                elif kind == 'after' and last is not None and line in (ended, goes_on):
                     for one in last:
-                        one.doc = word[4:].strip()
+                        one.doc = word[4:].strip() if line == ended else f'{one.doc} {word[4:].strip()}'
                         one.joins = False
+                    goes_on = line + 1
                 elif kind == 'comment' and not word.startswith('// clang-format'):
                     doc, free = [], True
                 continue
@@ -280,13 +310,15 @@ class Reader:
                                   if plain[:1] != ['inline'] else plain[1:])
             if known:
                 kind, name, special = known
-                made = Declaration(kind, name, '\n'.join(doc), begun, parameters, plain, members, public, False, special)
+                made = Declaration(kind, name, '\n'.join(doc), begun, parameters, plain, members, public, False, special,
+                                   words[:len(words) - len(plain)], is_body)
                 if not doc and not free and found:
                     made.joins = True
                 last = [made]
                 if kind == 'variable':
                     for part in split_at_commas(plain)[1:]:
-                        last.append(dataclasses.replace(made, name=part[0], words=[*self.type_of(plain), *part]))
+                        other = next(word for word in part if re.match(r'[A-Za-z_]', word))
+                        last.append(dataclasses.replace(made, name=other, words=[*self.type_of(plain), *part]))
                     if len(last) > 1:
                         made.words = split_at_commas(plain)[0]
                 found += last
@@ -297,7 +329,8 @@ class Reader:
     @staticmethod
     def type_of(words):
         first = split_at_commas(words)[0]
-        return first[:first.index('=') - 1] if '=' in first else first[:-1]
+        ends = [first.index(sign) for sign in ('=', '[', '{') if sign in first]
+        return first[:min(ends, default=len(first)) - 1]
 
 
 def declarations(text):

@@ -7,7 +7,12 @@ reference.py SOURCE_ROOT --check     fails if the page is not what would be writ
 
 SECTIONS says which headers a section lists; the first section that names a header has it. Of a header it lists what has
 a comment /// and lies outside of namespaces called detail, less what the section leaves out; rules (..._rule) are the
-matter of errors.md. Of a comment the page shows the first sentence, so that one says what the name is without the rest.
+matter of errors.md, of which the last section lists the codes. Of a comment the page shows the first sentence, so that
+one says what the name is without the rest.
+
+Structs that designated initialisers fill (aggregates) are on the page with all their members: type, default, and the
+member's comment, which says unit or rule. Each member has such a comment; those of the options of training may have
+it in another of these structs. A check of its own looks for every member on the page, and CONTROL is what it must find.
 
 A header that no section names has nothing for programs: all of it lies in namespaces called detail, or INTERNAL has it.
 INTERNAL may only become shorter: a new header that is not for programs has its names in detail.
@@ -19,8 +24,9 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'headers'))
+sys.path += [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ('headers', 'compile_fail')]
 import declarations  # noqa: E402
+import page as errors  # noqa: E402
 import rules  # noqa: E402
 from declarations import joined  # noqa: E402
 
@@ -34,8 +40,8 @@ class Section:
     headers: str  # patterns below include/trireme
     leaves_out: str = ''  # names, as an expression
     only: str = ''
-    kind: str = 'names'  # names, options, policies, codes
-    members: str = ''  # classes whose members are listed, as an expression
+    kind: str = 'names'  # names, options, policies, codes, errors
+    members: str = ''  # classes whose member functions are listed, as an expression
     rest: bool = False  # the headers that no other section names
 
 
@@ -59,7 +65,7 @@ SECTIONS = [
     Section('Arguments of policies', 'guide.md#strategies',
             'trainer/policies.hpp parallel/tensor_rules.hpp parallel/stages.hpp schedule/fixed_tree.hpp', 
             'network_segments|segments_of|shards_of|tensor_place', 'per_device|once|all|chosen_at_run_time|for_.*|in_.*|of_.*'
-            '|bucket|balanced_.*|cut_.*|fixed_tree'),
+            '|biases|norms|embeddings|bucket|balanced_.*|cut_.*|fixed_tree'),
     Section('Devices and meshes', 'guide.md#two-devices', 'group/mesh.hpp device/host/device.hpp device/cuda/device.hpp '
             'device/rehearsal/device.hpp', 'mesh_axis_type|axis_set'),
     Section('Transports', 'clusters.md', 'trainer/*_transport.hpp trainer/shared_windows.hpp trainer/policy_arguments.hpp '
@@ -111,6 +117,7 @@ SECTIONS = [
     Section('Exceptions', 'guide.md#waiting-and-failing', 'core/errors.hpp device/cuda/errors.hpp '
             'group/transport/processes/window.hpp', 'forget_.*', '.*_error|group_stopped'),
     Section('Exit codes', 'clusters.md#when-something-goes-wrong', 'core/exit_code.hpp', kind='codes'),
+    Section('Errors of the compiler', errors.PAGE.removeprefix('docs/'), '', kind='errors'),
 ]
 
 # Headers without a name for programs, though not all of it lies in namespaces called detail, and what they are.
@@ -121,7 +128,6 @@ INTERNAL = {
     'group/': 'the parts of groups',
     'collective/on_streams/': 'collectives of trainers on accelerators',
     'layer/activation_plan.hpp': 'the memory of a trainer',
-    'layer/channels_last.hpp': 'the memory of a trainer on accelerators',
     'layer/for_units.hpp': 'a loop of passes',
     'layer/host_pass.hpp': 'passes of a trainer',
     'layer/row_*.hpp': 'passes of a trainer',
@@ -134,6 +140,7 @@ INTERNAL = {
     'trainer/*_executor.hpp': 'parts of a trainer',
     'trainer/*_run.hpp': 'parts of a trainer',
     'trainer/agreement.hpp': 'a part of a trainer in processes',
+    'trainer/channels_last_rows.hpp': 'a part of a trainer',
     'trainer/composition.hpp': 'the types of a trainer',
     'trainer/host_samples.hpp': 'a part of a trainer',
     'trainer/sample_batch.hpp': 'a part of a trainer',
@@ -144,6 +151,34 @@ INTERNAL = {
 MOST_INTERNAL = 25  # lower it with every one that goes
 HIDES_ITS_SUBJECT = re.compile(r'(What|Who|Where|Whether|Which|How|The same|That|Those|They|It|These|Everyone|Nobody)\b')
 OWN_PAGES = ('guide.md', 'gpu.md', 'clusters.md', 'schedules.md', 'kernels.md')
+
+# A header whose structs lack comments, a page that lacks members of them, and what must be said of both.
+CONTROL = """
+namespace trireme {
+/// An option struct.
+template<class T>
+struct planted {
+    using type = T;
+    static constexpr int not_data = 1;
+    int said = 0; ///< steps
+    int silent = 0;
+    /// Seconds.
+    double above = 0;
+    double first = 0, second = 0;
+    T values[2] = {};
+    void (*called)(int) = nullptr;
+    int last = 0; ///< a member that the page lacks
+    int function() const { return 1; }
+};
+/// No aggregate.
+struct made { made(int); int silent = 0; };
+class hidden { int silent = 0; };
+} // namespace trireme
+"""
+CONTROL_PAGE = '\n'.join(f'| `planted::{name}` |' for name in ('said', 'silent', 'above', 'first', 'second', 'values',
+                                                               'called'))
+CONTROL_SILENT = ['silent', 'first', 'second', 'values', 'called']
+CONTROL_MISSING = ['last']
 
 
 def first_sentence(doc):
@@ -158,18 +193,34 @@ def first_sentence(doc):
     return text[:found.end()] if found else text
 
 
-def cell(text):
-    return text.replace('|', '\\|')
-
-
 def code(text):
-    return f'`{cell(text)}`'
+    return '`' + text.replace('|', '\\|') + '`'
 
 
 def matches(header, pattern):
     """A star stands for part of a name, not for folders; a pattern that ends with / is a folder with all below."""
     begins = re.escape(pattern).replace(r'\*', '[^/]*')
     return re.fullmatch(begins + ('.*' if pattern.endswith('/') else ''), header) is not None
+
+
+def silent_members(one):
+    """The members of an aggregate without a comment."""
+    return [member for member in one.data() if not member.doc]
+
+
+def missing_members(one, page, prefix):
+    """The members of an aggregate without a row on the page."""
+    return [member for member in one.data() if f'\n| `{prefix}{member.name}` |' not in '\n' + page]
+
+
+def check_control():
+    """Both see what they are there for."""
+    structs = [one for _, one in declarations.declarations(CONTROL) if one.is_aggregate()]
+    found = ([member.name for one in structs for member in silent_members(one)],
+             [member.name for one in structs for member in missing_members(one, CONTROL_PAGE, f'{one.name}::')])
+    return [] if found == (CONTROL_SILENT, CONTROL_MISSING) and len(structs) == 1 else [
+        f'tests/docs/reference.py: of the structs of CONTROL, {[one.name for one in structs]} are aggregates, {found[0]} '
+        f'have no comment, and {found[1]} are not on its page']
 
 
 class Pages:
@@ -192,6 +243,7 @@ class Pages:
                 else:
                     chapter[2] += '\n'.join(re.findall(r'`([^`]+)`', line)) + '\n'
             self.chapters.append(tuple(chapter))
+        self.chapters.append((errors.PAGE.removeprefix('docs/'), 'Compile-time errors', ''))
 
     def title(self, link):
         return next((title for chapter, title, _ in self.chapters if chapter == link), None)
@@ -207,6 +259,7 @@ class Pages:
 class Reference:
     def __init__(self, root):
         self.faults = []
+        self.root = root
         self.pages = Pages(root)
         top = root / 'include'
         paths = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))}
@@ -233,19 +286,19 @@ class Reference:
         """The first sentence of a comment, or a fault."""
         doc = doc if doc is not None else one.doc
         text = first_sentence(doc)
-        if HIDES_ITS_SUBJECT.match(text):
-            self.fault(header, one, f'its comment begins with "{HIDES_ITS_SUBJECT.match(text)[0]}": begin with what it is')
+        if found := HIDES_ITS_SUBJECT.match(text[:1].upper() + text[1:]):
+            self.fault(header, one, f'its comment begins with "{found[0]}": begin with what it is')
         elif not text.endswith('.') and (len(text) < len(' '.join(doc.split())) or re.search(r'[:;,]$', text)):
             self.fault(header, one, f'the first sentence of its comment has no end behind "{text[-20:]}"')
-        return cell(text)
+        return errors.cell(text)
 
     def headers_of(self, section):
-        """In the order of the section's patterns. A header that is named by a pattern is not, if INTERNAL has it."""
+        """In the order of the section's patterns. A header that only a star names is not, if INTERNAL has its name."""
         others = set() if not section.rest else {
             header for one in SECTIONS if not one.rest for header in self.headers_of(one)}
         found = {header: None for pattern in section.headers.split() for header in self.headers
                  if matches(header, pattern) and header not in others
-                 and ('*' not in pattern or not any(matches(header, one) for one in INTERNAL))}
+                 and ('*' not in pattern or not any(matches(header, one) for one in INTERNAL if one[-1] != '/'))}
         return list(found)
 
     def taken(self, section):
@@ -276,6 +329,8 @@ class Reference:
             doc = member.doc
             if not member.public or not doc or member.kind not in ('function', 'variable') or member.name in seen:
                 continue
+            if member.kind == 'variable' and one.is_aggregate(): # in the table of aggregates
+                continue
             if member.name.startswith('operator') or member.name == one.name:
                 continue
             seen.add(member.name)
@@ -284,7 +339,7 @@ class Reference:
         return rows
 
     def names(self, section):
-        rows, seen = [], set()
+        rows, seen, data = [], set(), []
         for header, groups in self.taken(section):
             for first, shown in groups:
                 signatures = []
@@ -302,7 +357,31 @@ class Reference:
                 for _, one in shown:
                     if section.members and re.fullmatch(section.members, one.name):
                         rows += self.members(section, header, one)
-        return self.table(('name', 'what it is', 'header', 'more'), rows) if rows else ''
+                    if one.is_aggregate():
+                        data += self.data(header, one)
+        tables = [self.table(('name', 'what it is', 'header', 'more'), rows)] if rows else []
+        if data:
+            tables += ['Members, in the order in which initialisers name them:',
+                       self.table(('member', 'type', 'default', 'what it is'), data)]
+        return '\n\n'.join(tables)
+
+    def data(self, header, one):
+        """Rows of the members of an aggregate."""
+        for member in one.data():
+            kind, default = member.type_and_default()
+            default = self.value(kind, default)
+            yield (code(f'{one.name}::{member.name}'), code(kind), code(default) if default else '',
+                   self.sentence(header, member) if member.doc else '')
+
+    @staticmethod
+    def value(kind, default):
+        """An initialiser as a number, where {} is one."""
+        kind = 'whole' if re.fullmatch(r'(std::)?u?int(\d+_t)?|std::size_t|(bytes|flops)_t', kind) else kind
+        if default == '{}':
+            default = {'whole': '0', 'bool': 'false', 'float': '0', 'double': '0', 'std::string': '""'}.get(kind, default)
+        if kind.startswith('std::optional<') and default == '{}':
+            return 'std::nullopt'
+        return re.sub(r'(?<=\d)/(?=\d)', ' / ', re.sub(r'(?<=\d)f\b', '', default))
 
     def policies(self, section):
         rows = []
@@ -313,16 +392,29 @@ class Reference:
                 if not default:
                     self.fault(header, one, 'its comment needs "Default: ...", what a trainer does that names no such policy')
                     continue
-                rows.append((code(one.signature()), self.sentence(header, one), cell(' '.join(default[1].split())),
+                rows.append((code(one.signature()), self.sentence(header, one), errors.cell(' '.join(default[1].split())),
                              self.where(header), self.link(section, one.name)))
         return self.table(('policy', 'what it is', 'default', 'header', 'more'), rows)
 
     def codes(self, section):
-        rows = []
+        rows, functions = [], []
         for header, groups in self.taken(section):
             for first, shown in groups:
-                rows += [(one.words[-1], code(f'{space}::{one.name}'), self.sentence(header, one)) for space, one in shown]
-        return self.table(('code', 'name', 'meaning'), rows)
+                rows += [(one.type_and_default()[1], code(f'{space}::{one.name}'), self.sentence(header, one))
+                         for space, one in shown if one.kind == 'variable']
+                functions += [(code(f'{space}::{one.signature()}'), self.sentence(header, one), self.where(header))
+                              for space, one in shown if one.kind == 'function']
+        tables = [self.table(('code', 'name', 'meaning'), rows)]
+        if functions:
+            tables.append(self.table(('name', 'what it is', 'header'), functions))
+        return '\n\n'.join(tables)
+
+    def errors(self, section):
+        groups, _, _, faults = errors.groups_of(self.root)
+        self.faults += faults
+        rows = [(code_name, (f'[{code_name}]({section.chapter}#{anchor})', rule, about))
+                for about, entries in groups for code_name, anchor, rule in entries]
+        return self.table(('code', 'rule', 'about'), [row for _, row in sorted(rows)])
 
     # ---- options: fields of structs, of which a trainer's type may fix some ----
 
@@ -333,11 +425,10 @@ class Reference:
                     return one
         return None
 
-    def field(self, words, arguments):
+    def field(self, one, arguments):
         """Type and default of a field; nothing for one that only refuses a name."""
-        at = words.index('=') if '=' in words else len(words)
-        kind, default = joined(words[:at - 1]), joined(words[at + 1:])
-        if found := re.fullmatch(r'typename Choices::(\w+)', kind):
+        kind, default = one.type_and_default()
+        if found := re.fullmatch(r'Choices::(\w+)', kind):
             aliases = self.struct('option_fields').members + self.struct('training_fields').members
             alias = next(one for one in aliases if one.name == found[1])
             kind = text = joined(alias.words[3:])
@@ -349,21 +440,20 @@ class Reference:
         if chosen := re.search(r'(chosen_\w+)(?:<(.*?)>(?=[,>)]|$))?', kind):
             value = next(one for one in self.struct(chosen[1]).members if one.name == 'value')
             parameters = self.struct(chosen[1]).parameters
-            kind, default = self.field([chosen[2] if word in parameters else word for word in value.words], {})
+            words = [chosen[2] if word in parameters else word for word in value.words]
+            kind, default = self.field(dataclasses.replace(value, words=words), {})
         for name, argument in arguments.items():
             default = re.sub(rf'\b{name}\b', argument, default)
         if picked := re.fullmatch(r'(true|false) \? (.+) : (.+)', default):
             default = picked[2 if picked[1] == 'true' else 3]
-        if default in ('', '{}'):
-            default = {'bool': 'false', 'std::size_t': '0', 'std::uint64_t': '0'}.get(kind, '')
-        return re.sub(r'^(trireme|std)::(?=batch)', '', kind), re.sub(r'(?<=\d)f$', '', default)
+        return re.sub(r'^typename ', '', kind), self.value(kind, default)
 
     def fields(self, header, one, arguments, comments):
         """Rows of the fields of a struct: name, type, default, comment."""
         for member in one.members:
             if member.kind != 'variable' or not member.public or 'static' in member.words:
                 continue
-            found = self.field(member.words, arguments)
+            found = self.field(member, arguments)
             if not found:
                 continue
             doc = member.doc or comments.get(member.name, '')
@@ -392,7 +482,7 @@ class Reference:
         users.sort(key=lambda user: not user[0].startswith(('sgd', 'run_options'))) # and the usual ones before them
         comments, rows = {}, {} # a field without a comment has that of another struct's field of its name
         for member in (member for _, _, one, _ in users for member in one.members):
-            if member.doc and member.kind == 'variable' and self.field(member.words, {}):
+            if member.doc and member.kind == 'variable' and self.field(member, {}):
                 comments.setdefault(member.name, member.doc)
         for who, header, one, arguments in users:
             for name, kind, default, text in self.fields(header, one, arguments, comments):
@@ -432,7 +522,22 @@ class Reference:
                 anchor = re.sub(r'[^\w\- ]', '', section.title.lower()).replace(' ', '-')
                 index.append(f'[{section.title}](#{anchor})')
                 parts.append(f'## {section.title}\n\nMore: [{self.pages.title(section.chapter)}]({section.chapter}).\n\n{text}\n')
-        return '\n'.join([HEAD.format(index=',\n'.join(index)), *parts])
+        page = '\n'.join([HEAD.format(index=',\n'.join(index[:-1]), last=index[-1]), *parts])
+        self.check_members(page)
+        return page
+
+    def check_members(self, page):
+        """Each member of an aggregate of the page has a comment and a row."""
+        self.faults += check_control()
+        for section in SECTIONS:
+            for header, groups in self.taken(section):
+                for one in (one for _, shown in groups for _, one in shown if one.is_aggregate()):
+                    chosen = 'Choices' in one.parameters # members may refuse a name, or have another struct's comment
+                    for member in silent_members(one) if not chosen else []:
+                        self.fault(header, member, f'a member of {one.name}, it needs a comment: what, and unit or rule')
+                    for member in missing_members(one, page, '' if section.kind == 'options' else f'{one.name}::'):
+                        if not chosen or self.field(member, {}):
+                            self.fault(header, member, f'a member of {one.name}, it is not on {PAGE}')
 
 
 HEAD = '''# Reference
@@ -441,9 +546,11 @@ Everything that a program can name, by what it is for: each name with the first 
 `include/trireme`, and the chapter that shows it. `trireme/trireme.hpp` includes a header, unless another include stands
 beside it. The comments in the headers say the rest: parameters, errors, costs, sources. All names are in the namespace
 `trireme`. `trireme/fwd.hpp` declares the types that trainers and models consist of, for headers that only name them.
+Structs that designated initialisers fill, `{{.epochs = 10}}`, have all their members here, with type, default, and unit
+or rule.
 
 {index},
-and [the errors of the compiler](errors.md), TRI0001 and the others.
+and {last}, TRI0001 and the others.
 
 This page is written by `python3 tests/docs/reference.py .`; to change a sentence, change the comment in the header.
 '''

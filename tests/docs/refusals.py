@@ -76,8 +76,8 @@ with tempfile.TemporaryDirectory() as name:
     expect(2, ['CIFAR-10: nobody has said where the files are', *fetch], 'cifar')
     expect(2, ['nowhere: the folder is not there', *fetch], 'cifar', '--data', folder / 'nowhere')
     expect(2, ['data_batch_1.bin: there is no such file', *fetch], 'cifar', '--data', folder)
-    for wrong in (['--epochs', '0'], ['--epochs', 'many'], ['--lr', 'nan'], ['--batch', '-1'], ['--data', ''], ['--nonsense'],
-                  ['more']):
+    for wrong in (['--epochs', '0'], ['--epochs', 'many'], ['--learning-rate', 'nan'], ['--batch', '-1'], ['--data', ''],
+                  ['--nonsense'], ['more']):
         expect(2, ['try --help'], 'cifar', *wrong)
     expect(0, [], 'cifar', '--help')
 

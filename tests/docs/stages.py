@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Examples in stages: by every schedule LeNet ends an epoch with the bits of one device, and ResNet-18 by some; a drawn
-step has all tasks, predicted and measured; what cannot work is refused before data is read.
+step has all tasks, predicted and measured; what cannot work is refused before data is read; a training that diverges
+ends alike whatever the layout.
 
 stages.py PROGRAM ...    the programs lenet, step and resnet18, or some of them
 
@@ -141,6 +142,19 @@ def resnet18(folder):
     same_bits(folder, 'resnet18', wanted, 'interleaved:2', *common, '--stages', 2, layout=(1, 2, 2))
 
 
+def resnet18_diverges(folder):
+    """By a rate that is far too high: exit code 3, and one step of all layouts that is not in the weights."""
+    common = ['--data', folder, '--epochs', 1, '--images', 12, '--batch', 2, '--reproducible', 2, '--learning-rate', 1e6]
+    steps = set()
+    for layout in (['--devices', 1], ['--devices', 2], ['--stages', 2]):
+        ran = run('resnet18', *common, *layout)
+        told = re.fullmatch(r'\n?resnet18: the loss of training step (\d+) is (?:nan|inf): the weights are those of the step '
+                            r'before\. [^\n]+\n', ran.stderr)
+        expect(ran.returncode == 3 and told, f'resnet18 {layout} diverges: exit code {ran.returncode}: {ran.stderr}')
+        steps.add(told and told[1])
+    expect(len(steps) == 1, f'resnet18 diverges in steps {steps}')
+
+
 def resnet18_refuses():
     refuses(['--save /no/weights: cannot be written', 'name a file in a folder'], 'resnet18', '--save', '/no/weights')
     refuses(['--save /: cannot be written'], 'resnet18', '--save', '/')
@@ -219,6 +233,8 @@ with tempfile.TemporaryDirectory() as name:
     if 'resnet18' in programs:
         write_images(where, 2, 1)
         resnet18(where)
+        write_images(where, 12, 1)
+        resnet18_diverges(where)
 
 print(f'{passed} passed, {failed} failed')
 sys.exit(1 if failed or not passed else 0)

@@ -10,8 +10,8 @@ inline constexpr int max_rank = 4;
 
 /// The shape of one sample as a value: what layers compute with. Slowest dimension first: channels, height, width.
 struct shape {
-    int rank = 0;
-    std::size_t extent[max_rank] = {};
+    int rank = 0;                      ///< dimensions in use, at most max_rank
+    std::size_t extent[max_rank] = {}; ///< size of each dimension, the slowest first
 
     constexpr std::size_t size() const noexcept {
         std::size_t product = 1;

@@ -22,8 +22,8 @@ constexpr bytes_t operator""_GiB(unsigned long long n) noexcept { return n << 30
 
 /// Traffic between devices: reads of a peer's memory (or messages) and the bytes they carry.
 struct traffic {
-    std::uint64_t messages = 0;
-    bytes_t bytes = 0;
+    std::uint64_t messages = 0; ///< reads of a peer's memory, or messages
+    bytes_t bytes = 0;          ///< bytes that they carry
 
     constexpr traffic& operator+=(traffic const& other) noexcept {
         messages += other.messages;

@@ -17,11 +17,11 @@ namespace trireme {
 /// A launch as a process knows it before it has spoken with another one: from flags, or from what
 /// launchers leave in the environment.
 struct launch {
-    int rank = 0;
-    int size = 1;
-    int local_rank = 0;                              ///< among the processes of its machine
-    int local_size = 1;                              ///< 0 if nobody says
-    char const* launcher = "none";                   ///< "mpirun of Open MPI"
+    int rank = 0;                                    ///< number of the process, counted from 0
+    int size = 1;                                    ///< processes of the launch
+    int local_rank = 0;                              ///< number of the process among those of its machine
+    int local_size = 1;                              ///< processes of its machine; 0 if nobody says
+    char const* launcher = "none";                   ///< name of the launcher, "mpirun of Open MPI"
     std::string source = "no launcher: one process"; ///< the variables, or flags, that said so
 
     /// Reads the environment: torchrun's variables, Open MPI's, PMI's (MPICH, Intel MPI), SLURM's, in this order. A set

@@ -121,8 +121,8 @@ struct mesh_value {
 /// The group of a collective in a mesh: the ranks along some axes; of them, those whose role is in the mask. A role is
 /// the coordinate along the axis pp. The first and the last stage of pp<4> are {{of pp}, 0b1001}.
 struct mesh_group {
-    axis_set along = {};
-    std::uint64_t roles = ~std::uint64_t{0};
+    axis_set along = {};                     ///< axes whose coordinates vary within the group
+    std::uint64_t roles = ~std::uint64_t{0}; ///< a bit for each role that belongs to it
 
     /// The members of the group of `rank`, in the order of their places; none if it is not one of them.
     std::vector<int> members(mesh_value const& m, int rank) const {

@@ -22,7 +22,7 @@ struct adagrad_options {
     typename Choices::other_name lr = {};
     float rate_decay = 0.0f; ///< the rate of the update behind n others is learning_rate / (1 + n * rate_decay)
     typename Choices::other_name lr_decay = {};
-    float initial_accumulator = 0.0f; ///< the sums of squares begin at it
+    float initial_accumulator = 0.0f; ///< first value of the sums of squares
     typename Choices::other_name initial_accumulator_value = {};
     float epsilon = 1e-10f;
     typename Choices::other_name eps = {}, momentum = {}, nesterov = {};

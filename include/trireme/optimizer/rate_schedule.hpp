@@ -20,12 +20,13 @@ namespace trireme {
 struct rate_schedule {
     enum class kind : std::uint8_t { constant, in_steps, cosine, one_cycle };
 
-    kind is = kind::constant;
-    std::uint64_t steps = 0;
-    std::uint64_t warm_up = 0;
-    double share = 1, begin = 1, end = 1; ///< what they mean depends on the kind
-    bool scales = false;                  ///< with the batch
-    std::uint64_t from = 0;               ///< the batch that learning_rate is for, if it scales
+    kind is = kind::constant;  ///< the curve that the factor follows
+    std::uint64_t steps = 0;   ///< steps of the curve, warm-up included; in_steps: steps between two cuts
+    std::uint64_t warm_up = 0; ///< steps in which the factor rises to 1, before the curve
+    /// Share of the steps that rise, first and last factor; in_steps: `end` is each cut's.
+    double share = 1, begin = 1, end = 1;
+    bool scales = false;    ///< true if the rate grows with the batch
+    std::uint64_t from = 0; ///< samples of the batch that learning_rate is for, if it scales
 
     double factor(std::uint64_t step) const noexcept;
 
@@ -69,8 +70,8 @@ inline double rate_factor(rate_schedule const& r, std::uint64_t step) noexcept {
 
 /// After so many steps, again and again, the rate is multiplied by `by`. Source: PyTorch's StepLR.
 struct step_rate {
-    std::uint64_t every = 0;   ///< has to be given
-    double by = 0.1;           ///< above 0; above 1 the rate grows
+    std::uint64_t every = 0;   ///< steps from one cut to the next; has to be given
+    double by = 0.1;           ///< factor of each cut, above 0; above 1 the rate grows
     std::uint64_t warm_up = 0; ///< steps in which the rate rises to its first value, before those
 
     constexpr operator rate_schedule() const noexcept {
@@ -81,9 +82,9 @@ struct step_rate {
 /// After a warm-up the rate falls along half a cosine, to `least` of its first value at step `steps`, where it stays.
 /// Source: Loshchilov and Hutter, "SGDR", 2017; PyTorch's CosineAnnealingLR.
 struct cosine_rate {
-    std::uint64_t steps = 0; ///< warm-up included
-    std::uint64_t warm_up = 0;
-    double least = 0;
+    std::uint64_t steps = 0;   ///< steps until the rate stays, warm-up included; has to be given
+    std::uint64_t warm_up = 0; ///< steps in which the rate rises to its first value
+    double least = 0;          ///< factor of learning_rate at the end
 
     constexpr operator rate_schedule() const noexcept {
         return {rate_schedule::kind::cosine, steps, warm_up, 1, 1, least};
@@ -91,12 +92,13 @@ struct cosine_rate {
 };
 
 /// The rate rises from `first` of learning_rate to all of it in a share of the steps, and falls to `last` of it, along
-/// cosines. Source: Smith and Topin, "Super-convergence", 2018; PyTorch's OneCycleLR.
+/// cosines. Momentum stays as it is: PyTorch's OneCycleLR cycles it as well, unless cycle_momentum=False.
+/// Source: Smith and Topin, "Super-convergence", 2018; PyTorch's OneCycleLR.
 struct one_cycle_rate {
-    std::uint64_t steps = 0;
-    double rising = 0.3;
-    double first = 1.0 / 25;
-    double last = 1.0 / 250'000;
+    std::uint64_t steps = 0;     ///< steps of the whole cycle; has to be given
+    double rising = 0.3;         ///< share of the steps in which the rate rises, in (0, 1)
+    double first = 1.0 / 25;     ///< factor of learning_rate in the first step
+    double last = 1.0 / 250'000; ///< factor of learning_rate in the last step
 
     constexpr operator rate_schedule() const noexcept {
         return {rate_schedule::kind::one_cycle, steps, 0, rising, first, last};
@@ -105,7 +107,7 @@ struct one_cycle_rate {
 
 /// A constant rate after a warm-up.
 struct warm_up_rate {
-    std::uint64_t steps = 0;
+    std::uint64_t steps = 0; ///< steps in which the rate rises to learning_rate; has to be given
 
     constexpr operator rate_schedule() const noexcept { return {rate_schedule::kind::constant, 0, steps, 1, 1, 1}; }
 };
@@ -114,8 +116,8 @@ struct warm_up_rate {
 /// `.rate = linear_scaling{.from = 256, .then = warm_up_rate{.steps = 500}}`. From step to step it follows `then`.
 /// Source: Goyal et al., "Accurate, large minibatch SGD: training ImageNet in 1 hour", 2017.
 struct linear_scaling {
-    std::uint64_t from = 0; ///< has to be given
-    rate_schedule then = {};
+    std::uint64_t from = 0;  ///< samples of the batch that learning_rate is for; has to be given
+    rate_schedule then = {}; ///< the rate from step to step; constant by default
 
     constexpr operator rate_schedule() const noexcept {
         auto r = then;

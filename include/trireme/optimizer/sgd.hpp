@@ -21,8 +21,8 @@ struct sgd_options {
     typename Choices::rate rate = {};         ///< the learning rate from step to step: cosine_rate and others
     trireme::batch batch = 32; ///< samples per step over all devices; the last batch of an epoch may be smaller
     typename Choices::other_name batch_size = {}, epochs = {}; ///< refused likewise
-    std::uint64_t seed = 0;                                    ///< of the initial weights and of the order of samples
-    typename Choices::logical_shards logical_shards = {};      ///< with reproducible<fixed_tree, dynamic>; 0: bits vary
+    std::uint64_t seed = 0;                               ///< seed of the initial weights and of the order of samples
+    typename Choices::logical_shards logical_shards = {}; ///< V of reproducible<fixed_tree, dynamic>; 0: bits vary
     typename Choices::other_braces devices = {}, stages = {}, strategy = {}, deadline = {}; ///< refused: in run_options
 };
 

@@ -96,23 +96,24 @@ struct arena_extent {
 ///
 /// Ranks are numbered as in the mesh of the axes dp and pp: rank = replica * stages + role.
 struct parallel_layout {
-    int replicas = 1; ///< of the model, each with a share of the batch
-    strategy_choice strategy = {};
-    std::size_t logical_shards = 0; ///< 0: micro-batches, added as the strategy adds; else V of fixed_tree
+    int replicas = 1;               ///< replicas of the model, each with a share of the batch
+    strategy_choice strategy = {};  ///< strategy of adding gradients over the replicas
+    std::size_t logical_shards = 0; ///< V of fixed_tree; 0: micro-batches, added as the strategy adds
     bool shared_weights = false;    ///< one copy of the weights; each device updates its slice of them
     bool clips = false;             ///< the norm of the gradients is measured before they are used
     bool ties = false;              ///< some rows of the network have their parameters in common
-    std::span<reduction_bucket const> buckets = {}; ///< where tensors have strategies of their own; none: all in one
+    /// Buckets of tensors with strategies of their own; none: all in one.
+    std::span<reduction_bucket const> buckets = {};
 
-    std::span<update_run const> updates = {}; ///< where some parameters do not decay; none: all are updated alike
+    std::span<update_run const> updates = {}; ///< runs of parameters that decay or do not; none: all are updated alike
     recomputed_rows recomputed = {};          ///< rows whose values are dropped, and computed again on the way back
 
-    levels groups = {}; ///< which devices are near one another, for strategies that take them; none: as even as it goes
+    levels groups = {}; ///< levels of near devices, for strategies that take them; none: as even as it goes
 
     int stages = 1;                ///< devices of each replica; each has chunks() stages of the network
-    std::size_t micro_batches = 1; ///< of each replica, if logical shards are none
-    int passes = 1;                ///< of the schedule, each over as many of a replica's micro-batches
-    schedule_choice schedule = {};
+    std::size_t micro_batches = 1; ///< micro-batches of each replica, if logical shards are none
+    int passes = 1;                ///< passes of the schedule, each over as many of a replica's micro-batches
+    schedule_choice schedule = {}; ///< order of the stages' work
     range (*cut)(int stages, int stage) = nullptr; ///< the rows of a stage of the network; null: there is one
 
     constexpr int devices() const noexcept { return replicas * stages; }

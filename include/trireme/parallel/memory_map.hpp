@@ -19,15 +19,15 @@ namespace trireme {
 /// byte. MPI's messages between machines have buffers besides, at most as large as the gradients for each of a rank's
 /// blocks.
 struct owned_bytes {
-    bytes_t parameters = 0;
-    bytes_t gradients = 0;
-    bytes_t optimizer_state = 0;
-    bytes_t strategy_state = 0; ///< of strategies that compress: errors of gradients, and what is sent
-    bytes_t activations = 0;    ///< values and gradients of what is computed at once: on the host one granule, however
-                                ///< large the batch, unless a layer needs a whole shard (batch_norm)
-    bytes_t control = 0;        ///< counters by which devices wait for one another; of accelerators, tables and losses
-    bytes_t staging = 0;        ///< samples on their way into an accelerator, of two steps
-    bytes_t workspace = 0;      ///< of kernels that come from libraries: their limit
+    bytes_t parameters = 0;      ///< parameters, and running statistics
+    bytes_t gradients = 0;       ///< gradients of the parameters
+    bytes_t optimizer_state = 0; ///< numbers that the optimizer keeps
+    bytes_t strategy_state = 0;  ///< errors of gradients, and what is sent, of strategies that compress
+    bytes_t activations = 0;     ///< values and gradients of what is computed at once: on the host one granule, however
+                                 ///< large the batch, unless a layer needs a whole shard (batch_norm)
+    bytes_t control = 0;         ///< counters by which devices wait for one another; of accelerators, tables and losses
+    bytes_t staging = 0;         ///< samples on their way into an accelerator, of two steps
+    bytes_t workspace = 0;       ///< memory of kernels that come from libraries: their limit
 
     constexpr bytes_t total() const noexcept {
         return parameters + gradients + optimizer_state + strategy_state + activations + control + staging + workspace;
@@ -159,9 +159,9 @@ constexpr bool is_copy(canonical_list const& list, parallel_layout const& l, int
 
 /// The first elements of a stage's numbers in the arenas of a rank, behind those of the stages that it has before it.
 struct stage_begin {
-    std::size_t weights = 0;
-    std::size_t gradients = 0; ///< of its first slot
-    std::size_t state = 0;     ///< of the optimizer's numbers
+    std::size_t weights = 0;   ///< the first of its parameters
+    std::size_t gradients = 0; ///< the first of its gradients, of the first slot
+    std::size_t state = 0;     ///< the first of the optimizer's numbers
 };
 template<class Model>
 TRIREME_COLD constexpr stage_begin stage_lies(parallel_layout const& l, int rank, int chunk) {

@@ -16,18 +16,18 @@ namespace trireme {
 /// tensors_of<network>(), and an element of it, whatever the devices are.
 template<class T>
 struct tensor_piece {
-    std::size_t tensor = 0;
-    std::size_t first = 0; ///< element of the tensor that values[0] is
-    std::span<T const> values = {};
-    bool is_buffer = false; ///< a running statistic; else a parameter
+    std::size_t tensor = 0;         ///< number of the tensor, in the order of the network's
+    std::size_t first = 0;          ///< element of the tensor that values[0] is
+    std::span<T const> values = {}; ///< numbers of the tensor, side by side
+    bool is_buffer = false;         ///< a running statistic; else a parameter
 };
 
 /// A list of numbers in canonical coordinates: all parameters of a network, all its buffers, or one of the arrays that
 /// the optimizer keeps, which have a number for each parameter.
 struct canonical_list {
     enum kind : unsigned char { parameters, buffers, optimizer };
-    kind of = parameters;
-    std::size_t array = 0; ///< of the optimizer's
+    kind of = parameters;  ///< kind of the list
+    std::size_t array = 0; ///< number of the array, of those that the optimizer keeps
 };
 
 /// Numbers that devices are to take; of an empty list they keep those that they have.

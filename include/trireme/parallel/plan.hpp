@@ -19,8 +19,8 @@ namespace trireme {
 
 /// Bytes between two stages: values one way, their gradients the other way.
 struct crossing_bytes {
-    bytes_t values = 0;
-    bytes_t gradients = 0;
+    bytes_t values = 0;    ///< bytes of values, to the next stage
+    bytes_t gradients = 0; ///< bytes of gradients, back
 };
 
 /// A plan is the cost of a program before it runs: memory, traffic, operations. A constant expression if the type fixes
@@ -37,13 +37,14 @@ struct training_plan {
     std::size_t parameters = 0;     ///< trainable numbers
     std::size_t buffers = 0;        ///< running statistics
     std::size_t arena_elements = 0; ///< both, each padded to whole cache lines
-    std::size_t element_bytes = 0;  ///< of parameters, gradients and optimizer state
-    flops_t training_flops = 0;     ///< per sample, forward and backward and loss
-    flops_t forward_flops = 0;      ///< per sample
-    /// FLOPs of a sample in a stage, but for the loss; its numbers; and the bytes that cross its end with a micro-batch
-    /// of the most samples.
+    std::size_t element_bytes = 0;  ///< bytes of a number: parameters, gradients and optimizer state
+    flops_t training_flops = 0;     ///< FLOPs per sample, forward and backward and loss
+    flops_t forward_flops = 0;      ///< FLOPs per sample, forward
+    /// FLOPs of a sample in a stage, but for the loss.
     pass_flops (*flops_of)(parallel_layout const&, int stage) = nullptr;
+    /// Numbers of a stage: parameters and buffers.
     arena_extent (*numbers)(parallel_layout const&, int stage) = nullptr;
+    /// Bytes that cross a stage's end with a micro-batch of the most samples.
     crossing_bytes (*crossing)(parallel_layout const&, std::size_t batch, int stage) = nullptr;
     /// The map of a rank's memory.
     memory_map (*map)(parallel_layout const&, std::size_t batch, int rank) = nullptr;
@@ -53,8 +54,8 @@ struct training_plan {
     traffic (*tied)(parallel_layout const&, int rank, int role) = nullptr;
 
     // of the run
-    trireme::batch batch = {};
-    parallel_layout layout = {};
+    trireme::batch batch = {};   ///< samples of a step
+    parallel_layout layout = {}; ///< devices, and how a step is spread over them
 
     constexpr int devices() const noexcept { return layout.devices(); }
 

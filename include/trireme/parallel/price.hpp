@@ -16,9 +16,9 @@ namespace trireme {
 
 /// The time of a step on a described machine, in seconds.
 struct priced_step {
-    double seconds = 0;   ///< until the last device has all gradients
-    double computing = 0; ///< of the device that computes longest
-    double adding = 0;    ///< of gradients over the replicas, for the device that adds longest
+    double seconds = 0;   ///< seconds until the last device has all gradients
+    double computing = 0; ///< seconds of the device that computes longest
+    double adding = 0;    ///< seconds of adding gradients over the replicas, of the device that adds longest
     /// The rest: waiting for other stages, and for what comes from them.
     constexpr double waiting() const noexcept { return std::max(0.0, seconds - computing - adding); }
 };

@@ -38,8 +38,7 @@ struct for_tensors {
     using strategy = Strategy;
 };
 
-/// Rules that choose tensors: those of these layers, those whose gradients have so many bytes, all that are called
-/// "bias", those of layers that normalise (batch_norm, layer_norm), and those of embedding and learned_positions.
+/// Rules that choose tensors: those of these layers, and those whose gradients have so many bytes.
 template<std::size_t... Layer>
 struct in_layer {
     static constexpr bool takes(tensor_place const& t) noexcept { return ((t.layer == Layer) || ...); }
@@ -53,6 +52,8 @@ struct of_at_most {
     static constexpr bool takes(tensor_place const& t) noexcept { return t.bytes <= Bytes; }
 };
 
+/// Rules that choose tensors: all that are called "bias", those of layers that normalise (batch_norm, layer_norm), and
+/// those of embedding and learned_positions.
 struct biases {
     static constexpr bool takes(tensor_place const& t) noexcept { return std::string_view(t.tensor.name) == "bias"; }
 };

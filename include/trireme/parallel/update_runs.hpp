@@ -14,7 +14,7 @@ namespace trireme {
 
 /// Parameters side by side that are updated alike.
 struct update_run {
-    range elements = {}; ///< of the network's parameters
+    range elements = {}; ///< range of the network's parameters
     bool decays = true;  ///< weight_decay applies to them
 };
 

@@ -85,7 +85,7 @@ constexpr traffic traffic_of(S const& s, int rank, buffer_cut const& cut) noexce
 /// Traffic by the level of the link: at[i] is what moves between ranks whose first common level is i, at[0] therefore
 /// within the innermost groups.
 struct traffic_by_level {
-    traffic at[levels::most + 1] = {};
+    traffic at[levels::most + 1] = {}; ///< at[i]: between ranks whose first common level is i
 
     constexpr traffic total() const noexcept {
         traffic sum;

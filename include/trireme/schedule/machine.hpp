@@ -14,10 +14,10 @@ namespace trireme {
 /// Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005; Alexandrov,
 /// Ionescu, Schauser, Scheiman, "LogGP", 1995.
 struct link_cost {
-    double alpha = 0;
-    double beta = 0;
-    double gamma = 0;
-    double overhead = 0;
+    double alpha = 0;    ///< seconds until a step that waits has seen all of its sources
+    double beta = 0;     ///< seconds per byte copied
+    double gamma = 0;    ///< seconds per byte added, on top
+    double overhead = 0; ///< seconds per message that a rank deals with itself
 
     constexpr bool free() const noexcept { return alpha <= 0 && beta <= 0 && gamma <= 0 && overhead <= 0; }
 };
@@ -26,9 +26,9 @@ struct link_cost {
 /// innermost group (or everywhere, if there are no groups), links[1] between those of one next group, ... A
 /// level that is not described costs what the one below it does.
 struct machine {
-    link_cost links[levels::most + 1] = {};
-    levels groups = {};
-    int at_once = 0; ///< ranks that can work at the same time, the processors; 0: all of them
+    link_cost links[levels::most + 1] = {}; ///< costs by the first common level of two ranks
+    levels groups = {};                     ///< groups of ranks within groups; none: all ranks are alike
+    int at_once = 0;                        ///< ranks that can work at the same time, the processors; 0: all of them
 
     /// The link that joins two ranks.
     constexpr link_cost const& link(int a, int b) const noexcept {

@@ -29,12 +29,12 @@ enum class step_kind : std::uint8_t { idle, wait, copy, reduce };
 /// `count` ranks: base + scale * x for x = first, first + stride, ..., modulo `modulus`. Most lists are plain, with x
 /// itself for a rank and the number of ranks for a modulus (0 says so); the rest is for groups within groups.
 struct rank_list {
-    int first = 0;
-    int count = 0;
-    int stride = 1;
-    int modulus = 0;
-    int base = 0;
-    int scale = 1;
+    int first = 0;   ///< the first x
+    int count = 0;   ///< ranks in the list
+    int stride = 1;  ///< distance of one x from the next
+    int modulus = 0; ///< modulus of x; 0: the number of ranks
+    int base = 0;    ///< first rank of the group, added to each
+    int scale = 1;   ///< factor of x, the distance of ranks in a group
 
     constexpr int at(int i, int ranks) const noexcept {
         return (base + scale * ((first + i * stride) % (modulus == 0 ? ranks : modulus))) % ranks;
@@ -64,12 +64,12 @@ struct chunk_list {
 
 /// One step of a rank in a collective.
 struct collective_step {
-    step_kind kind = step_kind::idle;
-    chunk_list chunk = {};
-    rank_list sources = {};
-    int after = 0;
-    rank_list destinations = {}; ///< of a reduction's result
-    int source_chunk = -1;       ///< of a copy: the chunk that is read, if it is not the one that is written
+    step_kind kind = step_kind::idle; ///< the effect of the step
+    chunk_list chunk = {};            ///< chunks that it writes
+    rank_list sources = {};           ///< ranks that it reads from, or waits for
+    int after = 0;                    ///< steps that each source has completed before
+    rank_list destinations = {};      ///< ranks that the result of a reduction is written to, too
+    int source_chunk = -1;            ///< chunk that a copy reads, if it is not the one that is written; -1: it is
 };
 
 constexpr bool reads(step_kind k) noexcept { return k == step_kind::copy || k == step_kind::reduce; }
@@ -117,15 +117,16 @@ constexpr char const* name_of(collective c) noexcept {
 /// The buffer is cut into `chunks` equal parts. Where blocks belong to ranks, `chunks` is a multiple of `ranks`, and
 /// block r is the r-th `chunks / ranks` of them. Every rank has the same number of steps; spare ones are idle.
 struct schedule {
-    char const* name = "";
-    int ranks = 1;
-    int chunks = 1;
-    int steps = 0;
-    collective_step (*step)(int ranks, int rank, int step) = nullptr;
+    char const* name = "";                                            ///< the name in errors and pictures
+    int ranks = 1;                                                    ///< ranks of the collective
+    int chunks = 1;                                                   ///< equal parts of the buffer
+    int steps = 0;                                                    ///< steps of each rank
+    collective_step (*step)(int ranks, int rank, int step) = nullptr; ///< a rank's step
 
-    int root = 0;        ///< who stands in rank 0's place; all others follow, round and round
+    int root = 0;        ///< the rank in rank 0's place; all others follow, round and round
     bool blocks = false; ///< chunks belong to ranks, and move round with them if the root is not 0
-    levels groups = {};  ///< if there are any, `step_in_groups` is asked, with them in place of `ranks`
+    levels groups = {};  ///< levels that `step_in_groups` is asked with, in place of `ranks`; none: `step` is asked
+    /// Likewise, of ranks in levels.
     collective_step (*step_in_groups)(levels const& groups, int rank, int step) = nullptr;
     bool reversed =
         false; ///< blocks lie in the order of `groups.reversed`, so that those of a group's phase are together

@@ -92,8 +92,8 @@ inline std::vector<timed_task> played_tasks(step_program const& p, stage_times c
 
 /// Tasks that are drawn under a name of their own.
 struct drawn_tasks {
-    std::string name;
-    std::span<timed_task const> tasks = {};
+    std::string name;                       ///< the name beside the lanes
+    std::span<timed_task const> tasks = {}; ///< tasks with their times, in seconds
 };
 
 /// A step as an SVG picture: parts one above the other, for instance what was predicted and what was measured, on one

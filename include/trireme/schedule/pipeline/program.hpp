@@ -21,11 +21,11 @@ inline constexpr int max_transfers = 4;
 /// A transfer across the boundary between two stages: the values of one micro-batch, or, the other way, their
 /// gradients.
 struct stage_transfer {
-    std::uint8_t role = 0;      ///< of the other side
-    bool sends = false;         ///< else it receives
-    bool gradient = false;      ///< from stage `boundary` + 1 to stage `boundary`; else the other way
-    std::uint16_t boundary = 0; ///< the lower of the two stages
-    std::uint16_t micro_batch = 0;
+    std::uint8_t role = 0;         ///< role of the other side
+    bool sends = false;            ///< true: this side sends; else it receives
+    bool gradient = false;         ///< true: from stage `boundary` + 1 to stage `boundary`; else the other way
+    std::uint16_t boundary = 0;    ///< the lower of the two stages
+    std::uint16_t micro_batch = 0; ///< number of the micro-batch, counted from 0
     /// The frame that it is read from or written to; of a gradient that is sent: an outgoing slot.
     std::uint16_t place = 0;
 
@@ -43,17 +43,17 @@ struct stage_transfer {
 
 /// One line of a role's list. Frames and slots are numbered by role.
 struct step_task {
-    task_kind kind = task_kind::forward;
-    std::uint8_t chunk = 0; ///< of what is computed
-    bool scales = false;    ///< each sample's loss is weighted here, by one over the samples of the step
-    bool updates = false;   ///< of a collective: it updates what it has added (hold_weights<once>)
-    std::uint16_t micro_batch = 0;
-    std::uint16_t frame = 0; ///< where the micro-batch's values are kept from forward to backward
-    std::uint16_t slot = 0;  ///< of backward: where the gradient lies that goes to the stage before
-    std::uint16_t first = 0; ///< slices [first, end) of the role's parameters, of a collective or an update
-    std::uint16_t end = 0;
-    std::uint8_t transfers = 0;
-    stage_transfer moves[max_transfers] = {};
+    task_kind kind = task_kind::forward; ///< the task
+    std::uint8_t chunk = 0;              ///< stage of the role that computes, counted from 0
+    bool scales = false;                 ///< each sample's loss is weighted here, by one over the samples of the step
+    bool updates = false;                ///< true: the collective updates what it has added (hold_weights<once>)
+    std::uint16_t micro_batch = 0;       ///< number of the micro-batch, counted from 0
+    std::uint16_t frame = 0;             ///< frame that keeps the micro-batch's values from forward to backward
+    std::uint16_t slot = 0;              ///< slot of the gradient that backward gives to the stage before
+    std::uint16_t first = 0;             ///< slices [first, end) of the role's parameters, of a collective or an update
+    std::uint16_t end = 0;               ///< the slice behind the last one
+    std::uint8_t transfers = 0;          ///< transfers that it hands over or waits for
+    stage_transfer moves[max_transfers] = {}; ///< the first `transfers` of them count
 
     constexpr bool operator==(step_task const&) const = default;
     constexpr bool computes() const noexcept { return kind <= task_kind::evaluate; }
@@ -61,14 +61,14 @@ struct step_task {
 
 /// The numbers that a step program is built from.
 struct step_shape {
-    int roles = 1;         ///< devices of a replica
-    int micro_batches = 1; ///< of a replica
-    int replicas = 1;      ///< which add their gradients
-    int slices = 1;        ///< of a stage's parameters: each is added by a collective of its own
-    bool updates_on_the_way = false;
-    bool measures = false; ///< the norm of the gradients, between adding and updating them
-    int passes = 1;        ///< of the schedule, one behind the other, each over as many of the micro-batches
-    bool ties = false;     ///< some rows have their parameters in common
+    int roles = 1;                   ///< devices of a replica
+    int micro_batches = 1;           ///< micro-batches of a replica
+    int replicas = 1;                ///< replicas that add their gradients
+    int slices = 1;                  ///< slices of a stage's parameters: each is added by a collective of its own
+    bool updates_on_the_way = false; ///< true: collectives update what they have added (hold_weights<once>)
+    bool measures = false;           ///< true: the norm of the gradients is taken, between adding and updating them
+    int passes = 1;    ///< passes of the schedule, one behind the other, each over as many of the micro-batches
+    bool ties = false; ///< true: some rows have their parameters in common
 
     /// True if its tail has a task of that kind, which all roles do together.
     constexpr bool meets_for(task_kind k, int stages) const noexcept {
@@ -79,15 +79,15 @@ struct step_shape {
 /// A training step as a value: what each role of a replica does, in order. Tasks before `tail` compute gradients, and
 /// may be done several times; those behind it add them over the replicas, and update, once.
 struct step_program {
-    char const* schedule = "";
-    step_shape shape = {};
-    int chunks = 1;
-    std::span<step_task const> all = {};
-    std::uint32_t begin[max_roles + 1] = {};
-    std::uint32_t tail[max_roles] = {};               ///< in a role's list
-    std::uint16_t frames[max_roles] = {};             ///< that a role needs
-    std::uint16_t slots[max_roles] = {};              ///< outgoing ones, for gradients
-    std::uint16_t stages[max_roles][max_chunks] = {}; ///< by role and chunk
+    char const* schedule = "";                        ///< the schedule's name
+    step_shape shape = {};                            ///< the numbers that it is built from
+    int chunks = 1;                                   ///< stages of each role
+    std::span<step_task const> all = {};              ///< the lists of all roles, one behind the other
+    std::uint32_t begin[max_roles + 1] = {};          ///< first task of each role's list in `all`
+    std::uint32_t tail[max_roles] = {};               ///< tasks before the tail, in a role's list
+    std::uint16_t frames[max_roles] = {};             ///< frames that a role needs
+    std::uint16_t slots[max_roles] = {};              ///< slots that a role needs, for gradients that it sends
+    std::uint16_t stages[max_roles][max_chunks] = {}; ///< stage of the network, by role and chunk
 
     constexpr int stage_count() const noexcept { return shape.roles * chunks; }
     constexpr std::span<step_task const> list(int role) const noexcept {

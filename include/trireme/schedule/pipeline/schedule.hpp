@@ -46,19 +46,19 @@ constexpr bool is_meeting(task_kind k) noexcept {
 /// One line of a schedule: which micro-batch goes which way through which of the role's stages. Schedules that are data
 /// (schedule_orders) may also have moves, one transfer each, to or from that stage.
 struct scheduled_work {
-    task_kind kind = task_kind::forward;
-    std::uint8_t chunk = 0; ///< which stage of the role, counted from 0
-    std::uint16_t micro_batch = 0;
-    bool sends = false;    ///< of a move; else it receives
-    bool gradient = false; ///< of a move; else values
+    task_kind kind = task_kind::forward; ///< the task
+    std::uint8_t chunk = 0;              ///< stage of the role, counted from 0
+    std::uint16_t micro_batch = 0;       ///< number of the micro-batch, counted from 0
+    bool sends = false;                  ///< true for the side of a move that sends; else it receives
+    bool gradient = false;               ///< true for a move of gradients; else of values
 
     constexpr bool operator==(scheduled_work const&) const = default;
 };
 
 /// A role's list of tasks, as it is written.
 struct role_order {
-    scheduled_work* tasks = nullptr;
-    int count = 0;
+    scheduled_work* tasks = nullptr; ///< room for the list
+    int count = 0;                   ///< tasks written so far
 
     constexpr void add(scheduled_work const& w) { tasks[count++] = w; }
 };

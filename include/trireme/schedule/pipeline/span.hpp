@@ -14,10 +14,10 @@ namespace trireme {
 
 /// Times of one micro-batch in one stage, in any unit, and of a transfer between two roles.
 struct stage_times {
-    double forward = 1;
-    double backward_input = 1;
-    double backward_weights = 1;
-    double transfer = 0; ///< from the end of the task that sends to the earliest begin of the one that receives
+    double forward = 1;          ///< time of the forward pass
+    double backward_input = 1;   ///< time of the gradient by the stage's input
+    double backward_weights = 1; ///< time of the gradients by its parameters
+    double transfer = 0; ///< time from the end of the task that sends to the earliest begin of the one that receives
 
     constexpr double of(task_kind kind) const noexcept {
         switch (kind) {

@@ -18,14 +18,14 @@ namespace trireme {
 
 /// A task that a rank has done, and when, in seconds.
 struct timed_task {
-    int rank = 0;
-    std::uint64_t step = 0; ///< counted from 1; 0: of an evaluation
-    task_kind kind = task_kind::forward;
-    int stage = 0;
-    int micro_batch = 0; ///< of a collective or an update: its first slice
-    double begin = 0;
-    double end = 0;
-    int queue = 0; ///< 1: on a stream of its own, beside what computes
+    int rank = 0;                        ///< rank that did it
+    std::uint64_t step = 0;              ///< number of the step, counted from 1; 0: of an evaluation
+    task_kind kind = task_kind::forward; ///< the task
+    int stage = 0;                       ///< stage of the network
+    int micro_batch = 0;                 ///< number of the micro-batch; of a collective or an update: its first slice
+    double begin = 0;                    ///< seconds, from a moment that all tasks have in common
+    double end = 0;                      ///< seconds, likewise
+    int queue = 0;                       ///< stream of the rank: 0 computes, 1 stands beside it
 };
 
 /// The lanes of tasks: ranks, and where there are tasks beside what computes, their queues, in the order of ranks.

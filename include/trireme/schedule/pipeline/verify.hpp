@@ -31,9 +31,9 @@ enum class program_fault : std::uint8_t {
 
 /// A verdict on a step program: a fault, if there is one, and its place.
 struct program_verdict {
-    program_fault fault = program_fault::none;
-    int role = 0;
-    int task = 0; ///< of the role's list
+    program_fault fault = program_fault::none; ///< the reason; none: the program is right
+    int role = 0;                              ///< role of the task at fault
+    int task = 0;                              ///< number of the task in the role's list
     constexpr bool ok() const noexcept { return fault == program_fault::none; }
 };
 

@@ -43,9 +43,9 @@ enum class mpi_windows {
 
 /// A job: the communicator of its processes, and how they reach one another.
 struct mpi_job {
-    MPI_Comm comm = MPI_COMM_WORLD; ///< borrowed: messages go over copies of it, and it stays its owner's
-    mpi_windows windows = mpi_windows::automatic;
-    int ranks_per_machine = 0; ///< 0: as it is; else as if a machine had so many, to try what several would do
+    MPI_Comm comm = MPI_COMM_WORLD;               ///< borrowed: messages go over copies of it, and it stays its owner's
+    mpi_windows windows = mpi_windows::automatic; ///< memory that processes of a machine share
+    int ranks_per_machine = 0;                    ///< ranks of a machine, to try what several would do; 0: as they are
 };
 
 /// A group whose ranks are the processes of an MPI communicator, seen from one of them: SPMD.
