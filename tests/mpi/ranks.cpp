@@ -6,6 +6,7 @@
 
 #include <trireme/mpi.hpp>
 
+#include <collective/all_to_allv.hpp>
 #include <collective/convenience.hpp>
 #include <collective/matrix.hpp>
 #include <collective/rank_messages.hpp>
@@ -239,6 +240,8 @@ void every_collective() {
     g.run([](mpi_communicator& c) {
         require_usual_strategies(c);
         require_conveniences(c);
+        require_exchange<direct>(c, 5);
+        require_known_to_root(c, 5);
         require_rank_messages(c, 5);
         barrier_holds<dissemination>(c);
         barrier_holds<direct>(c);

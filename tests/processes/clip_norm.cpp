@@ -9,8 +9,8 @@
 #include <group/watchdog.hpp>
 #include <processes/forked.hpp>
 #include <support/clipping.hpp>
+#include <support/in_ranks.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -41,24 +41,10 @@ TEST_SUITE("processes/clip_norm") {
         over_threads one({.learning_rate = 0.5f, .max_norm = 0.02f, .batch = 24, .seed = 5, .logical_shards = 6},
                          {.devices = 1, .stages = 1});
         auto const wanted = digest_of_training(one);
-        for (auto const& [devices, stages] : {std::pair{3, 1}, {1, 3}, {2, 2}}) {
-            int const replicas = devices, roles = stages, ranks = devices * stages;
-            CAPTURE(replicas);
-            CAPTURE(roles);
-            auto const place = meeting_place::create(ranks);
-            shared_value<std::array<std::uint64_t, 8>> found;
-            forked_ranks all(ranks, [&](int rank) {
-                over_processes t(
-                    {.learning_rate = 0.5f, .max_norm = 0.02f, .batch = 24, .seed = 5, .logical_shards = 6},
-                    {.devices = replicas, .stages = roles, .deadline = 60s, .processes = seat{place, rank}});
-                (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
-            });
-            for (auto const& o : all.wait(100s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
-            for (int rank = 0; rank < ranks; ++rank) CHECK((*found)[static_cast<std::size_t>(rank)] == wanted);
-        }
+        for (auto const& [devices, stages] : {std::pair{3, 1}, {1, 3}, {2, 2}})
+            test_ranks::come_to<over_processes>(
+                wanted, {.learning_rate = 0.5f, .max_norm = 0.02f, .batch = 24, .seed = 5, .logical_shards = 6},
+                devices, stages, [](auto& t) { return digest_of_training(t); });
     }
 
     TEST_CASE("processes with different largest norms are refused, and told both") {

@@ -5,6 +5,7 @@
 
 #include <trireme/processes.hpp>
 
+#include <collective/all_to_allv.hpp>
 #include <collective/channels.hpp>
 #include <collective/convenience.hpp>
 #include <collective/matrix.hpp>
@@ -68,6 +69,21 @@ TEST_SUITE("processes/group") {
     TEST_CASE("collectives without strategies, by operations of one's own, with results and uneven blocks") {
         watchdog const guard("conveniences", 300);
         for (int const ranks : {1, 2, 3, 5}) in_processes(ranks, [](comm& c) { require_conveniences(c); });
+    }
+
+    TEST_CASE("blocks from every process to every other one, of sizes that they find out") {
+        watchdog const guard("all_to_allv", 300);
+        auto const seed = test_seed();
+        for (int const ranks : {1, 2, 3, 5, 8})
+            in_processes(ranks, [&](comm& c) {
+                require_exchange<direct>(c, seed);
+                require_known_to_root(c, seed);
+            });
+        mesh_value const m{{"dp", 2}, {"pp", 3}};
+        in_processes(m.size(), [&](comm& c) {
+            comm part(c, 1, mesh_group{{1}}.members(m, c.rank()));
+            require_exchange<direct>(part, seed);
+        });
     }
 
     TEST_CASE("messages between processes, and the step programs of a pipeline") {

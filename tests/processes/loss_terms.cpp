@@ -8,11 +8,11 @@
 #include <doctest/doctest.h>
 #include <group/watchdog.hpp>
 #include <processes/forked.hpp>
+#include <support/in_ranks.hpp>
 #include <support/messages.hpp>
 #include <support/penalties.hpp>
 #include <support/weighing.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -54,25 +54,10 @@ TEST_SUITE("processes/loss_terms") {
         watchdog const guard("terms of the loss in processes");
         any<mean_squared_error, net> one({.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = 6});
         auto const wanted = digest_of_training(one);
-        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}}) {
-            int const devices = layout.first, stages = layout.second, ranks = devices * stages;
-            CAPTURE(devices);
-            CAPTURE(stages);
-            auto const place = meeting_place::create(ranks);
-            shared_value<std::array<std::uint64_t, 8>> found;
-            forked_ranks all(ranks, [&](int rank) {
-                any<mean_squared_error, net, transport<shared_windows>> t(
-                    {.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = 6},
-                    {.devices = devices, .stages = stages, .deadline = 60s, .processes = seat{place, rank}});
-                (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
-                if (t.wire(rank).bytes == 0 && ranks > 1) throw std::runtime_error("nothing has moved");
-            });
-            for (auto const& o : all.wait(100s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
-            for (int r = 0; r < ranks; ++r) CHECK((*found)[static_cast<std::size_t>(r)] == wanted);
-        }
+        for (auto const& [devices, stages] : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 3}, {2, 2}})
+            test_ranks::come_to<any<mean_squared_error, net, transport<shared_windows>>>(
+                wanted, {.learning_rate = 0.1f, .batch = 48, .seed = 5, .logical_shards = 6}, devices, stages,
+                [](auto& t) { return digest_of_training(t); });
     }
 
     TEST_CASE("where targets weigh the terms of a first stage, it wants them, and says so") {

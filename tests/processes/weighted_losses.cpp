@@ -9,6 +9,7 @@
 #include <group/watchdog.hpp>
 #include <processes/forked.hpp>
 #include <support/allocation_hook.hpp>
+#include <support/in_ranks.hpp>
 #include <support/weighing.hpp>
 
 #include <array>
@@ -82,24 +83,10 @@ TEST_SUITE("processes/weighted_losses") {
         watchdog const guard("weighted losses in processes");
         over_threads one({.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6});
         auto const wanted = digest_of_training(one);
-        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 2}, {2, 2}, {1, 3}}) {
-            int const devices = layout.first, stages = layout.second, ranks = devices * stages;
-            CAPTURE(devices);
-            CAPTURE(stages);
-            auto const place = meeting_place::create(ranks);
-            shared_value<std::array<std::uint64_t, 8>> found;
-            forked_ranks all(ranks, [&](int rank) {
-                over_processes t(
-                    {.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6},
-                    {.devices = devices, .stages = stages, .deadline = 60s, .processes = seat{place, rank}});
-                (*found)[static_cast<std::size_t>(rank)] = digest_of_training(t);
-            });
-            for (auto const& o : all.wait(100s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
-            for (int r = 0; r < ranks; ++r) CHECK((*found)[static_cast<std::size_t>(r)] == wanted);
-        }
+        for (auto const& [devices, stages] : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 2}, {2, 2}, {1, 3}})
+            test_ranks::come_to<over_processes>(wanted,
+                                                {.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6},
+                                                devices, stages, [](auto& t) { return digest_of_training(t); });
     }
 
     TEST_CASE("all ranks know the losses where first stages have inputs alone and last ones targets alone") {
@@ -109,25 +96,10 @@ TEST_SUITE("processes/weighted_losses") {
         CHECK(wanted[0] > 0);
         CHECK((wanted[3] == 0 && wanted[4] == 0 && wanted[5] == 0));
         for (auto const& layout : {std::pair{1, 2}, {2, 2}, {1, 3}}) {
-            int const devices = layout.first, stages = layout.second, ranks = devices * stages;
-            CAPTURE(devices);
-            CAPTURE(stages);
-            auto const place = meeting_place::create(ranks);
-            shared_value<std::array<std::array<double, 12>, 8>> found;
-            forked_ranks all(ranks, [&](int rank) {
-                over_processes t(
-                    {.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6},
-                    {.devices = devices, .stages = stages, .deadline = 60s, .processes = seat{place, rank}});
-                (*found)[static_cast<std::size_t>(rank)] = told_by(t, rank % stages == 0, rank % stages == stages - 1);
-            });
-            for (auto const& o : all.wait(100s)) {
-                CAPTURE(o.said);
-                CHECK(o.code == 0);
-            }
-            for (int r = 0; r < ranks; ++r) {
-                CAPTURE(r);
-                CHECK((*found)[static_cast<std::size_t>(r)] == wanted);
-            }
+            int const stages = layout.second;
+            test_ranks::come_to<over_processes>(
+                wanted, {.learning_rate = 0.3f, .batch = 48, .seed = 5, .logical_shards = 6}, layout.first, stages,
+                [&](auto& t) { return told_by(t, t.rank() % stages == 0, t.rank() % stages == stages - 1); });
         }
     }
 

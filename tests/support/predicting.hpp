@@ -10,7 +10,9 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 // Predictions of trainers and models, on any kind of device.
@@ -92,6 +94,72 @@ void have_one_devices_bits(double tolerance) {
         CHECK(same_bits(values_of(alone.predict(made_up(101, 3))), of_model)); // again
         CHECK(test_support::apart(told, wanted) < tolerance);
         if (!Network::whole_shard) CHECK(same_bits(told, wanted));
+    }
+}
+
+/// Samples of two numbers, and of each `labels` targets, 0 or 1: a line that says them divides the plane.
+template<std::size_t Labels>
+struct labelled_plane {
+    std::vector<float> inputs, targets;
+
+    explicit labelled_plane(std::size_t n, std::uint64_t seed = 1) {
+        random_stream const r(seed, random_purpose::user, 3);
+        for (std::size_t i = 0; i < 2 * n; ++i) inputs.push_back(static_cast<float>(r.below(i, 200)) / 100 - 1);
+        for (std::size_t i = 0; i < n; ++i)
+            for (std::size_t k = 0; k < Labels; ++k)
+                targets.push_back(inputs[2 * i] > 0.4f * static_cast<float>(k) - inputs[2 * i + 1] ? 1.0f : 0.0f);
+    }
+    samples_in_memory samples() const { return samples_in_memory(inputs, make_shape(2), targets, make_shape(Labels)); }
+};
+
+/// Logits of one label and of several are right or wrong: accuracy is counted as by hand, with the same bits on any
+/// number of replicas and stages; reports tell it.
+template<class Device, std::size_t Labels>
+void logits_are_right_or_wrong() {
+    CAPTURE(Labels);
+    using net = network<input<2>, linear<8>, hyperbolic_tangent, linear<Labels>>;
+    using t = trainer<net, binary_cross_entropy, sgd, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
+                      reproducible<fixed_tree, dynamic>, precision<f64>>;
+    labelled_plane<Labels> const plane(67);
+    auto const samples = plane.samples();
+    std::vector<double> of_one;
+    for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {4, 1}, {1, 2}, {2, 2}}) {
+        int const replicas = layout.first, stages = layout.second;
+        CAPTURE(replicas);
+        CAPTURE(stages);
+        t many({.learning_rate = 1.0f, .batch = 67, .logical_shards = 12}, {.devices = replicas, .stages = stages});
+        for (int i = 0; i < 8; ++i) many.step(samples);
+        auto const e = many.evaluate(samples);
+        auto const said = many.predict(samples);
+        CHECK((said.meaning() == output_meaning{.logistic = true}));
+        auto const values = values_of(said), p = said.probabilities();
+        REQUIRE(values.size() == plane.targets.size());
+        REQUIRE(p.size() == values.size());
+        double right = 0, loss = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            bool const is = plane.targets[i] == 1;
+            right += (values[i] > 0) == is ? 1 : 0;
+            loss -= std::log(is ? p[i] : 1 - p[i]);
+            CHECK(std::abs(p[i] - 1 / (1 + std::exp(-values[i]))) < 1e-12); // torch.sigmoid
+        }
+        auto const n = static_cast<double>(values.size());
+        CHECK(e.accuracy == right / n);
+        CHECK((e.accuracy > 0.6 && e.accuracy < 1)); // there is something to tell
+        CHECK(e.loss == doctest::Approx(loss / n).epsilon(1e-11));
+        std::vector<double> told{e.loss, e.accuracy};
+        told.insert(told.end(), values.begin(), values.end());
+        if (of_one.empty()) of_one = told;
+        CHECK(same_bits(told, of_one));
+        if constexpr (Labels == 1) {
+            CHECK(said.classes() == 2);
+            confusion_matrix const matrix(said, samples);
+            CHECK(matrix.classes() == 2);
+            CHECK(matrix.accuracy() == e.accuracy);
+            CHECK(top_k_accuracy(said, samples, 1) == e.accuracy);
+        }
+        auto const epoch = many.train(training_set{samples, samples}, {.epochs = 1, .best_by = test_figure::accuracy});
+        CHECK((epoch.best && !epoch.of_values && epoch.test.accuracy > 0.6));
+        CHECK(to_string(epoch).find("test accuracy 0.") != std::string::npos);
     }
 }
 

@@ -11,6 +11,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 // Trainings whose learning rate changes from step to step.
 namespace test_rates {
@@ -57,6 +60,44 @@ void grows_with_the_batch() {
     trainer_t by_hand({.learning_rate = 0.5f, .batch = 24});
     for (std::size_t const n : {24u, 7u}) scaled.step(made_up(n, n)), by_hand.step(made_up(n, n));
     CHECK(scaled.gather_parameters() == by_hand.gather_parameters());
+}
+
+/// Rate schedules of every kind, with their names, for trainings of a few steps on batches of 24.
+inline std::vector<std::pair<std::string, rate_schedule>> one_of_each_kind() {
+    return {{"step_rate", step_rate{.every = 2, .by = 0.5}},
+            {"cosine_rate", cosine_rate{.steps = 6, .warm_up = 2, .least = 0.125}},
+            {"one_cycle_rate", one_cycle_rate{.steps = 6, .rising = 0.5}},
+            {"warm_up_rate", warm_up_rate{.steps = 3}},
+            {"linear_scaling", linear_scaling{.from = 6, .then = warm_up_rate{.steps = 2}}}};
+}
+
+/// Replicas and stages have the bits of one device whose rate is set by hand before each step.
+template<class Device, class Network>
+void has_one_devices_bits() {
+    using trainer_t = trainer<Network, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
+                              reproducible<fixed_tree, 8>>;
+    for (auto const& each : one_of_each_kind()) {
+        CAPTURE(each.first);
+        auto const& rate = each.second;
+        std::vector<double> wanted;
+        trainer_t by_hand({.learning_rate = 0.25f, .batch = 24, .seed = 5}, {.devices = 1, .stages = 1});
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            by_hand.set_learning_rate(static_cast<float>(0.25 * rate.factor(step) * rate.factor_of_batch(24)));
+            wanted.push_back(by_hand.step(made_up(step == 1 ? 5 : 24, step)).loss);
+        }
+        for (auto const& layout : {std::pair{1, 1}, {2, 1}, {3, 1}, {1, 2}, {1, 3}, {2, 2}}) {
+            int const devices = layout.first, stages = layout.second;
+            CAPTURE(devices);
+            CAPTURE(stages);
+            trainer_t t({.learning_rate = 0.25f, .rate = rate, .batch = 24, .seed = 5},
+                        {.devices = devices, .stages = stages});
+            std::vector<double> found;
+            for (std::uint64_t step = 0; step < 4; ++step)
+                found.push_back(t.step(made_up(step == 1 ? 5 : 24, step)).loss);
+            CHECK(found == wanted);
+            CHECK(t.gather_parameters() == by_hand.gather_parameters());
+        }
+    }
 }
 
 /// A schedule's rates are computed on the caller's thread, where accelerators are driven from it.
