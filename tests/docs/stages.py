@@ -148,8 +148,8 @@ def resnet18_diverges(folder):
     steps = set()
     for layout in (['--devices', 1], ['--devices', 2], ['--stages', 2]):
         ran = run('resnet18', *common, *layout)
-        told = re.fullmatch(r'\n?resnet18: the loss of training step (\d+) is (?:nan|inf): the weights are those of the step '
-                            r'before\. [^\n]+\n', ran.stderr)
+        told = re.fullmatch(r'\n?resnet18: the loss of training step (\d+) is (?:nan|inf): the weights are those of the '
+                            r'step before\. [^\n]+\n', ran.stderr)
         expect(ran.returncode == 3 and told, f'resnet18 {layout} diverges: exit code {ran.returncode}: {ran.stderr}')
         steps.add(told and told[1])
     expect(len(steps) == 1, f'resnet18 diverges in steps {steps}')

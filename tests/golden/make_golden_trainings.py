@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The Trireme authors
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Makes the golden values of trainings that clip gradients, follow a rate and have an optimizer with state, all at once:
-PyTorch's losses and norms, step by step, and its last weights, in float64.
+"""Makes the golden values of trainings that clip gradients, follow a rate and have an optimizer with state, all at
+once: PyTorch's losses and norms, step by step, and its last weights, in float64.
 
 Rerun as make_golden.py, from which everything but the trainings comes; it takes seconds. The network is linear 8, Tanh,
-linear 5, on samples of 6 numbers. Options are numbers that a float32 holds; so are the rates of the steps, each of which
-is PyTorch's, rounded once.
+linear 5, on samples of 6 numbers. Options are numbers that a float32 holds; so are the rates of the steps, each of
+which is PyTorch's, rounded once.
 """
 
 import argparse
@@ -25,7 +25,8 @@ KINDS = {
     "adamw": (torch.optim.AdamW, dict(betas=(0.75, 0.875), eps=2.0**-10, weight_decay=0.125)),
     "rmsprop": (torch.optim.RMSprop, dict(alpha=0.75, eps=2.0**-10, weight_decay=0.125)),
     "rmsprop_momentum": (torch.optim.RMSprop, dict(alpha=0.75, eps=2.0**-10, momentum=0.5, weight_decay=0.125)),
-    "adagrad": (torch.optim.Adagrad, dict(lr_decay=0.5, initial_accumulator_value=0.25, eps=2.0**-10, weight_decay=0.125)),
+    "adagrad": (torch.optim.Adagrad,
+                dict(lr_decay=0.5, initial_accumulator_value=0.25, eps=2.0**-10, weight_decay=0.125)),
 }
 
 
@@ -77,11 +78,12 @@ def main():
         tensors |= {f"{name}.{key}": values for key, values in found.items()}
         print(f"{name}: losses {found['losses'].round(3)}, norms {found['norms'].round(3)}")
     about = (
-        "Trainings of linear 8, Tanh, linear 5 in float64 from float32 weights. Step k uses the next batch_sizes[k] samples: "
-        "6 numbers each of hash tensor 460, bound 4, and a label here; its loss and the norm of its gradient are taken before "
-        f"the gradient is clipped to {MOST_NORM} and used. The rate {RATE} rises in {COSINE['warm_up']} steps and falls along "
-        f"half a cosine to {COSINE['least']} of it at step {COSINE['steps']}; rates has PyTorch's, rounded to float32. weights "
-        "are the last ones. Options: " + "; ".join(f"{name} {of_kind}" for name, (_, of_kind) in KINDS.items()))
+        "Trainings of linear 8, Tanh, linear 5 in float64 from float32 weights. Step k uses the next batch_sizes[k] "
+        "samples: 6 numbers each of hash tensor 460, bound 4, and a label here; its loss and the norm of its gradient "
+        f"are taken before the gradient is clipped to {MOST_NORM} and used. The rate {RATE} rises in "
+        f"{COSINE['warm_up']} steps and falls along half a cosine to {COSINE['least']} of it at step "
+        f"{COSINE['steps']}; rates has PyTorch's, rounded to float32. weights are the last ones. Options: "
+        + "; ".join(f"{name} {of_kind}" for name, (_, of_kind) in KINDS.items()))
     write(options.out / "trainings.safetensors", "make_golden_trainings.py", about, tensors)
 
 

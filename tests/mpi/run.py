@@ -5,10 +5,11 @@ looks at what the ranks say, how long they take, how they end, and what is left 
 
 Exit codes: 0; 1 if a test fails; 77 if there is no such mpirun, or it starts nothing here.
 """
+import re
 import subprocess
 import sys
 
-from launch import Run, expect, finish, has_networks, library, mpirun
+from launch import Run, expect, finish, has_networks, library, mpirun, over_tcp
 
 program = sys.argv[2]
 
@@ -82,6 +83,16 @@ run = ranks(3, 'rate')
 expect('a flag that one rank was given otherwise', run,
        {'exit code 4': run.code == 4, 'soon': run.seconds < 10,
         'both are told': any('learning_rate 0.1, ' in s and 'learning_rate 0.2;' in s for s in run.said)})
+if library == 'openmpi': # MPICH's own memory is in files, too
+    without_files = ['sh', '-c', 'trap "" XFSZ; ulimit -f 0; exec "$0" "$@"', program]
+    run = Run(2, *without_files, 'matrix', 'required', 0, variables=over_tcp)
+    expect('windows are required where none can be made', run,
+           {'exit code 4': run.code == 4, 'no group begins': '2 processes' not in run.output,
+            'all say so': run.said and all('shared windows are required, and the processes of a machine cannot' in s
+                                           for s in run.said)})
+    run = Run(2, *without_files, 'matrix', 'automatic', 0, variables=over_tcp)
+    expect('messages where no windows can be made', run,
+           {'succeeds': run.code == 0, 'says why': re.search('which send messages .*ftruncate failed', run.output)})
 for windows, per_machine in ways:
     run = ranks(3, 'samples', windows, per_machine, limit=30)
     expect(f'other samples on one rank, windows {windows}, {per_machine or "all"} on a machine', run,

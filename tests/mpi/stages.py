@@ -75,8 +75,10 @@ for layout in [(2, 2, 'automatic', 2), (2, 2, 'off', 0), (1, 3, 'automatic', 1)]
         here = place(*layout)
         run = stages('fails', *layout, f'kill {victim}', limit=40)
         soon = [s for s in run.said if f'rank {victim} ' in s and 'step 3' in s]
-        blamed = {int(rank) for s in run.said for rank in re.findall(r'rank (\d+) (?:\(process \d+\) died|did not arrive)', s)}
-        conditions = {'fails': run.code not in (0, None), 'soon': run.seconds < 12, 'no other is blamed': blamed <= {victim}}
+        blamed = {int(rank) for s in run.said
+                  for rank in re.findall(r'rank (\d+) (?:\(process \d+\) died|did not arrive)', s)}
+        conditions = {'fails': run.code not in (0, None), 'soon': run.seconds < 12,
+                      'no other is blamed': blamed <= {victim}}
         if library == 'openmpi' and layout[3] != 1:  # a survivor is on the victim's machine, and has the time
             conditions['survivors say who, and in which step'] = len(soon) >= 1
         expect(f'rank {victim} is killed in its stage, {here}', run, conditions)

@@ -249,19 +249,26 @@ TEST_SUITE("rehearsed/pipeline") {
         // Spare: before the first move of a step, for what was before is done anyway; before the first stage's last way
         // back, whose kernels write nothing but gradients; and the last stage's for the move from it, for which the
         // first one waits, too.
-        // With halves of backward the first stage's last gradient by its input is no longer at the end.
+        // With halves of backward the first stage's last gradient by its input is no longer at the end. Each replica
+        // has as many.
         constexpr std::uint64_t slots = 2;
-        auto const are_needed = [](std::uint64_t spare, std::size_t micro_batches, schedule_choice const& schedule) {
+        auto const are_needed = [](std::uint64_t spare, std::size_t micro_batches, schedule_choice const& schedule,
+                                   int replicas = 1) {
             CAPTURE(std::string(schedule.name));
+            CAPTURE(replicas);
             every_wait_is_needed(spare, [&] {
-                any_pipeline<rehearsal, perceptrons> t(
-                    {.learning_rate = 0.1f, .batch = 8, .seed = 6},
-                    {.devices = 1, .stages = 2, .micro_batches = micro_batches, .schedule = schedule});
+                any_pipeline<rehearsal, perceptrons> t({.learning_rate = 0.1f, .batch = 8, .seed = 6},
+                                                       {.devices = replicas,
+                                                        .stages = 2,
+                                                        .micro_batches = micro_batches,
+                                                        .schedule = schedule,
+                                                        .share_devices = true});
                 return epoch_of(t, 20);
             });
         };
         are_needed(slots * 3, 4, one_f_one_b{});
         are_needed(slots * 2, 3, zero_bubble_h1{});
+        are_needed(2 * slots * 3, 2, one_f_one_b{}, 2);
     }
 }
 

@@ -62,7 +62,7 @@ void grows_with_the_batch() {
     CHECK(scaled.gather_parameters() == by_hand.gather_parameters());
 }
 
-/// Rate schedules of every kind, with their names, for trainings of a few steps on batches of 24.
+/// Rate schedules of every kind have their names beside them; they are for trainings of a few steps on batches of 24.
 inline std::vector<std::pair<std::string, rate_schedule>> one_of_each_kind() {
     return {{"step_rate", step_rate{.every = 2, .by = 0.5}},
             {"cosine_rate", cosine_rate{.steps = 6, .warm_up = 2, .least = 0.125}},
