@@ -47,7 +47,7 @@ std::size_t nearest(point p, std::span<point const> centres) {
     return best;
 }
 
-/// What every thread runs.
+/// Every thread runs this function.
 void find_centres(threads::communicator& me) {
     std::vector<point> mine;
     for (std::size_t i = 0; i < points_per_rank; ++i)

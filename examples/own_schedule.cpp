@@ -30,7 +30,7 @@ struct eager {
     }
 };
 
-/// This order looks as good: all forward, then back from the last micro-batch to the first, whose values are the
+/// Another order looks as good: all forward, then back from the last micro-batch to the first, whose values are the
 /// newest.
 struct last_first {
     static constexpr char const* name = "last_first";

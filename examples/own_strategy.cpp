@@ -20,7 +20,7 @@ struct my_ring {
         return {name, ranks, ranks, ranks > 1 ? 2 * ranks - 1 : 0, &step};
     }
 
-    /// What `rank` of `n` does in step s: first every chunk goes round once and is added up, then once more, complete.
+    /// Step s of `rank` among `n`: first every chunk goes round once and is added up, then once more, complete.
     static constexpr collective_step step(int n, int rank, int s) noexcept {
         int const before = (rank + n - 1) % n, after = (rank + 1) % n;
         if (s == 2 * n - 2) return {step_kind::wait, 0, one_rank(after), s}; // until the successor has read it

@@ -39,7 +39,7 @@ using lenet = network<input<1, 28, 28>,
 template<class Network>
 using trainer_of = data_parallel_trainer<Network, cross_entropy, sgd, on<mesh<host, dp<dynamic>>>>;
 
-/// How often something is measured: steps of an epoch, epochs of a round.
+/// A measurement repeats this often: steps of an epoch, epochs of a round.
 struct repeats {
     int rounds, epochs, steps;
 };

@@ -15,7 +15,7 @@
 // What the contenders in C++ share: a trainer's step round the all-reduce, its clock, the dialogue of a worker.
 namespace bench {
 
-/// When a rank came to an all-reduce and when it left, in ns of a clock that all threads and processes share.
+/// A rank came to an all-reduce, and left it, at these times, in ns of a clock that all threads and processes share.
 struct stay {
     std::int64_t came, left;
 };

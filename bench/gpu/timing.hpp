@@ -38,7 +38,7 @@ private:
     cudaGraphExec_t executable_ = nullptr;
 };
 
-/// What `work` hands to the stream, as a graph.
+/// The graph holds what `work` hands to the stream.
 template<class Work>
 cudaGraph_t noted(trireme::gpu::stream& s, Work&& work) {
     cudaGraph_t graph = nullptr;

@@ -214,7 +214,7 @@ void require_results(C& c) {
     }
 }
 
-/// How many numbers a rank has in a round: in some nothing, in one nobody has any.
+/// A rank has this many numbers in a round: in some none, and in one no rank has any.
 inline std::size_t count_of(int rank, int round) {
     auto const r = static_cast<std::size_t>(rank);
     if (round == 0) return 0;
@@ -242,7 +242,7 @@ tally uneven_blocks_by(C& c, bool all_roots) {
         auto const now = c.pulled() - before;
         t.miscounted += now.messages != want.messages || now.bytes != want.bytes;
     };
-    /// What the exchange of sizes moves.
+    /// The exchange of sizes moves this traffic.
     auto const sizes_moved = [&] {
         auto const before = c.pulled();
         (void)all_gather<direct>(c, std::size_t{0});

@@ -69,7 +69,7 @@ std::vector<T> numbers(int rank, std::size_t n, std::size_t from = 0) {
     for (std::size_t i = 0; i < n; ++i) x[i] = as<T>(number(rank, from + i));
     return x;
 }
-/// What nobody should read.
+/// No rank should read these numbers.
 template<class T>
 std::vector<T> garbage(std::size_t n) {
     return std::vector<T>(n, as<T>(99));
@@ -150,7 +150,7 @@ tally reduce_scatter_by(C& c) {
     return t;
 }
 
-/// What collectives that only move can move, too.
+/// Collectives that only move can move this type, too.
 struct particle {
     std::int32_t rank;
     std::uint8_t place[5];
@@ -274,7 +274,7 @@ inline void require(bool ok, std::string const& what) {
     if (!ok) throw std::runtime_error(what);
 }
 
-/// The same for ranks that are processes: throws if anything is wrong.
+/// Ranks that are processes try every collective: throws if anything is wrong.
 template<class... S, class C>
 void require_every_collective(C& c) {
     auto const by = [&]<class Strategy>(Strategy) {

@@ -28,7 +28,7 @@ using comm = threads::communicator;
 
 bool says(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
 
-/// What a rank calls.
+/// A rank makes this call.
 using call = std::function<void(comm&)>;
 
 /// The mismatch's text; every rank must have got one that names two different calls.

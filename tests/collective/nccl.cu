@@ -37,7 +37,7 @@ using seconds = std::chrono::duration<double>;
 using transport_type = nccl_transport<gpu, float>;
 using buffers = std::vector<std::vector<float>>;
 
-/// What a transport is told of a trainer's options.
+/// A transport is told these of a trainer's options.
 struct options {
     seconds deadline{60};
     chosen_option<bool> share_devices;

@@ -35,7 +35,7 @@ std::string refused(F f) {
     return "nothing was refused";
 }
 
-/// What a group of two ends with.
+/// A group of two ends with this error.
 template<class Error, class F>
 std::string ends_with(F f, std::chrono::duration<double> limit, int ranks = 2) {
     threads::group g(ranks, limit);

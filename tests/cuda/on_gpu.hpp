@@ -40,7 +40,7 @@ struct on_gpu : trains_on<gpu, Dtype, Own...> {
     using reference = on_threads<Dtype>;
 };
 
-/// The same on wide layers: in bf16, and in f32 to compare with.
+/// GPUs train wide layers: in bf16, and in f32 to compare with.
 template<class Dtype, class... Own>
 struct on_gpu_with_wide_layers : on_gpu<Dtype, Own...> {
     using layers = wide_layers;

@@ -6,8 +6,8 @@
 
 namespace cuda_test {
 
-/// Where a trainer runs, with the deadline of TRIREME_TEST_DEADLINE, in seconds: tests/gpu.py sets a long one where a
-/// sanitizer makes every kernel slow.
+/// Run options get the deadline of TRIREME_TEST_DEADLINE, in seconds: tests/gpu.py sets a long one where a sanitizer
+/// makes every kernel slow.
 template<class RunOptions>
 RunOptions patient(RunOptions r) {
     using seconds = decltype(r.deadline);

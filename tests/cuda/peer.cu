@@ -44,7 +44,7 @@ struct ranks {
     std::vector<gpu::memory> memory;
 };
 
-/// Whether all ranks have the result of `Op` over all ranks.
+/// True if all ranks have the result of `Op` over all ranks.
 template<class T, stream_op Op>
 bool all_have_the_result(ranks<T>& all, std::size_t elements) {
     int const n = static_cast<int>(all.handles.size());

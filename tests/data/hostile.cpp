@@ -259,7 +259,7 @@ bool asked(std::string const& path, csv_options const& options) {
 
 // ---- arrays ----
 
-/// What an array's file says, and whether that is right by rules that are written here once more.
+/// A file of an array has this content; rules that are written here once more tell whether it is right.
 struct array_file {
     files::bytes content;
     bool right = true;

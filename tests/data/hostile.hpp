@@ -48,7 +48,7 @@ inline bytes damaged(bytes whole, std::string_view spice, std::mt19937& random) 
     return whole;
 }
 
-/// How many of `times` damaged copies `read` refuses, which is called with their paths. Anything but data_error and
+/// Function `read`, called with the paths of `times` damaged copies, refuses this many. Anything but data_error and
 /// usage_error fails the test. The seed is printed; TRIREME_TEST_SEED replays it.
 template<class Read>
 int refused_when_damaged(int times, bytes const& whole, std::string_view spice, Read const& read) {

@@ -37,7 +37,7 @@ std::uint64_t data_begin(bytes const& content) {
     return 8 + length;
 }
 
-/// What a file holds, whatever the order in it.
+/// A file holds this content, whatever the order in it.
 struct content {
     std::vector<trireme::safetensors_entry> entries;
     std::vector<bytes> values;

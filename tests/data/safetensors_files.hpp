@@ -59,7 +59,7 @@ inline std::string write_new(files::folder const& folder, bytes const& content) 
     return folder.write("new", content);
 }
 
-/// What data_error says about a file of that content, which names the path and a byte of the file; "accepted" without.
+/// The data_error about a file of that content says this, and names the path and a byte of it; "accepted" without.
 inline std::string complaint(files::folder const& folder, bytes const& content) {
     auto const path = write_new(folder, content);
     try {

@@ -28,7 +28,7 @@ extern "C" char** environ;
 
 namespace nccl_test {
 
-/// What a process has been started as; `count` is 0 in the test itself.
+/// A process has been started in this role; `count` is 0 in the test itself.
 struct role {
     int index = 0;
     int count = 0;
@@ -120,7 +120,7 @@ private:
     std::vector<pid_t> pids_;
 };
 
-/// Whether a process of a run has said that there is no way to try it here; then the test says so, and is over.
+/// True if a process of a run has said that there is no way to try it here; then the test says so, and is over.
 inline bool skipped(folder const& f) {
     std::ifstream in(f.file() + ".skipped");
     if (!in) return false;

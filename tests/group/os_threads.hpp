@@ -19,7 +19,7 @@ inline int os_threads() {
     return -1;
 }
 
-/// The same, when it has not changed for a tenth of a second.
+/// Threads are counted until their number has not changed for a tenth of a second.
 inline int settled_os_threads() {
     int n = os_threads();
     for (int same = 0; same < 100; ++same) {
@@ -31,7 +31,7 @@ inline int settled_os_threads() {
     return n;
 }
 
-/// Whether there are at most `most`, ten seconds from now at the latest.
+/// True if there are at most `most` threads, ten seconds from now at the latest.
 inline bool os_threads_fall_to(int most) {
     for (int i = 0; i < 10000 && os_threads() > most; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return os_threads() <= most;

@@ -53,7 +53,7 @@ void meet(comm& c) {
     c.leave(2);
 }
 
-/// What `run` throws.
+/// A call of `run` throws this error, or none.
 template<class Error, class F>
 std::optional<Error> error_of(group& g, F f) {
     try {

@@ -70,6 +70,51 @@ NOT_FOR_KERNELS = 'no_unique_address'
 # A comment is about what its first words name: none of these names anything.
 NAMES_NOTHING = re.compile(r"(?i)(This|That|These|Those|Its?|They|Their|He|She|We|You|What|Who|Whose|Which|Where|When|"
                            r"Whether|How|The same|Such|Everyone|Nobody|Somebody|Here|There)\b")
+COMMENT = re.compile(r'///?')
+MARKS = ('///', '//') # of headers
+MARKS_OF_OTHERS = ('///',) # a note within a function of a program or test may begin as it likes
+# Blocks that the rule about first words must refuse, an empty line behind each, and comments that it must not refuse.
+HIDES_ITS_SUBJECT = '''
+/// What a rank calls.
+using call = int;
+
+    /// Whether all ranks have it.
+    bool all();
+
+/// The same on threads, and in
+/// a second line.
+
+// How ranks keep in step.
+
+        // who sees one of these sees the number, too
+        for (;;) {}
+
+int a = 0; ///< of a rank
+/// Its last role goes back.
+
+int a = 0; // of a rank
+// This process has all ranks.
+
+// A note.
+/// Where values lie.
+'''
+NAMES_ITS_SUBJECT = '''
+/// A rank calls
+/// what it likes.
+// A rank calls what
+// it likes.
+// ---- what a rank calls ----
+// - What: an item
+int a = 0; // what a rank calls
+           // when it begins
+int b = 0; ///< what a rank calls
+           ///< when it begins
+           /// where it ends
+int c = 0;
+///< its place
+/// Thistle, Itself, Whatever: other words.
+char const* d = "https://what";
+'''
 LICENCE = ['// SPDX-FileCopyrightText: The Trireme authors',
            '// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception']
 MOST_LINES = 500          # of a header
@@ -126,14 +171,21 @@ def check_text(path, name):
         yield f'{name}:{len(lines)}: no newline at the end'
 
 
-def check_comments(lines, name):
-    """A block of /// begins behind a line that is none; ///< is no block."""
-    before = ''
-    for number, line in enumerate(map(str.lstrip, lines), 1):
-        if line.startswith('///') and not line.startswith('///<') and not before.startswith('///'):
-            if found := NAMES_NOTHING.match(line[3:].lstrip()):
+def comment_of(line):
+    """A line's mark of a comment, its column, and whether nothing stands before it; ('', -1, False) without."""
+    found = COMMENT.search(line)
+    return (found[0], found.start(), not line[:found.start()].strip()) if found else ('', -1, False)
+
+
+def check_comments(lines, name, marks):
+    """A block begins on a line that is all comment; below another comment in its column, the line goes on with that."""
+    before = ('', -1)
+    for number, line in enumerate(lines, 1):
+        mark, column, alone = comment_of(line)
+        if alone and mark in marks and (mark, column) != before:
+            if found := NAMES_NOTHING.match(line[column + len(mark):].lstrip()):
                 yield f'{name}:{number}: a comment begins with "{found[0]}": begin with what it is about'
-        before = line
+        before = mark, column
 
 
 def check_directions(path, name, headers):
@@ -170,12 +222,18 @@ def check_family_names(text, name):
 
 
 def check_control():
-    """The rule about families sees what it is there for."""
+    """The rules about families and about first words see what they are there for."""
     lines = NAMES_A_FAMILY.strip().splitlines()
     for line in lines:
         if not list(check_family_names(line, '')):
             yield f'tests/headers/rules.py: the rule about families of kernels does not see: {line}'
     yield from check_family_names(NAMES_NONE, 'tests/headers/rules.py: NAMES_NONE')
+    for block in HIDES_ITS_SUBJECT.strip('\n').split('\n\n'):
+        if len(list(check_comments(block.splitlines(), '', MARKS))) != 1:
+            yield f'tests/headers/rules.py: the rule about first words does not see: {block}'
+        if ('///' in block) != bool(list(check_comments(block.splitlines(), '', MARKS_OF_OTHERS))):
+            yield f'tests/headers/rules.py: the rule about first words takes one mark for the other: {block}'
+    yield from check_comments(NAMES_ITS_SUBJECT.splitlines(), 'tests/headers/rules.py: NAMES_ITS_SUBJECT', MARKS)
 
 
 def reached(headers, start):
@@ -194,7 +252,7 @@ def check(root):
     headers = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob('*.hpp'))}
     for name, path in headers.items():
         yield from check_text(path, 'include/' + name)
-        yield from check_comments(path.read_text(encoding='utf-8').splitlines(), 'include/' + name)
+        yield from check_comments(path.read_text(encoding='utf-8').splitlines(), 'include/' + name, MARKS)
         yield from (f'include/{fault}' for fault in check_directions(path, name, headers))
     for name in sorted(set(headers) - set().union(*(reached(headers, umbrella) for umbrella in UMBRELLAS))):
         if not name.startswith(NOT_IN_UMBRELLA):
@@ -212,7 +270,9 @@ def check(root):
     for folder in ('tests', 'examples', 'bench'):
         for path in sorted((root / folder).rglob('*')):
             if path.suffix in ('.cpp', '.hpp', '.cu'):
-                yield from check_text(path, path.relative_to(root).as_posix())
+                name = path.relative_to(root).as_posix()
+                yield from check_text(path, name)
+                yield from check_comments(path.read_text(encoding='utf-8').splitlines(), name, MARKS_OF_OTHERS)
 
 
 if __name__ == '__main__':

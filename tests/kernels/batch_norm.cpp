@@ -51,7 +51,7 @@ struct shard {
     }
 };
 
-/// What all kernels together compute.
+/// All kernels together compute this outcome.
 template<class T>
 struct outcome {
     std::vector<T> mean, squares, y, sums, dx;
@@ -101,7 +101,7 @@ outcome<T> computed(shard<G, Lanes, T> const& s, std::vector<T> const& weight, s
     return r;
 }
 
-/// The same by the formulas, all samples at once, in long double.
+/// The formulas give this outcome, all samples at once, in long double.
 template<class G, std::size_t Lanes, class T>
 outcome<long double> truth(shard<G, Lanes, T> const& s, std::vector<T> const& weight, std::vector<T> const& bias) {
     constexpr auto channels = G::channels;
@@ -139,8 +139,8 @@ double apart(shard<G, Lanes, T> const& s, std::vector<T> const& a, std::vector<U
     return worst;
 }
 
-/// How far two results may be apart: what rounding costs where n values are added one by one, with a random sign each
-/// time, and some ten times as much. A sample that is forgotten or counted twice is off by more.
+/// Two results may be this far apart: rounding costs as much where n values are added one by one, with a random sign
+/// each time, some ten times over. A sample that is forgotten or counted twice is off by more.
 template<class G, std::size_t Lanes, class T, class U>
 void same(shard<G, Lanes, T> const& s, outcome<T> const& a, outcome<U> const& b) {
     double const epsilon = std::numeric_limits<T>::epsilon(), n = s.values(), size = G::channels + 1.0;

@@ -69,7 +69,7 @@ void all_of() {
         }
 }
 
-/// Which of 4096 ones stay.
+/// Dropout keeps these of 4096 ones.
 std::vector<float> kept(drawn const& by, std::uint32_t threshold = half) {
     std::vector<float> y(4096, 1.0f);
     dropout_forward<256, 16>(portable{}, y.data(), by.of(0, threshold, 1.0f), y.data());

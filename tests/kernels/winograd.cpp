@@ -70,7 +70,7 @@ std::vector<T> whole(std::uint32_t which, std::size_t n) {
     return values;
 }
 
-/// What a kernel computed, twice and from scratch memory with different contents, and what the reference did.
+/// A kernel computed `result` and `again` from scratch memory with different contents, the reference `expected`.
 template<class T>
 struct outcome {
     std::string name;

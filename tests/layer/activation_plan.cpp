@@ -107,8 +107,8 @@ public:
         return faults_;
     }
 
-    /// What weights read is whole at the end, too, or when values are computed again; a layer that needs the whole
-    /// shard has them before its own way back.
+    /// Values that weights read are whole at the end, too, or when values are computed again; a layer that needs the
+    /// whole shard has them before its own way back.
     std::size_t lagging_weights() {
         lagging_ = true;
         together();
@@ -270,7 +270,7 @@ void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes, 
     }
 }
 
-/// Where all values are kept, and where those of each `n`-th stretch between two cuts, or of all, are computed again.
+/// All values are kept, or those of each `n`-th stretch between two cuts, or of all stretches, are computed again.
 template<class Network>
 void check_nothing_is_overwritten(std::size_t lanes, std::size_t element_bytes) {
     check_nothing_is_overwritten<Network>(lanes, element_bytes, {});

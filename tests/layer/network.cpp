@@ -35,7 +35,7 @@ using residuals =
                      conv2d<8, kernel<1>, stride<2>>>,
             residual<conv2d<8, kernel<3>, padding<1>>>, batch_norm<synchronised>, global_avg_pool2d, linear<3>>;
 
-/// What of a row does not depend on its position.
+/// Rows of one layer agree in all that does not depend on their positions.
 template<class A, class B>
 bool same_layer(A const& a, B const& b) {
     auto const& d = a.description;

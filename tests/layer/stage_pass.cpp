@@ -77,7 +77,7 @@ template<std::size_t C, std::size_t S = 1>
 using conv3 = conv2d<C, kernel<3>, padding<1>, stride<S>>;
 using curve = hyperbolic_tangent;
 
-/// The same networks with layers that wait, and with such that do not.
+/// Networks come in two kinds: with layers that wait, and with layers that do not.
 template<bool Waits>
 struct networks {
     using norm = scaled_channels<Waits>;
@@ -105,7 +105,7 @@ struct result {
     std::vector<double> outputs, gradients; ///< of all samples; of all parameters
 };
 
-/// What both ways begin with.
+/// Both ways begin with these numbers.
 template<class Network>
 struct start {
     std::size_t samples;

@@ -203,7 +203,7 @@ void forked() {
     if (g->rank() == 0) std::printf("fine\n");
 }
 
-/// Nobody leaves before the last has come, by the clock of the machine.
+/// No rank leaves before the last has come, by the clock of the machine.
 template<class S>
 void barrier_holds(mpi_communicator& c) {
     for (int round = 0; round < 10; ++round) {
@@ -217,7 +217,7 @@ void barrier_holds(mpi_communicator& c) {
     }
 }
 
-/// What is begun can wait, but not for another.
+/// A collective that is begun can wait, but not for another.
 void begun(mpi_communicator& c) {
     std::vector<double> x(1000, 1.0);
     auto first = start_all_reduce<ring>(c, x);
@@ -449,7 +449,7 @@ void borrowed() {
     if (rank == 0) std::printf("fine\n");
 }
 
-/// What NCCL's processes find one another by.
+/// NCCL's processes find one another by this exchange.
 void shared_by_mpi() {
     auto const p = process_by_mpi();
     long long words[20] = {p.index == 0 ? 1234567890123456789 : 0};

@@ -87,8 +87,8 @@ over_mpi::run_options layout(schedule_choice const& schedule = one_f_one_b{}) {
         .devices = replicas, .stages = stages, .schedule = schedule, .deadline = 20s, .trace = true, .processes = job};
 }
 
-/// What is left of a training with full and short batches, one of fewer samples than micro-batches, tests of few
-/// samples and of many, and an epoch.
+/// A training with full and short batches, one of fewer samples than micro-batches, tests of few samples and of many,
+/// and an epoch leaves this text.
 constexpr std::uint64_t steps_of_training = 7;
 template<class Trainer>
 std::string train(Trainer& t) {
@@ -150,7 +150,7 @@ void bits() {
     require(!allocated, "a step has allocated");
 }
 
-/// What each two ranks exchange in a step by messages, by kind: moves of stages, tied rows, and collectives.
+/// Each two ranks exchange this in a step by messages, by kind: moves of stages, tied rows, and collectives.
 void traffic_by_pair() {
     job.windows = mpi_windows::off;
     over_mpi t(training<over_mpi>(), layout());

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-/// Whether oneDNN has kernels for bf16 on this processor; says so if it has not.
+/// True if oneDNN has kernels for bf16 on this processor; says so if it has not.
 inline bool has_bf16() {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512bw")) return true;

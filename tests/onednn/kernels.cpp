@@ -30,7 +30,7 @@ numbers random_numbers(std::size_t n, std::uint32_t key) {
     return v;
 }
 
-/// Where value i, channel by channel, of sample n lies channels last, for images of shape s.
+/// Value i, channel by channel, of sample n lies at this place channels last, for images of shape s.
 std::size_t place_of(shape const& s, std::size_t n, std::size_t i) {
     if (s.rank != 3) return n * s.size() + i;
     auto const positions = s.extent[1] * s.extent[2];
@@ -68,7 +68,7 @@ void check_near(char const* what, numbers const& is, numbers const& wanted, doub
     CHECK(wrong == 0);
 }
 
-/// What a layer computes with one policy, lanes innermost.
+/// A layer computes these values with one policy, lanes innermost.
 struct computed {
     numbers y, dx, gradients, kept, statistics;
 };

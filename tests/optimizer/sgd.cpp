@@ -42,7 +42,7 @@ void check_updates(std::string const& kind) {
     }
 }
 
-/// What a trainer hands to an optimizer, as far as that looks at it.
+/// A trainer hands these options to an optimizer, as far as that looks at them.
 struct chosen {
     float learning_rate = 0.1f, momentum = 0.9f, weight_decay = 0.0f;
     std::chrono::duration<double> deadline = std::chrono::seconds(30);

@@ -62,7 +62,7 @@ void check_layouts() {
         }
 }
 
-/// The same where the weights are held once, which fixes the strategy.
+/// Plans hold where the weights are held once, too, which fixes the strategy.
 template<class Network, class Optimizer, class... Policies>
 void check_weights_held_once() {
     using trainer_t = trainer<Network, cross_entropy, Optimizer, on<mesh<host, dp<dynamic>>>,

@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 bool has(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
-/// What the fault policy does: set before the fork, the same in all ranks.
+/// The fault policy follows this plan: set before the fork, the same in all ranks.
 struct planned {
     fault_point point = fault_point::forward;
     int rank = -1;
@@ -38,7 +38,7 @@ struct planned {
     std::chrono::milliseconds sleep{0}; ///< on every rank and step, at random up to so long, if `rank` is -1
 } plan;
 
-/// When it stopped a rank, on the clock of all processes.
+/// The fault policy stopped a rank at this time, on the clock of all processes.
 std::int64_t* stopped_at = nullptr;
 
 struct planned_faults {

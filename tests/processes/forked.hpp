@@ -44,7 +44,7 @@ private:
     T* value_;
 };
 
-/// How a forked rank ended.
+/// A forked rank ended in this way.
 struct ending {
     bool ended = false; ///< within the time that it was given
     int code = -1;      ///< its exit code; -1 if a signal ended it

@@ -127,7 +127,7 @@ TEST_SUITE("processes/pipeline") {
         over_these one({.batch = 48, .seed = 3, .logical_shards = 6});
         double const wanted = (one.step(made_up_table<float>(48)), one.step(made_up_table<float>(48)).loss);
 
-        /// What the ranks of a stage read of a table.
+        /// The ranks of a stage read this part of a table.
         struct part {
             made_up_table<float> const& all;
             bool has_inputs, has_targets;

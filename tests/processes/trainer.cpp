@@ -46,7 +46,7 @@ void require(bool right, char const* otherwise) {
     if (!right) throw std::runtime_error(otherwise);
 }
 
-/// What a run has come to, in bits.
+/// A run has come to this result, in bits.
 struct result {
     std::uint64_t hash = digest_of({});
     void mix(void const* data, std::size_t bytes) {

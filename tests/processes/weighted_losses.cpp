@@ -42,7 +42,7 @@ std::uint64_t digest_of_training(auto& t) {
     return digest_of(std::as_bytes(std::span(told)));
 }
 
-/// What the ranks of a stage read of a table.
+/// The ranks of a stage read this part of a table.
 struct part {
     labelled_table const& all;
     bool has_inputs, has_targets;

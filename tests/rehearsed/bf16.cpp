@@ -58,7 +58,7 @@ void conv2d_backward_weights(particular const& k, T const* x, T const* dy, T* dw
     conv2d_backward_weights<G, Lanes>(static_cast<rehearsal::kernels const&>(k), x, dy, dw, db);
 }
 
-/// Where the rows' parameters lie in the narrow copy, as libraries read them.
+/// The rows' parameters lie in the narrow copy as libraries read them.
 template<class Kernels>
 void narrow_rows_are_aligned() {
     using narrow = narrow_parameters<net, typename storing<Kernels, bf16>::type, float>;

@@ -24,7 +24,7 @@ using functions = network<input<1, 28, 28>, avg_pool2d<7>, repeat<2, relu, conv3
                           repeat<2, conv3<1>, relu>, gelu, dropout<percent<50>>, flatten, linear<12, without_bias>,
                           gelu_tanh, linear<10>>;
 
-/// What stream_context takes for granted where a function is part of a layer's kernel.
+/// stream_context takes this for granted where a function is part of a layer's kernel.
 template<class Network, class Chain = Network>
 void fused_lie_in_place(activation_plan<Network::depth> const& plan) {
     detail::for_units<Chain>(0, [&]<class C, std::size_t Unit>(detail::unit<C, Unit>, std::size_t row) {

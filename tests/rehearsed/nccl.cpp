@@ -40,7 +40,7 @@ using rehearsed::nccl_on_stage;
 using rehearsed::tiny;
 using test_support::text_of_error;
 
-/// What a transport is told of a trainer's options.
+/// A transport is told these of a trainer's options.
 struct options {
     std::chrono::duration<double> deadline{60};
     chosen_option<bool> share_devices;

@@ -64,7 +64,7 @@ struct rehearsal_with_nccl : trireme::rehearsal {
 };
 static_assert(trireme::accelerator<rehearsal_with_nccl>);
 
-/// What tests ask of the library, and tell it.
+/// Tests read and set this state of the library.
 struct library {
     static library& here() {
         static library the_only;

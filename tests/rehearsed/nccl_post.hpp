@@ -19,7 +19,7 @@
 
 namespace nccl_mock {
 
-/// What lies at the post office: a message, one rank's numbers for an all-reduce, or its part in a split.
+/// A letter at the post office is a message, one rank's numbers for an all-reduce, or its part in a split.
 enum class letter_kind : int { message, numbers, split };
 
 /// The letters of one kind from one rank to another, or to all, of a world; they are taken in the order in which they

@@ -56,7 +56,7 @@ auto host_op() {
         return op::min{};
 }
 
-/// The same on threads.
+/// Threads of the host run the collective.
 template<class S, collective Goal, stream_op Op, class T>
 void on_threads(ranks_buffers<T>& b, bool in_place, int root) {
     int const n = static_cast<int>(b.in.size());
@@ -83,7 +83,7 @@ void on_threads(ranks_buffers<T>& b, bool in_place, int root) {
     });
 }
 
-/// What of rank r's output the collective promises.
+/// The collective promises this range of rank r's output.
 range promised(collective goal, int r, int ranks, int root, std::size_t n) {
     auto const block = n / static_cast<std::size_t>(ranks);
     range const own{static_cast<std::size_t>(r) * block, static_cast<std::size_t>(r + 1) * block};

@@ -24,7 +24,7 @@
 
 namespace rehearsed_traffic_test {
 
-/// Where a library computes a convolution, one kernel reads two tensors and writes a third; its numbers are none.
+/// One kernel reads two tensors and writes a third where a library computes a convolution; its numbers are none.
 struct library_kernels : trireme::rehearsal::kernels {
     using trireme::rehearsal::kernels::kernels;
 };
@@ -106,7 +106,7 @@ void conv2d_backward_weights(library_kernels const& k, T const* x, T const* dy, 
 using namespace trireme;
 using namespace rehearsed;
 
-/// What a step is to take: nodes of each kind, and bytes as multiples of the bytes of all convolutions' outputs.
+/// A step is to take this: nodes of each kind, and bytes as multiples of the bytes of all convolutions' outputs.
 struct expectation {
     std::size_t kernels, copies, zeros;
     double passes;     ///< over the activations: bytes read and written there

@@ -51,7 +51,7 @@ private:
     }
 };
 
-/// What devices have been asked for since this was made.
+/// Devices have been asked for this memory since the object was made.
 class memory_taken {
 public:
     /// A trainer made since then has asked for what its plan says, to the byte. Ranks take turns on the devices; those

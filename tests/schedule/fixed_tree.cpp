@@ -14,7 +14,7 @@ namespace {
 
 using namespace trireme;
 
-/// What a stack of sums holds when numbers are their names: "(0+1)".
+/// A stack of sums holds expressions when numbers are their names: "(0+1)".
 class expressions {
     auto merge() {
         return [this](std::size_t i, std::size_t j) { slots_[i] = "(" + slots_[i] + "+" + slots_[j] + ")"; };

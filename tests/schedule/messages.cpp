@@ -75,7 +75,7 @@ buffers<T> pulled(schedule const& s, buffer_cut const& cut, buffers<T> data) {
     return data;
 }
 
-/// What a rank does, group by group.
+/// A rank does this, group by group.
 struct half {
     int number = 0;
     std::vector<round_message> messages;
@@ -252,7 +252,7 @@ void compare(schedule const& s, std::size_t elements) {
     }
 }
 
-/// Whether a lowering that has been changed still does what it should, for all seeds that are tried.
+/// True if a lowering that has been changed still does what it should, for all seeds that are tried.
 bool right(schedule const& s, message_schedule const& all, std::vector<program> const& programs) {
     std::size_t const elements = 16 * index(s.chunks) + 5;
     buffer_cut const cut{elements, sizeof(float), s.chunks};

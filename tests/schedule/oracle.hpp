@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-/// What a schedule does, found out by doing it: interpreters that share no code and no idea with the verifier.
+/// Interpreters find out what a schedule does by doing it; they share no code and no idea with the verifier.
 namespace oracle {
 
 using namespace trireme;
@@ -82,7 +82,7 @@ inline half input(int rank, int place) {
     return h;
 }
 
-/// Whether a rank has something in a chunk before anything has moved.
+/// True if a rank has something in a chunk before anything has moved.
 inline bool has_at_first(table const& s, int rank, int chunk) {
     switch (s.goal) {
     case collective::all_gather:
@@ -102,7 +102,7 @@ inline buffer first_buffer(table const& s, int rank) {
     return b;
 }
 
-/// What counts of the buffers at the end, one behind the other, and whether it is what it should be.
+/// A result is all that counts of the buffers at the end, one behind the other, and whether it is what it should be.
 struct result {
     bool right = true;
     buffer halves = {};
@@ -323,7 +323,7 @@ inline bool ends_at_random(pulling& machine, int ranks, std::mt19937_64& random)
     return true;
 }
 
-/// Whether all interleavings tried give what they should, always with the same bits: every place is held once, and
+/// True if all interleavings tried give what they should, always with the same bits: every place is held once, and
 /// `random_runs` follow.
 inline bool pulls_right(table const& s, std::uint64_t seed, int random_runs) {
     if (!runs(s)) return false;

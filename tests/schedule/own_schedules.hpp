@@ -72,7 +72,7 @@ struct last_first {
     }
 };
 
-/// Its last role goes back before it has gone forward.
+/// The last role goes back before it has gone forward.
 struct too_early {
     static constexpr char const* name = "too_early";
     static constexpr int chunks = 1;
@@ -84,7 +84,7 @@ struct too_early {
         return 2 * m;
     }
 };
-/// Its last role counts micro-batches from 1.
+/// The last role counts micro-batches from 1.
 struct from_one : one_f_one_b {
     static constexpr char const* name = "from_one";
     static constexpr int write(int roles, int m, int role, scheduled_work* out) {
@@ -93,7 +93,7 @@ struct from_one : one_f_one_b {
         return n;
     }
 };
-/// Its first role has one stage, and names a second one.
+/// The first role has one stage, and names a second one.
 struct one_stage_more : one_f_one_b {
     static constexpr char const* name = "one_stage_more";
     static constexpr int write(int roles, int m, int role, scheduled_work* out) {

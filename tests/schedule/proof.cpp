@@ -77,7 +77,7 @@ bool is(verdict v, schedule_fault fault, int rank, int step, int chunk) {
     return v.fault == fault && v.rank == rank && v.step == step && v.chunk == chunk;
 }
 
-/// That a phase finds this, and that it is what the whole proof says.
+/// A phase finds this fault, and the whole proof says the same.
 void check(oracle::table const& s, verdict found, schedule_fault fault, int rank, int step, int chunk) {
     CHECK(is(found, fault, rank, step, chunk));
     CHECK(is(verify(s.goal, s), fault, rank, step, chunk));

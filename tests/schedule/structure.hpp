@@ -56,7 +56,7 @@ struct total {
     bytes_t bytes = 0;
 };
 
-/// What all ranks read together.
+/// All ranks together read this total.
 inline total traffic_of_all(schedule const& s, std::size_t elements, std::size_t element_bytes) {
     total sum;
     for (int r = 0; r < s.ranks; ++r) {

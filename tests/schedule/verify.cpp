@@ -59,7 +59,7 @@ bool is(verdict v, schedule_fault fault, int rank, int step, int chunk) {
     return v.fault == fault && v.rank == rank && v.step == step && v.chunk == chunk;
 }
 
-/// That a fault is found where it is, and that it is one: whoever runs the schedule gets a wrong result.
+/// A fault is found where it is, and is one: a run of the schedule gives a wrong result.
 void check_fault(table const& s, schedule_fault fault, int rank, int step, int chunk) {
     auto const v = verify(s.goal, s);
     INFO(std::string(describe(v.fault)));

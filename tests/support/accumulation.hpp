@@ -27,7 +27,7 @@ template<class Device, class Network, int N, class... Policies>
 using in_parts = trainer<Network, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>>>, precision<f64>,
                          accumulate<N>, Policies...>;
 
-/// Where samples need nothing of each other, a batch in parts has the gradients of the whole, but for rounding.
+/// A batch in parts has the gradients of the whole, but for rounding, where samples need nothing of each other.
 template<class Device, class Network>
 void parts_add_up_to_the_whole(int devices) {
     in_parts<Device, Network, 1> whole({.learning_rate = 0.1f, .batch = 48, .seed = 3}, {.devices = devices});

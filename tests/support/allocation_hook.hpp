@@ -13,7 +13,7 @@ extern std::atomic<std::size_t> allocations;     ///< calls of any operator new,
 extern std::atomic<std::size_t> aligned_to_line; ///< bytes asked for with the alignment of a cache line
 extern std::atomic<std::size_t> aligned_beyond;  ///< bytes asked for with a larger alignment
 
-/// What a step returns that allocates nothing. Throws std::runtime_error if it does, on any thread.
+/// A step that allocates nothing returns this report. Throws std::runtime_error if it allocates, on any thread.
 template<class Step>
 auto nothing_by(Step const& step) {
     auto const before = allocations.load();

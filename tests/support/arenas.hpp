@@ -20,7 +20,7 @@ inline trireme::bytes_t arenas_of(trireme::training_plan const& plan) {
     return sum;
 }
 
-/// What a trainer on the host takes is in its plan, to the byte: make(taken) makes it and hands it to `taken`.
+/// A trainer on the host takes what is in its plan, to the byte: make(taken) makes it and hands it to `taken`.
 inline constexpr auto as_planned = [](auto const& make) {
     make([before = allocation_hook::aligned_to_line.load()](auto const& t) {
         CHECK(allocation_hook::aligned_to_line - before == arenas_of(t.plan()));

@@ -63,7 +63,7 @@ void follows_one_of_two(std::string const& decays, int devices) {
     }
 }
 
-/// What a rule of one's own takes: parameters that a program names by their shape.
+/// A rule of one's own takes matrices: parameters that a program names by their shape.
 struct matrices {
     static constexpr bool takes(tensor_place const& t) { return t.tensor.shape.rank == 2; }
 };

@@ -40,7 +40,7 @@ struct fading_sgd : sgd {
     }
 };
 
-/// Whether so many steps are those of sgd whose learning rate is set anew before each. `make()`: a trainer with
+/// True if so many steps are those of sgd whose learning rate is set anew before each. `make()`: a trainer with
 /// fading_sgd, `make_plain()` one with sgd.
 template<class Make, class MakePlain>
 bool fades(Make const& make, MakePlain const& make_plain, labelled_images const& images) {

@@ -33,7 +33,7 @@ public:
     in_other_floats& operator=(in_other_floats const&) = delete;
     ~in_other_floats() { std::fesetenv(&before_); }
 
-    /// Whether it still is as the constructor has left it.
+    /// True if the environment still is as the constructor has left it.
     bool holds() const {
 #if defined(__x86_64__)
         return (__builtin_ia32_stmxcsr() & modes) == set_;

@@ -94,7 +94,7 @@ std::vector<typename Trainer::value_type> weights(Trainer const& t, int device) 
     return held(t, device);
 }
 
-/// How far two trainings that began with the same parameters have moved apart: of each tensor with at least two
+/// Two trainings that began with the same parameters have moved this far apart: of each tensor with at least two
 /// dimensions the distance, over what it has moved; the worst of them.
 template<class Network>
 double moved_apart(auto const& before, auto const& a, auto const& b) {

@@ -72,7 +72,7 @@ double dot(std::vector<T> const& a, std::vector<T> const& b) {
     return sum;
 }
 
-/// How many of the numbers of this size lie between a result and the true value; 0 for equal infinities or two NaNs.
+/// The count of numbers of this size that lie between a result and the true value; 0 for equal infinities or two NaNs.
 template<class T>
 double ulps(T result, long double truth) {
     if (std::isnan(truth)) return std::isnan(result) ? 0 : std::numeric_limits<double>::infinity();

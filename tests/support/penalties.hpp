@@ -53,12 +53,12 @@ template<class Second>
 using net_with = network<input<6>, linear<8>, activity_penalty<percent<30>>, hyperbolic_tangent, linear<7>, Second,
                          linear<6>, sigmoid, activity_penalty<percent<200>>, linear<3>>;
 using net = net_with<near_one>;
-/// The same with layers alone that accelerators have, and what is drawn and agreed on.
+/// Accelerators have all of these layers; dropout draws numbers, and batch_norm agrees on statistics.
 using net_everywhere = network<input<6>, linear<8>, activity_penalty<percent<30>>, batch_norm<per_shard>, relu,
                                linear<7>, activity_penalty<percent<5>>, dropout<percent<10>>, linear<6>, sigmoid,
                                activity_penalty<percent<200>>, linear<3>>;
 
-/// What the layers of `net` add to the loss of a sample, and what comes out; by hand. `p`: its parameters.
+/// The layers of `net` add this to the loss of a sample, and give this output; by hand. `p`: its parameters.
 struct by_hand {
     double added = 0;
     std::vector<double> out;

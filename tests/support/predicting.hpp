@@ -33,7 +33,7 @@ std::vector<T> values_of(predictions<T> const& said) {
     return {said.values().begin(), said.values().end()};
 }
 
-/// What a trainer predicts is what it evaluates: the loss and the accuracy follow from the outputs.
+/// A trainer predicts what it evaluates: the loss and the accuracy follow from the outputs.
 template<class Trainer>
 void agree(Trainer& t, labelled_images const& images, double tolerance) {
     auto const said = t.predict(images);

@@ -9,7 +9,7 @@
 #define TRIREME_TEST_FEATURE(name) 0
 #endif
 
-/// Whether this program is checked by a sanitizer, and takes five to twenty times as long.
+/// True if a sanitizer checks this program, which then takes five to twenty times as long.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || TRIREME_TEST_FEATURE(address_sanitizer) ||        \
     TRIREME_TEST_FEATURE(thread_sanitizer)
 inline constexpr bool sanitized = true;

@@ -37,7 +37,7 @@ enum name : std::uint64_t {
     is_scaled
 };
 
-/// What a micro-batch leaves in a stage: its input, its output, the gradient by that.
+/// A micro-batch leaves this in a stage: its input, its output, the gradient by that.
 struct frame {
     std::uint64_t x = 11, y = 12, dy = 13;
 };

@@ -15,7 +15,7 @@
 // Short trainings that tests compare with one another.
 namespace test_networks {
 
-/// What a training leaves behind, on one of its ranks.
+/// A training leaves this behind, on one of its ranks.
 template<class T>
 struct outcome {
     std::vector<double> told; ///< losses of steps, losses and accuracies of evaluations, both of an epoch

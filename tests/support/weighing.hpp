@@ -87,7 +87,7 @@ std::vector<double> train(Trainer& t, bool observed = true) {
     return told;
 }
 
-/// What the loss says of one sample, and whether it is right; by hand. `logits`: 5.
+/// The loss says this of one sample, and whether it is right; by hand. `logits`: 5.
 struct by_hand {
     double loss = 0;
     bool right = false;

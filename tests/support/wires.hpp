@@ -12,8 +12,8 @@ using namespace trireme;
 
 inline bool same(traffic const& a, traffic const& b) { return a.messages == b.messages && a.bytes == b.bytes; }
 
-/// Whether a plan's traffic adds up: that with each device to what a device has, and that along both axes to what all
-/// have; and whether each pair of devices has it along one axis, and none has it with itself.
+/// True if a plan's traffic adds up: that with each device to what a device has, and that along both axes to what all
+/// have; and if each pair of devices has it along one axis, and none has it with itself.
 inline bool add_up(training_plan const& plan) {
     auto const& l = plan.layout;
     traffic all, replicas, stages;

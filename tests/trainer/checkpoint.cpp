@@ -61,7 +61,7 @@ bool same_state(training_snapshot<T> const& a, training_snapshot<T> const& b) {
     return same;
 }
 
-/// What load_checkpoint says of a folder, to a trainer that is as it was before.
+/// load_checkpoint says this of a folder, to a trainer that is as it was before.
 template<class Trainer>
 std::string refusal(Trainer& t, std::string const& folder) {
     auto const before = t.snapshot();

@@ -84,7 +84,7 @@ struct drowsy {
 };
 using with_brittle = any_layout<network<input<1, 28, 28>, avg_pool2d<4>, flatten, linear<12>, brittle, linear<10>>>;
 
-/// What a job on `t` throws, as the trainer's device `guilty` has thrown it.
+/// A job on `t` throws this, as the trainer's device `guilty` has thrown it.
 template<class Cause, class Job>
 void ends_as_error_of(int guilty, std::string const& words, Job&& job) {
     try {

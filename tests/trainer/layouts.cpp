@@ -22,7 +22,7 @@ using small_trainer = any_layout<small, sgd_momentum>;
 
 strategy_choice const strategies[] = {ring{}, double_binary_tree{}, direct{}};
 
-/// What a device does in a step, a letter per task: train, collective, update.
+/// A device does these tasks in a step, a letter per task: train, collective, update.
 std::string letters(step_program const& p) {
     std::string all;
     for (auto const& t : p.list(0)) all += name_of(t.kind)[0];

@@ -28,7 +28,7 @@ template<class Device, class Network, class... Policies>
 using any_pipeline = trainer<Network, cross_entropy, sgd_momentum, on<mesh<Device, dp<dynamic>, pp<dynamic>>>,
                              reproducible<fixed_tree, dynamic>, Policies...>;
 
-/// What is left of a short training with full, short and very short batches, tests, and an epoch; with sanitizers less
+/// A short training with full, short and very short batches, tests, and an epoch leaves this; with sanitizers less
 /// of each.
 struct result {
     std::vector<double> told;
@@ -92,7 +92,7 @@ void as_on_one_device(int most_stages, std::vector<int> const& replicas) {
             }
 }
 
-/// Where no bits are promised, a schedule may go back in any order, as GPipe was published: its sums are one device's.
+/// A schedule may go back in any order where no bits are promised, as GPipe was published: its sums are one device's.
 template<class Device>
 void last_first_has_one_devices_sums() {
     using trainer_t = trainer<test_networks::every_layer, cross_entropy, sgd_momentum,

@@ -22,7 +22,7 @@
 namespace test_faults {
 using trireme::fault_point;
 
-/// What the fault policy below does, set by a test before it trains.
+/// The fault policy below follows this plan, set by a test before it trains.
 struct planned_fault {
     fault_point point{};
     int device = -1;

@@ -29,7 +29,7 @@ namespace promises {
 using namespace trireme;
 using namespace test_networks;
 
-/// How far a training may be from that on threads: losses, and parameters and buffers, as test_support::apart has it.
+/// A training may be this far from that on threads: losses, and parameters and buffers, as test_support::apart has it.
 struct nearness {
     double losses = 0, numbers = 0; ///< both 0: the same bits
     constexpr bool same() const { return losses == 0 && numbers == 0; }
@@ -55,7 +55,7 @@ concept way = requires {
     { W::near_one_by_one } -> std::convertible_to<nearness>;
 };
 
-/// What most ways have in common.
+/// Most ways have this in common.
 template<class Device, class Dtype, class... Own>
 struct trains_on {
     template<class Network, class... Policies>
@@ -71,9 +71,9 @@ struct trains_on {
     static typename Trainer::run_options ranks(int n) {
         return {.devices = n};
     }
-    /// Where three samples have almost the same values, their variance is mostly rounding.
+    /// Variances are mostly rounding where three samples have almost the same values.
     static constexpr nearness near = std::same_as<Dtype, f64> ? nearness{1e-9, 1e-8} : nearness{1e-3, 1e-2};
-    /// Where layers take samples one by one.
+    /// Layers that take samples one by one come this near.
     static constexpr nearness near_one_by_one =
         std::same_as<Dtype, f64> ? nearness{1e-12, 1e-12} : nearness{1e-6, 1e-5};
 };
@@ -91,7 +91,7 @@ struct on_threads : trains_on<host, Dtype, Own...> {
     static constexpr nearness near = {};
 };
 
-/// The same with one copy of the weights for all ranks.
+/// Threads train with one copy of the weights for all ranks.
 template<class Dtype>
 struct held_once : on_threads<Dtype, hold_weights<once>> {
     static constexpr bool chooses_strategy = false;

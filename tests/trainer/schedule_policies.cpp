@@ -48,7 +48,7 @@ using mixed = network<input<6>, linear<12>, batch_norm<per_shard>, relu, linear<
                       repeat<3, residual<sequential<linear<10>, sigmoid, linear<10>>>>, dropout<percent<10>>, linear<9>,
                       relu, linear<8>, batch_norm<per_shard>, linear<5>>;
 
-/// What a test plans: a device throws, or sleeps, in the `nth` task of its step that begins at a fault point.
+/// A test plans this: a device throws, or sleeps, in the `nth` task of its step that begins at a fault point.
 struct nth_fault {
     fault_point point = fault_point::update;
     int device = -1;

@@ -37,7 +37,7 @@ static_assert(all_proved<zero_bubble_auto<>, 4, 64> && all_proved<zero_bubble_au
 static_assert(!is_step_for_compiler<gpipe>(16, 17) && !is_step_for_compiler<gpipe>(17, 1));
 static_assert(!is_step_for_compiler<interleaved<2>>(16, 9) && !is_step_for_compiler<zero_bubble_auto<>>(5, 2));
 
-/// Its fault shows at the end: the last micro-batch does not come back.
+/// The fault shows at the end: the last micro-batch does not come back.
 struct forgets_the_last : one_f_one_b {
     static constexpr int write(int roles, int m, int role, scheduled_work* out) {
         return one_f_one_b::write(roles, m, role, out) - 1;

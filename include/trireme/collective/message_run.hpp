@@ -58,12 +58,12 @@ private:
 namespace trireme::inline TRIREME_ISA {
 
 /// Executes a schedule that has been proved, round by round (schedule/messages.hpp): what a round's steps read is sent
-/// and received, then sums are formed, then these are pushed. Between ranks of one machine nothing is sent: there the
-/// reader reads in place, and who pushes writes in place. The bits are those of schedule_run.
+/// and received, then sums are formed, then these are pushed. Between ranks of one machine nothing is sent: there
+/// readers read in place, and pushing ranks write in place. The bits are those of schedule_run.
 ///
-/// Both halves of a round are counted on the machine. A rank reads a neighbour's memory, or writes to it, when that has
-/// finished the round before, and its messages with it; and it goes on to the next round when the neighbours that read
-/// from it, or write to it, have done so. Within a round no step touches what another writes, so that is enough.
+/// Ranks of one machine count both halves of a round. A rank reads a neighbour's memory, or writes to it, once the
+/// neighbour has finished the round before, its messages included; and goes on to the next round once the neighbours
+/// that read from it, or write to it, have done so. Within a round no step touches what another writes: that suffices.
 template<class T, message_communicator C, class Reduce>
 class message_run {
     using neighbours = typename C::near_communicator;
@@ -205,7 +205,7 @@ private:
         if (count == 1) return comm_.messages().send(to, from, size * sizeof(T));
         auto& packed = memory_->packed;
         auto const at = packed.size();
-        // what is under way must not move: the place for all of a round is taken with its first message
+        // a message under way must not move: the first message of a round reserves the place for all of them
         if (at == 0) packed.reserve(round().sent.size() * largest_sent() * count * sizeof(T));
         packed.resize(at + count * size * sizeof(T));
         auto* const place = reinterpret_cast<T*>(packed.data() + at);

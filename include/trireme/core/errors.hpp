@@ -15,7 +15,7 @@
 
 namespace trireme {
 
-// What may go wrong after the compiler has agreed. Every message names the thing, the rule and the remedy.
+// Errors may arise after the compiler has agreed. Every message names the thing, the rule and the remedy.
 
 /// "1.5": for messages about deadlines.
 inline std::string seconds_text(std::chrono::duration<double> span) {

@@ -86,7 +86,7 @@ public:
         return {storage_->labels.data() + first_, size_};
     }
 
-    // What makes it a sample_source.
+    // The functions below make the type a sample_source.
     sample_rows inputs() const noexcept {
         auto rows = rows_of(pixels().data(), make_shape(channels(), height_, width_));
         rows.scale = 1.0 / 255;

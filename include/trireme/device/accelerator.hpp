@@ -18,7 +18,7 @@
 
 namespace trireme {
 
-// What computes beside the host: memory of its own, and streams of work that the host hands over and does not wait for.
+// An accelerator computes beside the host, in its own memory; the host hands work to its streams and does not wait.
 // A step on an accelerator is written once, against the words of this file; device/cuda speaks them to CUDA, and
 // device/rehearsal plays them on the host, as late and in the worst order they allow.
 

@@ -47,7 +47,7 @@ struct collective_call {
     int chunks = 0;
     collective_subject subject = {}; ///< set by the communicator
 
-    // this rank's alone. Buffers may hold a part of what the schedule speaks of: byte `from` of it is their first.
+    // the rest is this rank's alone. A buffer may hold a part of the schedule's: byte `from` of that is its first.
     std::byte const* in = nullptr;
     std::byte* out = nullptr; ///< the same address for a collective in place
     std::size_t in_bytes = 0; ///< that the buffer has

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// What kernels are instantiated by: sizes known to the compiler, nothing about devices, batches or positions.
+// Geometries instantiate kernels: sizes known to the compiler, nothing about devices, batches or positions.
 // Letters: C input channels, H x W input image, O output channels, K kernel side, P padding, S stride. ChannelsLast:
 // value (c, y, x) of a sample stands at [(y * W + x) * C + c], not at [(c * H + y) * W + x], and a weight of a
 // convolution, O x K x K x C; only block programs and the libraries of GPUs look at it.

@@ -145,7 +145,7 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
     auto const grad = [&](std::size_t slot) { return depth + 1 + slot; };
     auto const second = [&](std::size_t slot) { return again.dropped[slot] ? 2 * (depth + 1) + slot : slot; };
 
-    // when rows go back, and forward again; `waits`: at these times all samples wait for one another
+    // rows go back, and forward again, at these times; `waits`: at these times all samples wait for one another
     scratch<std::size_t> back(depth + 1), twice(depth + 1);
     scratch<bool> waits(most_times);
     scratch<std::size_t> weights_by(depth + 1); // when gradients by a row's parameters are there that go on beside
@@ -195,7 +195,7 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
     }
     if (gets_input) live_to(first, depth);
 
-    // who reads what, and when
+    // blocks live until rows have read them
     for (std::size_t i = first; i < last; ++i) {
         auto const& row = network.row(i);
         auto const& d = row.description;
@@ -240,7 +240,7 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
         if ((plain_view || row.is_sum()) && row.from > first_trainable) share(grad(row.from), grad(i + 1));
         if (row.is_sum() && row.other > first_trainable) share(grad(row.other), grad(i + 1));
     }
-    // What works in place may overwrite what nobody reads later, unless it is the caller's.
+    // Rows that work in place may overwrite values that no later row reads, unless these are the caller's.
     for (std::size_t i = first; i < last; ++i) {
         auto const& row = network.row(i);
         if (!row.description.execution.in_place || row.description.execution.view) continue;
@@ -283,7 +283,7 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
         plan.kept += size[b];
     }
 
-    // what is born and what dies at each time: chains through `next_born`, `next_dead`
+    // blocks are born, and die, at each time: chains through `next_born`, `next_dead`
     scratch<std::size_t> first_born(most_times + 1, npos), next_born(most_blocks);
     scratch<std::size_t> first_dead(most_times + 1, npos), next_dead(most_blocks);
     for (std::size_t b = 0; b < blocks; ++b) {
@@ -319,8 +319,8 @@ TRIREME_COLD constexpr void plan_rows(row_list const& network, std::size_t lanes
 /// row by row, and before the last row of a stretch that is computed again forward through its rows. A block lives from
 /// the moment it is written to its last reading. `lanes` samples are in flight; blocks begin on cache lines. What
 /// gradients by the parameters read stays until they are computed; see weight_gradients. Where granules go
-/// `one_behind_the_other` from one layer that needs the whole shard to the next, each is somewhere else in between:
-/// then such a stretch is one time.
+/// `one_behind_the_other`, they are in different rows at the same moment between two layers that need the whole shard:
+/// all rows of such a stretch share one time.
 ///
 /// `rows`: those of a stage. `in_task`: not 0 where forward and backward are tasks of their own; the samples that
 /// blocks have room for which last within one task. What the stage gets from the others, and gives them, lies in the

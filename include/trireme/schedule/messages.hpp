@@ -108,7 +108,7 @@ inline staged_sum staged_at(message_round const& round, int rank, int first, buf
 /// A schedule that moves nothing, a barrier, is messages without contents.
 inline message_schedule messages_of(schedule const& s) {
     message_schedule all{s.ranks, s.chunks};
-    // where a rank has written, or has been written to: there its output counts, elsewhere its input
+    // a rank's output counts where the rank has written, or has been written to; elsewhere its input does
     std::vector<char> written(static_cast<std::size_t>(s.ranks) * static_cast<std::size_t>(s.chunks));
     auto const at = [&](int rank, int place) -> char& {
         return written[static_cast<std::size_t>(rank) * static_cast<std::size_t>(s.chunks) +

@@ -164,7 +164,7 @@ public:
             add(made, layout_.reduction(i, arena, sizeof(T)), gradients, layout_.reduced_by(i, arena));
     }
 
-    // This process has all ranks.
+    // The process has all ranks.
     static constexpr bool has_messages = false;
     int processes() const noexcept { return 1; }
     bool shares_scores() const noexcept { return false; }

@@ -19,7 +19,7 @@
 
 namespace trireme {
 
-// What the policies of a trainer say together: their answers, with the defaults, and what contradicts what.
+// A trainer's policies give answers together, with the defaults; rules refuse policies that contradict one another.
 
 template<class... Where>
 struct unknown_policy_rule {

@@ -27,7 +27,7 @@
 
 namespace trireme {
 
-// What a trainer's network, loss, optimizer and policies must fulfil together.
+// A trainer's network, loss, optimizer and policies must fulfil these rules together.
 
 template<class... Where>
 struct trainer_network_rule {

@@ -104,7 +104,7 @@ std::vector<T> numbers_of(std::size_t n) {
     return values;
 }
 
-/// The same program on the GPU and in a rehearsal of it.
+/// One program runs on the GPU and in a rehearsal of it.
 template<class T, bool Known>
 void sums_agree() {
     constexpr std::uint32_t blocks = 37;

@@ -39,7 +39,7 @@ void rehearse(std::uint64_t seed, std::size_t samples, std::size_t scratch_bytes
     while (!done.reached()) {}
 }
 
-/// The same, twice more with other orders; `result` must be what `work` has written, and keep its bits.
+/// `work` runs in three orders; `result` must be what it has written, and keep its bits.
 template<class Result, class Work>
 bool same_in_every_order(std::size_t samples, std::size_t scratch_bytes, Result& result, Work const& work) {
     auto const before = result;
@@ -68,7 +68,7 @@ std::vector<T> unset(std::size_t n) {
     return std::vector<T>(n, static_cast<T>(std::numeric_limits<trireme::accumulate_t<T>>::quiet_NaN()));
 }
 
-/// What the reference computes with and gives.
+/// The reference computes with these values, and gives such.
 template<class T>
 std::vector<trireme::accumulate_t<T>> wide(std::vector<T> const& values) {
     std::vector<trireme::accumulate_t<T>> result;

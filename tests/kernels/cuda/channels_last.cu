@@ -37,7 +37,7 @@ template<class Policy>
 struct shard : on_gpu::staged<Policy> {
     explicit shard(std::size_t samples)
         : on_gpu::staged<Policy>(samples, {static_cast<std::uint32_t>(samples), 1, 0, 5, 3, 0.5}) {}
-    /// What `run` makes of an array.
+    /// A call of `run` makes this of an array.
     template<class T, class Run>
     std::vector<T> left_by(std::vector<T> const& before, Run const& run) {
         array<T> const to(this->r, before);

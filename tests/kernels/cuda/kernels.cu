@@ -46,7 +46,7 @@ namespace cuda_test {
 
 using test_support::same_bits;
 
-/// What a kernel leaves in an array that began as `before`, after two runs that must agree in every bit. (Outlined, and
+/// A kernel leaves this in an array that began as `before`, after two runs that must agree in every bit. (Outlined, and
 /// not a template by the kernel: compiling this file takes long enough.)
 template<class T>
 TRIREME_NOINLINE std::vector<T> left_by(on_gpu::rank& r, std::vector<T> const& before, std::size_t skip,
@@ -86,7 +86,7 @@ std::vector<double> sloped(std::vector<double> gradient, std::vector<double> con
     return gradient;
 }
 
-/// What layers with weights and a bias have in common. `Layer` says how to call its kernels. Parameters and gradients,
+/// Layers with weights and a bias share these checks. `Layer` says how to call its kernels. Parameters and gradients,
 /// which are aligned by their size only, lie `skip` numbers behind an address that every kernel takes.
 template<class Policy, class Layer, class T>
 void weighted_layer_matches(std::size_t samples, std::size_t skip) {

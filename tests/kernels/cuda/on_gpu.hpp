@@ -27,7 +27,7 @@ inline void finish(trireme::gpu::stream& s) {
     REQUIRE(trireme::await(done, trireme::deadline::in(std::chrono::seconds(120))));
 }
 
-/// What one rank has of a GPU.
+/// One rank has these objects of a GPU.
 struct rank {
     trireme::gpu::stream queue{0};
     trireme::gpu::memory scratch{0, trireme::cuda_runtime::workspace_of_cudnn, "workspace"};
@@ -94,7 +94,7 @@ double distance(std::vector<T> const& result, std::vector<double> const& truth) 
     return std::isnan(far) ? std::numeric_limits<double>::infinity() : far;
 }
 
-/// How far a result may be from the truth.
+/// A result may be this far from the truth.
 template<class T>
 inline constexpr double allowed = 1e-5;
 template<>

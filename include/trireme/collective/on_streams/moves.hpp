@@ -19,8 +19,8 @@
 
 namespace trireme {
 
-/// A piece of a round on devices that reach one another's memory: out and its copies become what own and the sources
-/// make together; without sources beside it, what own is. Pointers stand in a table: out, own, sources, copies.
+/// A piece of a round on devices that reach one another's memory: out and every copy receive own reduced with the
+/// sources; with no sources, own is copied. Pointers stand in a table: out, own, sources, copies.
 struct stream_move {
     std::uint64_t first_pointer;
     std::uint64_t elements;

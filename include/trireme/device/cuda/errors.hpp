@@ -22,7 +22,7 @@ class accelerator_error : public std::runtime_error {
 
 namespace trireme::cuda_runtime {
 
-// What a call was for is a text, or something that can be asked for one: texts are made only when they are needed.
+// A call's purpose is a text, or an object that can be asked for one: texts are made only when they are needed.
 
 inline std::string text_of(char const* operation) { return operation; }
 template<class Operation>

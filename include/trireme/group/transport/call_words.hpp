@@ -106,7 +106,7 @@ struct published_call {
 
     void publish(std::uint32_t n, call_words const& w) noexcept {
         number.store(n, std::memory_order_relaxed);
-        // who sees one of these sees the number, too
+        // a reader that sees one of these words sees the number, too
         for (std::size_t i = 0; i < w.words.size(); ++i) words[i].store(w.words[i], std::memory_order_release);
     }
 

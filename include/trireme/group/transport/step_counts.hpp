@@ -28,8 +28,8 @@
 
 namespace trireme {
 
-// How ranks that see one memory keep in step, be they threads or processes: each counts the steps it has completed, and
-// waits for the counts of those it reads from.
+// Ranks that see one memory, threads or processes, keep in step by counts: each rank counts the steps it has completed,
+// and waits for the counts of the ranks it reads from.
 
 /// One rank of a group whose ranks see one memory: the part of a pull_communicator that keeps them in step.
 ///

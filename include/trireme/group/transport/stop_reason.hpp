@@ -96,7 +96,7 @@ struct stop_reason {
     }
 };
 
-/// Runs `f()` on `rank`. What it throws is handed to `stop` for the other ranks, and thrown on by throw_of_rank.
+/// Runs `f()` on `rank`. An exception is handed to `stop` for the other ranks, and thrown on by throw_of_rank.
 template<class F, class Stop>
 void run_or_stop(int rank, F&& f, Stop&& stop) {
     try {

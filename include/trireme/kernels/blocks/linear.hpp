@@ -46,7 +46,7 @@ struct column_or_one_factor {
     }
 };
 
-// Where products go.
+// Products go to one of these destinations.
 
 template<u32 Width, class End, class T>
 struct store_product {

@@ -14,7 +14,7 @@
 #include <string>
 #include <type_traits>
 
-// What the block programs share. Sizes within a block are 32 bits wide, which GPUs divide much faster than 64.
+// Block programs share these helpers. Sizes within a block are 32 bits wide, which GPUs divide much faster than 64.
 namespace trireme::blocks {
 
 using u32 = std::uint32_t;

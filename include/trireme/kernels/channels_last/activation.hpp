@@ -11,7 +11,7 @@
 
 namespace trireme::inline TRIREME_ISA {
 
-// What is about each value by itself does not care how values lie: portable's functions of a register.
+// Functions of each value by itself need no layout: portable's functions of a register serve here.
 
 /// y = F(x), n values of each sample; y may be x.
 template<class F, channels_last_kernels K, class A>

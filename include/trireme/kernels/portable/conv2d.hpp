@@ -84,7 +84,7 @@ inline void conv2d_backward_input_tile(T const* w, T const* dy, T* dx, std::size
                                        strided_place column, place_range rows, place_range columns) noexcept {
     constexpr std::size_t width = register_lanes<T, Lanes>, step = G::kernel * G::kernel;
     using vector = lane_vector<T, width>;
-    // where the stride is larger than the kernel, most inputs belong to no output
+    // a stride larger than the kernel leaves most inputs without an output
     bool const none = G::stride > G::kernel && (rows.begin == rows.end || columns.begin == columns.end);
     std::size_t const outs = none ? 0 : G::out_channels;
     for (std::size_t lane = 0; lane < Lanes; lane += width) {
@@ -326,7 +326,7 @@ TRIREME_NOINLINE void conv2d_backward_weights([[maybe_unused]] portable policy, 
         detail::few_channels_backward_weights<G, Lanes>(x, dy, dw, db);
 }
 
-// The same with scratch memory.
+// Overloads for portable_with_scratch may use its memory.
 
 template<class G, std::size_t Lanes, class T>
 void conv2d_forward(portable_with_scratch policy, T const* x, T const* w, T const* b, T* y) noexcept {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
-// Which kernel places and output places of a convolution meet inside the image, along one axis.
+// Ranges tell which kernel places and output places of a convolution meet inside the image, along one axis.
 
 namespace trireme::detail::inline TRIREME_ISA {
 

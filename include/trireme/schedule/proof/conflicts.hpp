@@ -31,9 +31,9 @@ struct conflict {
     bool reading = false; ///< the later one
 };
 
-/// Phase 4: every two accesses to one place, at least one of them a write, that need a look at more than what the
-/// later rank has heard from the earlier one itself. To enter is to write the whole buffer (who reads it has waited
-/// for that; who writes into it must have), and so is to leave. Returns their number; `to` may be nullptr.
+/// Phase 4 lists the pairs of accesses to one location, at least one of them a write, that no direct wait of the later
+/// rank for the earlier one orders. Entering writes the whole buffer (its readers have waited for that; its writers
+/// must have), and so does leaving. Returns the number of pairs; `to` may be nullptr.
 constexpr int conflicts(table const& s, int const* order, conflict* to) {
     int total = 0;
     constexpr int nobody = -1;
@@ -76,8 +76,8 @@ constexpr int conflicts(table const& s, int const* order, conflict* to) {
         for (int k = 0; k < step.sources.count; ++k) {
             int const source = step.sources.at(k, s.ranks), before = heard[r * s.ranks + source];
             if (step.after > before) heard[r * s.ranks + source] = step.after;
-            // what `source` has written to this rank since: as a message it arrives now, and must not undo what
-            // was written after it (a conflict that nothing resolves)
+            // data that `source` has written to this rank since then arrive now, as a message, and must not undo what
+            // was written after them (a conflict that nothing resolves)
             for (int late = before < 0 ? 0 : before; pushes && late < step.after; ++late) {
                 auto const& theirs = s.at(source, late);
                 for (int to_whom = 0; to_whom < theirs.destinations.count; ++to_whom)

@@ -64,7 +64,7 @@ constexpr verdict resolve(table const& s, int const* order, conflict const* conf
     for (int k = 0; k < total; ++k) {
         auto const& c = conflicts[k];
         if (c.earlier != a) continue;
-        // what it knows after the waits of the later step, or when it leaves
+        // the later rank knows this much after the waits of the later step, or when it leaves
         int const knows = known[c.later * stride + (c.later_step < s.steps ? c.later_step + 1 : s.steps)];
         if (c.earlier_step + 2 <= knows) continue;
         if (s.goal == collective::barrier) return {schedule_fault::unaware, c.later, s.steps, 0};

@@ -336,7 +336,7 @@ private:
         together("MPI_Allreduce", [&] { return MPI_Allreduce(&reached, &all, 1, MPI_INT, MPI_MIN, node); });
         if (all == 1) {
             auto const near = here == size() ? levels_ : levels();
-            // who waits for another machine is late first, and knows for whom
+            // a rank that waits for another machine is late first, and knows for which rank
             auto const patient = here == size() ? limit_ : limit_ + std::chrono::seconds(1);
             node_ = std::make_unique<processes::group>(*where, place, patient, near, std::string_view(), rank(),
                                                        begins_until_);

@@ -28,7 +28,7 @@
 
 namespace trireme::nccl_runtime {
 
-// How the processes of a run find one another: through a file that all of them see, and one more per process beside it.
+// Processes of a run find one another through a file that all of them see, and one more per process beside it.
 //
 // - Process k writes FILE.k: a number drawn for this run, and how large it takes the run to be.
 // - Process 0 writes FILE: NCCL's id, a number drawn for it, and the numbers that it has found in the files of the

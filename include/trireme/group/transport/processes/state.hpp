@@ -177,7 +177,7 @@ public:
 
     /// The reason, as the exception it was on the rank that stopped the group.
     [[noreturn]] TRIREME_COLD void throw_stopped() const {
-        // who stops first and knows why later is given a moment
+        // a rank that stops the group first and knows the reason later is given a moment
         for (int i = 0; i < 500 && table_.reason.load(std::memory_order_acquire) != 2; ++i)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         if (table_.reason.load(std::memory_order_acquire) != 2) stop_reason().raise();

@@ -85,7 +85,7 @@ public:
         throw_of_rank(rank, why);
     }
 
-    // what step_counting asks
+    // step_counting calls these members
     void* allocate(int rank, int arena, std::size_t bytes) {
         return (memory_of(rank, arena) = host_memory(bytes)).data();
     }
