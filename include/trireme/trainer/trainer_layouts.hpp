@@ -75,7 +75,7 @@ struct trainer_layouts {
             return true; // something else is wrong, or the constructor proves it
         } else {
             constexpr bool is_open = Policies::replicas == dynamic;
-            constexpr std::size_t most = 64; // of a larger number the compiler's limit would be the message
+            constexpr std::size_t most = 8; // they are alike, and the compiler takes time for each
             constexpr auto shards = Policies::shards < 0 ? 0 : static_cast<std::size_t>(Policies::shards);
             for (int const replicas : {is_open ? 1 : Policies::replicas, is_open ? 2 : Policies::replicas}) {
                 auto const l = make(replicas, {}, Policies::has_stages ? shards : std::min(shards, most), 0, 0,
