@@ -167,9 +167,10 @@ run = ranks(2, 'no_mpi', limit=30)
 expect('a rank that does not begin MPI', run,
        {'fails': run.code not in (0, None), 'soon': run.seconds < 15,
         'the other is ended by the watchdog, which knows its rank': 'rank 0 is stuck in MPI_Init_thread' in run.output})
-run = ranks(2, 'stuck', limit=30)
-expect('a rank that is stuck in MPI is ended by the watchdog', run,
-       {'exit code 5': run.code == 5,
-        'it says so': 'is stuck in MPI_Recv' in run.output, 'soon': run.seconds < 10})
+for n in (1, 2): # of two ranks MPICH kills the other, and now and then its launcher ends by that signal
+    run = ranks(n, 'stuck', limit=30)
+    expect(f'a rank that is stuck in MPI is ended by the watchdog, {n} in all', run,
+           {'exit code 5': run.code == 5 or (n == 2 and library == 'mpich' and run.code != 0),
+            'it says so': 'is stuck in MPI_Recv' in run.output, 'soon': run.seconds < 10})
 
 finish()
