@@ -108,15 +108,15 @@ namespace tri0126 {
 template<std::size_t Vocabulary, class... Policies>
 using bigrams = trainer<network<input<16>, embedding<Vocabulary, 2>, linear<16>>, cross_entropy, adamw, Policies...>;
 #if defined(TOKENS_WIDER_THAN_BF16)
-// TOKENS_WIDER_THAN_BF16: TRI0126 | hold 65536 of them with | at_most<65536 | at_layer<0, | embedding<65537 |
-// precision< errors <= 1
+// TOKENS_WIDER_THAN_BF16: TRI0126 | hold 65536 of them with | at_most<65536 | embedding<65537
+// errors <= 1
 using t = bigrams<65537, on<mesh<rehearsal, dp<1>>>, precision<bf16>>;
 #elif defined(TOKENS_WIDER_THAN_FLOAT)
-// TOKENS_WIDER_THAN_FLOAT: TRI0126 | 2^24 with precision<f32> | at_layer<0, | embedding<16777217 | at_most<16777216 |
-// f32 errors <= 1
+// TOKENS_WIDER_THAN_FLOAT: TRI0126 | 2^24 with precision<f32> | embedding<16777217 | at_most<16777216
+// errors <= 1
 using t = bigrams<16777217>;
 #elif defined(TOKENS_WIDER_THAN_FLOAT_ON_ACCELERATORS)
-// TOKENS_WIDER_THAN_FLOAT_ON_ACCELERATORS: TRI0126 | at_layer<0, | embedding<16777217 | at_most<16777216 | precision<
+// TOKENS_WIDER_THAN_FLOAT_ON_ACCELERATORS: TRI0126 | embedding<16777217 | at_most<16777216
 // errors <= 1
 using t = bigrams<16777217, on<mesh<rehearsal, dp<1>>>>;
 #else
