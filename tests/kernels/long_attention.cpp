@@ -112,11 +112,9 @@ TEST_SUITE("kernels/long_attention") {
         INFO("TRIREME_TEST_SEED=", numbers::seed());
         static_assert(!detail::attends_by_keys<attention_geometry<few, 6, 2, true>, double>);
         static_assert(detail::attends_by_keys<attention_geometry<few + 1, 6, 2, true>, double>);
-        all_equal_reference<few, 6, 2>();
-        all_equal_reference<few + 1, 6, 2>();
-        all_equal_reference<few + 21, 9, 1>();
-        all_equal_reference<2 * few, 2, 1>();
-        all_equal_reference<2 * few + 1, 2, 1>();
+        all_equal_reference<few + 1, 3, 1>();
+        both_equal_reference<attention_geometry<few + 21, 4, 2, true>>();
+        both_equal_reference<attention_geometry<2 * few + 1, 2, 1, true>>();
     }
 
     TEST_CASE("backward computes again what does not stay on the stack") {
@@ -182,7 +180,7 @@ TEST_SUITE("kernels/long_attention") {
 
     TEST_CASE("stack memory does not grow with the number of tokens") {
         INFO("TRIREME_TEST_SEED=", numbers::seed());
-        constexpr std::size_t tokens = 20'000;
+        constexpr std::size_t tokens = 5'000; // a row of weights for each of 32 queries would take 640 kB
         using g = attention_geometry<tokens, 2, 1, true>;
         auto const x = numbers::uniform<float>(0, tokens * g::step);
         std::vector<float> ones(tokens * g::width, 1), y(ones.size()), dx(x.size());
